@@ -1,0 +1,60 @@
+# Everything a newcomer needs. `make help` lists it.
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
+	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: help
+help: ## list the commands
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+.PHONY: setup
+setup: $(STAMP) ## .venv with the `syncline` command, from the hash-pinned lock file
+
+$(STAMP): requirements/dev.txt pyproject.toml
+	@test -n "$(PYTHON)" || { echo "Syncline needs Python 3.11 or newer with the venv module; name one with PYTHON=/path/to/python3"; exit 1; }
+	@echo "==> creating $(VENV) with $(PYTHON)"
+	@rm -rf $(VENV) && $(PYTHON) -m venv $(VENV)
+	@echo "==> installing the locked dependencies"
+	@$(BIN)/python -m pip --disable-pip-version-check install --quiet --require-hashes --only-binary :all: -r requirements/dev.txt
+	@$(BIN)/python -m pip --disable-pip-version-check install --quiet --no-deps --no-build-isolation --no-index --editable .
+	@touch $@
+
+.PHONY: sandbox
+sandbox: setup ## fetch or build the control plane binaries (about 10 minutes when built cold)
+	@$(BIN)/syncline sandbox install
+
+.PHONY: demo
+demo: sandbox ## the main job, end to end, on a real control plane (KEEP=1 leaves it running)
+	@$(BIN)/python examples/demo.py
+
+.PHONY: test
+test: sandbox ## all tests, in parallel
+	@$(BIN)/python -m pytest -n auto --dist worksteal $(TESTS)
+
+.PHONY: lint
+lint: setup ## formatting, lint, strict types, import rules
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+.PHONY: format
+format: setup ## format the code and fix what the linter can
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+.PHONY: generate
+generate: setup ## write deploy/ and docs/reference/ anew from the typed specs
+	$(BIN)/python -m syncline.deploy.generate
+
+.PHONY: bench
+bench: sandbox ## quick benchmarks, as ratios in one run
+	@$(BIN)/python -m benchmarks
+
+.PHONY: clean
+clean: ## remove .venv and caches of the tree
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist

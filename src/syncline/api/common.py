@@ -1,0 +1,107 @@
+"""What all kinds share: metadata, conditions, target counts, policies."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct, field
+
+GROUP = "syncline.dev"
+VERSION = "v1alpha1"
+API_VERSION = f"{GROUP}/{VERSION}"
+
+FINALIZER = f"{GROUP}/cleanup"
+REQUESTED_AT = f"{GROUP}/requestedAt"
+ABANDON = f"{GROUP}/abandon"
+CONFIRM_DELETION = f"{GROUP}/confirm-deletion"
+
+ManagementPolicy = Literal["Sync", "Keep", "Adopt", "Overwrite"]
+DeletionPolicy = Literal["Delete", "Orphan"]
+TargetState = Literal["Synced", "Pending", "Failed", "Conflict", "Skipped", "Unknown"]
+ConditionStatus = Literal["True", "False", "Unknown"]
+
+
+class ObjectMeta(Struct, kw_only=True, rename="camel"):
+    """The metadata that we read of any object."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: str = ""
+    deletion_timestamp: str | None = None
+    labels: dict[str, str] = field(default_factory=dict)
+    annotations: dict[str, str] = field(default_factory=dict)
+    finalizers: list[str] = field(default_factory=list)
+
+
+class LabelSelectorRequirement(Struct, frozen=True, kw_only=True, rename="camel"):
+    """One requirement on a label."""
+
+    key: Annotated[str, Meta(min_length=1, max_length=316, description="The label's key.")]
+    operator: Annotated[
+        Literal["In", "NotIn", "Exists", "DoesNotExist"], Meta(description="How the label relates to `values`.")
+    ]
+    values: Annotated[
+        list[Annotated[str, Meta(max_length=63)]],
+        Meta(max_length=50, description="For In and NotIn: the values; for Exists and DoesNotExist: none."),
+    ] = field(default_factory=list)
+
+
+class LabelSelector(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Selects objects by their labels; all requirements must hold."""
+
+    match_labels: Annotated[
+        dict[Annotated[str, Meta(max_length=316)], Annotated[str, Meta(max_length=63)]],
+        Meta(max_length=50, description="Labels that must be there with exactly these values."),
+    ] = field(default_factory=dict)
+    match_expressions: Annotated[
+        list[LabelSelectorRequirement], Meta(max_length=50, description="Requirements on labels.")
+    ] = field(default_factory=list)
+
+
+class Condition(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A Kubernetes condition."""
+
+    type: Annotated[str, Meta(max_length=316, description="What the condition is about.")]
+    status: Annotated[ConditionStatus, Meta(description="Whether it holds.")]
+    reason: Annotated[str, Meta(max_length=1024, description="Why, in one CamelCase word.")]
+    message: Annotated[str, Meta(max_length=32768, description="Why, for a person, and what to do.")] = ""
+    observed_generation: Annotated[int, Meta(ge=0, description="The generation of the spec that this is about.")] = 0
+    last_transition_time: Annotated[
+        str, Meta(description="When the status last changed.", extra_json_schema={"format": "date-time"})
+    ]
+
+
+class TargetCounts(Struct, frozen=True, kw_only=True, rename="camel"):
+    """How many targets are in which state; exact, also where the per-target list is cut."""
+
+    desired: Annotated[int, Meta(ge=0, description="Targets that the spec asks for.")] = 0
+    synced: Annotated[int, Meta(ge=0, description="Targets that agree with the source.")] = 0
+    pending: Annotated[int, Meta(ge=0, description="Targets that wait for something named in their message.")] = 0
+    failed: Annotated[int, Meta(ge=0, description="Targets whose last attempt failed.")] = 0
+    conflicted: Annotated[int, Meta(ge=0, description="Targets held by somebody else, or edited on both sides.")] = 0
+    skipped: Annotated[int, Meta(ge=0, description="Targets left alone on request.")] = 0
+    unknown: Annotated[int, Meta(ge=0, description="Targets whose state cannot be seen.")] = 0
+    summary: Annotated[str, Meta(max_length=32, description="synced/desired, for people.")] = ""
+
+
+class TargetStatus(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """What happened at one target, and why."""
+
+    namespace: Annotated[str, Meta(max_length=63, description="The target's namespace.")]
+    name: Annotated[str, Meta(max_length=253, description="The target's name.")]
+    status: Annotated[TargetState, Meta(description="The state of this target.")]
+    reason: Annotated[str, Meta(max_length=64, description="Why, in one CamelCase word.")] = ""
+    message: Annotated[str, Meta(max_length=1024, description="Why, for a person, and what to do.")] = ""
+    last_sync_time: Annotated[
+        str, Meta(description="When this target was last written.", extra_json_schema={"format": "date-time"})
+    ] = ""
+
+
+class HistoryEntry(Struct, frozen=True, kw_only=True, rename="camel"):
+    """One change that was carried out."""
+
+    time: Annotated[str, Meta(description="When.", extra_json_schema={"format": "date-time"})]
+    revision: Annotated[str, Meta(max_length=256, description="The revision of the source.")]
+    result: Annotated[Literal["Synced", "Failed", "Conflict"], Meta(description="How it ended.")]
+    changes: Annotated[str, Meta(max_length=256, description="What was done, in words.")]

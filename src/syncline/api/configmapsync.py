@@ -1,0 +1,152 @@
+"""ConfigMapSync: this ConfigMap, in those namespaces."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct, field
+
+from syncline.api.common import (
+    API_VERSION,
+    Condition,
+    DeletionPolicy,
+    HistoryEntry,
+    LabelSelector,
+    ManagementPolicy,
+    ObjectMeta,
+    TargetCounts,
+    TargetStatus,
+)
+
+KIND = "ConfigMapSync"
+PLURAL = "configmapsyncs"
+
+ConflictPolicy = Literal["SourceWins", "Skip", "Merge", "DestinationWins", "LastWriteWins"]
+Direction = Literal["OneWay", "Bidirectional"]
+
+NamespaceName = Annotated[str, Meta(min_length=1, max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
+NamespacePattern = Annotated[str, Meta(min_length=1, max_length=63, pattern=r"^[-a-z0-9*?]+$")]
+ObjectName = Annotated[
+    str, Meta(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")
+]
+DataKey = Annotated[str, Meta(min_length=1, max_length=253, pattern=r"^[-._a-zA-Z0-9]+$")]
+KeyPattern = Annotated[str, Meta(min_length=1, max_length=253, pattern=r"^[-._a-zA-Z0-9*?]+$")]
+
+
+class Keys(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Which keys of `data` and `binaryData` are copied, and under which names."""
+
+    include: Annotated[
+        list[KeyPattern], Meta(max_length=100, description="Only keys that match one of these globs; empty: all.")
+    ] = field(default_factory=list)
+    exclude: Annotated[list[KeyPattern], Meta(max_length=100, description="Not keys that match one of these.")] = field(
+        default_factory=list
+    )
+    rename: Annotated[dict[DataKey, DataKey], Meta(max_length=100, description="Key in the source: key in the copy.")] = (
+        field(default_factory=dict)
+    )
+
+
+class Replace(Struct, frozen=True, kw_only=True, rename={"with_": "with"}):
+    """A regular expression replacement."""
+
+    pattern: Annotated[str, Meta(min_length=1, max_length=1024, description="RE2 syntax.")]
+    with_: Annotated[str, Meta(max_length=4096, description=r"The replacement; \1 is the first group.")] = ""
+
+
+class Transform(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """Changes the values of some keys; exactly one of set, replace and template."""
+
+    key: Annotated[KeyPattern, Meta(description="Glob over the keys, after renaming.")]
+    set: Annotated[str | None, Meta(description="The value. Added where `key` is no glob and the key is absent.")] = None
+    replace: Annotated[Replace | None, Meta(description="Replace what matches in the value.")] = None
+    template: Annotated[
+        str | None,
+        Meta(description="Jinja; sees `value`, `key`, `source.namespace`, `source.name`, `target.namespace`, `target.name`."),
+    ] = None
+
+
+class ConfigMapSyncSpec(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What should agree with what."""
+
+    source_namespace: Annotated[NamespaceName, Meta(description="The namespace of the source.")]
+    config_map_name: Annotated[ObjectName, Meta(description="The name of the source.")]
+    destination_namespace: Annotated[NamespaceName | None, Meta(description="One namespace to copy into.")] = None
+    destination_namespaces: Annotated[
+        list[NamespacePattern], Meta(max_length=1000, description="Namespaces to copy into: names or globs.")
+    ] = field(default_factory=list)
+    destination_namespace_selector: Annotated[
+        LabelSelector | None, Meta(description="Copy into the namespaces with these labels.")
+    ] = None
+    destination_name: Annotated[ObjectName | None, Meta(description="The name of the copies; default: the source's.")] = (
+        None
+    )
+    keys: Annotated[Keys | None, Meta(description="Which keys are copied; default: all.")] = None
+    transforms: Annotated[list[Transform], Meta(max_length=50, description="Changes to values, in order.")] = field(
+        default_factory=list
+    )
+    direction: Annotated[Direction, Meta(description="OneWay: from the source to the copies.")] = "OneWay"
+    conflict_policy: Annotated[
+        ConflictPolicy,
+        Meta(description="What becomes of a copy that somebody changed: SourceWins repairs it, Skip leaves it, Merge keeps edits of other keys."),
+    ] = "SourceWins"
+    resource_management_policy: Annotated[
+        ManagementPolicy, Meta(description="How to treat what already exists at a target.")
+    ] = "Sync"
+    deletion_policy: Annotated[
+        DeletionPolicy, Meta(description="What becomes of the copies when this sync is deleted.")
+    ] = "Delete"
+    source_deletion_policy: Annotated[
+        DeletionPolicy, Meta(description="What becomes of the copies when the source is gone.")
+    ] = "Delete"
+    prune: Annotated[bool, Meta(description="Remove copies from namespaces that are no longer destinations.")] = True
+    suspend: Annotated[bool, Meta(description="Nothing is read or written while true.")] = False
+    service_account_name: Annotated[
+        ObjectName | None, Meta(description="Act as this service account of the sync's namespace.")
+    ] = None
+
+
+class ConfigMapSyncStatus(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """What is so, as of `observedGeneration`."""
+
+    observed_generation: Annotated[int, Meta(ge=0, description="The generation of the spec that this is about.")] = 0
+    conditions: Annotated[
+        list[Condition],
+        Meta(
+            max_length=16,
+            description="Ready is the one to wait for.",
+            extra_json_schema={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+        ),
+    ] = field(default_factory=list)
+    targets: Annotated[TargetCounts | None, Meta(description="Counts of targets.")] = None
+    target_statuses: Annotated[
+        list[TargetStatus], Meta(max_length=100, description="Targets, failures first, at most 100.")
+    ] = field(default_factory=list)
+    history: Annotated[list[HistoryEntry], Meta(max_length=10, description="The last 10 changes, newest first.")] = field(
+        default_factory=list
+    )
+    last_sync_time: Annotated[
+        str | None, Meta(description="When a copy was last changed.", extra_json_schema={"format": "date-time"})
+    ] = None
+    last_handled_request: Annotated[
+        str | None, Meta(max_length=256, description="The last `syncline.dev/requestedAt` that was carried out.")
+    ] = None
+    source_revision: Annotated[
+        str | None, Meta(max_length=256, description="The resourceVersion of the source that the copies agree with.")
+    ] = None
+    scope: Annotated[
+        str | None,
+        Meta(max_length=64, description="Digest of the destinations last carried out; tells an edit of the spec from a change of the cluster."),
+    ] = None
+    kept: Annotated[
+        list[Annotated[str, Meta(max_length=80)]],
+        Meta(max_length=10000, description="Under Keep: namespaces that have had their copy; it is not created again."),
+    ] = field(default_factory=list)
+
+
+class ConfigMapSync(Struct, kw_only=True, rename="camel"):
+    """Copies a ConfigMap into other namespaces and keeps the copies equal to it."""
+
+    metadata: ObjectMeta
+    spec: ConfigMapSyncSpec
+    status: ConfigMapSyncStatus = field(default_factory=ConfigMapSyncStatus)
+    api_version: str = API_VERSION
+    kind: str = KIND
