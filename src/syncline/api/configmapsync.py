@@ -25,7 +25,8 @@ Direction = Literal["OneWay", "Bidirectional"]
 NamespaceName = Annotated[str, Meta(min_length=1, max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
 NamespacePattern = Annotated[str, Meta(min_length=1, max_length=63, pattern=r"^[-a-z0-9*?]+$")]
 ObjectName = Annotated[
-    str, Meta(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")
+    str,
+    Meta(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"),
 ]
 DataKey = Annotated[str, Meta(min_length=1, max_length=253, pattern=r"^[-._a-zA-Z0-9]+$")]
 KeyPattern = Annotated[str, Meta(min_length=1, max_length=253, pattern=r"^[-._a-zA-Z0-9*?]+$")]
@@ -40,9 +41,9 @@ class Keys(Struct, frozen=True, kw_only=True, rename="camel"):
     exclude: Annotated[list[KeyPattern], Meta(max_length=100, description="Not keys that match one of these.")] = field(
         default_factory=list
     )
-    rename: Annotated[dict[DataKey, DataKey], Meta(max_length=100, description="Key in the source: key in the copy.")] = (
-        field(default_factory=dict)
-    )
+    rename: Annotated[
+        dict[DataKey, DataKey], Meta(max_length=100, description="Key in the source: key in the copy.")
+    ] = field(default_factory=dict)
 
 
 class Replace(Struct, frozen=True, kw_only=True, rename={"with_": "with"}):
@@ -56,11 +57,16 @@ class Transform(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults
     """Changes the values of some keys; exactly one of set, replace and template."""
 
     key: Annotated[KeyPattern, Meta(description="Glob over the keys, after renaming.")]
-    set: Annotated[str | None, Meta(description="The value. Added where `key` is no glob and the key is absent.")] = None
+    set: Annotated[
+        Annotated[str, Meta(max_length=65536)] | None,
+        Meta(description="The value. Added where `key` is no glob and the key is absent."),
+    ] = None
     replace: Annotated[Replace | None, Meta(description="Replace what matches in the value.")] = None
     template: Annotated[
-        str | None,
-        Meta(description="Jinja; sees `value`, `key`, `source.namespace`, `source.name`, `target.namespace`, `target.name`."),
+        Annotated[str, Meta(max_length=65536)] | None,
+        Meta(
+            description="Jinja; sees `value`, `key`, `source.namespace`, `source.name`, `target.namespace`, `target.name`."
+        ),
     ] = None
 
 
@@ -76,9 +82,9 @@ class ConfigMapSyncSpec(Struct, frozen=True, kw_only=True, rename="camel"):
     destination_namespace_selector: Annotated[
         LabelSelector | None, Meta(description="Copy into the namespaces with these labels.")
     ] = None
-    destination_name: Annotated[ObjectName | None, Meta(description="The name of the copies; default: the source's.")] = (
-        None
-    )
+    destination_name: Annotated[
+        ObjectName | None, Meta(description="The name of the copies; default: the source's.")
+    ] = None
     keys: Annotated[Keys | None, Meta(description="Which keys are copied; default: all.")] = None
     transforms: Annotated[list[Transform], Meta(max_length=50, description="Changes to values, in order.")] = field(
         default_factory=list
@@ -86,7 +92,9 @@ class ConfigMapSyncSpec(Struct, frozen=True, kw_only=True, rename="camel"):
     direction: Annotated[Direction, Meta(description="OneWay: from the source to the copies.")] = "OneWay"
     conflict_policy: Annotated[
         ConflictPolicy,
-        Meta(description="What becomes of a copy that somebody changed: SourceWins repairs it, Skip leaves it, Merge keeps edits of other keys."),
+        Meta(
+            description="What becomes of a copy that somebody changed: SourceWins repairs it, Skip leaves it, Merge keeps edits of other keys."
+        ),
     ] = "SourceWins"
     resource_management_policy: Annotated[
         ManagementPolicy, Meta(description="How to treat what already exists at a target.")
@@ -120,21 +128,25 @@ class ConfigMapSyncStatus(Struct, frozen=True, kw_only=True, rename="camel", omi
     target_statuses: Annotated[
         list[TargetStatus], Meta(max_length=100, description="Targets, failures first, at most 100.")
     ] = field(default_factory=list)
-    history: Annotated[list[HistoryEntry], Meta(max_length=10, description="The last 10 changes, newest first.")] = field(
-        default_factory=list
+    history: Annotated[list[HistoryEntry], Meta(max_length=10, description="The last 10 changes, newest first.")] = (
+        field(default_factory=list)
     )
     last_sync_time: Annotated[
         str | None, Meta(description="When a copy was last changed.", extra_json_schema={"format": "date-time"})
     ] = None
     last_handled_request: Annotated[
-        str | None, Meta(max_length=256, description="The last `syncline.dev/requestedAt` that was carried out.")
+        Annotated[str, Meta(max_length=256)] | None,
+        Meta(description="The last `syncline.dev/requestedAt` that was carried out."),
     ] = None
     source_revision: Annotated[
-        str | None, Meta(max_length=256, description="The resourceVersion of the source that the copies agree with.")
+        Annotated[str, Meta(max_length=256)] | None,
+        Meta(description="The resourceVersion of the source that the copies agree with."),
     ] = None
     scope: Annotated[
-        str | None,
-        Meta(max_length=64, description="Digest of the destinations last carried out; tells an edit of the spec from a change of the cluster."),
+        Annotated[str, Meta(max_length=64)] | None,
+        Meta(
+            description="Digest of the destinations last carried out; tells an edit of the spec from a change of the cluster."
+        ),
     ] = None
     kept: Annotated[
         list[Annotated[str, Meta(max_length=80)]],
