@@ -1,8 +1,10 @@
 """What all kinds share: metadata, conditions, target counts, policies."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta, Struct, field
+
+from syncline.api.rules import Rule, text
 
 GROUP = "syncline.dev"
 VERSION = "v1alpha1"
@@ -17,6 +19,26 @@ ManagementPolicy = Literal["Sync", "Keep", "Adopt", "Overwrite"]
 DeletionPolicy = Literal["Delete", "Orphan"]
 TargetState = Literal["Synced", "Pending", "Failed", "Conflict", "Skipped", "Unknown"]
 ConditionStatus = Literal["True", "False", "Unknown"]
+
+
+Timestamp = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
+LabelKey = Annotated[
+    str,
+    text(
+        r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[a-zA-Z0-9]([-_.a-zA-Z0-9]*[a-zA-Z0-9])?$",
+        "write a label's key, such as team or example.com/team",
+        max_length=316,
+    ),
+]
+LabelValue = Annotated[
+    str,
+    text(
+        r"^([a-zA-Z0-9]([-_.a-zA-Z0-9]*[a-zA-Z0-9])?)?$",
+        'write a label\'s value: letters, digits, "-", "_" and ".", with a letter or digit at both ends',
+        min_length=0,
+        max_length=63,
+    ),
+]
 
 
 class ObjectMeta(Struct, kw_only=True, rename="camel"):
@@ -37,12 +59,25 @@ class ObjectMeta(Struct, kw_only=True, rename="camel"):
 class LabelSelectorRequirement(Struct, frozen=True, kw_only=True, rename="camel"):
     """One requirement on a label."""
 
-    key: Annotated[str, Meta(min_length=1, max_length=316, description="The label's key.")]
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "self.operator in ['Exists', 'DoesNotExist'] || self.?values.orValue([]).size() > 0",
+            "In and NotIn need values: write them, or use Exists or DoesNotExist",
+            ".values",
+        ),
+        Rule(
+            "self.operator in ['In', 'NotIn'] || self.?values.orValue([]).size() == 0",
+            "Exists and DoesNotExist take no values: leave them out, or use In or NotIn",
+            ".values",
+        ),
+    )
+
+    key: Annotated[LabelKey, Meta(description="The label's key.")]
     operator: Annotated[
         Literal["In", "NotIn", "Exists", "DoesNotExist"], Meta(description="How the label relates to `values`.")
     ]
     values: Annotated[
-        list[Annotated[str, Meta(max_length=63)]],
+        list[LabelValue],
         Meta(max_length=50, description="For In and NotIn: the values; for Exists and DoesNotExist: none."),
     ] = field(default_factory=list)
 
@@ -51,7 +86,7 @@ class LabelSelector(Struct, frozen=True, kw_only=True, rename="camel"):
     """Selects objects by their labels; all requirements must hold."""
 
     match_labels: Annotated[
-        dict[Annotated[str, Meta(max_length=316)], Annotated[str, Meta(max_length=63)]],
+        dict[Annotated[str, Meta(max_length=316)], LabelValue],
         Meta(max_length=50, description="Labels that must be there with exactly these values."),
     ] = field(default_factory=dict)
     match_expressions: Annotated[
@@ -67,9 +102,7 @@ class Condition(Struct, frozen=True, kw_only=True, rename="camel"):
     reason: Annotated[str, Meta(max_length=1024, description="Why, in one CamelCase word.")]
     message: Annotated[str, Meta(max_length=32768, description="Why, for a person, and what to do.")] = ""
     observed_generation: Annotated[int, Meta(ge=0, description="The generation of the spec that this is about.")] = 0
-    last_transition_time: Annotated[
-        str, Meta(description="When the status last changed.", extra_json_schema={"format": "date-time"})
-    ]
+    last_transition_time: Annotated[Timestamp, Meta(description="When the status last changed.")]
 
 
 class TargetCounts(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -93,15 +126,13 @@ class TargetStatus(Struct, frozen=True, kw_only=True, rename="camel", omit_defau
     status: Annotated[TargetState, Meta(description="The state of this target.")]
     reason: Annotated[str, Meta(max_length=64, description="Why, in one CamelCase word.")] = ""
     message: Annotated[str, Meta(max_length=1024, description="Why, for a person, and what to do.")] = ""
-    last_sync_time: Annotated[
-        str, Meta(description="When this target was last written.", extra_json_schema={"format": "date-time"})
-    ] = ""
+    last_sync_time: Annotated[Timestamp, Meta(description="When this target was last written.")] = ""
 
 
 class HistoryEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     """One change that was carried out."""
 
-    time: Annotated[str, Meta(description="When.", extra_json_schema={"format": "date-time"})]
+    time: Annotated[Timestamp, Meta(description="When.")]
     revision: Annotated[str, Meta(max_length=256, description="The revision of the source.")]
     result: Annotated[Literal["Synced", "Failed", "Conflict"], Meta(description="How it ended.")]
     changes: Annotated[str, Meta(max_length=256, description="What was done, in words.")]

@@ -1,6 +1,6 @@
 """ConfigMapSync: this ConfigMap, in those namespaces."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta, Struct, field
 
@@ -14,7 +14,9 @@ from syncline.api.common import (
     ObjectMeta,
     TargetCounts,
     TargetStatus,
+    Timestamp,
 )
+from syncline.api.rules import Rule, text
 
 KIND = "ConfigMapSync"
 PLURAL = "configmapsyncs"
@@ -22,18 +24,70 @@ PLURAL = "configmapsyncs"
 ConflictPolicy = Literal["SourceWins", "Skip", "Merge", "DestinationWins", "LastWriteWins"]
 Direction = Literal["OneWay", "Bidirectional"]
 
-NamespaceName = Annotated[str, Meta(min_length=1, max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
-NamespacePattern = Annotated[str, Meta(min_length=1, max_length=63, pattern=r"^[-a-z0-9*?]+$")]
+_NAMESPACE = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+_OBJECT = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+
+NamespaceName = Annotated[
+    str,
+    text(
+        _NAMESPACE, 'write the name of one namespace: lowercase letters, digits and "-", such as team-a', max_length=63
+    ),
+]
+DestinationNamespace = Annotated[
+    str,
+    text(
+        _NAMESPACE,
+        'write the name of one namespace: lowercase letters, digits and "-"; globs go into destinationNamespaces',
+        max_length=63,
+    ),
+]
+NamespacePattern = Annotated[
+    str,
+    text(
+        r"^[-a-z0-9*?]+$",
+        'write names or globs of namespaces: lowercase letters, digits, "-", "*" and "?", such as team-*',
+        max_length=63,
+    ),
+]
 ObjectName = Annotated[
     str,
-    Meta(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"),
+    text(
+        _OBJECT,
+        'write the name of one object: lowercase letters, digits, "-" and ".", such as app-config',
+        max_length=253,
+    ),
 ]
-DataKey = Annotated[str, Meta(min_length=1, max_length=253, pattern=r"^[-._a-zA-Z0-9]+$")]
-KeyPattern = Annotated[str, Meta(min_length=1, max_length=253, pattern=r"^[-._a-zA-Z0-9*?]+$")]
+DataKey = Annotated[
+    str,
+    text(
+        r"^[-._a-zA-Z0-9]+$",
+        'write a key of a ConfigMap: letters, digits, "-", "_" and ".", such as app.yaml',
+        max_length=253,
+    ),
+]
+KeyPattern = Annotated[
+    str,
+    text(
+        r"^[-._a-zA-Z0-9*?]+$",
+        'write keys or globs of keys: letters, digits, "-", "_", ".", "*" and "?", such as *.yaml',
+        max_length=253,
+    ),
+]
 
 
 class Keys(Struct, frozen=True, kw_only=True, rename="camel"):
     """Which keys of `data` and `binaryData` are copied, and under which names."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            """
+            !has(self.rename)
+            || self.rename.all(one, self.rename.exists_one(other, self.rename[one] == self.rename[other]))
+            """,
+            "two keys are renamed to the same name: give each a name of its own",
+            ".rename",
+        ),
+    )
 
     include: Annotated[
         list[KeyPattern], Meta(max_length=100, description="Only keys that match one of these globs; empty: all.")
@@ -42,12 +96,22 @@ class Keys(Struct, frozen=True, kw_only=True, rename="camel"):
         default_factory=list
     )
     rename: Annotated[
-        dict[DataKey, DataKey], Meta(max_length=100, description="Key in the source: key in the copy.")
+        dict[Annotated[str, Meta(max_length=253)], DataKey],
+        Meta(max_length=100, description="Key in the source: key in the copy."),
     ] = field(default_factory=dict)
 
 
 class Replace(Struct, frozen=True, kw_only=True, rename={"with_": "with"}):
     """A regular expression replacement."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            # Evaluating the pattern is the check: the server's answer to a broken one names its mistake.
+            "''.matches(self.pattern) ? true : true",
+            "write a regular expression in RE2 syntax (no look-around, no backreferences)",
+            ".pattern",
+        ),
+    )
 
     pattern: Annotated[str, Meta(min_length=1, max_length=1024, description="RE2 syntax.")]
     with_: Annotated[str, Meta(max_length=4096, description=r"The replacement; \1 is the first group.")] = ""
@@ -55,6 +119,13 @@ class Replace(Struct, frozen=True, kw_only=True, rename={"with_": "with"}):
 
 class Transform(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """Changes the values of some keys; exactly one of set, replace and template."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "[has(self.set), has(self.replace), has(self.template)].exists_one(given, given)",
+            "write exactly one of set, replace and template; use one transform for each",
+        ),
+    )
 
     key: Annotated[KeyPattern, Meta(description="Glob over the keys, after renaming.")]
     set: Annotated[
@@ -65,7 +136,8 @@ class Transform(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults
     template: Annotated[
         Annotated[str, Meta(max_length=65536)] | None,
         Meta(
-            description="Jinja; sees `value`, `key`, `source.namespace`, `source.name`, `target.namespace`, `target.name`."
+            description="Jinja; sees `value`, `key`, `source.namespace`, `source.name`,"
+            " `target.namespace`, `target.name`."
         ),
     ] = None
 
@@ -73,9 +145,54 @@ class Transform(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults
 class ConfigMapSyncSpec(Struct, frozen=True, kw_only=True, rename="camel"):
     """What should agree with what."""
 
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            """
+            has(self.destinationNamespace)
+            || has(self.destinationNamespaceSelector)
+            || self.?destinationNamespaces.orValue([]).size() > 0
+            """,
+            "no destination: write destinationNamespace, destinationNamespaces or destinationNamespaceSelector",
+        ),
+        Rule(
+            """
+            !has(self.destinationNamespaceSelector)
+            || self.destinationNamespaceSelector.?matchLabels.orValue({}).size() > 0
+            || self.destinationNamespaceSelector.?matchExpressions.orValue([]).size() > 0
+            """,
+            'an empty selector would select every namespace: if you mean that, write destinationNamespaces: ["*"]',
+            ".destinationNamespaceSelector",
+        ),
+        Rule(
+            """
+            !has(self.destinationNamespace) && self.?destinationNamespaces.orValue([]).size() == 0
+            || has(self.destinationNamespaceSelector)
+            || has(self.destinationName) && self.destinationName != self.configMapName
+            || has(self.destinationNamespace) && self.destinationNamespace != self.sourceNamespace
+            || has(self.destinationNamespaces)
+            && self.destinationNamespaces.exists(name, name != self.sourceNamespace)
+            """,
+            "the only destination is the source itself: name another namespace,"
+            " or write destinationName to copy under another name",
+        ),
+        Rule(
+            "self.direction != 'Bidirectional'",
+            "Bidirectional is not available yet; write direction: OneWay",
+            ".direction",
+        ),
+        Rule(
+            "self.direction == 'Bidirectional' || !(self.conflictPolicy in ['DestinationWins', 'LastWriteWins'])",
+            "DestinationWins and LastWriteWins need direction: Bidirectional;"
+            " for OneWay write SourceWins, Skip or Merge",
+            ".conflictPolicy",
+        ),
+    )
+
     source_namespace: Annotated[NamespaceName, Meta(description="The namespace of the source.")]
     config_map_name: Annotated[ObjectName, Meta(description="The name of the source.")]
-    destination_namespace: Annotated[NamespaceName | None, Meta(description="One namespace to copy into.")] = None
+    destination_namespace: Annotated[DestinationNamespace | None, Meta(description="One namespace to copy into.")] = (
+        None
+    )
     destination_namespaces: Annotated[
         list[NamespacePattern], Meta(max_length=1000, description="Namespaces to copy into: names or globs.")
     ] = field(default_factory=list)
@@ -93,7 +210,8 @@ class ConfigMapSyncSpec(Struct, frozen=True, kw_only=True, rename="camel"):
     conflict_policy: Annotated[
         ConflictPolicy,
         Meta(
-            description="What becomes of a copy that somebody changed: SourceWins repairs it, Skip leaves it, Merge keeps edits of other keys."
+            description="What becomes of a copy that somebody changed: SourceWins repairs it, Skip leaves it,"
+            " Merge keeps edits of other keys."
         ),
     ] = "SourceWins"
     resource_management_policy: Annotated[
@@ -131,9 +249,7 @@ class ConfigMapSyncStatus(Struct, frozen=True, kw_only=True, rename="camel", omi
     history: Annotated[list[HistoryEntry], Meta(max_length=10, description="The last 10 changes, newest first.")] = (
         field(default_factory=list)
     )
-    last_sync_time: Annotated[
-        str | None, Meta(description="When a copy was last changed.", extra_json_schema={"format": "date-time"})
-    ] = None
+    last_sync_time: Annotated[Timestamp | None, Meta(description="When a copy was last changed.")] = None
     last_handled_request: Annotated[
         Annotated[str, Meta(max_length=256)] | None,
         Meta(description="The last `syncline.dev/requestedAt` that was carried out."),
@@ -145,7 +261,8 @@ class ConfigMapSyncStatus(Struct, frozen=True, kw_only=True, rename="camel", omi
     scope: Annotated[
         Annotated[str, Meta(max_length=64)] | None,
         Meta(
-            description="Digest of the destinations last carried out; tells an edit of the spec from a change of the cluster."
+            description="Digest of the destinations last carried out;"
+            " tells an edit of the spec from a change of the cluster."
         ),
     ] = None
     kept: Annotated[

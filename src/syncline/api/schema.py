@@ -1,0 +1,141 @@
+"""Typed specs in, structural OpenAPI v3 schemas out: what a CRD needs so that the API server checks what we read.
+
+A type that cannot be expressed, a field that nobody described and a string or list without a limit are errors here, so
+that they are found when the CRDs are generated and not by a user.
+"""
+
+from inspect import cleandoc
+from typing import Any
+
+import msgspec.inspect as mi
+from msgspec import NODEFAULT
+
+from syncline.api.rules import PATTERN_MESSAGE, Rule
+
+Schema = dict[str, Any]
+
+VALIDATIONS = "x-kubernetes-validations"
+
+
+class SchemaError(TypeError):
+    """A type that a CRD cannot carry, or that we would not want it to."""
+
+
+def structural(type_: type, *, defaults: bool) -> Schema:
+    """Return the schema of a struct, with no references and no nulls.
+
+    With `defaults` the server fills in the defaults of scalar fields: right for a spec, wrong for a status, where it
+    would state what nobody observed.
+    """
+    return _schema(mi.type_info(type_), type_.__name__, defaults=defaults)
+
+
+def _schema(info: mi.Type, where: str, *, defaults: bool) -> Schema:
+    match info:
+        case mi.Metadata():
+            return _annotated(info, where, defaults=defaults)
+        case mi.UnionType():
+            return _optional(info, where, defaults=defaults)
+        case mi.StructType():
+            return _object(info, where, defaults=defaults)
+        case mi.ListType():
+            items = _schema(info.item_type, f"{where}[]", defaults=defaults)
+            return {"type": "array", **_limits(info, where, "Items"), "items": items}
+        case mi.DictType():
+            return _map(info, where, defaults=defaults)
+        case _:
+            return _scalar(info, where)
+
+
+def _scalar(info: mi.Type, where: str) -> Schema:
+    match info:
+        case mi.StrType():
+            pattern = {"pattern": info.pattern} if info.pattern else {}
+            return {"type": "string", **_limits(info, where, "Length"), **pattern}
+        case mi.LiteralType():
+            if not all(isinstance(value, str) for value in info.values):
+                raise SchemaError(f"{where}: write the values of a Literal as strings")
+            return {"type": "string", "enum": list(info.values)}
+        case mi.IntType():
+            return {"type": "integer", "format": "int64", **_bounds(info)}
+        case mi.BoolType():
+            return {"type": "boolean"}
+        case _:
+            raise SchemaError(f"{where}: {type(info).__name__} has no place in a structural schema")
+
+
+def _annotated(info: mi.Metadata, where: str, *, defaults: bool) -> Schema:
+    extra = dict(info.extra_json_schema or {})
+    message = extra.pop(PATTERN_MESSAGE, None)
+    timestamp = extra.get("format") == "date-time"
+    schema: Schema = {"type": "string"} if timestamp else _schema(info.type, where, defaults=defaults)
+    if message is not None:
+        pattern = schema.pop("pattern")
+        schema[VALIDATIONS] = [_validation(Rule(f"self.matches(r'{pattern}')", message))]
+    description = {"description": extra.pop("description")} if "description" in extra else {}
+    return {**description, **schema, **extra}
+
+
+def _optional(info: mi.UnionType, where: str, *, defaults: bool) -> Schema:
+    present = [option for option in info.types if not isinstance(option, mi.NoneType)]
+    if len(present) != 1:
+        raise SchemaError(
+            f"{where}: a union other than `... | None` is not structural; use one field for each alternative"
+        )
+    return _schema(present[0], where, defaults=defaults)
+
+
+def _object(info: mi.StructType, where: str, *, defaults: bool) -> Schema:
+    properties: Schema = {}
+    for field in info.fields:
+        path = f"{where}.{field.encode_name}"
+        schema = _schema(field.type, path, defaults=defaults)
+        if not schema.get("description"):
+            raise SchemaError(f"{path}: has no description; write Annotated[..., Meta(description=...)]")
+        if defaults and field.default is not NODEFAULT and field.default is not None:
+            schema["default"] = field.default
+        properties[field.encode_name] = schema
+    required = [field.encode_name for field in info.fields if field.required]
+    rules: tuple[Rule, ...] = getattr(info.cls, "RULES", ())
+    return {
+        "type": "object",
+        **({"required": required} if required else {}),
+        "properties": properties,
+        **({VALIDATIONS: [_validation(rule) for rule in rules]} if rules else {}),
+    }
+
+
+def _map(info: mi.DictType, where: str, *, defaults: bool) -> Schema:
+    """Map of strings. OpenAPI has no limits for keys, and CEL cannot afford more than their size."""
+    if (
+        not isinstance(info.key_type, mi.StrType)
+        or info.key_type.max_length is None
+        or info.key_type.pattern is not None
+    ):
+        raise SchemaError(f"{where}: keys of a map need a max_length and cannot have a pattern")
+    size = info.key_type.max_length
+    rule = Rule(f"self.all(key, size(key) <= {size})", f"keys have at most {size} characters")
+    return {
+        "type": "object",
+        **_limits(info, where, "Properties"),
+        "additionalProperties": _schema(info.value_type, f"{where}.*", defaults=defaults),
+        VALIDATIONS: [_validation(rule)],
+    }
+
+
+def _validation(rule: Rule) -> Schema:
+    field_path = {"fieldPath": rule.field_path} if rule.field_path else {}
+    return {"rule": cleandoc(rule.rule), "message": rule.message, **field_path}
+
+
+def _limits(info: mi.StrType | mi.ListType | mi.DictType, where: str, unit: str) -> Schema:
+    if info.max_length is None:
+        raise SchemaError(f"{where}: has no limit; write Annotated[..., Meta(max_length=...)]")
+    low = {f"min{unit}": info.min_length} if info.min_length else {}
+    return {**low, f"max{unit}": info.max_length}
+
+
+def _bounds(info: mi.IntType) -> Schema:
+    low = {"minimum": info.ge} if info.ge is not None else {}
+    high = {"maximum": info.le} if info.le is not None else {}
+    return {**low, **high}
