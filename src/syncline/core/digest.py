@@ -1,0 +1,38 @@
+"""Digests: of content, of single values, of anything that must be named shortly."""
+
+from collections.abc import Mapping
+from hashlib import blake2b
+
+import msgspec
+
+# 96 bits a value: short enough for an annotation that lists hundreds of them, long enough never to meet twice.
+LEAF_SIZE = 12
+# A longer value of an annotation is held and compared as its digest.
+BRIEF = 64
+
+
+def _hash(payload: bytes, size: int, key: bytes = b"") -> str:
+    return blake2b(payload, digest_size=size, key=key[:64]).hexdigest()
+
+
+def leaf_digests(data: Mapping[str, str], binary_data: Mapping[str, str], key: bytes = b"") -> dict[str, str]:
+    """Digest each value, by its path (`data/KEY`, `binaryData/KEY`). With a key, values cannot be guessed from it."""
+    leaves = {f"data/{name}": _hash(value.encode(), LEAF_SIZE, key) for name, value in data.items()}
+    for name, value in binary_data.items():
+        leaves[f"binaryData/{name}"] = _hash(value.encode(), LEAF_SIZE, key)
+    return leaves
+
+
+def leaves_digest(leaves: Mapping[str, str]) -> str:
+    """Digest a whole content from the digests of its values, so that a merge needs no values to name its result."""
+    return _hash(msgspec.json.encode(leaves, order="sorted"), 16)
+
+
+def short_digest(*parts: str) -> str:
+    """Name a list of texts shortly and safely for a label."""
+    return _hash("\0".join(parts).encode(), 8)
+
+
+def brief(value: str) -> str:
+    """Return a text that stands for the value in a comparison, and is never long."""
+    return value if len(value) <= BRIEF else "#" + short_digest(value)

@@ -1,0 +1,127 @@
+"""Outcomes: what happened at one target, and why. Status, events and metrics are views of outcomes."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from syncline.api.common import TargetCounts, TargetState, TargetStatus
+from syncline.core.conditions import Finding, shorten
+from syncline.core.objects import Target
+from syncline.core.plan import Action, Verb
+
+LISTED = 100
+NAMED = 3
+# The order in which a person wants to see them.
+ORDER: tuple[TargetState, ...] = ("Failed", "Conflict", "Unknown", "Pending", "Skipped", "Synced")
+# What each state makes of Ready.
+NOT_READY: frozenset[TargetState] = frozenset({"Failed", "Conflict", "Pending"})
+
+
+class Outcome(Struct, frozen=True, kw_only=True):
+    """What happened at one target."""
+
+    target: Target
+    state: TargetState
+    reason: str
+    message: str = ""
+    written: Verb | None = None
+    drift: bool = False
+    retry: bool = False
+    """Whether trying again, with nothing changed, could help."""
+    gone: bool = False
+    """Whether the target is no longer wanted: its outcome counts as a change, not as a target."""
+
+
+def outcome_of(action: Action, *, written: bool = False, gone: bool = False) -> Outcome:
+    """Return the outcome of an action that was carried out."""
+    return Outcome(
+        target=action.target,
+        state=action.state,
+        reason=action.reason,
+        message=action.message,
+        written=action.verb if written else None,
+        drift=action.drift and written,
+        gone=gone,
+    )
+
+
+def count(outcomes: Iterable[Outcome]) -> TargetCounts:
+    """Count the targets by state."""
+    states = Counter(outcome.state for outcome in outcomes if not outcome.gone)
+    desired = sum(states.values())
+    return TargetCounts(
+        desired=desired,
+        synced=states["Synced"],
+        pending=states["Pending"],
+        failed=states["Failed"],
+        conflicted=states["Conflict"],
+        skipped=states["Skipped"],
+        unknown=states["Unknown"],
+        summary=f"{states['Synced']}/{desired}",
+    )
+
+
+def listing(outcomes: Sequence[Outcome], known: Iterable[TargetStatus], now: str) -> list[TargetStatus]:
+    """List the targets for the status: failures first, at most 100."""
+    times = {(entry.namespace, entry.name): entry.last_sync_time for entry in known}
+    shown = sorted(
+        (outcome for outcome in outcomes if not outcome.gone or outcome.state in NOT_READY),
+        key=lambda outcome: (ORDER.index(outcome.state), outcome.target),
+    )
+    return [
+        TargetStatus(
+            namespace=outcome.target.namespace,
+            name=outcome.target.name,
+            status=outcome.state,
+            reason="" if outcome.state == "Synced" else outcome.reason,
+            message="" if outcome.state == "Synced" else shorten(outcome.message, 1000),
+            last_sync_time=now if outcome.written else times.get((outcome.target.namespace, outcome.target.name), ""),
+        )
+        for outcome in shown[:LISTED]
+    ]
+
+
+def readiness(outcomes: Sequence[Outcome]) -> Finding:
+    """Return the Ready condition over the targets: False beats Unknown beats True."""
+    for states, status in ((NOT_READY, "False"), (frozenset({"Unknown"}), "Unknown")):
+        bad = [outcome for outcome in outcomes if outcome.state in states]
+        if bad:
+            bad.sort(key=lambda outcome: (ORDER.index(outcome.state), outcome.target))
+            reasons = {outcome.reason for outcome in bad}
+            reason = reasons.pop() if len(reasons) == 1 else "TargetsNotSynced"
+            return Finding("Ready", "False" if status == "False" else "Unknown", reason, _explain(bad, outcomes))
+    synced = sum(outcome.state == "Synced" and not outcome.gone for outcome in outcomes)
+    skipped = sum(outcome.state == "Skipped" and not outcome.gone for outcome in outcomes)
+    message = f"{synced} {'target agrees' if synced == 1 else 'targets agree'} with the source"
+    return Finding("Ready", "True", "Synced", message + (f", {skipped} skipped" if skipped else ""))
+
+
+def conflicted(outcomes: Sequence[Outcome]) -> Finding | None:
+    """Return the Conflicted condition, present only while there is a conflict."""
+    bad = [outcome for outcome in outcomes if outcome.state == "Conflict"]
+    return Finding("Conflicted", "True", bad[0].reason, _explain(bad, outcomes)) if bad else None
+
+
+def describe_changes(outcomes: Iterable[Outcome]) -> str:
+    """Say in words what was written, or nothing."""
+    words = {
+        Verb.CREATE: "created",
+        Verb.UPDATE: "updated",
+        Verb.ADOPT: "adopted",
+        Verb.RECREATE: "recreated",
+        Verb.DELETE: "deleted",
+        Verb.RELEASE: "released",
+    }
+    done: Counter[str] = Counter()
+    for outcome in outcomes:
+        if outcome.written is not None:
+            done["repaired" if outcome.drift else words[outcome.written]] += 1
+    return ", ".join(f"{number} {word}" for word, number in sorted(done.items()))
+
+
+def _explain(bad: Sequence[Outcome], outcomes: Sequence[Outcome]) -> str:
+    total = sum(not outcome.gone for outcome in outcomes)
+    named = "; ".join(f"{outcome.target}: {shorten(outcome.message, 300)}" for outcome in bad[:NAMED])
+    rest = f"; and {len(bad) - NAMED} more" if len(bad) > NAMED else ""
+    return f"{len(bad)} of {total} targets not in agreement: {named}{rest}"

@@ -1,0 +1,81 @@
+"""Ownership: whose an object is.
+
+Ours = the label *and* an annotation that names exactly this object. A clone made by `kubectl get | apply -n other` or
+restored by a backup tool carries both, but its annotation names another place, so it is foreign.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+
+import msgspec
+from msgspec import Struct
+
+from syncline.api.common import GROUP
+from syncline.core.digest import short_digest
+from syncline.core.objects import Marker, Seen, Target
+
+OWNER_LABEL = f"{GROUP}/owner"
+MARKER = f"{GROUP}/copy"
+BASE = f"{GROUP}/base"
+PRUNE = f"{GROUP}/prune"
+RECONCILE = f"{GROUP}/reconcile"
+DISABLED = "Disabled"
+
+_decoder = msgspec.json.Decoder(Marker)
+
+
+class Owner(Struct, frozen=True):
+    """A sync as the owner of copies."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+
+    @property
+    def ref(self) -> str:
+        """Name the sync in markers; the same for a sync re-created under the same name."""
+        return f"{self.kind}/{self.namespace}/{self.name}"
+
+    @property
+    def label(self) -> str:
+        """Value of the owner label; safe for any name, since it is a hash of the UID."""
+        return short_digest(self.uid)
+
+
+class Standing(Enum):
+    """How an object at a target stands to a sync."""
+
+    OURS = "ours"
+    """Written by this very sync."""
+    FORMER = "former"
+    """Written by a sync of this name that is gone: ours to take again."""
+    RIVAL = "rival"
+    """Written by another sync."""
+    FOREIGN = "foreign"
+    """Anything else."""
+
+
+def place(cluster_id: str, target: Target) -> str:
+    """Name a target over all clusters and times; `cluster_id` is the UID of that cluster."""
+    return f"{cluster_id}/{target.kind}/{target.namespace}/{target.name}"
+
+
+def read_marker(annotations: Mapping[str, str]) -> Marker | None:
+    """Return the marker, or None where there is none that can be read: then the object is foreign."""
+    text = annotations.get(MARKER)
+    if text is None:
+        return None
+    try:
+        return _decoder.decode(text)
+    except msgspec.MsgspecError:
+        return None
+
+
+def standing(seen: Seen, owner: Owner, here: str) -> Standing:
+    """Tell whose the object is, from what it carries alone."""
+    if not seen.owner or seen.marker is None or seen.marker.at != here:
+        return Standing.FOREIGN
+    if seen.marker.sync != owner.ref:
+        return Standing.RIVAL
+    return Standing.OURS if seen.owner == owner.label else Standing.FORMER

@@ -1,0 +1,316 @@
+"""What to do at one target, and why: `plan(desired, seen, ...) -> Action`. Pure and total.
+
+The policy table of the API, in code. Where a decision needs the body of the object, the plan asks for it (`READ`) and
+is made again; where the object may have changed meanwhile, the write carries a precondition and is planned again.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+
+from msgspec import Struct, field
+
+from syncline.api.common import ManagementPolicy, TargetState
+from syncline.core.digest import brief, leaves_digest
+from syncline.core.merge import merge_one_way
+from syncline.core.objects import Content, Desired, Marker, Seen, Target
+from syncline.core.ownership import Owner, Standing, standing
+
+# The base is an annotation; Kubernetes allows 256 KiB for all annotations of an object together.
+MAX_BASE = 64 * 1024
+
+
+class Verb(Enum):
+    """What an action does to the object."""
+
+    CREATE = "create"
+    UPDATE = "update"
+    ADOPT = "adopt"
+    RECREATE = "recreate"
+    DELETE = "delete"
+    RELEASE = "release"
+    READ = "read"
+    LEAVE = "leave"
+
+
+WRITES = frozenset(set(Verb) - {Verb.READ, Verb.LEAVE})
+
+
+class Edit(Struct, frozen=True, kw_only=True):
+    """The change that an update makes. `whole` replaces the content; otherwise `take` and `drop` name single values."""
+
+    whole: bool = True
+    take: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+    digest: str
+    base: Mapping[str, str] | None = None
+    mode: str = "Created"
+    extras: bool = False
+    """Whether labels and annotations that we did not send are removed."""
+    guard_version: bool = False
+    """Whether the write must fail if anybody wrote since the object was seen."""
+    metadata_only: bool = False
+    """Whether the content is already as it should be."""
+
+
+class Action(Struct, frozen=True, kw_only=True):
+    """One decision: what, where, why, and in which state the target is once it is done."""
+
+    verb: Verb
+    target: Target
+    reason: str
+    message: str
+    state: TargetState = "Synced"
+    edit: Edit | None = None
+    drift: bool = False
+    conflicts: tuple[str, ...] = field(default=())
+
+
+class Policy(Struct, frozen=True, kw_only=True):
+    """How a sync treats what it finds."""
+
+    management: ManagementPolicy = "Sync"
+    conflict: str = "SourceWins"
+
+
+def plan(
+    desired: Desired, seen: Seen | None, owner: Owner, here: str, policy: Policy, *, rival: str = "", kept: bool = False
+) -> Action:
+    """Decide what to do at one target.
+
+    `here` names the place (`ownership.place`); `rival` names the living sync with the better claim, if there is one:
+    the owner of what was seen, or an older sync that wants the same absent object; `kept` says that, under Keep, this
+    place has had its copy.
+    """
+    if seen is None:
+        return _plan_absent(desired, policy, rival, kept=kept)
+    if seen.deleting:
+        return _leave(
+            desired, "Terminating", "the object is being deleted; it is written again once it is gone", "Pending"
+        )
+    if seen.reconcile_disabled:
+        return _leave(
+            desired, "ReconcileDisabled", "left alone: it is annotated syncline.dev/reconcile: Disabled", "Skipped"
+        )
+    whose = standing(seen, owner, here)
+    if whose in (Standing.OURS, Standing.FORMER):
+        return _plan_ours(desired, seen, policy, former=whose is Standing.FORMER)
+    if rival:
+        return _leave(
+            desired, "OwnedByOther", f"the object belongs to {rival}, which keeps it until it lets go", "Conflict"
+        )
+    return _plan_foreign(desired, seen, policy)
+
+
+def _plan_absent(desired: Desired, policy: Policy, rival: str, *, kept: bool) -> Action:
+    if rival:
+        return _leave(desired, "ClaimedByOther", f"the older sync {rival} wants the same object", "Conflict")
+    if policy.management == "Keep" and kept:
+        return _leave(desired, "Kept", "it had its copy; Keep does not create a copy again that was deleted", "Skipped")
+    base = desired.content.leaves() if policy.conflict == "Merge" else None
+    if base is not None and (refusal := _base_too_large(desired, base)):
+        return refusal
+    return Action(
+        verb=Verb.CREATE,
+        target=desired.target,
+        reason="Created",
+        message="the target has no such object",
+        edit=Edit(digest=desired.digest, base=base),
+    )
+
+
+def _plan_foreign(desired: Desired, seen: Seen, policy: Policy) -> Action:
+    match policy.management:
+        case "Keep":
+            return _leave(desired, "Kept", "an object that is not ours exists; Keep leaves it as it is", "Skipped")
+        case "Sync":
+            return _leave(
+                desired,
+                "NotOurs",
+                "an object of this name exists and is not ours; delete it, or set resourceManagementPolicy to Adopt or "
+                "Overwrite to take it over",
+                "Conflict",
+            )
+        case "Adopt":
+            mode, message = "Adopted", "taken over from whoever made it (Adopt)"
+        case "Overwrite":
+            mode, message = "Overwritten", "made exactly the source (Overwrite)"
+    return _converge(desired, seen, policy, Verb.ADOPT, mode=mode, why=("Adopted", message))
+
+
+def _plan_ours(desired: Desired, seen: Seen, policy: Policy, *, former: bool) -> Action:
+    marker = seen.marker
+    assert marker is not None  # noqa: S101 - ours means that it has one
+    edited = seen.digest != marker.digest
+    equal = seen.digest == desired.digest
+    if policy.management == "Keep":
+        if equal:
+            return _leave(desired, "Synced", "equal to the source", "Synced")
+        return _leave(desired, "Kept", "differs from the source; Keep leaves it as it is", "Skipped")
+    if policy.conflict == "Skip" and edited and not equal:
+        by = f" by {seen.changed_by}" if seen.changed_by else ""
+        message = f"the copy was changed{by}; conflictPolicy Skip leaves it until it equals the source or is deleted"
+        return _leave(desired, "Edited", message, "Conflict")
+    if former:
+        reason, message = "Reowned", "written by an earlier sync of this name; owned again"
+    elif edited and not equal and policy.conflict != "Merge":
+        reason, message = "DriftRepaired", "changed" + (f" by {seen.changed_by}" if seen.changed_by else " by somebody")
+    elif not equal:
+        reason, message = "SourceChanged", "the source has changed"
+    else:
+        reason, message = "MetadataRepaired", "labels, annotations or marks differ from what was sent"
+    action = _converge(desired, seen, policy, Verb.UPDATE, mode=marker.mode, why=(reason, message))
+    if former or not _settled(action, desired, seen, marker):
+        return action
+    if action.conflicts:
+        return _leave(desired, action.reason, action.message, action.state, action.conflicts)
+    return _leave(desired, "Synced", "agrees with the source", "Synced")
+
+
+def _settled(action: Action, desired: Desired, seen: Seen, marker: Marker) -> bool:
+    """Whether the update would write what is there already."""
+    edit = action.edit
+    return (
+        action.verb is Verb.UPDATE
+        and edit is not None
+        and edit.metadata_only
+        and (marker.digest == edit.digest or edit.base is not None)
+        and seen.base == edit.base
+        and (seen.immutable or not desired.content.immutable)
+        and not metadata_differs(desired, seen, extras=edit.extras)
+    )
+
+
+def _converge(desired: Desired, seen: Seen, policy: Policy, verb: Verb, *, mode: str, why: tuple[str, str]) -> Action:
+    """Make the object agree with the source, in whole or merged."""
+    reason, message = why
+    conflicts: tuple[str, ...] = ()
+    extras = policy.management == "Overwrite"
+    if policy.conflict == "Merge":
+        leaves = (
+            seen.leaves if seen.leaves is not None else (seen.content.leaves() if seen.content is not None else None)
+        )
+        if leaves is None:
+            return Action(
+                verb=Verb.READ, target=desired.target, reason="Read", message="a merge needs the object's values"
+            )
+        merged = merge_one_way(_base(seen, leaves), desired.content.leaves(), leaves)
+        if refusal := _base_too_large(desired, merged.base):
+            return refusal
+        conflicts = merged.conflicts
+        edit = Edit(
+            whole=False,
+            take=merged.take,
+            drop=merged.drop,
+            digest=leaves_digest(merged.result),
+            base=merged.base,
+            mode=mode,
+            extras=extras,
+            guard_version=True,
+            metadata_only=not merged.take and not merged.drop,
+        )
+    else:
+        # SourceWins may overwrite an edit made since; every other case must not.
+        lax = policy.conflict == "SourceWins" and verb is Verb.UPDATE
+        edit = Edit(
+            digest=desired.digest,
+            mode=mode,
+            extras=extras,
+            guard_version=not lax,
+            metadata_only=seen.digest == desired.digest,
+        )
+    state: TargetState = "Conflict" if conflicts else "Synced"
+    if conflicts:
+        reason, message = (
+            "EditedOnBothSides",
+            f"changed here and in the source, kept as it is here: {_names(conflicts)}",
+        )
+    if seen.immutable and not edit.metadata_only:
+        return _plan_immutable(desired, seen, edit, state, conflicts)
+    return Action(
+        verb=verb,
+        target=desired.target,
+        reason=reason,
+        message=message,
+        state=state,
+        edit=edit,
+        drift=reason == "DriftRepaired",
+        conflicts=conflicts,
+    )
+
+
+def _plan_immutable(desired: Desired, seen: Seen, edit: Edit, state: TargetState, conflicts: tuple[str, ...]) -> Action:
+    """Replace what cannot be changed, where we made it or may overwrite it."""
+    if edit.mode == "Adopted":
+        return _leave(
+            desired,
+            "Immutable",
+            "the adopted object is immutable and differs; delete it, or set resourceManagementPolicy: Overwrite",
+            "Failed",
+        )
+    if not edit.whole and seen.content is None:
+        return Action(verb=Verb.READ, target=desired.target, reason="Read", message="a merge needs the object's values")
+    return Action(
+        verb=Verb.RECREATE,
+        target=desired.target,
+        reason="Recreated",
+        message="the object is immutable and differs, so it is deleted and created again",
+        state=state,
+        edit=edit,
+        conflicts=conflicts,
+    )
+
+
+def _base(seen: Seen, leaves: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the recorded base; without one, an untouched copy is its own base, and anything else has none."""
+    if seen.base is not None:
+        return seen.base
+    return leaves if seen.marker is not None and seen.marker.digest == seen.digest else {}
+
+
+def _base_too_large(desired: Desired, base: Mapping[str, str]) -> Action | None:
+    size = sum(len(path) + len(digest) + 6 for path, digest in base.items())
+    if size <= MAX_BASE:
+        return None
+    message = f"conflictPolicy Merge would have to record {size} bytes, more than {MAX_BASE}; use SourceWins or Skip"
+    return _leave(desired, "BaseTooLarge", message, "Failed")
+
+
+def metadata_differs(desired: Desired, seen: Seen, *, extras: bool) -> bool:
+    """Whether labels or annotations that we send are missing or changed, or ones that we no longer send are there."""
+    marker = seen.marker
+    return _map_differs(desired.labels, seen.labels, marker.labels if marker else (), extras=extras) or _map_differs(
+        desired.annotations, seen.annotations, marker.annotations if marker else (), extras=extras
+    )
+
+
+def _map_differs(wanted: Mapping[str, str], there: Mapping[str, str], sent: tuple[str, ...], *, extras: bool) -> bool:
+    if any(there.get(key) != brief(value) for key, value in wanted.items()):
+        return True
+    gone = there.keys() if extras else there.keys() & set(sent)
+    return any(key not in wanted for key in gone) or set(sent) != wanted.keys()
+
+
+def _names(paths: tuple[str, ...]) -> str:
+    names = [path.partition("/")[2] for path in paths]
+    return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")  # noqa: PLR2004
+
+
+def _leave(desired: Desired, reason: str, message: str, state: TargetState, conflicts: tuple[str, ...] = ()) -> Action:
+    return Action(
+        verb=Verb.LEAVE, target=desired.target, reason=reason, message=message, state=state, conflicts=conflicts
+    )
+
+
+def merged_content(desired: Desired, seen: Seen, edit: Edit) -> Content:
+    """Return the content that the target is to have; a merge needs the body that was read."""
+    if edit.whole:
+        return desired.content
+    assert seen.content is not None  # noqa: S101 - the plan asked for it
+    parts: dict[str, dict[str, str]] = {"data": dict(seen.content.data), "binaryData": dict(seen.content.binary_data)}
+    for path in edit.drop:
+        part, _, name = path.partition("/")
+        del parts[part][name]
+    for path in edit.take:
+        part, _, name = path.partition("/")
+        parts[part][name] = desired.content.at(path)
+    return Content(data=parts["data"], binary_data=parts["binaryData"], immutable=desired.content.immutable)

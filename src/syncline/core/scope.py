@@ -1,0 +1,88 @@
+"""Which namespaces a sync writes to, and how each of them stands."""
+
+from collections.abc import Mapping
+from enum import Enum
+
+from msgspec import Struct
+
+from syncline.api.common import GROUP, LabelSelector
+from syncline.core.digest import short_digest
+from syncline.core.selectors import glob_matches, is_glob, selector_matches
+
+IGNORE_LABEL = f"{GROUP}/ignore"
+
+
+class Namespace(Struct, frozen=True, gc=False):
+    """What we hold of a namespace."""
+
+    name: str
+    uid: str
+    labels: Mapping[str, str] = {}
+    terminating: bool = False
+
+    @property
+    def ignored(self) -> bool:
+        """Whether its owner keeps every sync out."""
+        return self.labels.get(IGNORE_LABEL) == "true"
+
+
+class Reach(Enum):
+    """How a namespace stands to a sync."""
+
+    OUTSIDE = "outside"
+    WANTED = "wanted"
+    IGNORED = "ignored"
+    TERMINATING = "terminating"
+    MISSING = "missing"
+
+
+class Scope(Struct, frozen=True, kw_only=True):
+    """The union of exact names, globs and a label selector."""
+
+    names: frozenset[str] = frozenset()
+    globs: tuple[str, ...] = ()
+    selector: LabelSelector | None = None
+    guarded: frozenset[str] = frozenset()
+    """Namespaces that only an exact name reaches, beside `kube-*`: the operator's own."""
+
+    def reach(self, namespace: Namespace) -> Reach:
+        """Tell whether the sync writes to this namespace, and if not, why."""
+        if not self.matches(namespace):
+            return Reach.OUTSIDE
+        if namespace.ignored:
+            return Reach.IGNORED
+        return Reach.TERMINATING if namespace.terminating else Reach.WANTED
+
+    def matches(self, namespace: Namespace) -> bool:
+        """Whether the spec names it."""
+        if namespace.name in self.names:
+            return True
+        if namespace.name.startswith("kube-") or namespace.name in self.guarded:
+            return False
+        if any(glob_matches(glob, namespace.name) for glob in self.globs):
+            return True
+        return self.selector is not None and selector_matches(self.selector, namespace.labels)
+
+    def digest(self) -> str:
+        """Name the scope shortly, to tell an edit of the spec from a change of the cluster."""
+        selector = self.selector or LabelSelector()
+        return short_digest(
+            *sorted(self.names),
+            "globs",
+            *sorted(self.globs),
+            "selector",
+            *(f"{key}={value}" for key, value in sorted(selector.match_labels.items())),
+            *sorted(f"{r.key} {r.operator} {','.join(sorted(r.values))}" for r in selector.match_expressions),
+        )
+
+
+def scope_of(
+    names: tuple[str, ...], patterns: tuple[str, ...], selector: LabelSelector | None, guarded: frozenset[str]
+) -> Scope:
+    """Build a scope from what a spec says."""
+    return Scope(
+        names=frozenset(names) | frozenset(pattern for pattern in patterns if not is_glob(pattern)),
+        globs=tuple(pattern for pattern in patterns if is_glob(pattern)),
+        selector=selector,
+        guarded=guarded,
+    )

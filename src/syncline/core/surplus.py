@@ -1,0 +1,73 @@
+"""What to remove, and the brake.
+
+A removal needs positive evidence: the caller says which copies are no longer wanted and why. What was adopted is
+released, never deleted. Shrinkage that nobody asked for in so many words (a selector, a glob) waits for a person when
+it is large.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from syncline.core.digest import short_digest
+from syncline.core.objects import Seen
+from syncline.core.ownership import Owner, Standing, place, standing
+from syncline.core.plan import Action, Verb
+
+BRAKE_COUNT = 10
+BRAKE_SHARE = 0.5
+
+
+def plan_removal(seen: Seen, owner: Owner, cluster_id: str, reason: str, message: str) -> Action | None:
+    """Decide how to let go of one object, or None where it is not ours to touch."""
+    if standing(seen, owner, place(cluster_id, seen.target)) not in (Standing.OURS, Standing.FORMER):
+        return None
+    if seen.prune_disabled or seen.reconcile_disabled:
+        annotation = "prune" if seen.prune_disabled else "reconcile"
+        return Action(
+            verb=Verb.LEAVE,
+            target=seen.target,
+            reason="PruneDisabled",
+            message=f"{message}, but left: it is annotated syncline.dev/{annotation}: Disabled",
+            state="Skipped",
+        )
+    if seen.deleting:
+        return Action(
+            verb=Verb.LEAVE, target=seen.target, reason="Terminating", message="is being deleted", state="Pending"
+        )
+    created = seen.marker is not None and seen.marker.mode == "Created"
+    return Action(
+        verb=Verb.DELETE if created else Verb.RELEASE,
+        target=seen.target,
+        reason=reason,
+        message=message if created else f"{message}; it was taken over, so it is released and stays",
+    )
+
+
+class Brake(Struct, frozen=True):
+    """Whether the removals may go on, and what a person has to write if not."""
+
+    held: bool
+    digest: str
+    message: str = ""
+
+
+def brake(removals: Sequence[Action], owned: int, *, asked_for: bool, confirmed: str) -> Brake:
+    """Hold derived removals of more than max(10, half of what the sync owns) until their digest is confirmed."""
+    writes = [action for action in removals if action.verb in (Verb.DELETE, Verb.RELEASE)]
+    digest = removal_digest(writes)
+    if asked_for or len(writes) <= max(BRAKE_COUNT, BRAKE_SHARE * owned) or confirmed == digest:
+        return Brake(held=False, digest=digest)
+    return Brake(
+        held=True,
+        digest=digest,
+        message=(
+            f"{len(writes)} of {owned} copies would be removed because their namespaces no longer match; "
+            f"nothing was removed. To confirm, annotate this sync with syncline.dev/confirm-deletion={digest}"
+        ),
+    )
+
+
+def removal_digest(removals: Iterable[Action]) -> str:
+    """Name a set of removals, so that a confirmation is for this set and no other."""
+    return short_digest(*sorted(str(action.target) for action in removals))

@@ -1,0 +1,144 @@
+"""The bodies of writes: what a create sends, what an update patches, what a release takes away.
+
+Updates are JSON patches that first test whose the object is: the UID, and our label where it is ours. An object
+re-created or let go by somebody else since we saw it is therefore never hit.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from syncline.core.digest import brief
+from syncline.core.objects import Content, Desired, Marker, Seen
+from syncline.core.ownership import BASE, MARKER, OWNER_LABEL, Owner
+from syncline.core.plan import Edit
+
+Json = dict[str, Any]
+
+
+def create_body(desired: Desired, owner: Owner, here: str, edit: Edit, content: Content) -> Json:
+    """Return the object to create."""
+    body: Json = {
+        "apiVersion": "v1",
+        "kind": desired.target.kind,
+        "metadata": {
+            "namespace": desired.target.namespace,
+            "name": desired.target.name,
+            "labels": {**desired.labels, OWNER_LABEL: owner.label},
+            "annotations": {**desired.annotations, **_marks(desired, owner, here, edit)},
+        },
+    }
+    if content.data:
+        body["data"] = content.data
+    if content.binary_data:
+        body["binaryData"] = content.binary_data
+    if content.immutable:
+        body["immutable"] = True
+    return body
+
+
+def update_patch(desired: Desired, seen: Seen, owner: Owner, here: str, edit: Edit) -> list[Json]:
+    """Return the JSON patch that makes the object what the plan wants."""
+    patch = _guards(seen, version=edit.guard_version)
+    if not edit.metadata_only:
+        patch += _content_patch(desired, seen, edit)
+    if desired.content.immutable and not seen.immutable:
+        patch.append({"op": "add", "path": "/immutable", "value": True})
+    sent = seen.marker
+    marks = _marks(desired, owner, here, edit)
+    patch += _map_patch(
+        "/metadata/labels",
+        desired.labels if seen.owner == owner.label else {**desired.labels, OWNER_LABEL: owner.label},
+        seen.labels,
+        there=seen.has_labels,
+        gone=seen.labels.keys() if edit.extras else (sent.labels if sent else ()),
+    )
+    patch += _map_patch(
+        "/metadata/annotations",
+        {**desired.annotations, **marks},
+        seen.annotations,
+        there=seen.has_annotations,
+        gone=seen.annotations.keys() if edit.extras else (sent.annotations if sent else ()),
+    )
+    if edit.base is None and seen.base is not None:
+        patch.append({"op": "remove", "path": f"/metadata/annotations/{_escape(BASE)}"})
+    return patch
+
+
+def release_patch(seen: Seen) -> list[Json]:
+    """Return the JSON patch that takes our marks off and leaves everything else."""
+    patch = _guards(seen, version=False)
+    patch.append({"op": "remove", "path": f"/metadata/labels/{_escape(OWNER_LABEL)}"})
+    patch.append({"op": "remove", "path": f"/metadata/annotations/{_escape(MARKER)}"})
+    if seen.base is not None:
+        patch.append({"op": "remove", "path": f"/metadata/annotations/{_escape(BASE)}"})
+    return patch
+
+
+def _guards(seen: Seen, *, version: bool) -> list[Json]:
+    guards: list[Json] = [{"op": "test", "path": "/metadata/uid", "value": seen.uid}]
+    if seen.owner:
+        guards.append({"op": "test", "path": f"/metadata/labels/{_escape(OWNER_LABEL)}", "value": seen.owner})
+    if version:
+        # Not a test: the server answers a stale version with a conflict, which tells it from a lost object.
+        guards.append({"op": "replace", "path": "/metadata/resourceVersion", "value": seen.version})
+    return guards
+
+
+def _content_patch(desired: Desired, seen: Seen, edit: Edit) -> list[Json]:
+    content = desired.content
+    if edit.whole:
+        # Setting an empty map removes the last key, and works whether or not the map is there.
+        return [
+            {"op": "add", "path": "/data", "value": content.data},
+            {"op": "add", "path": "/binaryData", "value": content.binary_data},
+        ]
+    there = seen.leaves if seen.leaves is not None else (seen.content.leaves() if seen.content is not None else {})
+    patch: list[Json] = [
+        {"op": "add", "path": f"/{part}", "value": {}}
+        for part in ("data", "binaryData")
+        if any(path.startswith(part + "/") for path in edit.take) and not any(p.startswith(part + "/") for p in there)
+    ]
+    for path in edit.drop:
+        part, _, name = path.partition("/")
+        patch.append({"op": "remove", "path": f"/{part}/{_escape(name)}"})
+    for path in edit.take:
+        part, _, name = path.partition("/")
+        patch.append({"op": "add", "path": f"/{part}/{_escape(name)}", "value": content.at(path)})
+    return patch
+
+
+def _map_patch(
+    path: str, wanted: Mapping[str, str], there_values: Mapping[str, str], *, there: bool, gone: Iterable[str]
+) -> list[Json]:
+    patch: list[Json] = [] if there or not wanted else [{"op": "add", "path": path, "value": {}}]
+    patch.extend(
+        {"op": "add", "path": f"{path}/{_escape(key)}", "value": value}
+        for key, value in wanted.items()
+        if there_values.get(key) != brief(value)
+    )
+    stale = [key for key in gone if key not in wanted and key in there_values]
+    patch.extend({"op": "remove", "path": f"{path}/{_escape(key)}"} for key in stale)
+    return patch
+
+
+def _marks(desired: Desired, owner: Owner, here: str, edit: Edit) -> dict[str, str]:
+    marker = Marker(
+        sync=owner.ref,
+        at=here,
+        source=desired.source,
+        revision=desired.revision,
+        digest=edit.digest,
+        mode=edit.mode,
+        labels=tuple(sorted(desired.labels)),
+        annotations=tuple(sorted(desired.annotations)),
+    )
+    marks = {MARKER: msgspec.json.encode(marker).decode()}
+    if edit.base is not None:
+        marks[BASE] = msgspec.json.encode(edit.base, order="sorted").decode()
+    return marks
+
+
+def _escape(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")
