@@ -1,0 +1,12 @@
+"""What the operator's own objects are called, once."""
+
+NAMESPACE = "syncline-system"
+SERVICE_ACCOUNT = "syncline"
+IMAGE = "syncline:0.1.0"
+
+METRICS_PORT = 8080
+HEALTH_PORT = 8081
+
+AGGREGATE_LABEL = "syncline.dev/aggregate-to-operator"
+SELECTOR = {"app.kubernetes.io/name": "syncline"}
+LABELS = {**SELECTOR, "app.kubernetes.io/part-of": "syncline"}

@@ -1,0 +1,124 @@
+"""Who may do what: the operator's own rights, and the rights of people over our kinds.
+
+The operator has a small fixed role, and one that Kubernetes puts together from all ClusterRoles with the label
+`syncline.dev/aggregate-to-operator: "true"`: a cluster admin adds kinds by adding such a role.
+"""
+
+from typing import Any
+
+from msgspec import Struct
+
+from syncline.api.common import GROUP
+from syncline.api.kinds import KINDS
+from syncline.deploy.names import AGGREGATE_LABEL, LABELS, NAMESPACE, SERVICE_ACCOUNT
+from syncline.deploy.text import Manifest
+
+_READ = ("get", "list", "watch")
+_PLURALS = tuple(kind.plural for kind in KINDS)
+
+
+class Grant(Struct, frozen=True):
+    """One rule of a role, and why it is needed."""
+
+    group: str
+    resources: tuple[str, ...]
+    verbs: tuple[str, ...]
+    why: str
+
+
+CORE = (
+    Grant(GROUP, _PLURALS, (*_READ, "patch", "update"), "read the syncs; set and remove the finalizer"),
+    Grant(GROUP, tuple(f"{plural}/status" for plural in _PLURALS), ("patch",), "report what happened"),
+    Grant(
+        GROUP,
+        tuple(f"{plural}/finalizers" for plural in _PLURALS),
+        ("update",),
+        "own objects where the API server checks owner references",
+    ),
+    Grant("", ("namespaces",), _READ, "find the namespaces that globs and selectors mean"),
+    Grant("events.k8s.io", ("events",), ("create", "patch"), "tell the story of a sync"),
+    Grant("", ("serviceaccounts",), ("impersonate",), "act as the account that a sync names, with its rights only"),
+    Grant("authorization.k8s.io", ("subjectaccessreviews",), ("create",), "see whether that account has lost a right"),
+)
+CONFIG_MAPS = (
+    Grant(
+        "",
+        ("configmaps",),
+        (*_READ, "create", "update", "patch", "delete"),
+        "copy ConfigMaps for syncs that name no account",
+    ),
+)
+LEASE = (Grant("coordination.k8s.io", ("leases",), ("get", "create", "update", "patch"), "elect one leader"),)
+VIEW = (Grant(GROUP, _PLURALS, _READ, "see syncs and their status"),)
+EDIT = (
+    Grant(
+        GROUP,
+        _PLURALS,
+        (*_READ, "create", "update", "patch", "delete", "deletecollection"),
+        "write syncs; the admission policy checks that the author may do what the sync does",
+    ),
+)
+
+
+def rbac() -> list[Manifest]:
+    """Return the operator's account with its roles, and the roles that grant people our kinds."""
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": {"name": SERVICE_ACCOUNT, "namespace": NAMESPACE, "labels": LABELS},
+            "automountServiceAccountToken": False,
+        },
+        _cluster_role("syncline-core", CORE),
+        _cluster_role("syncline-configmaps", CONFIG_MAPS, {AGGREGATE_LABEL: "true"}),
+        {
+            # No rules here: the control plane writes them, and applying an empty list again would take them away.
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRole",
+            "metadata": {"name": "syncline", "labels": LABELS},
+            "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {AGGREGATE_LABEL: "true"}}]},
+        },
+        _cluster_role("syncline-view", VIEW, _aggregate_to("view", "edit", "admin")),
+        _cluster_role("syncline-edit", EDIT, _aggregate_to("edit", "admin")),
+        _role("syncline-leader", LEASE),
+        _binding("ClusterRole", "syncline-core"),
+        _binding("ClusterRole", "syncline"),
+        _binding("Role", "syncline-leader"),
+    ]
+
+
+def _cluster_role(name: str, grants: tuple[Grant, ...], labels: dict[str, str] | None = None) -> Manifest:
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": name, "labels": {**LABELS, **(labels or {})}},
+        "rules": [_rule(grant) for grant in grants],
+    }
+
+
+def _role(name: str, grants: tuple[Grant, ...]) -> Manifest:
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "Role",
+        "metadata": {"name": name, "namespace": NAMESPACE, "labels": LABELS},
+        "rules": [_rule(grant) for grant in grants],
+    }
+
+
+def _binding(kind: str, name: str) -> Manifest:
+    namespace = {"namespace": NAMESPACE} if kind == "Role" else {}
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": f"{kind}Binding",
+        "metadata": {"name": name, **namespace, "labels": LABELS},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": SERVICE_ACCOUNT, "namespace": NAMESPACE}],
+    }
+
+
+def _rule(grant: Grant) -> dict[str, Any]:
+    return {"apiGroups": [grant.group], "resources": list(grant.resources), "verbs": list(grant.verbs)}
+
+
+def _aggregate_to(*roles: str) -> dict[str, str]:
+    return {f"rbac.authorization.k8s.io/aggregate-to-{role}": "true" for role in roles}
