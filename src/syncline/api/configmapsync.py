@@ -53,7 +53,7 @@ ObjectName = Annotated[
     str,
     text(
         _OBJECT,
-        'write the name of one object: lowercase letters, digits, "-" and ".", such as app-config',
+        'write the name of one object: lowercase letters, digits, "-" and "."',
         max_length=253,
     ),
 ]
@@ -194,7 +194,8 @@ class ConfigMapSyncSpec(Struct, frozen=True, kw_only=True, rename="camel"):
         None
     )
     destination_namespaces: Annotated[
-        list[NamespacePattern], Meta(max_length=1000, description="Namespaces to copy into: names or globs.")
+        list[NamespacePattern],
+        Meta(max_length=1000, description="Namespaces to copy into: names, or globs with `*` and `?`."),
     ] = field(default_factory=list)
     destination_namespace_selector: Annotated[
         LabelSelector | None, Meta(description="Copy into the namespaces with these labels.")
@@ -206,27 +207,45 @@ class ConfigMapSyncSpec(Struct, frozen=True, kw_only=True, rename="camel"):
     transforms: Annotated[list[Transform], Meta(max_length=50, description="Changes to values, in order.")] = field(
         default_factory=list
     )
-    direction: Annotated[Direction, Meta(description="OneWay: from the source to the copies.")] = "OneWay"
+    direction: Annotated[
+        Direction,
+        Meta(description="OneWay: from the source to the copies. Bidirectional: both ways (not available yet)."),
+    ] = "OneWay"
     conflict_policy: Annotated[
         ConflictPolicy,
         Meta(
             description="What becomes of a copy that somebody changed: SourceWins repairs it, Skip leaves it,"
-            " Merge keeps edits of other keys."
+            " Merge keeps edits of keys that the source did not change. DestinationWins and LastWriteWins are for"
+            " direction Bidirectional."
         ),
     ] = "SourceWins"
     resource_management_policy: Annotated[
-        ManagementPolicy, Meta(description="How to treat what already exists at a target.")
+        ManagementPolicy,
+        Meta(
+            description="What becomes of an object that is at a target already: Sync leaves it and reports a conflict,"
+            " Keep leaves it (and copies as they become), Adopt takes it over, Overwrite makes it exactly the source."
+        ),
     ] = "Sync"
     deletion_policy: Annotated[
-        DeletionPolicy, Meta(description="What becomes of the copies when this sync is deleted.")
+        DeletionPolicy,
+        Meta(
+            description="What becomes of the copies when this sync is deleted: Delete removes them, Orphan leaves them."
+        ),
     ] = "Delete"
     source_deletion_policy: Annotated[
-        DeletionPolicy, Meta(description="What becomes of the copies when the source is gone.")
+        DeletionPolicy,
+        Meta(
+            description="What becomes of the copies when the source is gone: Delete removes them, Orphan leaves them."
+        ),
     ] = "Delete"
     prune: Annotated[bool, Meta(description="Remove copies from namespaces that are no longer destinations.")] = True
     suspend: Annotated[bool, Meta(description="Nothing is read or written while true.")] = False
     service_account_name: Annotated[
-        ObjectName | None, Meta(description="Act as this service account of the sync's namespace.")
+        ObjectName | None,
+        Meta(
+            description="Read and write as this service account of the sync's namespace, with its rights;"
+            " absent: as the operator, if the author has these rights."
+        ),
     ] = None
 
 

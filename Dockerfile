@@ -1,0 +1,18 @@
+# The operator's image. `docker build -t syncline:0.1.0 .` needs nothing but this folder.
+FROM python:3.13-slim AS build
+WORKDIR /src
+COPY requirements/build.txt requirements/runtime.txt requirements/
+RUN python -m venv /opt/build && python -m venv /opt/syncline
+RUN /opt/build/bin/pip install --no-cache-dir --require-hashes --only-binary :all: -r requirements/build.txt
+RUN /opt/syncline/bin/pip install --no-cache-dir --require-hashes --only-binary :all: -r requirements/runtime.txt
+COPY pyproject.toml README.md LICENSE ./
+COPY src/ src/
+RUN /opt/build/bin/hatchling build -t wheel -d /dist \
+    && /opt/syncline/bin/pip install --no-cache-dir --no-deps --no-index /dist/*.whl
+
+FROM python:3.13-slim
+COPY --from=build /opt/syncline /opt/syncline
+ENV PATH=/opt/syncline/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+USER 65532:65532
+ENTRYPOINT ["syncline"]
+CMD ["--help"]

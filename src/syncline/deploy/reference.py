@@ -1,0 +1,176 @@
+"""The API reference as Markdown, from the same schemas that the API server checks."""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from syncline.api.common import API_VERSION
+from syncline.api.crd import schema
+from syncline.api.kinds import KINDS, Kind
+from syncline.api.schema import VALIDATIONS, Schema
+from syncline.deploy.names import AGGREGATE_LABEL
+from syncline.deploy.rights import CONFIG_MAPS, CORE, EDIT, LEASE, VIEW, Grant
+
+_GENERATED = "<!-- Written by `make generate` from the types in src/syncline; edit those. -->\n"
+
+
+def pages() -> dict[str, str]:
+    """Return the reference: file name to text."""
+    return {
+        "README.md": _index(),
+        **{f"{kind.singular}.md": page(kind) for kind in KINDS},
+        "rights.md": _rights(),
+    }
+
+
+def page(kind: Kind) -> str:
+    """Return the page of one kind."""
+    whole = schema(kind)
+    spec, status = whole["properties"]["spec"], whole["properties"]["status"]
+    short = ", ".join(f"`{name}`" for name in kind.short_names)
+    columns = [(column.name, f"`{column.path}`", column.description) for column in kind.columns]
+    rules = list(_rules(spec, "spec"))
+    return "\n".join(
+        [
+            f"# {kind.kind}\n",
+            _GENERATED,
+            f"{whole['description']}\n",
+            f"`apiVersion: {API_VERSION}`, `kind: {kind.kind}`, short name {short}, namespaced.\n",
+            "## spec\n",
+            f"{spec['description']}\n",
+            _table(("Field", "Type", "Default", "Meaning"), [_spec_row(*field) for field in _fields(spec)]),
+            "## Rules\n",
+            "The API server refuses a spec that breaks one of these, with the words given here.\n",
+            "\n".join(
+                f"- `{rule.where}`: {_plain(rule.message)}\n\n{_indented(rule.cel)}"
+                for rule in rules
+                if rule.crosses_fields
+            ),
+            "How single values are written:\n",
+            _table(
+                ("Value", "Message"),
+                [(f"`{rule.where}`", _plain(rule.message)) for rule in rules if not rule.crosses_fields],
+            ),
+            "## status\n",
+            f"{status['description']}\n",
+            _table(("Field", "Type", "Meaning"), [_status_row(*field) for field in _fields(status)]),
+            "## kubectl get\n",
+            _table(("Column", "From", "Meaning"), columns),
+        ]
+    )
+
+
+def _index() -> str:
+    rows = [(f"[{kind.kind}]({kind.singular}.md)", _names(kind), str(kind.object.__doc__)) for kind in KINDS]
+    return "\n".join(
+        [
+            "# Reference\n",
+            _GENERATED,
+            f"All kinds are of `{API_VERSION}` and namespaced.\n",
+            _table(("Kind", "Names for kubectl", "What it does"), rows),
+            "What the operator itself may do, and which roles people get, is in [rights.md](rights.md).\n",
+        ]
+    )
+
+
+def _names(kind: Kind) -> str:
+    return ", ".join(f"`{name}`" for name in (kind.plural, *kind.short_names))
+
+
+def _rights() -> str:
+    header = ("API group", "Resources", "Verbs", "Why")
+    return "\n".join(
+        [
+            "# Rights\n",
+            _GENERATED,
+            "## The operator\n",
+            "ClusterRole `syncline-core`: what the operator always needs.\n",
+            _table(header, [_grant_row(grant) for grant in CORE]),
+            "ClusterRole `syncline-configmaps`: what syncs without `serviceAccountName` are carried out with.\n",
+            _table(header, [_grant_row(grant) for grant in CONFIG_MAPS]),
+            f'Every ClusterRole with the label `{AGGREGATE_LABEL}: "true"` is added to the operator\'s rights',
+            "in the same way; remove one and the operator loses them.\n",
+            "Role `syncline-leader`, in the operator's namespace only:\n",
+            _table(header, [_grant_row(grant) for grant in LEASE]),
+            "## People\n",
+            "ClusterRole `syncline-view`, part of the cluster's own roles view, edit and admin:\n",
+            _table(header, [_grant_row(grant) for grant in VIEW]),
+            "ClusterRole `syncline-edit`, part of the cluster's own roles edit and admin:\n",
+            _table(header, [_grant_row(grant) for grant in EDIT]),
+        ]
+    )
+
+
+def _grant_row(grant: Grant) -> tuple[str, ...]:
+    return (
+        f"`{grant.group}`" if grant.group else "core",
+        ", ".join(f"`{resource}`" for resource in grant.resources),
+        ", ".join(grant.verbs),
+        grant.why,
+    )
+
+
+def _fields(struct: Schema, prefix: str = "") -> Iterator[tuple[str, Schema, bool]]:
+    for name, field in struct["properties"].items():
+        path = f"{prefix}{name}"
+        yield path, field, name in struct.get("required", ())
+        if "properties" in field:
+            yield from _fields(field, f"{path}.")
+        elif "properties" in field.get("items", {}):
+            yield from _fields(field["items"], f"{path}[].")
+
+
+class _Rule(NamedTuple):
+    where: str
+    message: str
+    cel: str
+    crosses_fields: bool
+
+
+def _rules(node: Schema, path: str) -> Iterator[_Rule]:
+    for validation in node.get(VALIDATIONS, ()):
+        where = f"{path}{validation.get('fieldPath', '')}"
+        yield _Rule(where, validation["message"], validation["rule"], "properties" in node)
+    for name, field in node.get("properties", {}).items():
+        yield from _rules(field, f"{path}.{name}")
+    for name, suffix in (("items", "[]"), ("additionalProperties", ".*")):
+        if name in node:
+            yield from _rules(node[name], f"{path}{suffix}")
+
+
+def _spec_row(path: str, field: Schema, required: bool) -> tuple[str, ...]:
+    default = f"`{_literal(field['default'])}`" if "default" in field else ""
+    return f"`{path}`", _type(field), "required" if required else default, field["description"]
+
+
+def _status_row(path: str, field: Schema, _required: bool) -> tuple[str, ...]:
+    return f"`{path}`", _type(field), field["description"]
+
+
+def _literal(value: str | bool) -> str:
+    return value if isinstance(value, str) and value else json.dumps(value)
+
+
+def _type(field: Schema) -> str:
+    if "enum" in field:
+        return ", ".join(f"`{value}`" for value in field["enum"])
+    if field["type"] == "array":
+        return f"list, at most {field['maxItems']}, of {_type(field['items'])}"
+    if "additionalProperties" in field:
+        return f"map, at most {field['maxProperties']}, to {_type(field['additionalProperties'])}"
+    if field["type"] == "string" and "maxLength" in field:
+        return f"string, at most {field['maxLength']} characters"
+    return "time" if field.get("format") == "date-time" else str(field["type"])
+
+
+def _table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    lines = (header, ("---",) * len(header), *rows)
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _plain(words: str) -> str:
+    return words.replace("*", r"\*").replace("_", r"\_")
+
+
+def _indented(rule: str) -> str:
+    return "".join(f"      {line}\n" for line in rule.splitlines())
