@@ -1,0 +1,100 @@
+"""One rendering child, as the operator sees it: start it, hand it a job, kill it."""
+
+import asyncio
+import contextlib
+import sys
+from typing import Self
+
+import msgspec
+
+from syncline.render.jobs import FRAME_LIMIT, LENGTH_BYTES, Answer, Done, Job, Ready, decode_answer, frame
+
+START_SECONDS = 30.0
+"""How long a child may take to start, on a busy machine."""
+
+TURN_LIMIT = 2 * FRAME_LIMIT
+"""Bytes that a child may say in one turn; an honest one says less."""
+
+
+class ChildCrashed(Exception):  # noqa: N818 - what happened to it
+    """The child ended, or said something that it should not say. It must be killed."""
+
+
+class Child:
+    """A child process that takes one job at a time; `gone` is done when it has ended."""
+
+    def __init__(
+        self, process: asyncio.subprocess.Process, stdin: asyncio.StreamWriter, stdout: asyncio.StreamReader
+    ) -> None:
+        self._process = process
+        self._stdin = stdin
+        self._stdout = stdout
+        self.confined = False
+        self.gone = asyncio.create_task(self._reap())
+
+    @classmethod
+    async def start(cls) -> Self:
+        """Start a process; it takes jobs after `ready`."""
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-I", "-m", "syncline.render.worker"),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            env={},
+            start_new_session=True,  # a Ctrl-C in the operator's terminal is the operator's alone
+        )
+        if process.stdin is None or process.stdout is None:
+            raise ChildCrashed
+        return cls(process, process.stdin, process.stdout)
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._process.pid
+
+    async def ready(self) -> None:
+        """Wait until the child is confined."""
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                answer, _ = await self._answer()
+        except TimeoutError:
+            raise ChildCrashed from None
+        if not isinstance(answer, Ready):
+            raise ChildCrashed
+        self.confined = answer.seccomp
+
+    async def perform(self, job: Job) -> tuple[list[Answer], Done]:
+        """Return the child's answers, one a target, and how it ended its turn."""
+        with contextlib.suppress(OSError):  # a child that died is noticed when it does not answer
+            self._stdin.write(frame(job))
+            await self._stdin.drain()
+        answers: list[Answer] = []
+        said = 0
+        while len(answers) <= len(job.targets) and said <= TURN_LIMIT:
+            answer, size = await self._answer()
+            if isinstance(answer, Done):
+                return answers, answer
+            answers.append(answer)
+            said += size
+        raise ChildCrashed
+
+    async def _answer(self) -> tuple[Answer, int]:
+        try:
+            length = int.from_bytes(await self._stdout.readexactly(LENGTH_BYTES), "big")
+            if length > FRAME_LIMIT:
+                raise ChildCrashed
+            return decode_answer(await self._stdout.readexactly(length)), length
+        except (asyncio.IncompleteReadError, OSError, msgspec.DecodeError):
+            raise ChildCrashed from None
+
+    def kill(self) -> None:
+        """End the child at once; `gone` tells when that is done."""
+        if not self.gone.done():
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+
+    async def _reap(self) -> None:
+        await self._process.wait()
+        self._stdin.close()
+        with contextlib.suppress(OSError):
+            await self._stdin.wait_closed()

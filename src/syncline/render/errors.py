@@ -1,0 +1,32 @@
+"""What can go wrong while rendering.
+
+RenderError
+├── TransformError   the transform is wrong: its author must change it
+└── RenderFailed     the work was stopped, or could not start: it may be tried again after `retry_after`
+
+No message holds a value of the data, which may be secret.
+"""
+
+
+class RenderError(Exception):
+    """The data could not be rendered; the message says why, without naming any value."""
+
+
+class TransformError(RenderError):
+    """A transform that cannot be carried out: which one, at which key, and why."""
+
+    def __init__(self, index: int, key: str, cause: str, *, line: int | None = None) -> None:
+        self.index = index
+        self.key = key
+        self.cause = cause
+        self.line = line
+        where = f"transforms[{index}], key {key}" + (f", line {line} of the template" if line else "")
+        super().__init__(f"{where}: {cause}")
+
+
+class RenderFailed(RenderError):  # noqa: N818 - a failure of the work, not an error of its author
+    """The work was stopped or could not be started; trying again before `retry_after` seconds is of no use."""
+
+    def __init__(self, message: str, *, retry_after: float = 0.0) -> None:
+        self.retry_after = retry_after
+        super().__init__(message)

@@ -1,0 +1,100 @@
+"""What the operator and its rendering children say to each other: frames of msgpack, each after its length.
+
+The child says `Ready` once. Then the operator sends a `Job`, and the child answers with one `Rendered`, `Repeated` or
+`Refused` a target, in their order, and `Done` when it stops. It stops early when its turn is over: what it left out is
+for the operator to send again.
+"""
+
+import hashlib
+from typing import NamedTuple
+
+import msgspec
+
+from syncline.api.configmapsync import Transform
+
+LENGTH_BYTES = 4
+FRAME_LIMIT = 8 * 1024 * 1024
+"""Largest frame either side accepts: 1 MiB of values, their keys, 50 transforms and the names of targets fit well."""
+
+
+class Source(NamedTuple):
+    """The object that the data is from."""
+
+    namespace: str
+    name: str
+
+
+class Target(NamedTuple):
+    """The object that the data is for."""
+
+    namespace: str
+    name: str
+
+
+class Job(msgspec.Struct, frozen=True, array_like=True):
+    """Data to transform, for some targets."""
+
+    transforms: list[Transform]
+    data: dict[str, str]
+    binary: dict[str, str]
+    source: Source
+    targets: list[Target]
+
+    def digest(self) -> bytes:
+        """Name the work by its content, whatever the targets."""
+        content = _encoder.encode((self.transforms, self.data, self.binary, self.source))
+        return hashlib.blake2b(content, digest_size=16).digest()
+
+
+class Ready(msgspec.Struct, frozen=True, array_like=True, tag=0):
+    """The child is confined and waits for work."""
+
+    seccomp: bool
+
+
+class Rendered(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """The keys whose values differ from the data that was sent."""
+
+    changed: dict[str, str]
+
+
+class Repeated(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """The same as for the target before."""
+
+
+class Refused(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    """A transform that cannot be carried out."""
+
+    index: int
+    key: str
+    cause: str
+    line: int | None
+
+
+class Done(msgspec.Struct, frozen=True, array_like=True, tag=4):
+    """The turn is over; `shared`: the last answer holds for all targets."""
+
+    shared: bool
+
+
+Answer = Ready | Rendered | Repeated | Refused | Done
+
+_encoder = msgspec.msgpack.Encoder()
+_answers: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
+_jobs = msgspec.msgpack.Decoder(Job)
+
+
+def frame(message: Job | Answer) -> bytes:
+    """Encode a message, with its length in front."""
+    body = _encoder.encode(message)
+    return len(body).to_bytes(LENGTH_BYTES, "big") + body
+
+
+def decode_job(body: bytes) -> Job:
+    """Decode what a child received."""
+    return _jobs.decode(body)
+
+
+def decode_answer(body: bytes) -> Answer:
+    """Decode what a child said; a `msgspec.DecodeError` means that it is not to be trusted any more."""
+    return _answers.decode(body)

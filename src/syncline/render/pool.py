@@ -1,0 +1,211 @@
+"""The operator's side of rendering: a few children, kept warm while there is work, killed when a job misbehaves.
+
+Jobs take turns, first come first served, and a job of many targets gives its place up after each turn. So a hostile job
+keeps others waiting for one deadline at most; then it is killed and not tried again for a while, and when it is, it may
+not take the last free child.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, nullcontext
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from syncline.api.configmapsync import Transform
+from syncline.render.child import Child, ChildCrashed
+from syncline.render.confinement import MEMORY_LIMIT
+from syncline.render.errors import RenderFailed, TransformError
+from syncline.render.jobs import Answer, Done, Job, Refused, Rendered, Repeated, Source, Target
+from syncline.render.quarantine import Quarantine
+
+IDLE_SECONDS = 60.0
+"""How long a child without work is kept."""
+
+TARGETS_PER_TURN = 250
+"""How many targets are named to a child at once; it may do fewer."""
+
+SECONDS_PER_TARGET = 0.05
+"""What a job may take on average per target, on top of the deadline that each single target has."""
+
+RESULT_LIMIT = 64 * 1024 * 1024
+"""Characters that the results of one job may take in the operator's memory, all targets together."""
+
+
+class _StoppedError(Exception):
+    """The job itself is to blame; the message says for what."""
+
+
+class Renderer:
+    """Transforms data for targets, in children that are started when there is work and end when there is none."""
+
+    def __init__(self, *, workers: int = 2, deadline: float = 5.0) -> None:
+        self._deadline = deadline
+        self._workers = workers
+        self._turns = asyncio.Semaphore(workers)
+        self._turns_of_suspects = asyncio.Semaphore(max(1, workers - 1))
+        self._quarantine = Quarantine()
+        self._children: set[Child] = set()
+        self._idle: dict[Child, asyncio.TimerHandle] = {}
+        self._closed = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def transform(
+        self,
+        transforms: Sequence[Transform],
+        data: Mapping[str, str],
+        binary: Mapping[str, str],
+        source: Source,
+        targets: Sequence[Target],
+    ) -> list[dict[str, str]]:
+        """Return the data for each target, in their order; equal results are one shared dict, not to be changed.
+
+        Raises `TransformError` when a transform is wrong, for whichever target, and `RenderFailed` when the work took
+        too much time or memory, now or a short while ago.
+        """
+        if not transforms:
+            return [dict(data)] * len(targets)
+        job = Job(list(transforms), dict(data), dict(binary), source, list(targets))
+        digest = job.digest()
+        now = asyncio.get_running_loop().time
+        if (wait := self._quarantine.wait(digest, now())) > 0:
+            raise RenderFailed(
+                f"the transforms took too much time or memory and were stopped; tried again in {wait:.0f} s",
+                retry_after=wait,
+            )
+        try:
+            async with self._turns_of_suspects if digest in self._quarantine else nullcontext():
+                results = await self._render(job)
+        except _StoppedError as stopped:
+            wait = self._quarantine.add(digest, now())
+            raise RenderFailed(f"{stopped}; tried again in {wait:.0f} s", retry_after=wait) from None
+        self._quarantine.release(digest)
+        return results
+
+    async def close(self) -> None:
+        """End all children; jobs under way fail with `RenderFailed`."""
+        self._closed = True
+        for child in self._children:
+            child.kill()
+        for _ in range(self._workers):
+            await self._turns.acquire()
+        for _ in range(self._workers):
+            self._turns.release()
+        await asyncio.gather(*(child.gone for child in self._children))
+
+    async def _render(self, job: Job) -> list[dict[str, str]]:
+        now = asyncio.get_running_loop().time
+        results = _Results(job)
+        spent = 0.0
+        while rest := job.targets[len(results.all) :]:
+            async with self._turns, self._child() as child:
+                started = now()
+                answers, done = await self._turn(child, msgspec.structs.replace(job, targets=rest[:TARGETS_PER_TURN]))
+                spent += now() - started
+            results.add(answers, done)
+            if spent > self._deadline + SECONDS_PER_TARGET * len(job.targets):
+                raise _StoppedError(
+                    f"the transforms took {spent:.0f} s for {len(results.all)} targets; make them simpler"
+                )
+        return results.all
+
+    async def _turn(self, child: Child, job: Job) -> tuple[list[Answer], Done]:
+        try:
+            async with asyncio.timeout(self._deadline):
+                return await child.perform(job)
+        except TimeoutError:
+            raise _StoppedError(
+                f"the transforms took longer than {self._deadline:g} s and were stopped; make them simpler"
+            ) from None
+        except ChildCrashed:
+            self._refuse_when_closed()
+            raise _StoppedError(
+                f"the transforms took more than {MEMORY_LIMIT >> 20} MiB of memory or nest too deeply, "
+                "and were stopped; make them simpler"
+            ) from None
+
+    @asynccontextmanager
+    async def _child(self) -> AsyncIterator[Child]:
+        """Lend a child; one that was in the middle of something when the caller gave up is killed."""
+        self._refuse_when_closed()
+        if self._idle:
+            child, retirement = self._idle.popitem()
+            retirement.cancel()
+        else:
+            child = await self._start()
+        try:
+            yield child
+        except BaseException:
+            child.kill()
+            raise
+        if not child.gone.done():
+            self._idle[child] = asyncio.get_running_loop().call_later(IDLE_SECONDS, child.kill)
+
+    async def _start(self) -> Child:
+        try:
+            child = await Child.start()
+        except OSError as error:
+            raise RenderFailed(
+                f"no process for rendering could be started: {error.strerror}", retry_after=1.0
+            ) from None
+        self._children.add(child)
+        child.gone.add_done_callback(lambda _: self._forget(child))
+        try:
+            self._refuse_when_closed()
+            await child.ready()
+        except ChildCrashed:
+            child.kill()
+            self._refuse_when_closed()
+            raise RenderFailed("a process for rendering did not start", retry_after=1.0) from None
+        except BaseException:
+            child.kill()
+            raise
+        return child
+
+    def _forget(self, child: Child) -> None:
+        self._children.discard(child)
+        if retirement := self._idle.pop(child, None):
+            retirement.cancel()
+
+    def _refuse_when_closed(self) -> None:
+        if self._closed:
+            raise RenderFailed("rendering has ended, because the operator is stopping")
+
+
+class _Results:
+    """What has been rendered of a job so far."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._size = 0
+        self.all: list[dict[str, str]] = []
+
+    def add(self, answers: Sequence[Answer], done: Done) -> None:
+        """Take the answers of a turn; each is for the next target."""
+        for answer in answers:
+            match answer:
+                case Rendered(changed):
+                    self._size += sum(map(len, changed.values()))
+                    if self._size > RESULT_LIMIT:
+                        raise _StoppedError(
+                            f"the results for {len(self._job.targets)} targets are larger than "
+                            f"{RESULT_LIMIT >> 20} MiB in all; split the sync"
+                        )
+                    # Values that did not change stay the same objects, for all targets.
+                    self.all.append(self._job.data | changed)
+                case Repeated() if self.all:
+                    self.all.append(self.all[-1])
+                case Refused(index, key, cause, line):
+                    raise TransformError(index, key, cause, line=line)
+                case _:
+                    raise _StoppedError("the process for rendering broke its protocol")
+        if done.shared:
+            self.all *= len(self._job.targets)

@@ -1,0 +1,244 @@
+"""What the transforms of a sync mean: set, replace and template, in order, over the keys that match.
+
+Pure, but not safe by itself: a template or a pattern may ask for more memory and time than there is, or overflow the
+stack of the template engine. It runs in the child (`syncline.render.worker`), which may die of it.
+"""
+
+import io
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+import minijinja
+import re2
+
+from syncline.api.configmapsync import Replace, Transform
+from syncline.core.selectors import glob_matches, is_glob
+from syncline.render.errors import TransformError
+from syncline.render.jobs import Source, Target
+
+SIZE_LIMIT = 1024 * 1024
+"""What the API server accepts as the values of one ConfigMap, in bytes."""
+
+FUEL = 10_000_000
+"""Steps that one template may take; about half a second."""
+
+PATTERN_MEMORY = 2 * 1024 * 1024
+"""Bytes that one compiled pattern may take."""
+
+# Variables are strings: a dict would be a live Python object inside the template, whose methods can be called. The
+# mappings are made by the engine itself, on the first line, so that line numbers stay the author's.
+_SOURCE = '{% set source = {"namespace": source_namespace, "name": source_name} %}'
+_TARGET = '{% set target = {"namespace": target_namespace, "name": target_name} %}'
+
+_MENTIONS_TARGET = re2.compile(r"\btarget\b")
+_REFERENCE = re.compile(r"\\(.?)", re.DOTALL)
+
+# Kinds of template errors whose detail quotes only the template, never what it was rendered with.
+_QUOTES_TEMPLATE = frozenset({"SyntaxError", "UnknownFilter", "UnknownFunction", "UnknownMethod", "UnknownTest"})
+_CAUSES = {
+    "InvalidOperation": "an operation that its operands do not allow, such as text + number",
+    "OutOfFuel": "takes too many steps; loop over less",
+    "TemplateNotFound": "include, import and extends are not available",
+    "UndefinedError": "an undefined value; there are value, key, source.namespace, source.name, "
+    "target.namespace and target.name",
+}
+
+Step = Callable[[str, str, "_Variables"], str]
+"""From the key, its value and the variables to the new value; raises `_WrongError`."""
+_Variables = Mapping[str, str]
+
+
+class _WrongError(Exception):
+    """Why a step cannot be carried out, before it is known at which transform and key."""
+
+    def __init__(self, cause: str, line: int | None = None) -> None:
+        super().__init__(cause)
+        self.cause = cause
+        self.line = line
+
+
+def apply(
+    transforms: Sequence[Transform],
+    data: Mapping[str, str],
+    binary: Mapping[str, str],
+    source: Source,
+    target: Target | None,
+) -> dict[str, str]:
+    """Return `data` after the transforms; `binary` is only looked at, since it takes keys and space.
+
+    `target` may be None where `uses_target` is false.
+    """
+    return Recipe(transforms).apply(data, binary, source, target)
+
+
+def uses_target(transforms: Sequence[Transform]) -> bool:
+    """Whether the result may differ between targets.
+
+    It looks at the text alone, so it is safe on hostile templates, and says yes when in doubt. (The engine's own
+    analysis misses `{% set target = target.name %}`.)
+    """
+    return any(
+        transform.template is not None and _MENTIONS_TARGET.search(transform.template) for transform in transforms
+    )
+
+
+class Recipe:
+    """Transforms, compiled once and applied for any number of targets."""
+
+    def __init__(self, transforms: Sequence[Transform]) -> None:
+        self._transforms = list(transforms)
+        self._steps: list[Step] = []
+        engine = _engine()
+        for index, transform in enumerate(transforms):
+            try:
+                self._steps.append(_compile(engine, str(index), transform))
+            except _WrongError as error:
+                raise TransformError(index, transform.key, error.cause, line=error.line) from None
+
+    def apply(
+        self, data: Mapping[str, str], binary: Mapping[str, str], source: Source, target: Target | None
+    ) -> dict[str, str]:
+        """Return the data for one target."""
+        variables = {"source_namespace": source.namespace, "source_name": source.name}
+        if target is not None:
+            variables |= {"target_namespace": target.namespace, "target_name": target.name}
+        result = dict(data)
+        room = SIZE_LIMIT - sum(map(_size, data.values())) - sum(map(_decoded_size, binary.values()))
+        for index, (transform, step) in enumerate(zip(self._transforms, self._steps, strict=True)):
+            if transform.key in binary:
+                raise TransformError(index, transform.key, "the key is in binaryData, which is not transformed")
+            for key in self._keys(index, result):
+                before = result.get(key, "")
+                try:
+                    after = step(key, before, variables)
+                    room += _size(before) - _size(after)
+                    if room < 0:
+                        raise _too_large("the data of a ConfigMap")
+                except _WrongError as error:
+                    raise TransformError(index, key, error.cause, line=error.line) from None
+                result[key] = after
+        return result
+
+    def _keys(self, index: int, data: Mapping[str, str]) -> list[str]:
+        transform = self._transforms[index]
+        keys = [key for key in data if glob_matches(transform.key, key)]
+        if not keys and transform.set is not None and not is_glob(transform.key):
+            return [transform.key]
+        return keys
+
+
+def _compile(engine: minijinja.Environment, name: str, transform: Transform) -> Step:
+    match transform.set, transform.replace, transform.template:
+        case str() as value, None, None:
+            return lambda _key, _value, _variables: value
+        case None, Replace() as replace, None:
+            return _replace(replace)
+        case None, None, str() as template:
+            return _template(engine, name, template)
+        case _:
+            raise _WrongError("needs exactly one of set, replace and template")
+
+
+def _engine() -> minijinja.Environment:
+    engine = minijinja.Environment(
+        fuel=FUEL,
+        undefined_behavior="strict",
+        auto_escape_callback=lambda _name: False,
+        keep_trailing_newline=True,
+        debug=False,
+    )
+    # It shows the engine's inside, target and all, to templates that do not name the target.
+    engine.remove_global("debug")
+    return engine
+
+
+def _template(engine: minijinja.Environment, name: str, template: str) -> Step:
+    prelude = _SOURCE + (_TARGET if _MENTIONS_TARGET.search(template) else "")
+    try:
+        engine.add_template(name, prelude + template)
+    except minijinja.TemplateError as error:
+        raise _wrong_template(error) from None
+
+    def step(key: str, value: str, variables: _Variables) -> str:
+        try:
+            result = engine.render_template(name, key=key, value=value, **variables)
+        except minijinja.TemplateError as error:
+            raise _wrong_template(error) from None
+        return _checked(result)
+
+    return step
+
+
+def _wrong_template(error: minijinja.TemplateError) -> _WrongError:
+    if error.kind in _QUOTES_TEMPLATE and error.detail:
+        return _WrongError(error.detail, error.line)
+    return _WrongError(_CAUSES.get(error.kind, f"the template failed ({error.kind})"), error.line)
+
+
+def _replace(replace: Replace) -> Step:
+    options = re2.Options()
+    options.max_mem = PATTERN_MEMORY
+    options.log_errors = False
+    try:
+        pattern = re2.compile(replace.pattern, options)
+    except re2.error as error:
+        raise _WrongError(f"the pattern is not RE2: {_text(error)}") from None
+    pieces = _replacement(replace.with_, pattern.groups)
+
+    def step(_key: str, value: str, _variables: _Variables) -> str:
+        result = io.StringIO()
+        end = 0
+        for found in pattern.finditer(value):
+            result.write(value[end : found.start()])
+            for piece in pieces:
+                result.write(piece if isinstance(piece, str) else found[piece] or "")
+            end = found.end()
+            if result.tell() > SIZE_LIMIT:
+                raise _too_large("a value")
+        result.write(value[end:])
+        return _checked(result.getvalue())
+
+    return step
+
+
+def _replacement(text: str, groups: int) -> list[str | int]:
+    r"""Split a replacement into text and group numbers; \1 to \9, \0 is the whole match, \\ is a backslash."""
+    pieces: list[str | int] = []
+    end = 0
+    for found in _REFERENCE.finditer(text):
+        pieces.append(text[end : found.start()])
+        end = found.end()
+        match found[1]:
+            case "\\":
+                pieces.append("\\")
+            case digit if digit.isascii() and digit.isdigit():
+                if int(digit) > groups:
+                    raise _WrongError(f"the replacement names group \\{digit}; the pattern has {groups}")
+                pieces.append(int(digit))
+            case _:
+                raise _WrongError(r"a backslash in the replacement starts a group such as \1; write \\ for itself")
+    pieces.append(text[end:])
+    return [piece for piece in pieces if piece != ""]
+
+
+def _size(value: str) -> int:
+    return len(value.encode())
+
+
+def _decoded_size(base64: str) -> int:
+    return len(base64) // 4 * 3 - base64[-2:].count("=")
+
+
+def _checked(value: str) -> str:
+    if _size(value) > SIZE_LIMIT:
+        raise _too_large("a value")
+    return value
+
+
+def _too_large(what: str) -> _WrongError:
+    return _WrongError(f"the result is larger than 1 MiB, the limit for {what}")
+
+
+def _text(error: Exception) -> str:
+    detail = error.args[0] if error.args else ""
+    return detail.decode(errors="replace") if isinstance(detail, bytes) else str(detail)

@@ -1,0 +1,101 @@
+"""The rendering child: `python -I -m syncline.render.worker`. It confines itself, then serves jobs until end of input.
+
+It holds nothing of one job while it works on the next. When a job takes too much memory it dies; its parent says so.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from typing import BinaryIO
+
+import re2
+
+from syncline.api.configmapsync import Replace, Transform
+from syncline.render.confinement import confine
+from syncline.render.errors import TransformError
+from syncline.render.jobs import (
+    LENGTH_BYTES,
+    Answer,
+    Done,
+    Job,
+    Ready,
+    Refused,
+    Rendered,
+    Repeated,
+    Source,
+    Target,
+    decode_job,
+    frame,
+)
+from syncline.render.transforms import Recipe, uses_target
+
+TURN_SECONDS = 0.25
+TURN_BYTES = 4 * 1024 * 1024
+"""A turn ends with the target that exceeds one of these, so that jobs of many targets take turns with others."""
+
+
+def work(job: Job) -> Iterator[Answer]:
+    """Answer a job, target by target, until all are done or the turn is over."""
+    started = time.monotonic()
+    sent = 0
+    last: dict[str, str] | None = None
+    shared = not uses_target(job.transforms)
+    try:
+        recipe = Recipe(job.transforms)
+        for target in job.targets:
+            result = recipe.apply(job.data, job.binary, job.source, None if shared else target)
+            changed = {key: value for key, value in result.items() if job.data.get(key) != value}
+            yield Repeated() if changed == last else Rendered(changed)
+            last = changed
+            sent += sum(map(len, changed.values()))
+            if shared or sent > TURN_BYTES or time.monotonic() - started > TURN_SECONDS:
+                break
+    except TransformError as error:
+        yield Refused(error.index, error.key, error.cause, error.line)
+    yield Done(shared)
+
+
+def main() -> None:
+    """Serve jobs from standard input to standard output."""
+    requests, answers = sys.stdin.buffer, sys.stdout.buffer
+    _rehearse()
+    seccomp = confine()
+    _rehearse()
+    _say(answers, Ready(seccomp))
+    while (body := _read_frame(requests)) is not None:
+        job = decode_job(body)
+        del body
+        for answer in work(job):
+            _say(answers, answer)
+        re2.purge()
+    # Nothing is left to flush or to close, and an orderly end would want files and threads.
+    os._exit(0)
+
+
+def _rehearse() -> None:
+    """Take every path once: before the walls go up, to load what is loaded late; after, to see that all still works."""
+    steps = [
+        Transform(key="*", replace=Replace(pattern="(a+)", with_=r"\1b")),
+        Transform(key="*", template="{{ value|upper }}{{ target.name }}"),
+        Transform(key="*", template="{{ missing }}"),
+    ]
+    targets = [Target("namespace", "name")]
+    for transforms in (steps[:2], steps):
+        list(work(Job(transforms, {"key": "aa"}, {}, Source("namespace", "name"), targets)))
+
+
+def _read_frame(stream: BinaryIO) -> bytes | None:
+    length = stream.read(LENGTH_BYTES)
+    if len(length) < LENGTH_BYTES:
+        return None
+    return stream.read(int.from_bytes(length, "big"))
+
+
+def _say(stream: BinaryIO, answer: Answer) -> None:
+    stream.write(frame(answer))
+    stream.flush()
+
+
+if __name__ == "__main__":
+    main()
