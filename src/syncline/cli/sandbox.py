@@ -1,0 +1,117 @@
+"""`syncline sandbox`: a control plane on this machine from the command line."""
+
+import argparse
+import functools
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+
+from syncline.sandbox import Options, Sandbox, SandboxError, find, statuses
+
+_Command = Callable[[argparse.Namespace], int]
+
+
+def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add `sandbox` and its subcommands."""
+    sandbox = subparsers.add_parser("sandbox", help="a Kubernetes control plane on this machine, without containers")
+    commands = sandbox.add_subparsers(required=True, metavar="COMMAND")
+
+    install = commands.add_parser("install", help="fetch or build the binaries, and print where they are")
+    install.set_defaults(func=_reported(_install))
+
+    up = commands.add_parser("up", help="start a sandbox that stays until `down`; the last line is its kubeconfig")
+    _add_name(up)
+    up.add_argument("--audit-log", action="store_true", help="write an audit log beside the kubeconfig")
+    up.add_argument("--port", type=int, default=0, help="port of the API server on 127.0.0.1 (default: a free one)")
+    for component in ("etcd", "apiserver", "controller-manager"):
+        up.add_argument(
+            f"--{component}-arg",
+            action="append",
+            default=[],
+            metavar="ARG",
+            help=f"one more argument for {component}, as in --{component}-arg=--log-level=debug; may be repeated",
+        )
+    up.set_defaults(func=_reported(_up))
+
+    down = commands.add_parser("down", help="stop a sandbox and remove all it has")
+    which = down.add_mutually_exclusive_group()
+    _add_name(which)
+    which.add_argument("--all", action="store_true", help="all sandboxes that `up` has left running")
+    down.set_defaults(func=_reported(_down))
+
+    status = commands.add_parser("status", help="list the sandboxes that `up` has left running")
+    status.set_defaults(func=_reported(_status))
+
+    execute = commands.add_parser("exec", help="run a command with KUBECONFIG set; its exit code is ours")
+    _add_name(execute)
+    execute.add_argument("argv", nargs="+", metavar="CMD", help="the command, after `--`")
+    execute.set_defaults(func=_reported(_exec))
+
+
+def _add_name(parser: "argparse._ActionsContainer") -> None:
+    parser.add_argument("--name", default="default", help="which sandbox (default: %(default)s)")
+
+
+def _reported(command: _Command) -> _Command:
+    @functools.wraps(command)
+    def run(arguments: argparse.Namespace) -> int:
+        try:
+            return command(arguments)
+        except SandboxError as error:
+            print(f"syncline sandbox: {error}", file=sys.stderr)
+            return 1
+
+    return run
+
+
+def _install(_: argparse.Namespace) -> int:
+    found = find()
+    print(found.etcd, found.apiserver, found.controller_manager, sep="\n")
+    return 0
+
+
+def _up(arguments: argparse.Namespace) -> int:
+    options = Options(
+        audit_log=arguments.audit_log,
+        port=arguments.port,
+        etcd_args=tuple(arguments.etcd_arg),
+        apiserver_args=tuple(arguments.apiserver_arg),
+        controller_manager_args=tuple(arguments.controller_manager_arg),
+    )
+    sandbox = Sandbox.up(arguments.name, options)
+    print(f"sandbox {arguments.name} is up: {sandbox.server}")
+    if sandbox.audit_log is not None:
+        print(f"audit log: {sandbox.audit_log}")
+    print(sandbox.kubeconfig)
+    return 0
+
+
+def _down(arguments: argparse.Namespace) -> int:
+    names = [status.name for status in statuses()] if arguments.all else [arguments.name]
+    for name in names:
+        print(f"sandbox {name} is {'down' if Sandbox.down(name) else 'not up'}")
+    return 0
+
+
+def _status(_: argparse.Namespace) -> int:
+    rows = [
+        (status.name, status.phase, status.server or "-", str(status.folder / "kubeconfig")) for status in statuses()
+    ]
+    if not rows:
+        print("no sandbox is up")
+        return 0
+    rows.insert(0, ("NAME", "PHASE", "SERVER", "KUBECONFIG"))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    return 0
+
+
+def _exec(arguments: argparse.Namespace) -> int:
+    sandbox = Sandbox.attach(arguments.name)
+    try:
+        done = subprocess.run(arguments.argv, env={**os.environ, "KUBECONFIG": str(sandbox.kubeconfig)}, check=False)
+    except OSError as error:
+        raise SandboxError(f"cannot run {arguments.argv[0]}: {error.strerror}") from error
+    return done.returncode if done.returncode >= 0 else 128 - done.returncode

@@ -1,0 +1,44 @@
+"""Writes kubeconfig files that need nothing beside them: authority and credentials inside, for their owner's eyes."""
+
+import base64
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import yaml
+
+
+def token_user(token: str) -> dict[str, str]:
+    """Give the credentials of a bearer token, as a kubeconfig has them."""
+    return {"token": token}
+
+
+def certificate_user(certificate: bytes, key: bytes) -> dict[str, str]:
+    """Give the credentials of a client certificate, as a kubeconfig has them."""
+    return {
+        "client-certificate-data": base64.b64encode(certificate).decode(),
+        "client-key-data": base64.b64encode(key).decode(),
+    }
+
+
+def write(path: Path, *, server: str, authority: str, user: Mapping[str, str], name: str) -> None:
+    """Write a kubeconfig with one cluster, one user and one context, all called `name`, whole or not at all."""
+    cluster = {"server": server, "certificate-authority-data": base64.b64encode(authority.encode()).decode()}
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": name, "cluster": cluster}],
+        "users": [{"name": name, "user": dict(user)}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
+        "current-context": name,
+    }
+    write_private(path, yaml.safe_dump(config, sort_keys=False).encode())
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Write a file that only its owner reads; readers see the old content or the new, never a part."""
+    draft = path.with_name(f".{path.name}.new")
+    draft.unlink(missing_ok=True)
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(content)
+    draft.replace(path)

@@ -1,0 +1,71 @@
+"""Which versions the sandbox runs: read from the pinned Go modules, so that they are written in one place only."""
+
+import functools
+import platform
+import re
+import sys
+from importlib import resources
+from pathlib import Path
+
+from syncline.sandbox.errors import SandboxError
+
+ETCD = "etcd"
+APISERVER = "kube-apiserver"
+CONTROLLER_MANAGER = "kube-controller-manager"
+COMPONENTS = (ETCD, APISERVER, CONTROLLER_MANAGER)
+
+_MODULES = {
+    ETCD: ("etcd", "go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/server/v3"),
+    APISERVER: ("kubernetes", "k8s.io/kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver"),
+    CONTROLLER_MANAGER: ("kubernetes", "k8s.io/kubernetes", "k8s.io/kubernetes/cmd/kube-controller-manager"),
+}
+_ARCHITECTURES = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
+
+
+def source() -> Path:
+    """Give the folder of the pinned Go modules."""
+    return Path(str(resources.files("syncline.sandbox"))) / "source"
+
+
+def module_folder(component: str) -> Path:
+    """Give the Go module that pins the component."""
+    return source() / _MODULES[component][0]
+
+
+def go_package(component: str) -> str:
+    """Give the Go package whose build is the component."""
+    return _MODULES[component][2]
+
+
+@functools.cache
+def version(component: str) -> str:
+    """Give the pinned version, as in `v1.37.1`."""
+    module = _MODULES[component][1]
+    return _in_go_mod(component, rf"^require {re.escape(module)} (v\S+)$")
+
+
+@functools.cache
+def go_version(component: str) -> str:
+    """Give the oldest Go that builds the component, as in `1.26.0`."""
+    return _in_go_mod(component, r"^go (\S+)$")
+
+
+def system() -> tuple[str, str]:
+    """Describe this machine in Go's words, as in `("linux", "amd64")`."""
+    machine = platform.machine().lower()
+    if machine not in _ARCHITECTURES:
+        raise SandboxError(f"the sandbox has no binaries for {machine}; put your own in SYNCLINE_SANDBOX_BIN")
+    return ("darwin" if sys.platform == "darwin" else "linux"), _ARCHITECTURES[machine]
+
+
+def cache_key() -> str:
+    """Names versions and platform: binaries under one key are interchangeable."""
+    return f"kubernetes-{version(APISERVER)}-etcd-{version(ETCD)}-{'-'.join(system())}"
+
+
+def _in_go_mod(component: str, pattern: str) -> str:
+    path = module_folder(component) / "go.mod"
+    match = re.search(pattern, path.read_text(encoding="utf-8"), re.MULTILINE)
+    if match is None:
+        raise SandboxError(f"{path} does not match {pattern}: the sandbox's pins are broken")
+    return match[1]
