@@ -8,6 +8,7 @@ caller's job, in the order in which `everything` lists.
 from syncline.deploy.manifests import crds, everything, namespace
 from syncline.deploy.names import IMAGE, NAMESPACE, SERVICE_ACCOUNT
 from syncline.deploy.policy import policy
+from syncline.deploy.resources import resource
 from syncline.deploy.rights import rbac
 from syncline.deploy.text import Manifest, to_yaml
 from syncline.deploy.workload import deployment
@@ -23,5 +24,6 @@ __all__ = [
     "namespace",
     "policy",
     "rbac",
+    "resource",
     "to_yaml",
 ]
