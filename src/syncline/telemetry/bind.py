@@ -1,0 +1,55 @@
+"""Where an endpoint listens: `:8080`, `127.0.0.1:8080`, `[::1]:8080`, with port 0 for a free one; `0` for nowhere."""
+
+import errno
+import re
+import socket
+
+OFF = "0"
+
+_BIND = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<host>[A-Za-z0-9.-]*)):(?P<port>[0-9]{1,5})")
+_HIGHEST_PORT = 65535
+
+
+class BindError(Exception):
+    """An endpoint cannot listen where it was told to; the message is one line that says what to do."""
+
+
+def listen(flag: str, bind: str) -> socket.socket:
+    """Open a listening socket; the flag is named in the error."""
+    found = _BIND.fullmatch(bind)
+    if found is None or int(found["port"]) > _HIGHEST_PORT:
+        raise BindError(f"{flag} {bind}: not an address; write :8080, 127.0.0.1:8080, [::1]:8080, or 0 to turn it off")
+    host, port = found["v6"] or found["host"] or "", int(found["port"])
+    try:
+        if host:
+            return socket.create_server((host, port), family=socket.AF_INET6 if found["v6"] else socket.AF_INET)
+        return _listen_everywhere(port)
+    except OSError as error:
+        raise BindError(f"{flag} {bind}: {_advice(error, flag, host, port)}") from None
+
+
+def address_of(listening: socket.socket) -> str:
+    """Return `host:port` as it really is."""
+    host, port = listening.getsockname()[:2]
+    return f"[{host}]:{port}" if listening.family == socket.AF_INET6 else f"{host}:{port}"
+
+
+def _listen_everywhere(port: int) -> socket.socket:
+    if socket.has_dualstack_ipv6():
+        try:
+            return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+        except OSError as error:
+            # The kernel knows IPv6, and this machine has it turned off.
+            if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+                raise
+    return socket.create_server(("", port))
+
+
+def _advice(error: OSError, flag: str, host: str, port: int) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"port {port} is in use; stop what uses it, or choose another port with {flag}"
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return f"not allowed to listen on port {port}; choose a port from 1024 on with {flag}"
+    if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
+        return f"this machine has no address {host}; choose one that it has, or :{port} for all"
+    return f"cannot listen: {error.strerror}"

@@ -1,0 +1,182 @@
+"""The endpoints: /healthz and /readyz for the kubelet, /metrics for Prometheus. Read-only, nothing secret."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from aiohttp import web
+from aiohttp.typedefs import Handler
+from prometheus_client import REGISTRY
+from prometheus_client.exposition import choose_encoder
+
+from syncline.telemetry.bind import OFF, BindError, address_of, listen
+
+Check = Callable[[], tuple[bool, str]]
+"""Tells whether something is ready, and why or why not. It must not block."""
+
+LAG_LIMIT = 5.0
+"""Seconds that one turn of the event loop may take before the process counts as stuck."""
+
+ANSWER_SECONDS = 10.0
+"""How long an answer may take."""
+
+FIRST_REQUEST_SECONDS = 10.0
+"""How long a new connection may take to send its first request; longer, and it only takes up room."""
+
+KEEPALIVE_SECONDS = 75.0
+HEADER_BYTES = 4096
+CONNECTIONS = 200
+
+HEALTH_FLAG = "--health-bind"
+METRICS_FLAG = "--metrics-bind"
+
+
+@dataclass(frozen=True)
+class Endpoints:
+    """Both endpoints: None where one is off, the same object where one server serves both."""
+
+    health: "Endpoint | None"
+    metrics: "Endpoint | None"
+
+    async def close(self) -> None:
+        """Close both."""
+        for endpoint in {self.health, self.metrics}:
+            if endpoint is not None:
+                await endpoint.close()
+
+
+async def serve(*, health: str, metrics: str, checks: Mapping[str, Check]) -> Endpoints:
+    """Serve health and metrics where these binds say; with one server where they are equal."""
+    if health == metrics:
+        routes = [*_health(checks), *_metrics()]
+        both = None if health == OFF else await Endpoint.start(f"{HEALTH_FLAG} and {METRICS_FLAG}", health, routes)
+        return Endpoints(both, both)
+    first = await serve_health(health, checks)
+    try:
+        return Endpoints(first, await serve_metrics(metrics))
+    except BindError:
+        await Endpoints(first, None).close()
+        raise
+
+
+async def serve_health(bind: str, checks: Mapping[str, Check]) -> "Endpoint | None":
+    """Serve /healthz and /readyz; None when the bind is 0. Raises `BindError`."""
+    return None if bind == OFF else await Endpoint.start(HEALTH_FLAG, bind, _health(checks))
+
+
+async def serve_metrics(bind: str) -> "Endpoint | None":
+    """Serve /metrics; None when the bind is 0. Raises `BindError`."""
+    return None if bind == OFF else await Endpoint.start(METRICS_FLAG, bind, _metrics())
+
+
+class Endpoint:
+    """A server that listens at `address` until it is closed."""
+
+    def __init__(self, address: str, runner: web.AppRunner) -> None:
+        self.address = address
+        self._runner = runner
+        self._listener: asyncio.Server | None = None
+        self._newcomers: dict[web.RequestHandler, asyncio.TimerHandle] = {}
+
+    @classmethod
+    async def start(cls, flag: str, bind: str, routes: Sequence[web.RouteDef]) -> Self:
+        """Listen at a bind, which the flag named gave."""
+        listening = listen(flag, bind)
+        app = web.Application(client_max_size=1)
+        runner = web.AppRunner(
+            app,
+            access_log=None,
+            keepalive_timeout=KEEPALIVE_SECONDS,
+            max_line_size=HEADER_BYTES,
+            max_field_size=HEADER_BYTES,
+            lingering_time=0,
+            shutdown_timeout=1,
+        )
+        endpoint = cls(address_of(listening), runner)
+        app.add_routes(routes)
+        app.middlewares.append(endpoint._attend)
+        await runner.setup()
+        endpoint._listener = await asyncio.get_running_loop().create_server(endpoint._connect, sock=listening)
+        return endpoint
+
+    async def close(self) -> None:
+        """Stop listening and end all connections."""
+        if self._listener is not None:
+            self._listener.close()
+        for timer in self._newcomers.values():
+            timer.cancel()
+        await self._runner.cleanup()
+
+    def _connect(self) -> asyncio.Protocol:
+        server = self._runner.server
+        if server is None or len(server.connections) >= CONNECTIONS:
+            return _Refusal()
+        connection = server()
+        loop = asyncio.get_running_loop()
+        self._newcomers[connection] = loop.call_later(FIRST_REQUEST_SECONDS, self._dismiss, connection)
+        return connection
+
+    def _dismiss(self, connection: web.RequestHandler) -> None:
+        del self._newcomers[connection]
+        connection.force_close()
+
+    @web.middleware
+    async def _attend(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        if timer := self._newcomers.pop(request.protocol, None):
+            timer.cancel()
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                return await handler(request)
+        except TimeoutError:
+            return web.Response(status=503, text="the answer took too long\n")
+
+
+class _Refusal(asyncio.Protocol):
+    """What a connection too many gets."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.close()
+
+
+def _health(checks: Mapping[str, Check]) -> list[web.RouteDef]:
+    async def healthz(_request: web.Request) -> web.Response:
+        now = asyncio.get_running_loop().time
+        before = now()
+        await asyncio.sleep(0)
+        lag = now() - before
+        if lag > LAG_LIMIT:
+            return web.Response(status=503, text=f"one turn of the event loop took {lag:.1f} s\n")
+        return web.Response(text="ok\n")
+
+    async def readyz(request: web.Request) -> web.Response:
+        results = {name: _run(check) for name, check in checks.items()}
+        ready = all(ok for ok, _ in results.values())
+        lines = [f"[{'+' if ok else '-'}] {name}: {detail}\n" for name, (ok, detail) in results.items()]
+        if ready and "verbose" not in request.query:
+            lines = []
+        return web.Response(status=200 if ready else 503, text="".join(lines) + ("ok\n" if ready else "not ready\n"))
+
+    return [web.get("/healthz", healthz), web.get("/readyz", readyz)]
+
+
+def _run(check: Check) -> tuple[bool, str]:
+    try:
+        return check()
+    except Exception as error:  # noqa: BLE001 - a broken check is an answer: not ready
+        return False, f"the check itself failed: {type(error).__name__}"
+
+
+def _metrics() -> list[web.RouteDef]:
+    one_at_a_time = asyncio.Lock()
+
+    async def metrics(request: web.Request) -> web.Response:
+        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        async with one_at_a_time:
+            # Thousands of series take a while to write out; the event loop has better things to do.
+            body = await asyncio.to_thread(encode, REGISTRY)
+        response = web.Response(body=body, headers={"Content-Type": content_type})
+        response.enable_compression()
+        return response
+
+    return [web.get("/metrics", metrics)]

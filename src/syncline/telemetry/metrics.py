@@ -1,0 +1,91 @@
+"""What is counted about syncs, in the registry that prometheus_client exposes by default.
+
+Only two gauges name single syncs, and their series go with the sync: call `forget_sync`. Whether this process leads and
+what it asks of API servers is counted where it happens, in `syncline.kube.metrics`.
+"""
+
+import contextlib
+import platform
+import time
+from collections.abc import Iterator
+from typing import Literal
+
+from prometheus_client import Counter, Gauge, Histogram
+
+import syncline
+from syncline.api.common import ConditionStatus, TargetCounts
+
+SyncResult = Literal["success", "failure"]
+
+_STATES = ("synced", "pending", "failed", "conflicted", "skipped", "unknown")
+_READY: dict[ConditionStatus, int] = {"True": 1, "False": 0, "Unknown": -1}
+
+_sync_seconds = Histogram(
+    "syncline_sync_duration_seconds",
+    "How long one pass over a sync took, with all its targets.",
+    ["kind"],
+    buckets=(0.01, 0.05, 0.2, 1, 5, 20, 60, 300),
+)
+_syncs = Counter("syncline_sync", "Passes over a sync, by how they ended.", ["kind", "result"])
+_targets = Gauge("syncline_targets", "Targets of a sync, by state.", ["kind", "namespace", "name", "state"])
+_ready = Gauge(
+    "syncline_ready", "The Ready condition of a sync: 1 True, 0 False, -1 Unknown.", ["kind", "namespace", "name"]
+)
+_writes = Counter("syncline_writes", "Objects written at targets, by what was done.", ["kind", "action"])
+_repairs = Counter("syncline_drift_repairs", "Copies that somebody had changed and that were put right.", ["kind"])
+_conflicts = Counter("syncline_conflicts", "Targets found in the hands of somebody else.", ["kind"])
+_build = Gauge("syncline_build_info", "Always 1; the labels say what runs.", ["version", "python"])
+_build.labels(syncline.__version__, platform.python_version()).set(1)
+
+
+@contextlib.contextmanager
+def sync_pass(kind: str) -> Iterator[None]:
+    """Time one pass over a sync, and count it as a failure if it raises."""
+    started = time.monotonic()
+    try:
+        yield
+    except Exception:
+        observe_sync(kind, "failure", time.monotonic() - started)
+        raise
+    observe_sync(kind, "success", time.monotonic() - started)
+
+
+def observe_sync(kind: str, result: SyncResult, seconds: float) -> None:
+    """Count one pass over a sync."""
+    _syncs.labels(kind, result).inc()
+    _sync_seconds.labels(kind).observe(seconds)
+
+
+def set_targets(kind: str, namespace: str, name: str, counts: TargetCounts) -> None:
+    """Show how many targets of a sync are in which state."""
+    for state in _STATES:
+        _targets.labels(kind, namespace, name, state).set(getattr(counts, state))
+
+
+def set_ready(kind: str, namespace: str, name: str, status: ConditionStatus) -> None:
+    """Show the Ready condition of a sync."""
+    _ready.labels(kind, namespace, name).set(_READY[status])
+
+
+def forget_sync(kind: str, namespace: str, name: str) -> None:
+    """Drop the series of a sync that is gone."""
+    with contextlib.suppress(KeyError):
+        _ready.remove(kind, namespace, name)
+    for state in _STATES:
+        with contextlib.suppress(KeyError):
+            _targets.remove(kind, namespace, name, state)
+
+
+def count_write(kind: str, action: str) -> None:
+    """Count an object that was created, updated, deleted or released at a target."""
+    _writes.labels(kind, action).inc()
+
+
+def count_drift_repair(kind: str) -> None:
+    """Count a copy that somebody had changed and that was put right."""
+    _repairs.labels(kind).inc()
+
+
+def count_conflict(kind: str) -> None:
+    """Count a target that is in the hands of somebody else."""
+    _conflicts.labels(kind).inc()
