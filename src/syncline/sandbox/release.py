@@ -5,12 +5,14 @@ import hashlib
 import http.client
 import os
 import queue
+import ssl
 import tarfile
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from email.message import Message
 from pathlib import Path
+from typing import IO
 
 from syncline.sandbox import pins
 from syncline.sandbox.errors import SandboxError
@@ -22,72 +24,95 @@ CONNECT_SECONDS = 1.5
 FIRST_ANSWER_SECONDS = 3.0
 STALL_SECONDS = 30.0
 _CHUNK = 1 << 18
+_NETWORK_ERRORS = (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError, ssl.SSLError)
 
 
-def download(component: str, into: Path) -> None:
-    """Put the official binary into the folder `into`; SandboxError when it cannot be had or is not genuine."""
-    system, architecture = pins.system()
-    version = pins.version(component)
-    if component == pins.ETCD:
-        archive = f"etcd-{version}-{system}-{architecture}.tar.gz"
-        base = f"{_host('https://github.com')}/etcd-io/etcd/releases/download/{version}"
-        expected = _listed(_first_answer(f"{base}/SHA256SUMS"), archive)
-        path = into / archive
-        _fetch(f"{base}/{archive}", path, expected)
-        _unpack(path, archive.removesuffix(".tar.gz") + "/etcd", into / component)
-    else:
-        url = f"{_host('https://dl.k8s.io')}/release/{version}/bin/{system}/{architecture}/{component}"
-        expected = _first_answer(f"{url}.sha256").strip()
-        _fetch(url, into / component, expected)
+class Releases:
+    """The hosts of official releases, or one mirror laid out as they are; a silent host is asked once only."""
 
+    def __init__(self) -> None:
+        mirror = os.environ.get(MIRROR, "").rstrip("/")
+        self._kubernetes = mirror or "https://dl.k8s.io"
+        self._etcd = mirror or "https://github.com"
+        self._silent: dict[str, SandboxError] = {}
+        self._opener = urllib.request.build_opener(_NoDowngrade())
 
-def _host(official: str) -> str:
-    return os.environ.get(MIRROR, "").rstrip("/") or official
+    def download(self, component: str, into: Path) -> None:
+        """Put the official binary into the folder `into`; SandboxError when it cannot be had or is not genuine."""
+        system, architecture = pins.system()
+        version = pins.version(component)
+        if component == pins.ETCD:
+            archive = f"etcd-{version}-{system}-{architecture}.tar.gz"
+            base = f"{self._etcd}/etcd-io/etcd/releases/download/{version}"
+            expected = _listed(self._ask(self._etcd, f"{base}/SHA256SUMS"), archive)
+            self._fetch(f"{base}/{archive}", into / archive, expected)
+            _unpack(into / archive, archive.removesuffix(".tar.gz") + "/etcd", into / component)
+        else:
+            url = f"{self._kubernetes}/release/{version}/bin/{system}/{architecture}/{component}"
+            expected = self._ask(self._kubernetes, f"{url}.sha256").strip()
+            self._fetch(url, into / component, expected)
 
+    def _ask(self, host: str, url: str) -> str:
+        """Read a small file, giving up so soon that an offline machine hardly notices."""
+        if host in self._silent:
+            raise self._silent[host]
+        answers: queue.SimpleQueue[str | Exception] = queue.SimpleQueue()
 
-def _first_answer(url: str) -> str:
-    """Read a checksum file, giving up soon enough that an offline machine hardly notices."""
-    answers: queue.SimpleQueue[str | Exception] = queue.SimpleQueue()
+        def read() -> None:
+            try:
+                with self._opener.open(url, timeout=CONNECT_SECONDS) as answer:
+                    answers.put(answer.read(_CHUNK).decode("ascii", "replace"))
+            except (*_NETWORK_ERRORS, OSError, ValueError) as error:
+                answers.put(error)
 
-    def ask() -> None:
+        threading.Thread(target=read, daemon=True).start()
         try:
-            with urllib.request.urlopen(url, timeout=CONNECT_SECONDS) as answer:  # noqa: S310 - the scheme is ours or the user's
-                answers.put(answer.read(1 << 16).decode("ascii", "replace"))
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            answers.put(error)
+            answer = answers.get(timeout=FIRST_ANSWER_SECONDS)
+        except queue.Empty:
+            answer = TimeoutError(f"no answer within {FIRST_ANSWER_SECONDS:g} s")
+        if isinstance(answer, str):
+            return answer
+        failure = SandboxError(f"{url} cannot be read: {_reason(answer)}")
+        if not isinstance(answer, urllib.error.HTTPError):
+            self._silent[host] = failure
+        raise failure from answer
 
-    threading.Thread(target=ask, daemon=True).start()
-    try:
-        answer = answers.get(timeout=FIRST_ANSWER_SECONDS)
-    except queue.Empty:
-        raise SandboxError(f"{url} did not answer within {FIRST_ANSWER_SECONDS:g} s") from None
-    if isinstance(answer, str):
-        return answer
-    raise SandboxError(f"{url} cannot be read: {_reason(answer)}") from answer
+    def _fetch(self, url: str, path: Path, expected: str) -> None:
+        """Download to `path`, hashing on the way."""
+        digest = hashlib.sha256()
+        done = 0
+        try:
+            with (
+                Progress(f"downloading {url}", expected="1 min") as progress,
+                self._opener.open(url, timeout=STALL_SECONDS) as answer,
+                path.open("wb") as file,
+            ):
+                total = int(answer.headers.get("Content-Length") or 0)
+                while chunk := answer.read(_CHUNK):
+                    file.write(chunk)
+                    digest.update(chunk)
+                    done += len(chunk)
+                    progress.now(f"{done >> 20} of {total >> 20} MiB" if total else f"{done >> 20} MiB")
+        except _NETWORK_ERRORS as error:
+            raise SandboxError(f"{url} cannot be read: {_reason(error)}") from error
+        if done < total:
+            raise SandboxError(f"{url} ended after {done} of {total} bytes")
+        if digest.hexdigest() != expected.lower():
+            path.unlink()
+            raise SandboxError(
+                f"{url} does not match its published checksum (sha256 {digest.hexdigest()}, not {expected})"
+            )
 
 
-def _fetch(url: str, path: Path, expected: str) -> None:
-    """Download to `path`, hashing on the way."""
-    digest = hashlib.sha256()
-    try:
-        with (
-            Progress(f"downloading {url}", expected="1 min") as progress,
-            urllib.request.urlopen(url, timeout=STALL_SECONDS) as answer,  # noqa: S310 - the scheme is ours or the user's
-            path.open("wb") as file,
-        ):
-            total = int(answer.headers.get("Content-Length") or 0)
-            read: Callable[[int], bytes] = answer.read
-            done = 0
-            while chunk := read(_CHUNK):
-                file.write(chunk)
-                digest.update(chunk)
-                done += len(chunk)
-                progress.now(f"{done >> 20} of {total >> 20} MiB" if total else f"{done >> 20} MiB")
-    except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError) as error:
-        raise SandboxError(f"{url} cannot be read: {_reason(error)}") from error
-    if digest.hexdigest() != expected.lower():
-        path.unlink()
-        raise SandboxError(f"{url} does not match its published checksum (sha256 {digest.hexdigest()}, not {expected})")
+class _NoDowngrade(urllib.request.HTTPRedirectHandler):
+    """Follows redirects, but not from HTTPS to anything less: a checksum is worth what its transport is."""
+
+    def redirect_request(  # noqa: PLR0917 - the standard library calls it so
+        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
+    ) -> urllib.request.Request | None:
+        if req.type == "https" and not newurl.lower().startswith("https:"):
+            raise urllib.error.URLError(f"redirected to {newurl}, which is not HTTPS")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)  # type: ignore[arg-type]
 
 
 def _listed(sums: str, name: str) -> str:
@@ -114,5 +139,4 @@ def _unpack(archive: Path, member: str, path: Path) -> None:
 
 
 def _reason(error: Exception) -> str:
-    reason = getattr(error, "reason", None) or error
-    return f"{reason}" or type(error).__name__
+    return str(error if isinstance(error, urllib.error.HTTPError) else getattr(error, "reason", error)) or repr(error)

@@ -1,0 +1,221 @@
+"""The components of one sandbox as child processes: started in order, watched, killed, started again."""
+
+import contextlib
+import ctypes
+import http.client
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from syncline.sandbox import components, kubeconfig, pins, pki
+from syncline.sandbox.errors import SandboxError
+from syncline.sandbox.line import Charge
+from syncline.sandbox.requests import Requests
+
+READY_SECONDS = 120.0
+_POLL_SECONDS = 0.02
+_LOG_LINES = 15
+_PR_SET_PDEATHSIG = 1
+
+
+class ControlPlane:
+    """The components of one sandbox, as processes."""
+
+    def __init__(self, folder: Path, charge: Charge, wanted: Callable[[], None]) -> None:
+        self._folder = folder
+        self._wanted = wanted
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._reservation = _reserve_port(charge.options.port)
+        port = self._reservation.getsockname()[1]
+        self.server = f"https://127.0.0.1:{port}"
+        self._charge = charge
+        self._commands = components.commands(charge.binaries, charge.options, port)
+        self._authority = pki.Authority.create()
+        self._token = secrets.token_urlsafe(32)
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """The process of each running component."""
+        return {component: process.pid for component, process in self._running.items()}
+
+    def start_all(self) -> None:
+        """Start everything and return once the cluster can be used."""
+        self._launch(pins.ETCD)
+        self._write_files()
+        self._until(self._etcd_listens, pins.ETCD)
+        self._launch(pins.APISERVER)
+        self._until(self._answering("/livez/ping"), pins.APISERVER)
+        self._launch(pins.CONTROLLER_MANAGER)
+        self._until(self._answering("/readyz"), pins.APISERVER)
+        self._until(self._answering("/api/v1/namespaces/default/serviceaccounts/default"), pins.CONTROLLER_MANAGER)
+
+    def start(self, component: str) -> None:
+        """Start a component that was killed, on its old port and data, and return once it serves.
+
+        The controller manager has no endpoint to ask: for it this returns as soon as it runs.
+        """
+        if component in self._running:
+            raise SandboxError(f"{component} is running already")
+        self._launch(component)
+        if component == pins.ETCD:
+            self._until(self._etcd_serves, component)
+        elif component == pins.APISERVER:
+            self._until(self._answering("/readyz"), component)
+
+    def kill(self, component: str) -> None:
+        """End a component as a crash would."""
+        process = self._process(component)
+        del self._running[component]
+        process.kill()
+        process.wait()
+
+    def signal(self, component: str, number: signal.Signals) -> None:
+        """Send a signal to a component."""
+        self._process(component).send_signal(number)
+
+    def stop(self) -> None:
+        """End all components at once; their data goes with the folder, so there is nothing to finish."""
+        for process in self._running.values():
+            process.kill()
+        for process in self._running.values():
+            process.wait()
+        self._running.clear()
+        self._reservation.close()
+
+    def check(self) -> None:
+        """Raise SandboxError when a component has ended by itself."""
+        for component, process in self._running.items():
+            if process.poll() is not None:
+                raise SandboxError(f"{component} {_ending(process.returncode)}; {self._log_tail(component)}")
+
+    def _launch(self, component: str) -> None:
+        if component not in self._commands:
+            raise SandboxError(f"{component!r} is not a component: there are {', '.join(self._commands)}")
+        command = self._commands[component]
+        with (self._folder / f"{component}.log").open("ab") as log:
+            try:
+                self._running[component] = subprocess.Popen(
+                    command,
+                    cwd=self._folder,
+                    env={name: value for name, value in os.environ.items() if not name.startswith("ETCD_")},
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    preexec_fn=_die_with_parent(),  # noqa: PLW1509 - this process has one thread
+                )
+            except OSError as error:
+                raise SandboxError(f"cannot run {command[0]}: {error.strerror}") from error
+
+    def _write_files(self) -> None:
+        controller_token = secrets.token_urlsafe(32)
+        certificate, key = self._authority.serving()
+        files = {
+            "ca.crt": self._authority.certificate,
+            "ca.key": self._authority.key,
+            "serving.crt": certificate,
+            "serving.key": key,
+            "service-accounts.key": pki.signing_key(),
+            "tokens.csv": (
+                f"{self._token},admin,admin,system:masters\n"
+                # Under a name of its own, so that an audit log tells its requests from the user's.
+                f"{controller_token},system:kube-controller-manager,controller-manager,system:masters\n"
+            ).encode(),
+            "token": self._token.encode(),
+        }
+        for file, content in files.items():
+            kubeconfig.write_private(self._folder / file, content)
+        if self._charge.options.audit_log:
+            components.write_audit_policy(self._folder)
+        for file, token in (("kubeconfig", self._token), (components.CONTROLLER_KUBECONFIG, controller_token)):
+            kubeconfig.write(
+                self._folder / file,
+                server=self.server,
+                authority=self._authority.certificate.decode(),
+                user=kubeconfig.token_user(token),
+                name=self._charge.name,
+            )
+
+    def _etcd_listens(self) -> bool:
+        with socket.socket(socket.AF_UNIX) as probe:
+            try:
+                probe.connect(components.ETCD_SOCKET)
+            except OSError:
+                return False
+        return True
+
+    def _etcd_serves(self) -> bool:
+        connection = http.client.HTTPConnection("localhost", timeout=2.0)
+        with socket.socket(socket.AF_UNIX) as connection.sock:
+            connection.sock.settimeout(2.0)
+            try:
+                connection.sock.connect(components.ETCD_SOCKET)
+                connection.request("GET", "/health")
+                return connection.getresponse().status == http.client.OK
+            except (OSError, http.client.HTTPException):
+                return False
+
+    def _answering(self, path: str) -> Callable[[], bool]:
+        requests = Requests(self.server, self._authority.certificate.decode(), self._token)
+        return lambda: requests.answers(path)
+
+    def _until(self, condition: Callable[[], bool], component: str) -> None:
+        deadline = time.monotonic() + READY_SECONDS
+        while not condition():
+            self._wanted()
+            self.check()
+            if time.monotonic() > deadline:
+                raise SandboxError(f"{component} is not ready after {READY_SECONDS:g} s; {self._log_tail(component)}")
+            time.sleep(_POLL_SECONDS)
+
+    def _process(self, component: str) -> subprocess.Popen[bytes]:
+        try:
+            return self._running[component]
+        except KeyError:
+            raise SandboxError(f"{component} is not running") from None
+
+    def _log_tail(self, component: str) -> str:
+        path = self._folder / f"{component}.log"
+        with contextlib.suppress(OSError):
+            lines = path.read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_LINES:]
+            if lines:
+                return "its log ends:\n" + "\n".join(f"  {line[:400]}" for line in lines)
+        return "its log is empty"
+
+
+def _reserve_port(port: int) -> socket.socket:
+    """Bind a loopback port without listening; the API server shares it, and nobody else gets it while we live."""
+    if port not in range(1 << 16):
+        raise SandboxError(f"{port} is not a port: use 1 to 65535, or 0 for a free one")
+    reservation = socket.socket()
+    reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    try:
+        reservation.bind(("127.0.0.1", port))
+    except OSError as error:
+        reservation.close()
+        raise SandboxError(f"port {port} of 127.0.0.1 cannot be had: {error.strerror}") from error
+    return reservation
+
+
+def _die_with_parent() -> Callable[[], None] | None:
+    """Make what a child does first, so that it is killed when this process ends; None where the system cannot."""
+    if sys.platform != "linux":
+        return None
+    libc = ctypes.CDLL(None)
+    parent = os.getpid()
+
+    def arrange() -> None:
+        libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+        if os.getppid() != parent:
+            os._exit(1)
+
+    return arrange
+
+
+def _ending(code: int) -> str:
+    return f"was killed by signal {-code}" if code < 0 else f"exited with {code}"
