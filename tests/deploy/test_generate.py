@@ -1,0 +1,50 @@
+from pathlib import Path
+
+import pytest
+import yaml
+
+from syncline import deploy
+from syncline.deploy import generate
+
+ROOT = Path(__file__).parents[2]
+FILES = generate.files()
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_what_is_generated_is_current(name: str) -> None:
+    assert (ROOT / name).read_text(encoding="utf-8") == FILES[name], "run: make generate"
+
+
+@pytest.mark.parametrize("folder", ["deploy", "docs/reference"])
+def test_generated_folders_hold_nothing_else(folder: str) -> None:
+    found = {f"{folder}/{path.name}" for path in (ROOT / folder).iterdir()}
+    assert found == {name for name in FILES if name.startswith(f"{folder}/")}
+
+
+def test_generating_writes_the_files_below_a_folder(tmp_path: Path) -> None:
+    generate.main(tmp_path)
+    assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.*")} == FILES.keys()
+
+
+def test_yaml_says_what_the_manifests_say_without_aliases() -> None:
+    manifests = deploy.everything()
+    text = deploy.to_yaml(manifests)
+    assert list(yaml.safe_load_all(text)) == manifests
+    assert "&id" not in text
+
+
+def test_a_rule_of_several_lines_stays_so_in_yaml() -> None:
+    assert deploy.to_yaml([{"rule": "a\n|| b"}]) == "---\nrule: |-\n  a\n  || b\n"
+
+
+def test_an_object_is_listed_after_those_that_it_needs() -> None:
+    order = [manifest["kind"] for manifest in deploy.everything()]
+    assert order[0] == "Namespace"
+    assert order.index("CustomResourceDefinition") < order.index("ValidatingAdmissionPolicy")
+    assert order.index("ServiceAccount") < order.index("ClusterRoleBinding")
+    assert order[-1] == "Deployment"
+
+
+def test_the_image_can_be_chosen() -> None:
+    pod = deploy.everything("registry.example/syncline@sha256:0")[-1]["spec"]["template"]["spec"]
+    assert [container["image"] for container in pod["containers"]] == ["registry.example/syncline@sha256:0"]

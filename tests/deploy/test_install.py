@@ -1,0 +1,130 @@
+"""What we ship, installed in a real cluster."""
+
+import copy
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from syncline import deploy
+from syncline.deploy.names import AGGREGATE_LABEL
+from syncline.deploy.rights import CONFIG_MAPS, CORE, LEASE, Grant
+from syncline.sandbox import RequestError, Sandbox
+
+Apply = Callable[[Iterable[deploy.Manifest]], None]
+Eventually = Callable[[Callable[[], bool]], None]
+
+pytestmark = pytest.mark.usefixtures("installed")
+
+PODS = f"/api/v1/namespaces/{deploy.NAMESPACE}/pods?dryRun=All"
+OPERATOR = f"system:serviceaccount:{deploy.NAMESPACE}:{deploy.SERVICE_ACCOUNT}"
+ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+
+
+def may(sandbox: Sandbox, verb: str, group: str, resource: str, namespace: str = "") -> bool:
+    name, _, subresource = resource.partition("/")
+    attributes = {"verb": verb, "group": group, "resource": name, "subresource": subresource, "namespace": namespace}
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {"user": OPERATOR, "groups": ["system:authenticated"], "resourceAttributes": attributes},
+    }
+    answer = sandbox.request("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+    return bool(answer["status"]["allowed"])
+
+
+def all_of(sandbox: Sandbox, grants: tuple[Grant, ...], namespace: str = "") -> bool:
+    return all(
+        may(sandbox, verb, grant.group, resource, namespace)
+        for grant in grants
+        for resource in grant.resources
+        for verb in grant.verbs
+    )
+
+
+def test_every_object_that_we_ship_is_there(sandbox: Sandbox) -> None:
+    for manifest in deploy.everything():
+        metadata = manifest["metadata"]
+        path = deploy.resource(manifest).path(metadata.get("namespace"), metadata["name"])
+        assert sandbox.request("GET", path)["kind"] == manifest["kind"]
+
+
+def test_the_operator_has_the_rights_that_it_needs(sandbox: Sandbox, eventually: Eventually) -> None:
+    eventually(lambda: all_of(sandbox, CORE))
+    eventually(lambda: all_of(sandbox, LEASE, deploy.NAMESPACE))
+    eventually(lambda: all_of(sandbox, CONFIG_MAPS))
+
+
+@pytest.mark.parametrize(
+    ("verb", "group", "resource", "namespace"),
+    [
+        ("get", "", "secrets", deploy.NAMESPACE),
+        ("list", "", "secrets", ""),
+        ("delete", "", "namespaces", ""),
+        ("deletecollection", "", "configmaps", ""),
+        ("create", "syncline.dev", "configmapsyncs", ""),
+        ("delete", "syncline.dev", "configmapsyncs", ""),
+        ("impersonate", "", "users", ""),
+        ("impersonate", "", "groups", ""),
+        ("create", "", "serviceaccounts/token", ""),
+        ("update", "coordination.k8s.io", "leases", "kube-system"),
+        ("update", "rbac.authorization.k8s.io", "clusterroles", ""),
+        ("create", "", "pods", deploy.NAMESPACE),
+    ],
+)
+def test_the_operator_has_no_right_beyond(
+    sandbox: Sandbox, verb: str, group: str, resource: str, namespace: str
+) -> None:
+    assert not may(sandbox, verb, group, resource, namespace)
+
+
+def test_an_admin_adds_a_kind_by_adding_a_role(sandbox: Sandbox, apply: Apply, eventually: Eventually) -> None:
+    role = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": "added-by-an-admin", "labels": {AGGREGATE_LABEL: "true"}},
+        "rules": [{"apiGroups": ["example.com"], "resources": ["widgets"], "verbs": ["get"]}],
+    }
+    apply([role])
+    eventually(lambda: may(sandbox, "get", "example.com", "widgets"))
+    sandbox.request("DELETE", f"{ROLES}/added-by-an-admin")
+    eventually(lambda: not may(sandbox, "get", "example.com", "widgets"))
+
+
+def test_installing_again_takes_no_rights_away(sandbox: Sandbox, apply: Apply, eventually: Eventually) -> None:
+    eventually(lambda: bool(sandbox.request("GET", f"{ROLES}/syncline").get("rules")))
+    before = sandbox.request("GET", f"{ROLES}/syncline")
+    apply(deploy.everything())
+    assert sandbox.request("GET", f"{ROLES}/syncline")["rules"] == before["rules"]
+
+
+@pytest.mark.parametrize(("role", "writes"), [("view", False), ("edit", True), ("admin", True)])
+def test_people_get_our_kinds_with_the_roles_they_have(
+    sandbox: Sandbox, eventually: Eventually, role: str, writes: bool
+) -> None:
+    def granted(verb: str, resource: str = "configmapsyncs") -> bool:
+        return any(
+            verb in rule["verbs"] and resource in rule.get("resources", ()) and "syncline.dev" in rule["apiGroups"]
+            for rule in sandbox.request("GET", f"{ROLES}/{role}").get("rules") or ()
+        )
+
+    eventually(lambda: granted("get") and granted("create") == writes)
+    assert not granted("patch", "configmapsyncs/status")
+
+
+def pod() -> dict[str, Any]:
+    template = copy.deepcopy(deploy.deployment()[-1]["spec"]["template"])
+    return {"apiVersion": "v1", "kind": "Pod", **template, "metadata": {**template["metadata"], "name": "tried"}}
+
+
+def test_the_operators_pod_is_taken_by_a_restricted_namespace(sandbox: Sandbox) -> None:
+    taken = sandbox.request("POST", PODS, pod())
+    (token,) = taken["spec"]["volumes"]
+    assert "projected" in token
+
+
+def test_a_pod_with_more_rights_is_refused_there(sandbox: Sandbox) -> None:
+    greedy = pod()
+    greedy["spec"]["containers"][0]["securityContext"]["allowPrivilegeEscalation"] = True
+    with pytest.raises(RequestError, match='violates PodSecurity "restricted:latest"'):
+        sandbox.request("POST", PODS, greedy)
