@@ -1,0 +1,382 @@
+"""The verbs of one API server: bytes, dicts or typed structs, no generated models.
+
+    async with Client(discover()) as client:
+        source = await client.get(CONFIGMAPS, "settings", "team-a", type=ConfigMap)
+
+What a caller can rely on: every call ends in bounded time; what may be repeated is repeated (see `retry`), what may
+have been carried out is not, and is raised as `Unreachable` with `ambiguous` set; a 401 renews the credential once;
+redirects are not followed; no answer above `transport.MAX_ANSWER` is held; no error holds a token or Secret data.
+"""
+
+# ruff: noqa: A002  # `type` is what msgspec and the reader call it
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from enum import Enum
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, cast
+
+import msgspec
+
+from syncline.kube.config import Connection
+from syncline.kube.errors import BadAnswer, Gone
+from syncline.kube.limiter import FairLimiter
+from syncline.kube.lines import split_lines
+from syncline.kube.resources import Resource
+from syncline.kube.session import Request, Session
+from syncline.kube.transport import TooLarge, query_of
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    T = TypeVar("T", default=dict[str, Any])
+else:  # before Python 3.13, a type variable's default is for the type checker only
+    from typing import TypeVar
+
+    T = TypeVar("T")
+
+FIELD_MANAGER = "syncline"
+LIST_TIMEOUT = 60.0
+
+Body = Mapping[str, Any] | Sequence[Any] | msgspec.Struct | bytes
+"""An object or a JSON patch, or either as ready JSON."""
+Listing = tuple[list[T], str]
+_OBJECT: Any = dict[str, Any]
+_JSON = "application/json"
+
+
+class PatchKind(Enum):
+    """How a patch is to be read."""
+
+    JSON = "application/json-patch+json"
+    MERGE = "application/merge-patch+json"
+    APPLY = "application/apply-patch+yaml"
+
+
+class Page(NamedTuple, Generic[T]):
+    """One page of a list, and the version at which the whole list was taken."""
+
+    items: list[T]
+    version: str
+
+
+class Client:
+    """A client of one API server. Share it: all callers use one pool, one credential and one set of limits."""
+
+    def __init__(self, connection: Connection, *, max_in_flight: int = 32, timeout: float = 30.0) -> None:
+        self.connection = connection
+        self._session = Session(connection, max_in_flight=max_in_flight, timeout=timeout)
+        self._user: str | None = None
+
+    def impersonating(self, user: str) -> "Client":
+        """Return a view of this client that acts as `user`; the server adds the user's groups. It needs no closing."""
+        view = object.__new__(Client)
+        view.connection, view._session, view._user = self.connection, self._session, user
+        return view
+
+    @property
+    def writes(self) -> FairLimiter:
+        """The limit on writes in flight."""
+        return self._session.writes
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close all connections, also those of its views."""
+        await self._session.close()
+
+    async def get(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str | None = None,
+        *,
+        type: type[T] = _OBJECT,
+        metadata_only: bool = False,
+        fair_key: str = "",
+    ) -> T:
+        """Read one object."""
+        request = Request(
+            verb="get",
+            resource=resource.plural,
+            namespace=namespace,
+            name=name,
+            path=resource.path(namespace, name),
+            accept=_accept(metadata_only),
+            fair_key=fair_key,
+        )
+        return await self._ask(request, type)
+
+    async def list(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        labels: str | None = None,
+        fields: str | None = None,
+        type: type[T] = _OBJECT,
+        page: int = 500,
+        metadata_only: bool = False,
+    ) -> Listing[T]:
+        """Read all objects, and the version of the list: all of them, or an error."""
+        for last_chance in (False, True):
+            items, version = [], ""
+            try:
+                async for part in self.pages(
+                    resource, namespace, labels=labels, fields=fields, type=type, page=page, metadata_only=metadata_only
+                ):
+                    items += part.items
+                    version = part.version
+            except Gone:  # the pages took longer than the server keeps old versions: start over, once
+                if last_chance:
+                    raise
+            else:
+                break
+        return items, version
+
+    async def pages(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        labels: str | None = None,
+        fields: str | None = None,
+        type: type[T] = _OBJECT,
+        page: int = 500,
+        metadata_only: bool = False,
+    ) -> AsyncGenerator[Page[T]]:
+        """Read all objects page by page, so that only one need be held. Raises `Gone` when reading took too long."""
+        after: str | None = None
+        while True:
+            query = query_of({"limit": page, "continue": after, "labelSelector": labels, "fieldSelector": fields})
+            request = Request(
+                verb="list",
+                resource=resource.plural,
+                namespace=namespace,
+                path=resource.path(namespace) + query,
+                accept=_accept(metadata_only, many=True),
+                timeout=LIST_TIMEOUT,
+            )
+            try:
+                answer: _List[T] = await self._ask(request, _List[type])  # type: ignore[valid-type]
+            except TooLarge:  # big objects: smaller pages
+                if page <= 1:
+                    raise
+                page = max(1, page // 4)
+                continue
+            yield Page(answer.items or [], answer.metadata.resource_version)
+            after = answer.metadata.continue_
+            if not after:
+                return
+
+    async def create(
+        self,
+        resource: Resource,
+        body: Body,
+        namespace: str | None = None,
+        *,
+        type: type[T] = _OBJECT,
+        fair_key: str = "",
+    ) -> T:
+        """Create an object. Raises `AlreadyExists` rather than touch one that is there."""
+        request = Request(
+            verb="create",
+            resource=resource.plural,
+            namespace=namespace,
+            method="POST",
+            path=resource.path(namespace) + query_of({"fieldManager": FIELD_MANAGER}),
+            body=_encode(body),
+            content_type=_JSON,
+            fair_key=fair_key,
+        )
+        return await self._ask(request, type)
+
+    async def replace(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str | None,
+        body: Body,
+        *,
+        subresource: str | None = None,
+        type: type[T] = _OBJECT,
+        fair_key: str = "",
+    ) -> T:
+        """Replace an object whole; with a resourceVersion in the body, only if it is unchanged (`Conflict`)."""
+        request = Request(
+            verb="update",
+            resource=resource.plural,
+            namespace=namespace,
+            name=name,
+            method="PUT",
+            path=resource.path(namespace, name, subresource) + query_of({"fieldManager": FIELD_MANAGER}),
+            body=_encode(body),
+            content_type=_JSON,
+            fair_key=fair_key,
+        )
+        return await self._ask(request, type)
+
+    async def patch(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str | None,
+        body: Body,
+        kind: PatchKind,
+        *,
+        subresource: str | None = None,
+        force: bool = False,
+        dry_run: bool = False,
+        type: type[T] = _OBJECT,
+        fair_key: str = "",
+    ) -> T:
+        """Change parts of an object. `force` is for APPLY: take fields over from other managers."""
+        query = query_of(
+            {
+                "fieldManager": FIELD_MANAGER,
+                "force": "true" if force else None,
+                "dryRun": "All" if dry_run else None,
+            }
+        )
+        request = Request(
+            verb="patch",
+            resource=resource.plural,
+            namespace=namespace,
+            name=name,
+            method="PATCH",
+            path=resource.path(namespace, name, subresource) + query,
+            body=_encode(body),
+            content_type=kind.value,
+            fair_key=fair_key,
+        )
+        return await self._ask(request, type)
+
+    async def delete(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str | None = None,
+        *,
+        uid: str | None = None,
+        version: str | None = None,
+        propagation: str | None = None,
+        fair_key: str = "",
+    ) -> bool:
+        """Delete an object; with `uid` and `version`, only that very one in that state (`Conflict` otherwise).
+
+        True when it is gone; False when the server agreed but answered with the object: a finalizer may hold it.
+        """
+        preconditions = {key: value for key, value in (("uid", uid), ("resourceVersion", version)) if value}
+        options: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1"}
+        if preconditions:
+            options["preconditions"] = preconditions
+        if propagation:
+            options["propagationPolicy"] = propagation
+        request = Request(
+            verb="delete",
+            resource=resource.plural,
+            namespace=namespace,
+            name=name,
+            method="DELETE",
+            path=resource.path(namespace, name),
+            body=_encode(options),
+            content_type=_JSON,
+            fair_key=fair_key,
+        )
+        return (await self._ask(request, _Kind)).kind == "Status"
+
+    async def watch(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        version: str | None = None,
+        initial: bool = False,
+        labels: str | None = None,
+        fields: str | None = None,
+        metadata_only: bool = False,
+        seconds: int,
+        silence: float,
+    ) -> AsyncGenerator[bytes]:
+        """Yield the lines of one watch as they come, bookmarks included, after one empty line: the server accepted.
+
+        `initial` asks for all objects first (WatchList). The server ends the stream after `seconds`; without a byte for
+        `silence` seconds it is broken off with `Unreachable`. Close the iterator (`contextlib.aclosing`).
+        """
+        query = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": seconds,
+            "resourceVersion": version,
+            "sendInitialEvents": "true" if initial else None,
+            "resourceVersionMatch": "NotOlderThan" if initial else None,
+            "labelSelector": labels,
+            "fieldSelector": fields,
+        }
+        request = Request(
+            verb="watch",
+            resource=resource.plural,
+            namespace=namespace,
+            path=resource.path(namespace) + query_of(query),
+            accept=_accept(metadata_only),
+        )
+        async with self._session.stream(request, self._user, silence) as chunks:
+            yield b""
+            async with aclosing(split_lines(chunks)) as lines:
+                async for line in lines:
+                    yield line
+
+    async def version(self) -> str:
+        """Return the server's version, such as v1.37.1."""
+        return (await self._ask(Request(verb="get", resource="version", path="/version"), _Version)).git_version
+
+    async def probe(self, path: str) -> str:
+        """GET a path such as /readyz and return its text. Raises what any read raises."""
+        request = Request(verb="get", resource="probe", path=path, accept="*/*")
+        return (await self._session.send(request, self._user)).decode(errors="replace")
+
+    async def _ask(self, request: Request, type: type[T]) -> T:
+        body = await self._session.send(request, self._user)
+        try:
+            answer: T = _decoder(cast("Any", type)).decode(body)
+        except (ValueError, RecursionError):  # not kept as the cause: their text quotes what was read
+            what = f"the answer to {request.verb} {request.resource} does not have the expected shape"
+            raise BadAnswer(what, ambiguous=not request.reads) from None
+        return answer
+
+
+class _ListMeta(msgspec.Struct, rename={"resource_version": "resourceVersion", "continue_": "continue"}):
+    resource_version: str = ""
+    continue_: str = ""
+
+
+class _List(msgspec.Struct, Generic[T]):
+    metadata: _ListMeta = msgspec.field(default_factory=_ListMeta)
+    items: list[T] | None = None
+
+
+class _Kind(msgspec.Struct):
+    kind: str = ""
+
+
+class _Version(msgspec.Struct, rename="camel"):
+    git_version: str = ""
+
+
+@lru_cache(maxsize=128)
+def _decoder(type: Any) -> "msgspec.json.Decoder[Any]":
+    return msgspec.json.Decoder(type)
+
+
+def _encode(body: Body) -> bytes:
+    return body if isinstance(body, bytes) else msgspec.json.encode(body)
+
+
+def _accept(metadata_only: bool, *, many: bool = False) -> str:
+    if not metadata_only:
+        return _JSON
+    return f"{_JSON};as=PartialObjectMetadata{'List' if many else ''};g=meta.k8s.io;v=v1"

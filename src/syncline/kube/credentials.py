@@ -1,0 +1,231 @@
+"""Where bearer tokens come from, and how they stay fresh.
+
+A credential never appears in an error: messages name the file or the command, not what was in it.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import ssl
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from syncline.kube.config import Connection, ExecPlugin
+from syncline.kube.errors import ConfigError
+
+FILE_MAX_AGE = 5.0
+EXEC_TIMEOUT = 30.0
+EXEC_MAX_OUTPUT = 1024 * 1024
+EXPIRY_MARGIN = 10.0
+
+
+class Credential(Protocol):
+    """A source of bearer tokens."""
+
+    async def token(self) -> str | None:
+        """Return the token to send now; None sends none. Raises `ConfigError` when there should be one and is not."""
+
+    async def renew(self, rejected: str | None) -> bool:
+        """Act on a 401 for this token; true when there is another one now, so that trying again makes sense."""
+
+
+def credential_of(connection: Connection) -> Credential:
+    """Return the credential that a connection asks for."""
+    if connection.exec_plugin:
+        return ExecToken(connection.exec_plugin, connection)
+    if connection.token_file:
+        return FileToken(connection.token_file)
+    return StaticToken(connection.token)
+
+
+class StaticToken:
+    """A token that never changes, or none: the client certificate says who we are."""
+
+    def __init__(self, token: str | None) -> None:
+        self._token = token
+
+    async def token(self) -> str | None:
+        """Return it."""
+        return self._token
+
+    async def renew(self, rejected: str | None) -> bool:
+        """There is no other."""
+        return self._token != rejected
+
+
+class FileToken:
+    """A token that somebody else rotates in a file: read again every few seconds, and at once after a 401."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._token: str | None = None
+        self._read_at = float("-inf")
+
+    async def token(self) -> str:
+        """Return the file's content, at most a few seconds old."""
+        now = asyncio.get_running_loop().time()
+        if self._token is None or now - self._read_at >= FILE_MAX_AGE:
+            self._read(now)
+        assert self._token is not None  # noqa: S101  # _read sets it or raises
+        return self._token
+
+    async def renew(self, rejected: str | None) -> bool:
+        """Read the file now."""
+        self._read(asyncio.get_running_loop().time())
+        return self._token != rejected
+
+    def _read(self, now: float) -> None:
+        try:
+            token = self._path.read_text().strip()
+        except (OSError, UnicodeDecodeError) as error:
+            if self._token is not None:  # a rotation in progress; the token in hand may still be good
+                return
+            raise ConfigError(f"cannot read the token file {self._path}: {type(error).__name__}") from None
+        if token:
+            self._token, self._read_at = token, now
+        elif self._token is None:
+            raise ConfigError(f"the token file {self._path} is empty")
+
+
+class _ExecStatus(msgspec.Struct, rename="camel"):
+    token: str = ""
+    expiration_timestamp: datetime | None = None
+    client_certificate_data: str = ""
+
+
+class _ExecCredential(msgspec.Struct, rename="camel"):
+    api_version: str = ""
+    status: _ExecStatus | None = None
+
+
+class ExecToken:
+    """A token printed by a command; kept until it expires or is rejected. Concurrent callers share one run."""
+
+    def __init__(self, plugin: ExecPlugin, connection: Connection) -> None:
+        self._plugin = plugin
+        self._connection = connection
+        self._token: str | None = None
+        self._valid_until = float("inf")
+        self._running = asyncio.Lock()
+
+    async def token(self) -> str:
+        """Return the token in hand, or run the command."""
+        async with self._running:
+            if self._token is None or asyncio.get_running_loop().time() >= self._valid_until:
+                await self._run()
+            assert self._token is not None  # noqa: S101  # _run sets it or raises
+            return self._token
+
+    async def renew(self, rejected: str | None) -> bool:
+        """Run the command, unless another caller just did."""
+        async with self._running:
+            if self._token == rejected:
+                await self._run()
+            return self._token != rejected
+
+    async def _run(self) -> None:
+        output = await self._output()
+        try:
+            answer = msgspec.json.decode(output, type=_ExecCredential)
+        except (ValueError, RecursionError):
+            raise self._failure("printed no ExecCredential") from None
+        if answer.api_version != self._plugin.api_version:
+            raise self._failure(f"answered with another apiVersion than {self._plugin.api_version}")
+        status = answer.status or _ExecStatus()
+        if status.client_certificate_data:
+            raise self._failure("printed a client certificate, which is not supported; let it print a token")
+        if not status.token:
+            raise self._failure("printed no token")
+        self._token, self._valid_until = status.token, float("inf")
+        if status.expiration_timestamp:
+            left = (status.expiration_timestamp.astimezone(UTC) - datetime.now(UTC)).total_seconds()
+            self._valid_until = asyncio.get_running_loop().time() + max(0.0, left - EXPIRY_MARGIN)
+
+    async def _output(self) -> bytes:
+        env = {**os.environ, **dict(self._plugin.env), "KUBERNETES_EXEC_INFO": self._exec_info()}
+        try:
+            # stderr is dropped: it is the plugin's to fill, and what it prints there may be a secret.
+            process = await asyncio.create_subprocess_exec(
+                self._plugin.command,
+                *self._plugin.args,
+                env=env,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            hint = f"; {self._plugin.hint}" if self._plugin.hint else ""
+            raise self._failure(f"cannot be started ({type(error).__name__}){hint}") from None
+        assert process.stdout is not None  # noqa: S101  # it is a pipe
+        try:
+            async with asyncio.timeout(EXEC_TIMEOUT):
+                output = await _read_capped(process.stdout)
+                code = await process.wait()
+        except TimeoutError:
+            raise self._failure(f"did not finish in {EXEC_TIMEOUT:.0f} s") from None
+        finally:
+            await _end(process)
+        if code != 0:
+            raise self._failure(f"ended with code {code}; run it by hand to see why")
+        if len(output) > EXEC_MAX_OUTPUT:
+            raise self._failure("printed more than 1 MiB")
+        return output
+
+    def _exec_info(self) -> str:
+        spec: dict[str, Any] = {"interactive": False}
+        if self._plugin.cluster_info:
+            spec["cluster"] = {
+                "server": self._connection.server,
+                "tls-server-name": self._connection.tls_server_name or "",
+                "insecure-skip-tls-verify": not self._connection.verify_tls,
+            }
+        return json.dumps({"apiVersion": self._plugin.api_version, "kind": "ExecCredential", "spec": spec})
+
+    def _failure(self, what: str) -> ConfigError:
+        return ConfigError(f"the credential command {self._plugin.command!r} {what}")
+
+
+async def _read_capped(stream: asyncio.StreamReader) -> bytes:
+    chunks = bytearray()
+    while len(chunks) <= EXEC_MAX_OUTPUT and (chunk := await stream.read(65536)):
+        chunks += chunk
+    return bytes(chunks)
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Leave no process behind, nor one that it started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    await process.wait()
+
+
+def tls_context(connection: Connection) -> ssl.SSLContext:
+    """Return what the connection says about trust. Raises `ConfigError` for certificates that cannot be read."""
+    try:
+        cadata = connection.ca_pem.decode() if connection.ca_pem else None
+        context = ssl.create_default_context(cadata=cadata)
+    except (ssl.SSLError, ValueError):
+        raise ConfigError(f"{connection.name}: the certificate authority is not a PEM certificate") from None
+    # Python 3.13 made this the default, but cluster CAs without a key identifier are common and no less trusted.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    if not connection.verify_tls:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if connection.client_cert_pem and connection.client_key_pem:
+        # The ssl module reads keys from files only; this one exists for a moment, in a folder that is ours alone.
+        with tempfile.TemporaryDirectory() as folder:
+            pair = Path(folder) / "pair.pem"
+            pair.touch(mode=0o600)
+            pair.write_bytes(connection.client_cert_pem + b"\n" + connection.client_key_pem)
+            try:
+                context.load_cert_chain(pair)
+            except (ssl.SSLError, ValueError):
+                raise ConfigError(f"{connection.name}: the client certificate and key do not fit together") from None
+    return context

@@ -1,0 +1,243 @@
+"""What can go wrong between us and one API server.
+
+    KubeError
+    |-- ConfigError             a kubeconfig or the in-cluster settings cannot be used
+    |-- Unreachable             no usable answer; `ambiguous` says whether the request may have been carried out
+    |   `-- BadAnswer           an answer that cannot be read: not JSON, another shape, too large
+    `-- ApiError                the server said no
+        |-- BadRequest          400
+        |-- Unauthorized        401
+        |-- Forbidden           403
+        |-- NotFound            404
+        |-- AlreadyExists       409, reason AlreadyExists
+        |-- Conflict            409
+        |-- Gone                410, also reason Expired
+        |-- Invalid             422
+        |-- TooManyRequests     429
+        `-- ServerError         5xx
+
+`str()` of each is a sentence for a person. None of them carries a token or the content of a Secret.
+"""
+
+# ruff: noqa: N818  # states have the names that the API server gives them
+
+import msgspec
+
+_MESSAGE_LIMIT = 2048
+_MAX_CAUSES = 10
+
+
+class KubeError(Exception):
+    """Anything that this package raises for reasons outside of the program."""
+
+
+class ConfigError(KubeError):
+    """The settings for reaching an API server cannot be used; the message says in one line what to fix."""
+
+
+class Unreachable(KubeError):
+    """No usable answer: connect failure, time-out, reset, broken TLS.
+
+    `ambiguous` is true when a write may have been carried out all the same: read before repeating it.
+    """
+
+    def __init__(self, message: str, *, ambiguous: bool = False) -> None:
+        super().__init__(message)
+        self.ambiguous = ambiguous
+
+
+class BadAnswer(Unreachable):
+    """The server answered, but not with what was asked for."""
+
+
+class ApiError(KubeError):
+    """The server refused the request, and said why."""
+
+    def __init__(
+        self,
+        status: int,
+        reason: str,
+        message: str,
+        *,
+        verb: str,
+        resource: str,
+        namespace: str | None = None,
+        name: str | None = None,
+        retry_after: float | None = None,
+        causes: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(status, reason, message)
+        self.status = status
+        self.reason = reason
+        self.message = message
+        self.verb = verb
+        self.resource = resource
+        self.namespace = namespace
+        self.name = name
+        self.retry_after = retry_after
+        self.causes = causes
+        """Machine-readable reasons of the details, such as `ResourceVersionTooLarge`."""
+
+    def __str__(self) -> str:
+        place = f" {self.name!r}" if self.name else ""
+        place += f" in namespace {self.namespace!r}" if self.namespace else ""
+        said = f": {self.message}" if self.message else ""
+        return f"cannot {self.verb} {self.resource}{place}: {self.status} {self.reason}{said}"
+
+
+class BadRequest(ApiError):
+    """400: the request makes no sense to the server."""
+
+
+class Unauthorized(ApiError):
+    """401: the server does not know who we are."""
+
+
+class Forbidden(ApiError):
+    """403: the server knows who we are, and refuses."""
+
+
+class NotFound(ApiError):
+    """404: the object, its namespace or its kind does not exist."""
+
+
+class AlreadyExists(ApiError):
+    """409 on create: the name is taken."""
+
+
+class Conflict(ApiError):
+    """409: the object changed since it was read, or a precondition does not hold."""
+
+
+class Gone(ApiError):
+    """410: the version or continue token is too old; list anew."""
+
+
+class Invalid(ApiError):
+    """422: the object breaks a rule of its schema."""
+
+
+class TooManyRequests(ApiError):
+    """429: the server asks us to slow down; nothing was carried out."""
+
+
+class ServerError(ApiError):
+    """5xx: the server failed."""
+
+
+class Cause(msgspec.Struct, frozen=True):
+    """One detail of a refusal."""
+
+    reason: str = ""
+    message: str = ""
+    field: str = ""
+
+
+class Details(msgspec.Struct, frozen=True, rename="camel"):
+    """The details of a `Status`."""
+
+    causes: list[Cause] | None = None
+    retry_after_seconds: float = 0
+
+
+class Status(msgspec.Struct, frozen=True):
+    """The object that an API server sends in place of the one asked for."""
+
+    kind: str = ""
+    message: str = ""
+    reason: str = ""
+    code: int = 0
+    details: Details | None = None
+
+
+_BY_STATUS: dict[int, type[ApiError]] = {
+    400: BadRequest,
+    401: Unauthorized,
+    403: Forbidden,
+    404: NotFound,
+    409: Conflict,
+    410: Gone,
+    422: Invalid,
+    429: TooManyRequests,
+}
+_BY_REASON: dict[str, type[ApiError]] = {"AlreadyExists": AlreadyExists, "Expired": Gone, "Gone": Gone}
+_REDIRECTS = range(300, 400)
+_SERVER_ERRORS = range(500, 600)
+
+_decode_status = msgspec.json.Decoder(Status).decode
+
+
+def read_status(body: bytes) -> Status:
+    """Read a `Status`; a body that is none gives an empty one."""
+    try:
+        return _decode_status(body)
+    except (ValueError, RecursionError):
+        return Status()
+
+
+def from_response(
+    status: int,
+    body: bytes,
+    *,
+    verb: str,
+    resource: str,
+    namespace: str | None = None,
+    name: str | None = None,
+    retry_after: str | None = None,
+) -> ApiError:
+    """Turn a refusal into the right `ApiError`; `retry_after` is the header as it came."""
+    return from_status(
+        read_status(body),
+        status,
+        verb=verb,
+        resource=resource,
+        namespace=namespace,
+        name=name,
+        retry_after=retry_after,
+    )
+
+
+def from_status(
+    said: Status,
+    status: int = 0,
+    *,
+    verb: str,
+    resource: str,
+    namespace: str | None = None,
+    name: str | None = None,
+    retry_after: str | None = None,
+) -> ApiError:
+    """Turn a `Status`, from a response or from inside a watch, into the right `ApiError`."""
+    status = status or said.code
+    kind = _BY_REASON.get(said.reason) or _BY_STATUS.get(status)
+    if kind is None:
+        kind = ServerError if status in _SERVER_ERRORS else ApiError
+    reason = said.reason or ("Redirect" if status in _REDIRECTS else kind.__name__)
+    causes = (said.details.causes if said.details else None) or []
+    return kind(
+        status,
+        reason,
+        _message(said, causes, resource),
+        verb=verb,
+        resource=resource,
+        namespace=namespace,
+        name=name,
+        retry_after=_retry_after(retry_after, said),
+        causes=tuple(cause.reason for cause in causes[:_MAX_CAUSES] if cause.reason),
+    )
+
+
+def _message(said: Status, causes: list[Cause], resource: str) -> str:
+    if resource != "secrets":
+        return said.message[:_MESSAGE_LIMIT]
+    # The server quotes the values that it refuses. Where they may be secret, only the names of the fields pass.
+    fields = [cause.field for cause in causes[:_MAX_CAUSES] if cause.field]
+    return f"see {', '.join(fields)}"[:_MESSAGE_LIMIT] if fields else ""
+
+
+def _retry_after(header: str | None, said: Status) -> float | None:
+    try:
+        seconds = float(header or "")
+    except ValueError:  # absent, or a date: the details say it in seconds
+        seconds = said.details.retry_after_seconds if said.details else 0.0
+    return seconds if seconds > 0 else None

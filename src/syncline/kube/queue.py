@@ -1,0 +1,171 @@
+"""A queue of keys to work on: each at most once, each by one worker, the urgent first, the failing later and later."""
+
+import asyncio
+import itertools
+import random
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Generic, TypeVar
+
+import structlog
+from structlog.typing import FilteringBoundLogger
+
+from syncline.kube import metrics
+
+K = TypeVar("K", bound=Hashable)
+
+_CLOSED = -(2**63)
+"""Sorts before every priority, so that closing is noticed before more work is."""
+
+log: FilteringBoundLogger = structlog.get_logger(__name__)
+
+
+class QueueClosed(Exception):  # noqa: N818  # a state, not a mistake
+    """There is nothing more to get."""
+
+
+class _Entry(Generic[K]):
+    __slots__ = ("due", "key", "priority", "since", "timer")
+
+    def __init__(self, key: K, due: float, priority: int) -> None:
+        self.key = key
+        self.due = due
+        self.priority = priority
+        self.since: float | None = None
+        self.timer: asyncio.TimerHandle | None = None
+
+
+class Queue(Generic[K]):
+    """Keys that wait for a worker.
+
+    Adding a key that waits already only makes it earlier or more urgent, never later. A key that is added while a
+    worker has it is handed out again after `done`. Make it and use it in one event loop.
+    """
+
+    def __init__(self, name: str = "main", *, retry_first: float = 0.2, retry_cap: float = 300.0) -> None:
+        self.name = name
+        self._retry_first = retry_first
+        self._retry_cap = retry_cap
+        self._waiting: dict[K, _Entry[K]] = {}
+        self._again: dict[K, tuple[float, int]] = {}
+        self._working: set[K] = set()
+        self._failures: dict[K, int] = {}
+        self._ready: asyncio.PriorityQueue[tuple[int, int, _Entry[K] | None]] = asyncio.PriorityQueue()
+        self._order = itertools.count()
+        self._loop = asyncio.get_running_loop()
+        self._closed = False
+        metrics.queue_depth.labels(name).set_function(self.depth)
+        metrics.queue_oldest.labels(name).set_function(self.oldest)
+
+    def add(self, key: K, *, delay: float = 0.0, priority: int = 0) -> None:
+        """Ask for work on a key, `delay` seconds from now; lower priorities go first among those that are due."""
+        if not self._closed:
+            self._add(key, self._loop.time() + max(0.0, delay), priority)
+
+    async def get(self) -> K:
+        """Wait for a key, which is then the caller's until `done`. Raises `QueueClosed` once the queue is closed."""
+        while True:
+            _, _, entry = await self._ready.get()
+            if entry is None:
+                self._ready.put_nowait((_CLOSED, 0, None))  # for the next one who waits
+                raise QueueClosed
+            if self._waiting.get(entry.key) is entry:
+                del self._waiting[entry.key]
+                self._working.add(entry.key)
+                return entry.key
+
+    def done(self, key: K) -> None:
+        """Give a key back."""
+        self._working.discard(key)
+        again = self._again.pop(key, None)
+        if again and not self._closed:
+            self._add(key, *again)
+
+    def retry(self, key: K, *, priority: int = 0) -> float:
+        """Ask for another try after a failure, later with every failure in a row. Returns the delay."""
+        count = self._failures[key] = self._failures.get(key, 0) + 1
+        delay: float = min(self._retry_cap, self._retry_first * 2 ** min(count - 1, 32))
+        delay *= random.uniform(0.75, 1.0)  # noqa: S311  # spreads load, keeps no secret
+        metrics.queue_retries.labels(self.name).inc()
+        self.add(key, delay=delay, priority=priority)
+        return delay
+
+    def forget(self, key: K) -> None:
+        """Take note of a success: the next failure is the first again."""
+        self._failures.pop(key, None)
+
+    def failures(self, key: K) -> int:
+        """Return how many failures in a row a key has had."""
+        return self._failures.get(key, 0)
+
+    def close(self) -> None:
+        """Hand out nothing more. Keys that workers have stay theirs until `done`."""
+        if not self._closed:
+            self._closed = True
+            for entry in self._waiting.values():
+                if entry.timer:
+                    entry.timer.cancel()
+            self._ready.put_nowait((_CLOSED, 0, None))
+            metrics.queue_depth.remove(self.name)
+            metrics.queue_oldest.remove(self.name)
+
+    def depth(self) -> int:
+        """Return how many keys are due and wait."""
+        return sum(entry.since is not None for entry in self._waiting.values())
+
+    def oldest(self) -> float:
+        """Return for how many seconds the first of them has been due."""
+        since = [entry.since for entry in self._waiting.values() if entry.since is not None]
+        return self._loop.time() - min(since) if since else 0.0
+
+    def _add(self, key: K, due: float, priority: int) -> None:
+        if key in self._working:
+            earlier, urgent = self._again.get(key, (due, priority))
+            self._again[key] = (min(due, earlier), min(priority, urgent))
+            return
+        held = self._waiting.get(key)
+        if held:
+            if held.due <= due and held.priority <= priority:
+                return
+            due, priority = min(due, held.due), min(priority, held.priority)
+            if held.timer:
+                held.timer.cancel()
+        # A held entry that is in the heap already stays there and is passed over when it comes up.
+        entry = self._waiting[key] = _Entry(key, due, priority)
+        if due <= self._loop.time():
+            entry.since = held.since if held and held.since is not None else due
+            self._ready.put_nowait((priority, next(self._order), entry))
+        else:
+            entry.timer = self._loop.call_at(due, self._fall_due, entry)
+
+    def _fall_due(self, entry: _Entry[K]) -> None:
+        entry.timer = None
+        entry.since = entry.due
+        self._ready.put_nowait((entry.priority, next(self._order), entry))
+
+
+async def run_workers(queue: Queue[K], count: int, handler: Callable[[K], Awaitable[None]]) -> None:
+    """Work on keys until the queue is closed and the keys in hand are finished.
+
+    An exception of the handler is logged and the key retried; a return without a `queue.retry` counts as a success.
+    """
+    async with asyncio.TaskGroup() as group:
+        for _ in range(count):
+            group.create_task(_work(queue, handler))
+
+
+async def _work(queue: Queue[K], handler: Callable[[K], Awaitable[None]]) -> None:
+    while True:
+        try:
+            key = await queue.get()
+        except QueueClosed:
+            return
+        failures = queue.failures(key)
+        try:
+            await handler(key)
+            if queue.failures(key) == failures:
+                queue.forget(key)
+        except Exception as error:
+            delay = queue.retry(key)
+            log.exception("a worker failed", queue=queue.name, key=str(key), error=str(error), retry_in=round(delay, 1))
+        finally:
+            queue.done(key)

@@ -1,0 +1,366 @@
+"""Keeping a projection of all objects of one kind in memory, for as long as the process lives.
+
+The way of a change: a line of the watch is decoded once into the caller's struct, `project` reduces that to what is
+worth holding, the cache drops what is no news, and `on_change` hears of the rest. Everything that can go wrong with a
+list or a watch ends in one of two ways: resume from the last good version, or list anew; see `_must_relist`.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Iterator
+from contextlib import aclosing
+from typing import Any, Generic, TypeVar
+
+import msgspec
+import structlog
+from msgspec import Struct
+from structlog.typing import FilteringBoundLogger
+
+from syncline.kube import metrics
+from syncline.kube.cache import Cache, Change, Entry, Key, is_older
+from syncline.kube.client import Client
+from syncline.kube.errors import (
+    BadAnswer,
+    BadRequest,
+    Forbidden,
+    Invalid,
+    KubeError,
+    ServerError,
+    TooManyRequests,
+    Unauthorized,
+    Unreachable,
+)
+from syncline.kube.resources import Resource
+from syncline.kube.wire import Metadata, Reader, Reading, W, ends_initial_events
+
+T = TypeVar("T")
+
+_GARBLED_LIMIT = 3
+_UNENDED_LIMIT = 2
+
+log: FilteringBoundLogger = structlog.get_logger(__name__)
+
+
+class Timing(Struct, frozen=True, kw_only=True):
+    """How patient a reflector is, in seconds. A silent socket is given up after `watch_max + grace` at the latest."""
+
+    watch_min: float = 30.0
+    watch_max: float = 45.0
+    """The server is asked to end each watch after a time between these two."""
+    grace: float = 5.0
+    """How much longer to wait for a byte before the connection is taken for dead."""
+    list_max: float = 300.0
+    """How long a streamed list may take."""
+    settled: float = 1.0
+    """A watch that lasted this long, or brought anything, was a good one."""
+    stale: float = 60.0
+    """Without contact for longer, the cache is not healthy."""
+    backoff_min: float = 0.5
+    backoff_max: float = 30.0
+
+
+class ReflectorStatus(Struct, frozen=True):
+    """How a reflector is doing, for health checks."""
+
+    resource: str
+    synced: bool
+    healthy: bool
+    objects: int
+    age: float
+    """Seconds since the server was last heard of."""
+    failure: str
+    """What stands in the way now, for a person; empty if nothing does."""
+
+
+class Reflector(Generic[W, T]):
+    """A cache of what `project` makes of each object. Start `run()`, wait for `synced`, read.
+
+    `project` returns None for objects that are not to be held. `on_change(key, old, new)` is called, in order, for
+    every difference but those that our own writes made and `note` told of; it must be quick. What either of them raises
+    is logged, and the object is passed over: it keeps the state that it had.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        resource: Resource,
+        *,
+        decode: type[W],
+        project: Callable[[W], T | None],
+        on_change: Callable[[Key, T | None, T | None], None],
+        labels: str | None = None,
+        fields: str | None = None,
+        namespace: str | None = None,
+        metadata_only: bool = False,
+        page: int = 500,
+        timing: Timing | None = None,
+    ) -> None:
+        self.resource = resource
+        self.synced = asyncio.Event()
+        """Set after the first complete list, and from then on."""
+        self._client = client
+        self._reader = Reader(resource.plural, decode)
+        self._project = project
+        self._on_change = on_change
+        self._selection: dict[str, Any] = {
+            "namespace": namespace,
+            "labels": labels,
+            "fields": fields,
+            "metadata_only": metadata_only,
+        }
+        self._page = page
+        self._timing = timing or Timing()
+        self._cache: Cache[T] = Cache()
+        self._version: str | None = None
+        self._streams = True
+        self._unended = 0
+        self._doubt = False
+        self._streak = 0
+        self._failure: Exception | None = None
+        self._contact = float("-inf")
+        self._log = log.bind(resource=resource.plural)
+
+    def get(self, key: Key) -> T | None:
+        """Return what is held of an object."""
+        return self._cache.get(key)
+
+    def items(self) -> Iterator[tuple[Key, T]]:
+        """Iterate over all that is held; do not await meanwhile."""
+        return self._cache.items()
+
+    def values(self) -> Iterator[T]:
+        """Iterate over all that is held; do not await meanwhile."""
+        return (value for _, value in self._cache.items())
+
+    def __len__(self) -> int:
+        return len(self._cache)
+
+    def note(self, obj: W) -> None:
+        """Record the server's answer to our own write, so that the watch's echo of it is no news."""
+        meta = obj.metadata
+        self._cache.note(_key(meta), meta.uid, meta.resource_version, self._project(obj))
+
+    def forget(self, key: Key, uid: str) -> None:
+        """Record that we deleted this very object and the server confirmed it gone."""
+        self._cache.forget(key, uid)
+
+    def age(self) -> float:
+        """Return the seconds since the server was last heard of."""
+        return asyncio.get_running_loop().time() - self._contact
+
+    def healthy(self) -> bool:
+        """Tell whether what is held can be relied on to be recent."""
+        return self.synced.is_set() and self.age() <= self._timing.stale
+
+    def status(self) -> ReflectorStatus:
+        """Return how it is doing."""
+        return ReflectorStatus(
+            resource=self.resource.plural,
+            synced=self.synced.is_set(),
+            healthy=self.healthy(),
+            objects=len(self),
+            age=self.age(),
+            failure=str(self._failure or ""),
+        )
+
+    async def run(self) -> None:
+        """List and watch until cancelled. Nothing else ends it: failures are logged, and retried ever more slowly."""
+        while True:
+            try:
+                if self._version is None:
+                    await self._list()
+                elif self._doubt:
+                    await self._check_version()
+                await self._watch()
+            except Exception as error:  # noqa: BLE001  # a cache that stops updating is worse than any of them
+                self._failed(error)
+            if self._streak:
+                await asyncio.sleep(_backoff(self._streak, self._timing))
+
+    async def _list(self) -> None:
+        self._cache.begin_list()
+        listed, version = await (self._list_streamed() if self._streams else self._list_paged())
+        changes = self._cache.replace(listed, version)
+        self._version, self._doubt = version, False
+        metrics.relists.labels(self.resource.plural).inc()
+        metrics.cached.labels(self.resource.plural).set(len(self))
+        for change in changes:
+            self._tell(change)
+        self.synced.set()
+
+    async def _list_streamed(self) -> tuple[dict[Key, Entry[T]], str]:
+        """Take the list as a stream (WatchList), which costs neither side a page in memory.
+
+        Nothing counts before the mark at its end: a stream that breaks off earlier is a failed list.
+        """
+        listed: dict[Key, Entry[T]] = {}
+        lines = self._client.watch(
+            self.resource,
+            initial=True,
+            seconds=_whole(self._timing.list_max),
+            silence=self._timing.watch_max + self._timing.grace,
+            **self._selection,
+        )
+        try:
+            async with aclosing(lines):
+                async for line in lines:
+                    self._heard()
+                    if not line:
+                        self._unended += 1
+                        continue
+                    reading = self._reader.line(line)
+                    if reading.kind != "BOOKMARK":
+                        self._collect(listed, reading)
+                    elif ends_initial_events(line):
+                        self._unended = 0
+                        return listed, reading.metadata.resource_version
+            raise Unreachable("the list broke off before its end")
+        except (BadRequest, Invalid):
+            self._streams = False
+            return await self._list_paged()
+        finally:
+            # A server that knows nothing of WatchList takes it for a plain watch, and never sends the mark.
+            self._streams = self._streams and self._unended < _UNENDED_LIMIT
+
+    async def _list_paged(self) -> tuple[dict[Key, Entry[T]], str]:
+        listed: dict[Key, Entry[T]] = {}
+        version = ""
+        async for page in self._client.pages(self.resource, type=msgspec.Raw, page=self._page, **self._selection):
+            self._heard()
+            version = page.version
+            for item in page.items:
+                self._collect(listed, self._reader.item(item))
+        return listed, version
+
+    def _collect(self, listed: dict[Key, Entry[T]], reading: Reading[W]) -> None:
+        key = _key(reading.metadata)
+        entry = self._reduce(reading) if reading.kind != "DELETED" else None
+        if entry:
+            listed[key] = entry
+        else:
+            listed.pop(key, None)
+
+    async def _watch(self) -> None:
+        """Follow one watch to its end."""
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        seconds = _whole(random.uniform(self._timing.watch_min, self._timing.watch_max))  # noqa: S311  # spreads load
+        lines = self._client.watch(
+            self.resource,
+            version=self._version,
+            seconds=seconds,
+            silence=seconds + self._timing.grace,
+            **self._selection,
+        )
+        async with aclosing(lines):
+            async for line in lines:
+                self._heard()
+                if line:
+                    self._follow(self._reader.line(line))
+                    self._recovered()
+        if clock() - began >= self._timing.settled:
+            self._recovered()
+        else:  # closed at once, without a word: a proxy on its way down, perhaps
+            self._streak += 1
+            metrics.watch_restarts.labels(self.resource.plural, "Closed").inc()
+
+    def _follow(self, reading: Reading[W]) -> None:
+        meta = reading.metadata
+        key, version = _key(meta), meta.resource_version
+        change = None
+        if reading.kind == "DELETED":
+            change = self._cache.vanish(key, meta.uid, version)
+        elif reading.kind in {"ADDED", "MODIFIED"}:
+            entry = self._reduce(reading)
+            if entry:
+                change = self._cache.observe(key, entry.uid, entry.version, entry.value)
+            else:
+                change = self._cache.observe(key, meta.uid, version, None)
+        if self._version is None or not is_older(version, self._version):
+            self._version = version
+        if change:
+            metrics.cached.labels(self.resource.plural).set(len(self))
+            self._tell(change)
+
+    def _reduce(self, reading: Reading[W]) -> Entry[T] | None:
+        """Return what to hold of an object: what `project` says or, where that cannot be had, what is held already."""
+        meta = reading.metadata
+        held = self._cache.entry(_key(meta))
+        known = held if held and held.uid == meta.uid else None
+        if reading.object is None:
+            self._log.error("an object does not have the expected shape and is passed over", key=_name(meta))
+            return known
+        try:
+            value = self._project(reading.object)
+        except Exception:  # noqa: BLE001  # the caller's mistake with one object must not hide all the others
+            self._log.exception("an object cannot be projected and is passed over", key=_name(meta))
+            return known
+        return Entry(meta.uid, meta.resource_version, value) if value is not None else None
+
+    async def _check_version(self) -> None:
+        """After a broken connection: versions lower than ours mean that the server was restored from a backup.
+
+        A watch from a version that lies in the server's future would wait for it in silence, and miss all until then.
+        """
+        async with aclosing(self._client.pages(self.resource, type=msgspec.Raw, page=1, **self._selection)) as pages:
+            version = (await anext(pages)).version
+        if is_older(version, self._version or ""):
+            self._log.warning("versions went backwards: listing anew", held=self._version, server=version)
+            await self._list()
+        self._doubt = False
+
+    def _failed(self, error: Exception) -> None:
+        self._streak += 1
+        self._doubt = isinstance(error, Unreachable)
+        if _must_relist(error, self._streak):
+            self._version = None
+        reason = type(error).__name__
+        metrics.watch_restarts.labels(self.resource.plural, reason).inc()
+        if self._failure is None or type(self._failure).__name__ != reason:
+            trace = None if isinstance(error, KubeError) else error
+            self._log.warning("cannot follow the cluster; trying on", error=str(error), exc_info=trace)
+        self._failure = error
+
+    def _recovered(self) -> None:
+        if self._failure is not None:
+            self._log.info("following the cluster again", after=str(self._failure))
+        self._streak, self._failure = 0, None
+
+    def _heard(self) -> None:
+        self._contact = asyncio.get_running_loop().time()
+
+    def _tell(self, change: Change[T]) -> None:
+        try:
+            self._on_change(*change)
+        except Exception:  # noqa: BLE001  # as above
+            self._log.exception("a change could not be passed on", key="/".join(change.key))
+
+
+def _must_relist(error: Exception, streak: int) -> bool:
+    """Tell whether the version in hand is of no more use.
+
+    Kept: where the server could not be asked, or could not or would not answer now. Given up: where it says that the
+    version is too old or too new, where it says something unknown, and where the same place stays unreadable.
+    """
+    if isinstance(error, BadAnswer):
+        return streak >= _GARBLED_LIMIT
+    if isinstance(error, ServerError):
+        return "ResourceVersionTooLarge" in error.causes or "too large resource version" in error.message.lower()
+    return not isinstance(error, Unreachable | Unauthorized | Forbidden | TooManyRequests)
+
+
+def _backoff(streak: int, timing: Timing) -> float:
+    delay: float = min(timing.backoff_max, timing.backoff_min * 2 ** min(streak - 1, 16))
+    return delay * random.uniform(0.5, 1.0)  # noqa: S311  # spreads load, keeps no secret
+
+
+def _whole(seconds: float) -> int:
+    return max(1, round(seconds))
+
+
+def _key(meta: Metadata) -> Key:
+    return Key(meta.namespace, meta.name)
+
+
+def _name(meta: Metadata) -> str:
+    return f"{meta.namespace}/{meta.name}"
