@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import os
+import signal
 import sys
 from typing import Self
 
@@ -90,8 +92,9 @@ class Child:
     def kill(self) -> None:
         """End the child at once; `gone` tells when that is done."""
         if not self.gone.done():
+            # Not through the process object: it would collect the exit status of a dead child from under the event loop.
             with contextlib.suppress(ProcessLookupError):
-                self._process.kill()
+                os.kill(self._process.pid, signal.SIGKILL)
 
     async def _reap(self) -> None:
         await self._process.wait()

@@ -13,15 +13,21 @@ class RenderError(Exception):
 
 
 class TransformError(RenderError):
-    """A transform that cannot be carried out: which one, at which key, and why."""
+    """A transform that cannot be carried out: which one, at which key, and why; for which target, if it depends."""
 
-    def __init__(self, index: int, key: str, cause: str, *, line: int | None = None) -> None:
+    def __init__(self, index: int, key: str, cause: str, *, line: int | None = None, target: str | None = None) -> None:
         self.index = index
         self.key = key
         self.cause = cause
         self.line = line
-        where = f"transforms[{index}], key {key}" + (f", line {line} of the template" if line else "")
-        super().__init__(f"{where}: {cause}")
+        self.target = target
+        places = [
+            f"transforms[{index}]",
+            f"key {key}",
+            f"line {line} of the template" if line else "",
+            f"for {target}" if target else "",
+        ]
+        super().__init__(f"{', '.join(filter(None, places))}: {cause}")
 
 
 class RenderFailed(RenderError):  # noqa: N818 - a failure of the work, not an error of its author

@@ -1,13 +1,13 @@
 """The operator's side of rendering: a few children, kept warm while there is work, killed when a job misbehaves.
 
-Jobs take turns, first come first served, and a job of many targets gives its place up after each turn. So a hostile job
-keeps others waiting for one deadline at most; then it is killed and not tried again for a while, and when it is, it may
-not take the last free child.
+Jobs take turns, in rotation between the namespaces of their sources, and a job of many targets gives its place up after
+each turn. So hostile jobs keep others waiting for one deadline at most. Then they are killed and not tried again for a
+while; and when they are, they may not take the last free child.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from types import TracebackType
 from typing import Self
 
@@ -19,6 +19,7 @@ from syncline.render.confinement import MEMORY_LIMIT
 from syncline.render.errors import RenderFailed, TransformError
 from syncline.render.jobs import Answer, Done, Job, Refused, Rendered, Repeated, Source, Target
 from syncline.render.quarantine import Quarantine
+from syncline.render.turns import Turns
 
 IDLE_SECONDS = 60.0
 """How long a child without work is kept."""
@@ -43,12 +44,13 @@ class Renderer:
     def __init__(self, *, workers: int = 2, deadline: float = 5.0) -> None:
         self._deadline = deadline
         self._workers = workers
-        self._turns = asyncio.Semaphore(workers)
-        self._turns_of_suspects = asyncio.Semaphore(max(1, workers - 1))
+        self._turns = Turns(workers)
+        self._turns_of_suspects = Turns(max(1, workers - 1))
         self._quarantine = Quarantine()
         self._children: set[Child] = set()
         self._idle: dict[Child, asyncio.TimerHandle] = {}
         self._closed = False
+        self._closing = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
         return self
@@ -82,7 +84,8 @@ class Renderer:
                 retry_after=wait,
             )
         try:
-            async with self._turns_of_suspects if digest in self._quarantine else nullcontext():
+            suspect = digest in self._quarantine
+            async with self._turns_of_suspects.turn(source.namespace) if suspect else nullcontext():
                 results = await self._render(job)
         except _StoppedError as stopped:
             wait = self._quarantine.add(digest, now())
@@ -95,18 +98,18 @@ class Renderer:
         self._closed = True
         for child in self._children:
             child.kill()
-        for _ in range(self._workers):
-            await self._turns.acquire()
-        for _ in range(self._workers):
-            self._turns.release()
-        await asyncio.gather(*(child.gone for child in self._children))
+        async with self._closing, AsyncExitStack() as places:
+            # Who holds all places knows that nobody is about to start a child.
+            for _ in range(self._workers):
+                await places.enter_async_context(self._turns.turn(""))
+            await asyncio.gather(*(child.gone for child in self._children))
 
     async def _render(self, job: Job) -> list[dict[str, str]]:
         now = asyncio.get_running_loop().time
         results = _Results(job)
         spent = 0.0
         while rest := job.targets[len(results.all) :]:
-            async with self._turns, self._child() as child:
+            async with self._turns.turn(job.source.namespace), self._child() as child:
                 started = now()
                 answers, done = await self._turn(child, msgspec.structs.replace(job, targets=rest[:TARGETS_PER_TURN]))
                 spent += now() - started
@@ -204,7 +207,8 @@ class _Results:
                 case Repeated() if self.all:
                     self.all.append(self.all[-1])
                 case Refused(index, key, cause, line):
-                    raise TransformError(index, key, cause, line=line)
+                    target = None if done.shared else "/".join(self._job.targets[len(self.all)])
+                    raise TransformError(index, key, cause, line=line, target=target)
                 case _:
                     raise _StoppedError("the process for rendering broke its protocol")
         if done.shared:

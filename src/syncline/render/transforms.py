@@ -121,10 +121,9 @@ class Recipe:
 
     def _keys(self, index: int, data: Mapping[str, str]) -> list[str]:
         transform = self._transforms[index]
-        keys = [key for key in data if glob_matches(transform.key, key)]
-        if not keys and transform.set is not None and not is_glob(transform.key):
-            return [transform.key]
-        return keys
+        if is_glob(transform.key):
+            return [key for key in data if glob_matches(transform.key, key)]
+        return [transform.key] if transform.key in data or transform.set is not None else []
 
 
 def _compile(engine: minijinja.Environment, name: str, transform: Transform) -> Step:
@@ -189,10 +188,11 @@ def _replace(replace: Replace) -> Step:
         result = io.StringIO()
         end = 0
         for found in pattern.finditer(value):
-            result.write(value[end : found.start()])
+            start, after = found.span()
+            result.write(value[end:start])
             for piece in pieces:
                 result.write(piece if isinstance(piece, str) else found[piece] or "")
-            end = found.end()
+            end = after
             if result.tell() > SIZE_LIMIT:
                 raise _too_large("a value")
         result.write(value[end:])
