@@ -1,10 +1,14 @@
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from syncline import deploy
-from syncline.deploy import generate
+from syncline.api.crd import schema
+from syncline.api.kinds import KINDS, Kind
+from syncline.deploy import generate, reference
 
 ROOT = Path(__file__).parents[2]
 FILES = generate.files()
@@ -48,3 +52,22 @@ def test_an_object_is_listed_after_those_that_it_needs() -> None:
 def test_the_image_can_be_chosen() -> None:
     pod = deploy.everything("registry.example/syncline@sha256:0")[-1]["spec"]["template"]["spec"]
     assert [container["image"] for container in pod["containers"]] == ["registry.example/syncline@sha256:0"]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.kind)
+def test_the_reference_tells_every_field_and_every_message(kind: Kind) -> None:
+    page = reference.page(kind).replace(r"\*", "*").replace(r"\_", "_")
+    for name, found in leaves(schema(kind)["properties"]["spec"]):
+        assert found in page, name
+
+
+def leaves(node: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    if isinstance(node, dict):
+        yield from ((key, f"{key}`") for key in node.get("properties", ()))
+        for key, value in node.items():
+            yield from leaves(value, key)
+    elif isinstance(node, list):
+        for value in node:
+            yield from leaves(value, name)
+    elif name in {"description", "message"}:
+        yield name, node

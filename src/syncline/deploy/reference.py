@@ -9,8 +9,18 @@ from syncline.api.crd import schema
 from syncline.api.kinds import KINDS, Kind
 from syncline.api.schema import VALIDATIONS, Schema
 from syncline.deploy.names import AGGREGATE_LABEL
+from syncline.deploy.policy import CONFIG_MAP_SYNC_AUTHORS
 from syncline.deploy.rights import CONFIG_MAPS, CORE, EDIT, LEASE, VIEW, Grant
 
+_AUTHORS = (
+    ("names a `serviceAccountName`", "`impersonate` on that ServiceAccount, or `create` on its token; nothing else"),
+    ("names no account", "`get` on the source"),
+    (
+        "... and exactly one namespace",
+        "`create`, `update` and `delete` there (the latter two on the copy's name suffice)",
+    ),
+    ("... and several namespaces, a glob or a selector", "the same in all namespaces, by a ClusterRoleBinding"),
+)
 _GENERATED = "<!-- Written by `make generate` from the types in src/syncline; edit those. -->\n"
 
 
@@ -66,7 +76,7 @@ def _index() -> str:
         [
             "# Reference\n",
             _GENERATED,
-            f"All kinds are of `{API_VERSION}` and namespaced.\n",
+            f"All kinds are of `{API_VERSION}` and namespaced. They need Kubernetes 1.30 or newer.\n",
             _table(("Kind", "Names for kubectl", "What it does"), rows),
             "What the operator itself may do, and which roles people get, is in [rights.md](rights.md).\n",
         ]
@@ -97,6 +107,11 @@ def _rights() -> str:
             _table(header, [_grant_row(grant) for grant in VIEW]),
             "ClusterRole `syncline-edit`, part of the cluster's own roles edit and admin:\n",
             _table(header, [_grant_row(grant) for grant in EDIT]),
+            "## Authors\n",
+            f"The ValidatingAdmissionPolicy `{CONFIG_MAP_SYNC_AUTHORS}` checks whoever creates a ConfigMapSync or",
+            "changes its spec, so that nobody gets through a sync what they may not do themselves. All that apply must",
+            "hold:\n",
+            _table(("The sync", "Its author needs"), _AUTHORS),
         ]
     )
 

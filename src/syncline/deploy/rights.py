@@ -48,7 +48,7 @@ CONFIG_MAPS = (
         "copy ConfigMaps for syncs that name no account",
     ),
 )
-LEASE = (Grant("coordination.k8s.io", ("leases",), ("get", "create", "update", "patch"), "elect one leader"),)
+LEASE = (Grant("coordination.k8s.io", ("leases",), ("get", "create", "update"), "elect one leader"),)
 VIEW = (Grant(GROUP, _PLURALS, _READ, "see syncs and their status"),)
 EDIT = (
     Grant(
