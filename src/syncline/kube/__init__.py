@@ -31,9 +31,11 @@ from syncline.kube.errors import (
     Unauthorized,
     Unreachable,
 )
+from syncline.kube.events import EventRecorder, ObjectReference
+from syncline.kube.lease import LeaderElection
 from syncline.kube.limiter import FairLimiter
 from syncline.kube.queue import Queue, QueueClosed, run_workers
-from syncline.kube.reflector import Reflector, ReflectorStatus, Timing
+from syncline.kube.reflector import AnyReflector, Reflector, ReflectorStatus, Timing
 from syncline.kube.resources import (
     CONFIGMAPS,
     CRDS,
@@ -54,6 +56,7 @@ __all__ = [
     "SECRETS",
     "SERVICEACCOUNTS",
     "AlreadyExists",
+    "AnyReflector",
     "ApiError",
     "BadAnswer",
     "BadRequest",
@@ -61,13 +64,16 @@ __all__ = [
     "ConfigError",
     "Conflict",
     "Connection",
+    "EventRecorder",
     "FairLimiter",
     "Forbidden",
     "Gone",
     "Invalid",
     "Key",
     "KubeError",
+    "LeaderElection",
     "NotFound",
+    "ObjectReference",
     "PatchKind",
     "Queue",
     "QueueClosed",

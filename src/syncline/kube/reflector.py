@@ -33,6 +33,8 @@ from syncline.kube.errors import (
 from syncline.kube.resources import Resource
 from syncline.kube.wire import Metadata, Reader, Reading, W, ends_initial_events
 
+__all__ = ["AnyReflector", "Key", "Reflector", "ReflectorStatus", "Timing"]
+
 T = TypeVar("T")
 
 _GARBLED_LIMIT = 3
@@ -334,6 +336,10 @@ class Reflector(Generic[W, T]):
             self._on_change(*change)
         except Exception:  # noqa: BLE001  # as above
             self._log.exception("a change could not be passed on", key="/".join(change.key))
+
+
+AnyReflector = Reflector[Any, Any]
+"""For those who only run one, wait for it, or ask for its health."""
 
 
 def _must_relist(error: Exception, streak: int) -> bool:
