@@ -1,1 +1,38 @@
-"""."""
+"""The `syncline` command. Each subcommand is a module here; nothing imports this package."""
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+
+import syncline.cli.install as install_command
+import syncline.cli.plan as plan_command
+import syncline.cli.run as run_command
+import syncline.cli.sandbox as sandbox_command
+from syncline import __version__
+from syncline.kube.errors import KubeError
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; what a user can get wrong is one line on stderr, never a traceback."""
+    parser = argparse.ArgumentParser(
+        prog="syncline", description="Keeps configuration in agreement.", allow_abbrev=False
+    )
+    parser.add_argument("--version", action="version", version=f"syncline {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for module in (run_command, plan_command, install_command, sandbox_command):
+        module.register(commands)
+    given = parser.parse_args(arguments)
+    command: Callable[[argparse.Namespace], int] = given.func
+    try:
+        return command(given)
+    except KubeError as error:
+        print(f"syncline: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        # The reader of our output has seen enough, as in `syncline crds | head`.
+        sys.stderr.close()
+        return 1
+    except KeyboardInterrupt:
+        return 130

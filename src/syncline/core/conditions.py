@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from syncline.api.common import Condition, ConditionStatus
 
@@ -47,11 +47,11 @@ def find(conditions: Iterable[Condition], kind: str) -> Condition | None:
 
 def same_finding(condition: Condition | None, finding: Finding) -> bool:
     """Whether the condition says already what was found."""
-    return condition is not None and structs.astuple(finding) == (
-        condition.type,
-        condition.status,
-        condition.reason,
-        condition.message,
+    return condition is not None and (condition.type, condition.status, condition.reason, condition.message) == (
+        finding.type,
+        finding.status,
+        finding.reason,
+        shorten(finding.message, MAX_MESSAGE),
     )
 
 

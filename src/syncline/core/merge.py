@@ -1,8 +1,8 @@
 """Three-way merge, per value, on digests alone: nobody's values are stored or compared.
 
 A change is a difference from the recorded base, never a timestamp. A value changed on one side only flows or stays;
-changed on both sides to the same value is no conflict; changed on both sides to different values stays as it is at the
-destination, is reported, and its base is not advanced, so that it stays reported until the two agree.
+changed on both sides to the same value is no conflict; changed on both sides to different values stays as it is at
+the destination, is reported, and its base is not advanced: it stays reported until the two agree.
 """
 
 from collections.abc import Mapping
@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 Leaves = Mapping[str, str]
+
+_TWINS = {"data": "binaryData", "binaryData": "data"}
 
 
 class Merge(Struct, frozen=True):
@@ -37,7 +39,7 @@ def merge_one_way(base: Leaves, source: Leaves, destination: Leaves) -> Merge:
         agreed = wanted
         if wanted == there:
             pass
-        elif there == was:
+        elif there == was and not (wanted is not None and _held(_twin(path), base, destination)):
             if wanted is None:
                 drop.append(path)
                 del result[path]
@@ -52,3 +54,14 @@ def merge_one_way(base: Leaves, source: Leaves, destination: Leaves) -> Merge:
         if agreed is not None:
             new_base[path] = agreed
     return Merge(tuple(take), tuple(drop), tuple(conflicts), new_base, result)
+
+
+def _twin(path: str) -> str:
+    """Return the path of the same key in the other map; it is no path where there is no other map."""
+    part, _, name = path.partition("/")
+    return f"{_TWINS.get(part, '')}/{name}"
+
+
+def _held(path: str, base: Leaves, destination: Leaves) -> bool:
+    """Whether an edit at the destination keeps a value here that the source does not have."""
+    return path in destination and destination[path] != base.get(path)

@@ -42,6 +42,8 @@ def outcome_of(action: Action, *, written: bool = False, gone: bool = False) -> 
         message=action.message,
         written=action.verb if written else None,
         drift=action.drift and written,
+        # The end of an object that we deleted ourselves is not told by the watch.
+        retry=action.reason == "Terminating",
         gone=gone,
     )
 

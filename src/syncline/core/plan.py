@@ -7,7 +7,7 @@ is made again; where the object may have changed meanwhile, the write carries a 
 from collections.abc import Mapping
 from enum import Enum
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from syncline.api.common import ManagementPolicy, TargetState
 from syncline.core.digest import brief, leaves_digest
@@ -17,6 +17,7 @@ from syncline.core.ownership import Owner, Standing, standing
 
 # The base is an annotation; Kubernetes allows 256 KiB for all annotations of an object together.
 MAX_BASE = 64 * 1024
+METADATA_DIFFERS = "labels, annotations or marks differ from what was sent"
 
 
 class Verb(Enum):
@@ -45,7 +46,7 @@ class Edit(Struct, frozen=True, kw_only=True):
     base: Mapping[str, str] | None = None
     mode: str = "Created"
     extras: bool = False
-    """Whether labels and annotations that we did not send are removed."""
+    """Whether the object is ours to the last field (Overwrite): what we did not send is removed."""
     guard_version: bool = False
     """Whether the write must fail if anybody wrote since the object was seen."""
     metadata_only: bool = False
@@ -121,7 +122,7 @@ def _plan_absent(desired: Desired, policy: Policy, rival: str, *, kept: bool) ->
 def _plan_foreign(desired: Desired, seen: Seen, policy: Policy) -> Action:
     match policy.management:
         case "Keep":
-            return _leave(desired, "Kept", "an object that is not ours exists; Keep leaves it as it is", "Skipped")
+            return _leave(desired, "NotOurs", "an object that is not ours exists; Keep leaves it as it is", "Skipped")
         case "Sync":
             return _leave(
                 desired,
@@ -157,9 +158,12 @@ def _plan_ours(desired: Desired, seen: Seen, policy: Policy, *, former: bool) ->
     elif not equal:
         reason, message = "SourceChanged", "the source has changed"
     else:
-        reason, message = "MetadataRepaired", "labels, annotations or marks differ from what was sent"
+        reason, message = "MetadataRepaired", METADATA_DIFFERS
     action = _converge(desired, seen, policy, Verb.UPDATE, mode=marker.mode, why=(reason, message))
     if former or not _settled(action, desired, seen, marker):
+        if action.reason == "SourceChanged" and action.edit is not None and action.edit.metadata_only:
+            # Merged already: the difference from the source is an edit made here, which stays.
+            return structs.replace(action, reason="MetadataRepaired", message=METADATA_DIFFERS)
         return action
     if action.conflicts:
         return _leave(desired, action.reason, action.message, action.state, action.conflicts)
@@ -240,7 +244,7 @@ def _converge(desired: Desired, seen: Seen, policy: Policy, verb: Verb, *, mode:
 
 def _plan_immutable(desired: Desired, seen: Seen, edit: Edit, state: TargetState, conflicts: tuple[str, ...]) -> Action:
     """Replace what cannot be changed, where we made it or may overwrite it."""
-    if edit.mode == "Adopted":
+    if edit.mode == "Adopted" and not edit.extras:
         return _leave(
             desired,
             "Immutable",

@@ -80,4 +80,4 @@ def _read_base(text: str | None) -> dict[str, str] | None:
 def _last_manager(meta: CopyMeta) -> str:
     """Name who wrote last, other than us; times are whole seconds of one server, so a tie is the later entry."""
     others = [entry for entry in meta.managed_fields if entry.manager != MANAGER]
-    return max(others, key=lambda entry: entry.time).manager if others else ""
+    return max(reversed(others), key=lambda entry: entry.time).manager if others else ""

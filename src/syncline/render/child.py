@@ -92,7 +92,7 @@ class Child:
     def kill(self) -> None:
         """End the child at once; `gone` tells when that is done."""
         if not self.gone.done():
-            # Not through the process object: it would collect the exit status of a dead child from under the event loop.
+            # Not through the process object: that would take a dead child's exit status away from the event loop.
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._process.pid, signal.SIGKILL)
 

@@ -1,0 +1,126 @@
+"""`syncline crds`, `manifests`, `install` and `uninstall`: bringing Syncline to a cluster, and away again."""
+
+import argparse
+import asyncio
+import time
+from collections.abc import Sequence
+
+from syncline import deploy
+from syncline.api.common import ABANDON
+from syncline.cli import connect
+from syncline.controllers.configmapsync import RESOURCE
+from syncline.engine.cluster import MetaWire
+from syncline.engine.record import Records
+from syncline.kube.client import Client, PatchKind
+from syncline.kube.config import Connection
+from syncline.kube.errors import NotFound
+
+_POLL = 0.2
+
+
+def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the commands."""
+    crds = commands.add_parser("crds", help="print the CRDs as YAML")
+    crds.set_defaults(func=lambda _: _print(deploy.crds()))
+
+    manifests = commands.add_parser(
+        "manifests", help="print all that a cluster needs: namespace, CRDs, RBAC, policy, Deployment"
+    )
+    manifests.add_argument("--image", default=deploy.IMAGE, help="image of the operator (default %(default)s)")
+    manifests.set_defaults(func=lambda given: _print(deploy.everything(given.image)))
+
+    install = commands.add_parser("install", help="apply the manifests to a cluster")
+    connect.add_flags(install)
+    install.add_argument("--image", default=deploy.IMAGE, help="image of the operator (default %(default)s)")
+    install.add_argument(
+        "--without-deployment", action="store_true", help="all but the Deployment, to run the operator elsewhere"
+    )
+    install.set_defaults(func=lambda given: asyncio.run(_install(connect.connection(given), given)))
+
+    uninstall = commands.add_parser(
+        "uninstall",
+        help="remove Syncline from a cluster, in the order that leaves nothing stuck",
+        description="Deletes all syncs and waits until the running operator has let go of their copies, each by its "
+        "deletionPolicy; then removes the operator, its roles and policy, the CRDs and the namespace.",
+    )
+    connect.add_flags(uninstall)
+    uninstall.add_argument(
+        "--keep-copies", action="store_true", help="leave all copies where they are; needs no running operator"
+    )
+    uninstall.add_argument(
+        "--timeout", type=float, default=120.0, metavar="SECONDS", help="how long to wait for the operator"
+    )
+    uninstall.set_defaults(func=lambda given: asyncio.run(_uninstall(connect.connection(given), given)))
+
+
+def _print(manifests: Sequence[deploy.Manifest]) -> int:
+    print(deploy.to_yaml(manifests), end="")
+    return 0
+
+
+async def _install(connection: Connection, given: argparse.Namespace) -> int:
+    async with Client(connection) as client:
+        for manifest in deploy.everything(given.image):
+            if given.without_deployment and manifest["kind"] == "Deployment":
+                continue
+            meta = manifest["metadata"]
+            await client.patch(
+                deploy.resource(manifest), meta["name"], meta.get("namespace"), manifest, PatchKind.APPLY, force=True
+            )
+            print(f"applied {manifest['kind']} {meta['name']}")
+    return 0
+
+
+async def _uninstall(connection: Connection, given: argparse.Namespace) -> int:
+    async with Client(connection) as client:
+        left = await _delete_syncs(client, keep=given.keep_copies, timeout=given.timeout)
+        if left:
+            print(
+                f"{left} syncs are still there: is the operator running? Start it, or give --keep-copies to leave "
+                "their copies where they are. Nothing else was removed."
+            )
+            return 1
+        # The Deployment goes first so that nothing runs without its rights, the namespace last so that it is empty.
+        for manifest in reversed(deploy.everything(deploy.IMAGE)):
+            meta = manifest["metadata"]
+            try:
+                await client.delete(deploy.resource(manifest), meta["name"], meta.get("namespace"))
+            except NotFound:
+                continue
+            print(f"removed {manifest['kind']} {meta['name']}")
+    return 0
+
+
+async def _delete_syncs(client: Client, *, keep: bool, timeout: float) -> int:
+    """Delete all syncs and wait for their end; return how many are left."""
+    deadline = time.monotonic() + timeout
+    records = Records(client, RESOURCE)
+    asked: set[str] = set()
+    while True:
+        try:
+            syncs, _ = await client.list(RESOURCE, type=MetaWire, metadata_only=True)
+        except NotFound:
+            return 0
+        for sync in syncs:
+            meta = sync.metadata
+            if meta.uid in asked:
+                continue
+            asked.add(meta.uid)
+            if keep:
+                patch = {"metadata": {"annotations": {ABANDON: "true"}}}
+                await client.patch(RESOURCE, meta.name, meta.namespace, patch, PatchKind.MERGE)
+            await client.delete(RESOURCE, meta.name, meta.namespace, uid=meta.uid)
+            print(f"deleting {RESOURCE.kind} {meta.namespace}/{meta.name}")
+        if not syncs or time.monotonic() > deadline:
+            return len(syncs)
+        if keep:
+            await _let_go(client, records)
+        await asyncio.sleep(_POLL)
+
+
+async def _let_go(client: Client, records: Records) -> None:
+    """Remove our finalizer ourselves, for an operator that may not run any more."""
+    syncs, _ = await client.list(RESOURCE, type=MetaWire, metadata_only=True)
+    for sync in syncs:
+        if sync.metadata.deletion_timestamp is not None:
+            await records.let_go(sync.metadata)

@@ -1,0 +1,125 @@
+"""`syncline plan -f FILE`: what a sync would do, and why, without doing it."""
+
+import argparse
+import asyncio
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from syncline.api import configmapsync as api
+from syncline.api.common import API_VERSION
+from syncline.cli import connect
+from syncline.cli.table import print_table
+from syncline.controllers.configmapsync import RESOURCE, ConfigMapSyncController, Preview
+from syncline.engine.cluster import Cluster
+from syncline.engine.record import SyncWire
+from syncline.kube.client import Client, PatchKind
+from syncline.kube.config import Connection
+from syncline.kube.errors import NotFound
+from syncline.kube.events import EventRecorder
+from syncline.kube.reflector import AnyReflector
+from syncline.render import Renderer
+
+
+class _FileError(Exception):
+    """What was given cannot be planned."""
+
+
+def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command."""
+    parser = commands.add_parser("plan", help="what a sync would do, and why, without doing it")
+    connect.add_flags(parser)
+    parser.add_argument(
+        "-f", "--filename", required=True, metavar="FILE", help="manifest of one or more syncs; - for stdin"
+    )
+    parser.add_argument(
+        "-n", "--namespace", metavar="N", help="namespace of syncs that name none (default: the context's)"
+    )
+    parser.set_defaults(func=_plan)
+
+
+def _plan(given: argparse.Namespace) -> int:
+    try:
+        manifests = _read(given.filename)
+    except _FileError as error:
+        print(f"syncline: {error}", file=sys.stderr)
+        return 1
+    return asyncio.run(_plan_all(connect.connection(given), manifests, given.namespace))
+
+
+def _read(filename: str) -> list[dict[str, Any]]:
+    try:
+        text = sys.stdin.read() if filename == "-" else Path(filename).read_text(encoding="utf-8")
+        documents = [document for document in yaml.safe_load_all(text) if document is not None]
+    except OSError as error:
+        raise _FileError(f"cannot read {filename}: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise _FileError(f"{filename} is not YAML: {' '.join(str(error).split())}") from error
+    for document in documents:
+        if (
+            not isinstance(document, dict)
+            or document.get("kind") != api.KIND
+            or document.get("apiVersion") != API_VERSION
+        ):
+            raise _FileError(f"{filename}: only objects of apiVersion {API_VERSION} and kind {api.KIND} can be planned")
+        if not isinstance(document.get("metadata"), dict) or not document["metadata"].get("name"):
+            raise _FileError(f"{filename}: a sync needs metadata.name")
+    if not documents:
+        raise _FileError(f"{filename} holds no sync")
+    return documents
+
+
+async def _plan_all(connection: Connection, manifests: list[dict[str, Any]], namespace: str | None) -> int:
+    async with Client(connection) as client, Renderer() as renderer:
+        cluster = Cluster(client)
+        controller = ConfigMapSyncController(
+            cluster, renderer=renderer, events=EventRecorder(client, "syncline", "plan"), guarded=frozenset()
+        )
+        reflectors: tuple[AnyReflector, ...] = (*cluster.reflectors, *controller.syncs.values())
+        watches = [asyncio.create_task(reflector.run()) for reflector in reflectors]
+        try:
+            # A first read tells at once, and in words, what a watch would try again and again.
+            await client.version()
+            wires = [
+                await _check(client, manifest, namespace or connection.namespace or "default") for manifest in manifests
+            ]
+            for reflector in reflectors:
+                await reflector.synced.wait()
+            previews = [await controller.preview(wire) for wire in wires]
+        finally:
+            for watch in watches:
+                watch.cancel()
+            await asyncio.gather(*watches, return_exceptions=True)
+    for wire, preview in zip(wires, previews, strict=True):
+        _show(wire, preview)
+    return 1 if any(preview.problem is not None for preview in previews) else 0
+
+
+async def _check(client: Client, manifest: dict[str, Any], namespace: str) -> SyncWire:
+    """Let the API server check and default the manifest in a dry run; take identity and status from the living one."""
+    meta = manifest["metadata"]
+    name, namespace = str(meta["name"]), str(meta.get("namespace") or namespace)
+    body = {**manifest, "metadata": {**meta, "namespace": namespace}}
+    checked = await client.patch(
+        RESOURCE, name, namespace, body, PatchKind.APPLY, force=True, dry_run=True, type=SyncWire
+    )
+    try:
+        living = await client.get(RESOURCE, name, namespace, type=SyncWire)
+    except NotFound:
+        return msgspec.structs.replace(checked, status=msgspec.Raw(b"{}"))
+    return msgspec.structs.replace(living, spec=checked.spec)
+
+
+def _show(wire: SyncWire, preview: Preview) -> None:
+    print(f"{api.KIND} {wire.metadata.namespace}/{wire.metadata.name}")
+    rows = [(action.verb.value, str(action.target), action.state, action.message) for action in preview.actions]
+    rows += [("-", str(outcome.target), outcome.state, outcome.message) for outcome in preview.passed_over]
+    print_table(("ACTION", "TARGET", "THEN", "WHY"), rows)
+    if preview.problem is not None:
+        print(f"{preview.problem.reason}: {preview.problem.message}")
+    verbs = Counter(action.verb.value for action in preview.actions)
+    print(", ".join(f"{number} to {verb}" for verb, number in sorted(verbs.items())) or "nothing to do")

@@ -1,0 +1,77 @@
+"""`syncline run`: the operator in the foreground."""
+
+import argparse
+import asyncio
+import re
+import sys
+from pathlib import Path
+
+from syncline.cli import connect
+from syncline.operator import Settings
+from syncline.operator import run as run_operator
+from syncline.telemetry import BindError, configure
+
+_NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command."""
+    parser = commands.add_parser("run", help="run the operator in the foreground")
+    connect.add_flags(parser)
+    parser.add_argument(
+        "--namespace", metavar="N", help="the operator's own namespace (default: the pod's, else syncline-system)"
+    )
+    parser.add_argument("--leader-elect", action="store_true", help="let one of several replicas lead, by a Lease")
+    parser.add_argument(
+        "--metrics-bind", default="0", metavar="ADDR", help="serve /metrics here, e.g. :8080 (default 0 = off)"
+    )
+    parser.add_argument(
+        "--health-bind",
+        default="0",
+        metavar="ADDR",
+        help="serve /healthz and /readyz here, e.g. :8081 (default 0 = off)",
+    )
+    parser.add_argument(
+        "--watch-namespaces", default="", metavar="A,B", help="act only on syncs in these namespaces (default: all)"
+    )
+    parser.add_argument(
+        "--min-interval", type=duration, default="10s", metavar="D", help="smallest interval that a sync may ask for"
+    )
+    parser.add_argument("--log-format", choices=("json", "console"), default="console")
+    parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
+    parser.set_defaults(func=_run)
+
+
+def duration(text: str) -> float:
+    """Read a Go duration such as 90s or 1h30m, as seconds."""
+    parts = re.findall(r"(\d+(?:\.\d+)?)(ms|s|m|h)", text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration; write e.g. 30s, 10m or 1h30m")
+    return sum(float(number) * _UNITS[unit] for number, unit in parts)
+
+
+def _run(given: argparse.Namespace) -> int:
+    connection = connect.connection(given)
+    configure(given.log_format, given.log_level)
+    settings = Settings(
+        namespace=given.namespace or _own_namespace(),
+        leader_elect=given.leader_elect,
+        metrics_bind=given.metrics_bind,
+        health_bind=given.health_bind,
+        watch_namespaces=tuple(name.strip() for name in given.watch_namespaces.split(",") if name.strip()),
+        min_interval=given.min_interval,
+    )
+    try:
+        asyncio.run(run_operator(connection, settings))
+    except BindError as error:
+        print(f"syncline: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _own_namespace() -> str:
+    try:
+        return _NAMESPACE_FILE.read_text(encoding="ascii").strip() or "syncline-system"
+    except OSError:
+        return "syncline-system"

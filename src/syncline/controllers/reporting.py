@@ -1,0 +1,225 @@
+"""What a sync says about itself: status, events, metrics and logs, all made from the outcomes of one turn."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Literal
+
+import structlog
+from msgspec import Struct, structs
+
+from syncline.api.common import API_VERSION, REQUESTED_AT, ConditionStatus, HistoryEntry, ObjectMeta
+from syncline.api.configmapsync import ConfigMapSyncSpec, ConfigMapSyncStatus
+from syncline.core.conditions import Finding, find, settle_conditions, shorten
+from syncline.core.outcome import Outcome, conflicted, count, describe_changes, listing, readiness
+from syncline.engine.record import Records, Sync, SyncWire
+from syncline.kube.cache import Key
+from syncline.kube.events import EventRecorder
+from syncline.telemetry import metrics
+
+log = structlog.get_logger(__name__)
+
+HISTORY = 10
+
+
+class Problem(Exception):  # noqa: N818 - it is not the program's error
+    """Why a sync as a whole cannot be brought about; becomes its Ready condition."""
+
+    def __init__(
+        self,
+        reason: str,
+        message: str,
+        *,
+        status: ConditionStatus = "False",
+        stalled: bool = False,
+        retry: bool = False,
+    ) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+        self.status = status
+        self.stalled = stalled
+        """Whether only an edit of the spec or the source can help."""
+        self.retry = retry
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    """What came of one turn."""
+
+    sync: Sync[ConfigMapSyncSpec, ConfigMapSyncStatus]
+    outcomes: Sequence[Outcome] | None = None
+    """None: the targets were not looked at, and what the status says of them stays."""
+    problem: Problem | None = None
+    revision: str | None = None
+    scope: str | None = None
+    kept: list[str] | None = None
+    retry: bool = False
+    again: float | None = None
+    """Look again after so many seconds."""
+
+
+class Reporter:
+    """Publishes reports. `note` takes in what the API server returned for our own write."""
+
+    def __init__(self, kind: str, records: Records, events: EventRecorder, note: Callable[[SyncWire], object]) -> None:
+        self._kind = kind
+        self._records = records
+        self._events = events
+        self._note = note
+
+    @contextmanager
+    def timed(self, sync: Sync[ConfigMapSyncSpec, ConfigMapSyncStatus]) -> Iterator[None]:
+        """Measure one turn, and give its log lines the name of the sync."""
+        name = f"{sync.metadata.namespace}/{sync.metadata.name}"
+        with structlog.contextvars.bound_contextvars(sync=name), metrics.sync_pass(self._kind):
+            yield
+
+    async def publish(self, report: Report) -> None:
+        """Write the status if it changed, and tell of the change."""
+        status = compose(report, _now())
+        ready = find(status.conditions, "Ready")
+        outcomes = report.outcomes or ()
+        changes = describe_changes(outcomes)
+        meta = report.sync.metadata
+        metrics.set_ready(self._kind, meta.namespace, meta.name, ready.status if ready else "Unknown")
+        if status.targets is not None:
+            metrics.set_targets(self._kind, meta.namespace, meta.name, status.targets)
+        self._count(report.sync.status, outcomes)
+        await self._write(report.sync, status)
+        await self._announce(report, status, changes)
+
+    async def progress(
+        self, sync: Sync[ConfigMapSyncSpec, ConfigMapSyncStatus], so_far: Sequence[Outcome], total: int, revision: str
+    ) -> None:
+        """Tell, while a long turn goes on, how far it is."""
+        message = f"{len(so_far)} of {total} targets written"
+        await self._write(sync, compose_progress(sync, message, revision, _now()))
+
+    async def warn(self, sync: Sync[ConfigMapSyncSpec, ConfigMapSyncStatus], reason: str, message: str) -> None:
+        """Tell of something that the status can no longer carry."""
+        log.warning(message, reason=reason)
+        await self._events.emit(_reference(self._kind, sync.metadata), "Warning", reason, message, "Finalize")
+
+    def forget(self, key: Key) -> None:
+        """Remove the series of a sync that is gone."""
+        metrics.forget_sync(self._kind, key.namespace, key.name)
+
+    @staticmethod
+    def seconds_since(timestamp: str | None) -> float:
+        """Return the seconds since a time that the API server wrote."""
+        if not timestamp:
+            return 0.0
+        return (datetime.now(UTC) - datetime.fromisoformat(timestamp)).total_seconds()
+
+    def _count(self, before: ConfigMapSyncStatus, outcomes: Sequence[Outcome]) -> None:
+        for outcome in outcomes:
+            if outcome.written is not None:
+                metrics.count_write(self._kind, outcome.written.value)
+            if outcome.drift:
+                metrics.count_drift_repair(self._kind)
+        known = before.targets.conflicted if before.targets is not None else 0
+        for _ in range(count(outcomes).conflicted - known):
+            metrics.count_conflict(self._kind)
+
+    async def _write(self, sync: Sync[ConfigMapSyncSpec, ConfigMapSyncStatus], status: ConfigMapSyncStatus) -> None:
+        wire = await self._records.write_status(sync.metadata, sync.status, status)
+        if wire is not None:
+            self._note(wire)
+
+    async def _announce(self, report: Report, status: ConfigMapSyncStatus, changes: str) -> None:
+        meta = report.sync.metadata
+        reference = _reference(self._kind, meta)
+        ready = find(status.conditions, "Ready")
+        before = find(report.sync.status.conditions, "Ready")
+        if ready is None:
+            return
+        if changes:
+            drifted = [outcome for outcome in report.outcomes or () if outcome.drift]
+            reason = "DriftRepaired" if drifted else "Synced"
+            note = f"revision {report.revision}: {changes}" if report.revision else changes
+            if drifted:
+                note += f" ({drifted[0].target}: {drifted[0].message})"
+            log.info("synced", revision=report.revision, changes=changes)
+            await self._events.emit(reference, "Normal", reason, note, "Sync")
+        turned = before is None or (before.status, before.reason) != (ready.status, ready.reason)
+        if turned and ready.status != "True":
+            level: Literal["Normal", "Warning"] = "Normal" if ready.reason == "Suspended" else "Warning"
+            log.warning("not ready", reason=ready.reason, message=ready.message)
+            await self._events.emit(reference, level, ready.reason, ready.message, "Sync")
+        elif turned and before is not None and not changes:
+            await self._events.emit(reference, "Normal", "Ready", ready.message, "Sync")
+
+
+def compose(report: Report, now: str) -> ConfigMapSyncStatus:
+    """Make the new status of a sync from the old one and what came of this turn. Pure."""
+    meta, old = report.sync.metadata, report.sync.status
+    findings = _findings(report)
+    status = structs.replace(
+        old,
+        observed_generation=meta.generation,
+        conditions=settle_conditions(old.conditions, findings, meta.generation, now),
+        last_handled_request=shorten(meta.annotations[REQUESTED_AT], 256) if REQUESTED_AT in meta.annotations else None,
+        kept=report.kept if report.kept is not None else ([] if report.outcomes is not None else old.kept),
+    )
+    if report.outcomes is None:
+        return status
+    changes = describe_changes(report.outcomes)
+    status = structs.replace(
+        status,
+        targets=count(report.outcomes),
+        target_statuses=listing(report.outcomes, old.target_statuses, now),
+        source_revision=report.revision or old.source_revision,
+        scope=report.scope or old.scope,
+    )
+    if not changes:
+        return status
+    conflict = any(outcome.state == "Conflict" for outcome in report.outcomes)
+    result: Literal["Synced", "Failed", "Conflict"] = "Synced"
+    if findings[0].status != "True":
+        result = "Conflict" if conflict else "Failed"
+    entry = HistoryEntry(time=now, revision=report.revision or "", result=result, changes=changes)
+    return structs.replace(status, last_sync_time=now, history=[entry, *old.history][:HISTORY])
+
+
+def compose_progress(
+    sync: Sync[ConfigMapSyncSpec, ConfigMapSyncStatus], message: str, revision: str, now: str
+) -> ConfigMapSyncStatus:
+    """Make the status of a sync whose turn is still going on. Pure."""
+    generation = sync.metadata.generation
+    findings = [
+        Finding("Ready", "False", "Progressing", f"revision {revision}: {message}"),
+        Finding("Reconciling", "True", "Progressing", message),
+    ]
+    conditions = settle_conditions(sync.status.conditions, findings, generation, now)
+    return structs.replace(sync.status, observed_generation=generation, conditions=conditions)
+
+
+def _findings(report: Report) -> list[Finding]:
+    outcomes = list(report.outcomes or ())
+    problem = report.problem
+    ready = readiness(outcomes)
+    if problem is not None:
+        ready = Finding("Ready", problem.status, problem.reason, problem.message)
+    findings = [ready]
+    if problem is not None and problem.stalled:
+        findings.append(Finding("Stalled", "True", problem.reason, problem.message))
+    elif report.retry or report.again is not None or any(outcome.reason == "InProgress" for outcome in outcomes):
+        findings.append(Finding("Reconciling", "True", "Retrying", "trying again"))
+    if (conflict := conflicted(outcomes)) is not None:
+        findings.append(conflict)
+    return findings
+
+
+def _reference(kind: str, meta: ObjectMeta) -> dict[str, str]:
+    return {
+        "apiVersion": API_VERSION,
+        "kind": kind,
+        "namespace": meta.namespace,
+        "name": meta.name,
+        "uid": meta.uid,
+        "resourceVersion": meta.resource_version,
+    }
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

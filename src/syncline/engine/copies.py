@@ -1,0 +1,60 @@
+"""The objects that carry our label, by place and by the sync that wrote them. Bodies are dropped on arrival."""
+
+from collections.abc import Callable
+
+from syncline.core.objects import Seen, Target
+from syncline.core.ownership import OWNER_LABEL
+from syncline.core.wire import ConfigMapWire, see
+from syncline.kube.cache import Key
+from syncline.kube.client import Client
+from syncline.kube.reflector import Reflector
+from syncline.kube.resources import CONFIGMAPS
+
+
+class Copies:
+    """An index over one watch. What a sync ever wrote is found here after any crash; there is no inventory to lose."""
+
+    def __init__(self, client: Client, on_change: Callable[[Seen | None, Seen | None], None]) -> None:
+        self._by_sync: dict[str, set[Key]] = {}
+        self._on_change = on_change
+        self.reflector: Reflector[ConfigMapWire, Seen] = Reflector(
+            client, CONFIGMAPS, decode=ConfigMapWire, project=see, labels=OWNER_LABEL, on_change=self._changed
+        )
+
+    def at(self, target: Target) -> Seen | None:
+        """Return what carries our label at this place."""
+        return self.reflector.get(Key(target.namespace, target.name))
+
+    def of(self, sync: str) -> list[Seen]:
+        """Return everything whose marker names this sync; whether it is truly its own, `ownership.standing` tells."""
+        found = (self.reflector.get(key) for key in sorted(self._by_sync.get(sync, ())))
+        return [seen for seen in found if seen is not None]
+
+    def note(self, wire: ConfigMapWire) -> None:
+        """Remember the result of our own write, ahead of its echo from the watch."""
+        key = Key(wire.metadata.namespace, wire.metadata.name)
+        old = self.reflector.get(key)
+        self.reflector.note(wire)
+        self._index(key, old, self.reflector.get(key))
+
+    def forget(self, seen: Seen) -> None:
+        """Forget what we have just deleted or released."""
+        key = Key(seen.target.namespace, seen.target.name)
+        self.reflector.forget(key, seen.uid)
+        self._index(key, seen, self.reflector.get(key))
+
+    def _changed(self, key: Key, old: Seen | None, new: Seen | None) -> None:
+        self._index(key, old, new)
+        self._on_change(old, new)
+
+    def _index(self, key: Key, old: Seen | None, new: Seen | None) -> None:
+        before = old.marker.sync if old is not None and old.marker is not None else None
+        after = new.marker.sync if new is not None and new.marker is not None else None
+        if before == after:
+            return
+        if before is not None and (keys := self._by_sync.get(before)) is not None:
+            keys.discard(key)
+            if not keys:
+                del self._by_sync[before]
+        if after is not None:
+            self._by_sync.setdefault(after, set()).add(key)

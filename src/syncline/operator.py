@@ -1,0 +1,121 @@
+"""The operator: everything wired together, started in order and stopped in order."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+from collections.abc import Sequence
+
+import structlog
+from msgspec import Struct
+
+from syncline.controllers.configmapsync import ConfigMapSyncController
+from syncline.engine.cluster import Cluster
+from syncline.kube.cache import Key
+from syncline.kube.client import Client
+from syncline.kube.config import Connection
+from syncline.kube.events import EventRecorder
+from syncline.kube.lease import LeaderElection
+from syncline.kube.queue import run_workers
+from syncline.kube.reflector import AnyReflector
+from syncline.render import Renderer
+from syncline.telemetry import serve
+
+log = structlog.get_logger(__name__)
+
+LEASE = "syncline"
+WORKERS = 8
+# Kubernetes gives a pod 30 s; writes in flight are bounded by the client's time-out.
+STOP_GRACE = 25.0
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """How the operator runs; each field is a flag of `syncline run`."""
+
+    namespace: str = "syncline-system"
+    leader_elect: bool = False
+    metrics_bind: str = "0"
+    health_bind: str = "0"
+    watch_namespaces: Sequence[str] = ()
+    min_interval: float = 10.0
+
+
+async def run(connection: Connection, settings: Settings) -> None:
+    """Run until SIGINT or SIGTERM; then finish the writes in flight and stop."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    async with Client(connection) as client, Renderer() as renderer:
+        await Operator(client, renderer, settings).run(stop)
+
+
+class Operator:
+    """One process of the operator."""
+
+    def __init__(self, client: Client, renderer: Renderer, settings: Settings) -> None:
+        identity = f"{os.environ.get('POD_NAME') or socket.gethostname()}_{os.getpid()}"
+        self._settings = settings
+        self._cluster = Cluster(client)
+        self._controller = ConfigMapSyncController(
+            self._cluster,
+            renderer=renderer,
+            events=EventRecorder(client, "syncline", identity),
+            guarded=frozenset({settings.namespace}),
+            watch_namespaces=settings.watch_namespaces,
+        )
+        self._reflectors: tuple[AnyReflector, ...] = (*self._cluster.reflectors, *self._controller.syncs.values())
+        self._election = LeaderElection(client, settings.namespace, LEASE, identity) if settings.leader_elect else None
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Run until `stop` is set."""
+        endpoints = await serve(
+            health=self._settings.health_bind,
+            metrics=self._settings.metrics_bind,
+            checks={"watches": self._watches_healthy},
+        )
+        watches = [asyncio.create_task(reflector.run()) for reflector in self._reflectors]
+        election = asyncio.create_task(self._election.run()) if self._election else None
+        work = asyncio.create_task(self._work())
+        log.info("started", namespaces=list(self._settings.watch_namespaces) or "all")
+        try:
+            await stop.wait()
+            log.info("stopping: writes in flight finish, nothing new is started")
+        finally:
+            # Workers end before the watches, and the lease is released last: until then nobody else writes.
+            await _end([work], STOP_GRACE)
+            await _end(watches, 1.0)
+            if self._election is not None and election is not None:
+                await _end([election], 1.0)
+                await self._election.release()
+            await endpoints.close()
+            log.info("stopped")
+
+    async def _work(self) -> None:
+        """Reconcile, once all caches are complete and while we lead: an incomplete view decides nothing."""
+        for reflector in self._reflectors:
+            await reflector.synced.wait()
+        log.info("caches are complete")
+        await run_workers(self._controller.queue, WORKERS, self._reconcile)
+
+    async def _reconcile(self, key: Key) -> None:
+        if self._election is not None:
+            await self._election.leading.wait()
+        await self._controller.reconcile(key)
+
+    def _watches_healthy(self) -> tuple[bool, str]:
+        sick = [reflector.status() for reflector in self._reflectors if not reflector.healthy()]
+        words = [f"{one.resource}: {one.failure or ('silent' if one.synced else 'not listed yet')}" for one in sick]
+        return not sick, "; ".join(words) or "all watches are live"
+
+
+async def _end(tasks: Sequence["asyncio.Task[None]"], grace: float) -> None:
+    for task in tasks:
+        task.cancel()
+    done, pending = await asyncio.wait(tasks, timeout=grace)
+    for task in done:
+        with contextlib.suppress(asyncio.CancelledError):
+            task.result()
+    for task in pending:
+        log.warning("did not end in time", task=task.get_name())
