@@ -68,8 +68,7 @@ def listing(outcomes: Sequence[Outcome], known: Iterable[TargetStatus], now: str
     """List the targets for the status: failures first, at most 100."""
     times = {(entry.namespace, entry.name): entry.last_sync_time for entry in known}
     shown = sorted(
-        (outcome for outcome in outcomes if not outcome.gone or outcome.state in NOT_READY),
-        key=lambda outcome: (ORDER.index(outcome.state), outcome.target),
+        (outcome for outcome in outcomes if not outcome.gone or outcome.state in NOT_READY), key=_worst_first
     )
     return [
         TargetStatus(
@@ -87,9 +86,8 @@ def listing(outcomes: Sequence[Outcome], known: Iterable[TargetStatus], now: str
 def readiness(outcomes: Sequence[Outcome]) -> Finding:
     """Return the Ready condition over the targets: False beats Unknown beats True."""
     for states, status in ((NOT_READY, "False"), (frozenset({"Unknown"}), "Unknown")):
-        bad = [outcome for outcome in outcomes if outcome.state in states]
+        bad = sorted((outcome for outcome in outcomes if outcome.state in states), key=_worst_first)
         if bad:
-            bad.sort(key=lambda outcome: (ORDER.index(outcome.state), outcome.target))
             reasons = {outcome.reason for outcome in bad}
             reason = reasons.pop() if len(reasons) == 1 else "TargetsNotSynced"
             return Finding("Ready", "False" if status == "False" else "Unknown", reason, _explain(bad, outcomes))
@@ -101,7 +99,7 @@ def readiness(outcomes: Sequence[Outcome]) -> Finding:
 
 def conflicted(outcomes: Sequence[Outcome]) -> Finding | None:
     """Return the Conflicted condition, present only while there is a conflict."""
-    bad = [outcome for outcome in outcomes if outcome.state == "Conflict"]
+    bad = sorted((outcome for outcome in outcomes if outcome.state == "Conflict"), key=_worst_first)
     return Finding("Conflicted", "True", bad[0].reason, _explain(bad, outcomes)) if bad else None
 
 
@@ -122,8 +120,12 @@ def describe_changes(outcomes: Iterable[Outcome]) -> str:
     return ", ".join(f"{number} {word}" for word, number in sorted(done.items()))
 
 
+def _worst_first(outcome: Outcome) -> tuple[int, Target]:
+    return ORDER.index(outcome.state), outcome.target
+
+
 def _explain(bad: Sequence[Outcome], outcomes: Sequence[Outcome]) -> str:
-    total = sum(not outcome.gone for outcome in outcomes)
+    total = sum(not outcome.gone for outcome in outcomes) + sum(outcome.gone for outcome in bad)
     named = "; ".join(f"{outcome.target}: {shorten(outcome.message, 300)}" for outcome in bad[:NAMED])
     rest = f"; and {len(bad) - NAMED} more" if len(bad) > NAMED else ""
     return f"{len(bad)} of {total} targets not in agreement: {named}{rest}"

@@ -7,7 +7,7 @@ is made again; where the object may have changed meanwhile, the write carries a 
 from collections.abc import Mapping
 from enum import Enum
 
-from msgspec import Struct, field, structs
+from msgspec import Struct, field
 
 from syncline.api.common import ManagementPolicy, TargetState
 from syncline.core.digest import brief, leaves_digest
@@ -161,9 +161,6 @@ def _plan_ours(desired: Desired, seen: Seen, policy: Policy, *, former: bool) ->
         reason, message = "MetadataRepaired", METADATA_DIFFERS
     action = _converge(desired, seen, policy, Verb.UPDATE, mode=marker.mode, why=(reason, message))
     if former or not _settled(action, desired, seen, marker):
-        if action.reason == "SourceChanged" and action.edit is not None and action.edit.metadata_only:
-            # Merged already: the difference from the source is an edit made here, which stays.
-            return structs.replace(action, reason="MetadataRepaired", message=METADATA_DIFFERS)
         return action
     if action.conflicts:
         return _leave(desired, action.reason, action.message, action.state, action.conflicts)
@@ -222,6 +219,9 @@ def _converge(desired: Desired, seen: Seen, policy: Policy, verb: Verb, *, mode:
             guard_version=not lax,
             metadata_only=seen.digest == desired.digest,
         )
+    if reason == "SourceChanged" and edit.metadata_only:
+        # The difference from the source is an edit made here, which a merge keeps.
+        reason, message = "MetadataRepaired", METADATA_DIFFERS
     state: TargetState = "Conflict" if conflicts else "Synced"
     if conflicts:
         reason, message = (
