@@ -1,7 +1,8 @@
 """Fixtures that tests of several packages share."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +10,7 @@ from syncline import deploy
 from syncline.api.common import API_VERSION
 from syncline.api.kinds import KINDS
 from syncline.sandbox import RequestError, Sandbox
+from syncline.testing.operator import OperatorProcess, install
 
 Check = Callable[[], bool]
 Eventually = Callable[[Check], None]
@@ -55,3 +57,16 @@ def crds(sandbox: Sandbox, apply: Apply, eventually: Eventually) -> None:
         return True
 
     eventually(served)
+
+
+@pytest.fixture(scope="session")
+def installed(sandbox: Sandbox) -> Path:
+    """Syncline installed in the sandbox; the kubeconfig of the operator's own ServiceAccount."""
+    return install(sandbox)
+
+
+@pytest.fixture(scope="session")
+def operator(installed: Path) -> Iterator[OperatorProcess]:
+    """One operator for all tests of this process; it acts on every namespace of the sandbox."""
+    with OperatorProcess(installed) as running:
+        yield running

@@ -75,6 +75,9 @@ class Operator:
             metrics=self._settings.metrics_bind,
             checks={"watches": self._watches_healthy},
         )
+        served = {name: end.address for name in ("health", "metrics") if (end := getattr(endpoints, name)) is not None}
+        if served:
+            log.info("serving", **served)
         watches = [asyncio.create_task(reflector.run()) for reflector in self._reflectors]
         election = asyncio.create_task(self._election.run()) if self._election else None
         work = asyncio.create_task(self._work())

@@ -59,6 +59,8 @@ def _reported(command: _Command) -> _Command:
     def run(arguments: argparse.Namespace) -> int:
         try:
             return command(arguments)
+        except BrokenPipeError:
+            raise
         except (SandboxError, OSError) as error:
             print(f"syncline sandbox: {error}", file=sys.stderr)
             return 1

@@ -173,10 +173,10 @@ def compose(report: Report, now: str) -> ConfigMapSyncStatus:
     )
     if not changes:
         return status
-    conflict = any(outcome.state == "Conflict" for outcome in report.outcomes)
+    states = {outcome.state for outcome in report.outcomes}
     result: Literal["Synced", "Failed", "Conflict"] = "Synced"
-    if findings[0].status != "True":
-        result = "Conflict" if conflict else "Failed"
+    if states & {"Failed", "Unknown", "Conflict"}:
+        result = "Failed" if states & {"Failed", "Unknown"} else "Conflict"
     entry = HistoryEntry(time=now, revision=report.revision or "", result=result, changes=changes)
     return structs.replace(status, last_sync_time=now, history=[entry, *old.history][:HISTORY])
 

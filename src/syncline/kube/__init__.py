@@ -46,6 +46,7 @@ from syncline.kube.resources import (
     SERVICEACCOUNTS,
     Resource,
 )
+from syncline.kube.retry import Retry
 
 __all__ = [
     "CONFIGMAPS",
@@ -80,6 +81,7 @@ __all__ = [
     "Reflector",
     "ReflectorStatus",
     "Resource",
+    "Retry",
     "ServerError",
     "Timing",
     "TooManyRequests",

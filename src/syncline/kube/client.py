@@ -23,6 +23,7 @@ from syncline.kube.errors import BadAnswer, Gone
 from syncline.kube.limiter import FairLimiter
 from syncline.kube.lines import split_lines
 from syncline.kube.resources import Resource
+from syncline.kube.retry import Retry
 from syncline.kube.session import Request, Session
 from syncline.kube.transport import TooLarge, query_of
 
@@ -63,9 +64,11 @@ class Page(NamedTuple, Generic[T]):
 class Client:
     """A client of one API server. Share it: all callers use one pool, one credential and one set of limits."""
 
-    def __init__(self, connection: Connection, *, max_in_flight: int = 32, timeout: float = 30.0) -> None:
+    def __init__(
+        self, connection: Connection, *, max_in_flight: int = 32, timeout: float = 30.0, retry: Retry | None = None
+    ) -> None:
         self.connection = connection
-        self._session = Session(connection, max_in_flight=max_in_flight, timeout=timeout)
+        self._session = Session(connection, max_in_flight=max_in_flight, timeout=timeout, retry=retry or Retry())
         self._user: str | None = None
 
     def impersonating(self, user: str) -> "Client":

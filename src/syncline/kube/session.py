@@ -42,8 +42,8 @@ class Request(Struct, frozen=True, kw_only=True):
 class Session:
     """A pool of connections, a credential and the limits on what is in flight, shared by all who use one server."""
 
-    def __init__(self, connection: Connection, *, max_in_flight: int, timeout: float) -> None:
-        self.retry = Retry()
+    def __init__(self, connection: Connection, *, max_in_flight: int, timeout: float, retry: Retry) -> None:
+        self.retry = retry
         self.writes = FairLimiter(max_in_flight)
         self.reads = FairLimiter(2 * max_in_flight)
         self._transport = Transport(connection, timeout=timeout)

@@ -112,10 +112,16 @@ class Sandbox:
         state.remove(self.folder)
 
     def request(
-        self, method: str, path: str, body: Mapping[str, Any] | None = None, *, token: str | None = None
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        token: str | None = None,
+        timeout: float = 10.0,
     ) -> dict[str, Any]:
         """Send one JSON request, as admin or with another token, to prepare or to look at a scene (PATCH applies)."""
-        return Requests(self.server, self.ca, token or self.token).send(method, path, body)
+        return Requests(self.server, self.ca, token or self.token).send(method, path, body, timeout=timeout)
 
     def service_account_token(self, namespace: str, name: str, *, seconds: int = 3600) -> str:
         """Ask the API server for a token of a ServiceAccount."""

@@ -1,0 +1,162 @@
+"""The operator as users run it: its own process, its own ServiceAccount, the shipped role."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from syncline import deploy
+from syncline.api.common import API_VERSION
+from syncline.api.kinds import KINDS
+from syncline.sandbox import RequestError, Sandbox
+
+READY_SECONDS = 60.0
+POLL = 0.02
+
+
+def install(sandbox: Sandbox) -> Path:
+    """Install all but the Deployment, and return a kubeconfig for the operator's own ServiceAccount."""
+    for manifest in deploy.everything():
+        if manifest["kind"] != "Deployment":
+            metadata = manifest["metadata"]
+            path = deploy.resource(manifest).path(metadata.get("namespace"), metadata["name"])
+            sandbox.request("PATCH", f"{path}?fieldManager=install&force=true", manifest)
+    _wait(lambda: _installed(sandbox), "the CRDs to be served and the roles to be aggregated")
+    token = sandbox.service_account_token(deploy.NAMESPACE, deploy.SERVICE_ACCOUNT, seconds=86400)
+    return sandbox.kubeconfig_for(token, "operator")
+
+
+class OperatorProcess:
+    """A running `syncline run`. Ends with `stop()` or the `with` block; `kill()` is a crash."""
+
+    def __init__(self, kubeconfig: Path, *flags: str, wait: bool = True) -> None:
+        self._log = tempfile.NamedTemporaryFile(prefix="syncline-operator-", suffix=".log")  # noqa: SIM115 - closed by stop
+        self.log_file = Path(self._log.name)
+        self._process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "syncline", "run", "--kubeconfig", str(kubeconfig)),
+                *("--health-bind", "127.0.0.1:0", "--metrics-bind", "127.0.0.1:0", "--log-format", "json"),
+                *flags,
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
+        if wait:
+            try:
+                _wait(self.is_ready, "the operator to be ready", self._explain)
+            except BaseException:
+                self.stop()
+                raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def pid(self) -> int:
+        """The process."""
+        return self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """How it ended, or None while it runs."""
+        return self._process.poll()
+
+    def log(self) -> str:
+        """All that it has written."""
+        return self.log_file.read_text(encoding="utf-8")
+
+    def events(self) -> list[dict[str, Any]]:
+        """All log lines, parsed."""
+        return [json.loads(line) for line in self.log().splitlines() if line.startswith("{") and line.endswith("}")]
+
+    def address(self, endpoint: str) -> str | None:
+        """Where `health` or `metrics` is served, once it is."""
+        for event in self.events():
+            if event.get("event") == "serving":
+                return str(event[endpoint])
+        return None
+
+    def get(self, endpoint: str, path: str) -> tuple[int, str]:
+        """GET a path of `health` or `metrics`; status 0 while nothing answers."""
+        address = self.address(endpoint)
+        if address is None:
+            return 0, ""
+        try:
+            with urllib.request.urlopen(f"http://{address}{path}", timeout=5) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+        except OSError:
+            return 0, ""
+
+    def is_ready(self) -> bool:
+        """Whether /readyz says so."""
+        return self.get("health", "/readyz")[0] == 200  # noqa: PLR2004 - HTTP's OK
+
+    def stop(self, seconds: float = 30.0) -> int:
+        """End it as Kubernetes would: SIGTERM, and SIGKILL after a while. Returns its exit code."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+        try:
+            code = self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            code = self._process.wait()
+        with contextlib.suppress(FileNotFoundError):
+            self._log.close()
+        return code
+
+    def kill(self) -> None:
+        """End it as a crash would."""
+        self._process.kill()
+        self._process.wait()
+
+    def pause(self) -> None:
+        """Freeze it."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on."""
+        self._process.send_signal(signal.SIGCONT)
+
+    def _explain(self) -> str:
+        if self._process.poll() is not None:
+            raise RuntimeError(f"the operator ended with {self._process.returncode}:\n{self.log()[-2000:]}")
+        return self.log()[-2000:]
+
+
+def _installed(sandbox: Sandbox) -> bool:
+    try:
+        for kind in KINDS:
+            sandbox.request("GET", f"/apis/{API_VERSION}/{kind.plural}")
+        role = sandbox.request("GET", "/apis/rbac.authorization.k8s.io/v1/clusterroles/syncline")
+    except RequestError:
+        return False
+    return bool(role.get("rules"))
+
+
+def _wait(check: Callable[[], bool], what: str, explain: Callable[[], str] = str) -> None:
+    deadline = time.monotonic() + READY_SECONDS
+    while not check():
+        explanation = explain()
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"waited {READY_SECONDS:.0f} s for {what}\n{explanation}")
+        time.sleep(POLL)
