@@ -15,6 +15,7 @@ from syncline.engine.cluster import Cluster
 from syncline.kube.cache import Key
 from syncline.kube.client import Client
 from syncline.kube.config import Connection
+from syncline.kube.errors import KubeError
 from syncline.kube.events import EventRecorder
 from syncline.kube.lease import LeaderElection
 from syncline.kube.queue import run_workers
@@ -26,8 +27,9 @@ log = structlog.get_logger(__name__)
 
 LEASE = "syncline"
 WORKERS = 8
-# Kubernetes gives a pod 30 s; writes in flight are bounded by the client's time-out.
-STOP_GRACE = 25.0
+# Kubernetes gives a pod 30 s: so long for the turns in hand, then so long for their writes in flight.
+FINISH_GRACE = 15.0
+WRITES_GRACE = 8.0
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -69,7 +71,7 @@ class Operator:
         self._election = LeaderElection(client, settings.namespace, LEASE, identity) if settings.leader_elect else None
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Run until `stop` is set."""
+        """Run until `stop` is set. Turns in hand are finished, writes in flight too, nothing new is started."""
         endpoints = await serve(
             health=self._settings.health_bind,
             metrics=self._settings.metrics_bind,
@@ -87,7 +89,10 @@ class Operator:
             log.info("stopping: writes in flight finish, nothing new is started")
         finally:
             # Workers end before the watches, and the lease is released last: until then nobody else writes.
-            await _end([work], STOP_GRACE)
+            self._controller.queue.close()
+            await asyncio.wait([work], timeout=FINISH_GRACE)
+            await _end([work], WRITES_GRACE)
+            await self._controller.drain()
             await _end(watches, 1.0)
             if self._election is not None and election is not None:
                 await _end([election], 1.0)
@@ -105,7 +110,12 @@ class Operator:
     async def _reconcile(self, key: Key) -> None:
         if self._election is not None:
             await self._election.leading.wait()
-        await self._controller.reconcile(key)
+        try:
+            await self._controller.reconcile(key)
+        except KubeError as error:
+            # What the API server says is no fault of ours: one line, no traceback.
+            delay = self._controller.queue.retry(key)
+            log.warning("cannot go on; trying again", sync="/".join(key), error=str(error), retry_in=round(delay, 1))
 
     def _watches_healthy(self) -> tuple[bool, str]:
         sick = [reflector.status() for reflector in self._reflectors if not reflector.healthy()]

@@ -6,10 +6,11 @@ Each turn starts from what is so now, whatever woke it; nothing is carried over 
 requests. What is written is safe against a second operator, a crash at any point, and everybody else.
 """
 
+import time
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from syncline.api import configmapsync as api
 from syncline.api.common import ABANDON, CONFIRM_DELETION, GROUP, VERSION
@@ -60,7 +61,7 @@ class Memory:
 
     def __init__(self, fan_out: FanOut) -> None:
         self.fan_out = fan_out
-        self.source_missing = False
+        self.source_missing_since: float | None = None
 
 
 class ConfigMapSyncController:
@@ -115,13 +116,18 @@ class ConfigMapSyncController:
         with self._reporter.timed(sync):
             report = await (self._finalize(sync, memory) if sync.deleting else self._turn(sync, memory))
             if report is not None:
-                await self._reporter.publish(report)
+                await self._reporter.publish(self._up_to_date(key, report))
         if report is not None and report.retry:
             self.queue.retry(key)
         else:
             self.queue.forget(key)
         if report is not None and report.again is not None:
             self.queue.add(key, delay=report.again)
+
+    async def drain(self) -> None:
+        """Wait for writes that a turn has left behind."""
+        for memory in self._memory.values():
+            await memory.fan_out.drain()
 
     async def _turn(self, sync: ConfigMapSync, memory: Memory) -> Report:
         if (refusal := _refusal(sync)) is not None:
@@ -132,7 +138,7 @@ class ConfigMapSyncController:
             source = await self._read_source(work)
             if source is None:
                 return await self._source_gone(work, memory)
-            memory.source_missing = False
+            memory.source_missing_since = None
             desired = await desire(work, source, self._renderer)
         except Problem as problem:
             outcomes = [*_without_source(work, problem), *work.passed_over]
@@ -262,9 +268,11 @@ class ConfigMapSyncController:
         if work.spec.source_deletion_policy == "Orphan":
             problem = Problem("SourceNotFound", f"{what}; its copies stay (sourceDeletionPolicy Orphan)")
             return Report(sync=work.sync, problem=problem, outcomes=waiting)
-        if not memory.source_missing:
-            memory.source_missing = True
-            return Report(sync=work.sync, problem=problem, outcomes=waiting, again=SOURCE_GRACE)
+        now = time.monotonic()
+        if memory.source_missing_since is None:
+            memory.source_missing_since = now
+        if (left := memory.source_missing_since + SOURCE_GRACE - now) > 0:
+            return Report(sync=work.sync, problem=problem, outcomes=waiting, again=left)
         removed = await self._remove(work, memory, owned, ("SourceDeleted", what))
         retry = any(outcome.retry for outcome in removed)
         return Report(sync=work.sync, problem=problem, outcomes=[*waiting, *removed], retry=retry)
@@ -356,7 +364,11 @@ class ConfigMapSyncController:
             return None
         had = frozenset(work.sync.status.kept)
         marks = {self._kept_mark(outcome.target): outcome for outcome in outcomes}
-        return sorted(mark for mark, outcome in marks.items() if mark in had or outcome.state in ("Synced", "Skipped"))
+        return sorted(
+            mark
+            for mark, outcome in marks.items()
+            if mark in had or outcome.state == "Synced" or outcome.reason == "Kept"
+        )
 
     def _get(self, key: Key) -> ConfigMapSync | None:
         reflector = self.syncs.get(None) or self.syncs.get(key.namespace)
@@ -367,6 +379,13 @@ class ConfigMapSyncController:
         reflector = self.syncs.get(None) or self.syncs[wire.metadata.namespace]
         reflector.note(wire)
         return _read(wire)
+
+    def _up_to_date(self, key: Key, report: Report) -> Report:
+        """Compare with the status as it is now: a long turn has written its progress there."""
+        latest = self._get(key)
+        if latest is None or latest.metadata.uid != report.sync.metadata.uid:
+            return report
+        return structs.replace(report, sync=structs.replace(report.sync, status=latest.status))
 
     def _forget(self, key: Key) -> None:
         self._memory.pop(key, None)

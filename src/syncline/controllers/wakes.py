@@ -69,9 +69,11 @@ class Wakes(Generic[Spec, Status]):
         return {target: outcome for target, (found, outcome) in known.items() if found == generation}
 
     def _namespace_changed(self, old: Namespace | None, new: Namespace | None) -> None:
+        names = {namespace.name for namespace in (old, new) if namespace is not None}
         for key in self._interests.of_namespace(old, new):
-            for target in [target for target in self._blocked.get(key, ()) if target.namespace == (new or old).name]:  # type: ignore[union-attr]
-                del self._blocked[key][target]
+            known = self._blocked.get(key, {})
+            for target in [target for target in known if target.namespace in names]:
+                del known[target]
             self._queue.add(key)
 
     def _copy_changed(self, old: Seen | None, new: Seen | None) -> None:
