@@ -90,7 +90,7 @@ class Operator:
         finally:
             # Workers end before the watches, and the lease is released last: until then nobody else writes.
             self._controller.queue.close()
-            await asyncio.wait([work], timeout=FINISH_GRACE)
+            await asyncio.wait([work], timeout=FINISH_GRACE if self._is_working() else 0)
             await _end([work], WRITES_GRACE)
             await self._controller.drain()
             await _end(watches, 1.0)
@@ -116,6 +116,11 @@ class Operator:
             # What the API server says is no fault of ours: one line, no traceback.
             delay = self._controller.queue.retry(key)
             log.warning("cannot go on; trying again", sync="/".join(key), error=str(error), retry_in=round(delay, 1))
+
+    def _is_working(self) -> bool:
+        """Whether turns may be in hand: before the caches are complete and while another leads, there are none."""
+        leads = self._election is None or self._election.leading.is_set()
+        return leads and all(reflector.synced.is_set() for reflector in self._reflectors)
 
     def _watches_healthy(self) -> tuple[bool, str]:
         sick = [reflector.status() for reflector in self._reflectors if not reflector.healthy()]
