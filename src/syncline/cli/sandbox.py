@@ -18,7 +18,12 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     sandbox = subparsers.add_parser("sandbox", help="a Kubernetes control plane on this machine, without containers")
     commands = sandbox.add_subparsers(required=True, metavar="COMMAND")
 
-    install = commands.add_parser("install", help="fetch or build the binaries, and print where they are")
+    install = commands.add_parser(
+        "install",
+        help="fetch or build the binaries, and print where they are",
+        description="Takes the binaries from SYNCLINE_SANDBOX_BIN or KUBEBUILDER_ASSETS, from the user's cache, from the "
+        "official releases (or a mirror of them, SYNCLINE_SANDBOX_MIRROR), or builds them with Go.",
+    )
     install.set_defaults(func=_reported(_install))
 
     up = commands.add_parser("up", help="start a sandbox that stays until `down`; the last line is its kubeconfig")

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from syncline.sandbox import kubeconfig, pki, state
+from syncline.sandbox import kubeconfig, state
 from syncline.sandbox.binaries import find_binaries
 from syncline.sandbox.errors import SandboxError
 from syncline.sandbox.line import Charge, Order
@@ -139,6 +139,9 @@ class Sandbox:
 
     def kubeconfig_for_certificate(self, user: str, groups: Sequence[str] = ()) -> Path:
         """Write a self-contained kubeconfig for a user known by a client certificate."""
+        # The operator's process loads this module with the rest of the command, and need not hold 10 MB for it.
+        from syncline.sandbox import pki  # noqa: PLC0415
+
         authority = pki.Authority.load(self.ca.encode(), (self.folder / "ca.key").read_bytes())
         return self._write_kubeconfig(user, kubeconfig.certificate_user(*authority.client(user, groups)))
 

@@ -4,8 +4,10 @@ Whoever removes a locked folder leaves others waiting for a lock on a folder tha
 still names what was locked.
 """
 
+import contextlib
 import fcntl
 import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 
@@ -21,22 +23,36 @@ def wait_lock(folder: Path) -> int | None:
 
 def is_locked(folder: Path) -> bool:
     """Whether somebody holds the folder's lock at this moment."""
+    with watched(folder) as held:
+        return held()
+
+
+@contextlib.contextmanager
+def watched(folder: Path) -> Iterator[Callable[[], bool]]:
+    """Give a function that tells whether the folder's lock is held, also after the folder has been removed."""
     try:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        descriptor = _open(folder)
     except OSError:
+        yield lambda: False
+        return
+
+    def held() -> bool:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
         return False
+
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+        yield held
     finally:
         os.close(descriptor)
-    return False
 
 
 def _lock(folder: Path, operation: int) -> int | None:
     try:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        descriptor = _open(folder)
     except OSError:
         return None
     try:
@@ -47,3 +63,7 @@ def _lock(folder: Path, operation: int) -> int | None:
         pass
     os.close(descriptor)
     return None
+
+
+def _open(folder: Path) -> int:
+    return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)

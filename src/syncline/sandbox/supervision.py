@@ -83,20 +83,21 @@ def launch(folder: Path, lock: int, charge: Charge) -> Link:
 
 
 def end(folder: Path) -> None:
-    """Stop the supervisor of a folder, if there is one, and remove the folder."""
+    """Stop the supervisor of a folder, if there is one; on return it has ended and the folder is gone."""
     deadline = time.monotonic() + _STOP_SECONDS
     told = False
-    while locks.is_locked(folder):
-        now = state.load(folder)
-        overdue = time.monotonic() > deadline
-        # A supervisor that has noted a failure is about to end.
-        if now is not None and (overdue or (not told and now.phase != "failed")):
-            told = True
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(now.supervisor, signal.SIGKILL if overdue else signal.SIGTERM)
-        if time.monotonic() > deadline + _STOP_SECONDS:
-            raise SandboxError(f"the supervisor of the sandbox in {folder} does not end")
-        time.sleep(_POLL_SECONDS)
+    with locks.watched(folder) as held:
+        while held():
+            now = state.load(folder)
+            overdue = time.monotonic() > deadline
+            # A supervisor that has noted a failure is about to end.
+            if now is not None and (overdue or (not told and now.phase != "failed")):
+                told = True
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(now.supervisor, signal.SIGKILL if overdue else signal.SIGTERM)
+            if time.monotonic() > deadline + _STOP_SECONDS:
+                raise SandboxError(f"the supervisor of the sandbox in {folder} does not end")
+            time.sleep(_POLL_SECONDS)
     state.remove(folder)
 
 
