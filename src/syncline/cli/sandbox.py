@@ -21,8 +21,8 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     install = commands.add_parser(
         "install",
         help="fetch or build the binaries, and print where they are",
-        description="Takes the binaries from SYNCLINE_SANDBOX_BIN or KUBEBUILDER_ASSETS, from the user's cache, from the "
-        "official releases (or a mirror of them, SYNCLINE_SANDBOX_MIRROR), or builds them with Go.",
+        description="Takes the binaries from SYNCLINE_SANDBOX_BIN or KUBEBUILDER_ASSETS, from the user's cache, from "
+        "the official releases (or a mirror of them, SYNCLINE_SANDBOX_MIRROR), or builds them with Go.",
     )
     install.set_defaults(func=_reported(_install))
 
