@@ -20,6 +20,7 @@ from syncline.telemetry import metrics
 log = structlog.get_logger(__name__)
 
 HISTORY = 10
+NAMED = 3
 
 
 class Problem(Exception):  # noqa: N818 - it is not the program's error
@@ -137,8 +138,7 @@ class Reporter:
             drifted = [outcome for outcome in report.outcomes or () if outcome.drift]
             reason = "DriftRepaired" if drifted else "Synced"
             note = f"revision {report.revision}: {changes}" if report.revision else changes
-            if drifted:
-                note += f" ({drifted[0].target}: {drifted[0].message})"
+            note += f" ({_name(drifted or [outcome for outcome in report.outcomes or () if outcome.written])})"
             log.info("synced", revision=report.revision, changes=changes)
             await self._events.emit(reference, "Normal", reason, note, "Sync")
         turned = before is None or (before.status, before.reason) != (ready.status, ready.reason)
@@ -208,6 +208,13 @@ def _findings(report: Report) -> list[Finding]:
     if (conflict := conflicted(outcomes)) is not None:
         findings.append(conflict)
     return findings
+
+
+def _name(outcomes: Sequence[Outcome]) -> str:
+    """Name the first few targets, with what was found there."""
+    told = [f"{outcome.target}: {outcome.message}" if outcome.drift else str(outcome.target) for outcome in outcomes]
+    rest = len(told) - NAMED
+    return ", ".join(told[:NAMED]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _reference(kind: str, meta: ObjectMeta) -> dict[str, str]:
