@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 
+from tests.core.world import OWNER, here
+
 from syncline.core.objects import Desired, Seen
 from syncline.core.ownership import Standing, standing
 from syncline.core.plan import Policy
-from tests.core.world import OWNER, here
 
 Leaves = Mapping[str, str]
 

@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 
 from msgspec import Struct, structs
+from tests.core.server import ApiServer
 
 from syncline.core.objects import Content, Desired, Seen, Target
 from syncline.core.ownership import Owner, place
 from syncline.core.plan import Action, Policy, Verb, merged_content, plan
 from syncline.core.surplus import plan_removal
 from syncline.core.writing import create_body, release_patch, update_patch
-from tests.core.server import ApiServer
 
 CLUSTER = "cluster-uid"
 HOME = Target("team-a", "settings")
