@@ -1,0 +1,165 @@
+"""The cluster of the demo: what is done to it goes out as requests, what comes of it is seen on two watches."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Self
+
+import yaml
+
+from syncline import deploy
+from syncline.api.configmapsync import ConfigMapSync
+from syncline.api.kinds import CONFIG_MAP_SYNC
+from syncline.controllers.configmapsync import RESOURCE as SYNCS
+from syncline.core.conditions import find
+from syncline.core.wire import ConfigMapWire
+from syncline.kube import CONFIGMAPS, EVENTS, NAMESPACES, Client, Key, Reflector, Resource, load_kubeconfig
+from syncline.kube.cache import is_older
+from syncline.sandbox import Sandbox
+
+PATIENCE = 20.0
+
+Manifest = deploy.Manifest
+
+
+class StageError(Exception):
+    """What was to be seen did not come to pass."""
+
+
+class Stage:
+    """Write as a user, and wait for what the watches tell."""
+
+    def __init__(self, sandbox: Sandbox, client: Client) -> None:
+        self._sandbox = sandbox
+        self._client = client
+        self._changed = asyncio.Event()
+        self._seen_at: dict[Key, float] = {}
+        self.configmaps: Reflector[ConfigMapWire, ConfigMapWire] = Reflector(
+            client, CONFIGMAPS, decode=ConfigMapWire, project=lambda wire: wire, on_change=self._note
+        )
+        self.syncs: Reflector[ConfigMapSync, ConfigMapSync] = Reflector(
+            client, SYNCS, decode=ConfigMapSync, project=lambda sync: sync, on_change=self._wake
+        )
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, sandbox: Sandbox) -> AsyncIterator[Self]:
+        """Follow a sandbox as its admin."""
+        async with Client(load_kubeconfig(sandbox.kubeconfig)) as client:
+            stage = cls(sandbox, client)
+            watches = [asyncio.create_task(watch.run()) for watch in (stage.configmaps, stage.syncs)]
+            try:
+                async with asyncio.timeout(PATIENCE):
+                    await stage.configmaps.synced.wait()
+                    await stage.syncs.synced.wait()
+                yield stage
+            finally:
+                for watch in watches:
+                    watch.cancel()
+                await asyncio.gather(*watches, return_exceptions=True)
+
+    async def apply(self, *manifests: Manifest, manager: str = "kubectl") -> float:
+        """Apply manifests, as `kubectl apply --server-side` does; return when the last one was sent."""
+        sent = _now()
+        for manifest in manifests:
+            meta = manifest["metadata"]
+            path = _resource(manifest["kind"]).path(meta.get("namespace"), meta["name"])
+            sent = _now()
+            answer = await self._request("PATCH", f"{path}?fieldManager={manager}&force=true", manifest)
+            if manifest["kind"] == "ConfigMap":
+                await self._catch_up(Key(meta["namespace"], meta["name"]), answer["metadata"]["resourceVersion"])
+        return sent
+
+    async def delete(self, kind: str, name: str, namespace: str | None = None) -> float:
+        """Delete an object; return when that was sent."""
+        sent = _now()
+        await self._request("DELETE", _resource(kind).path(namespace, name))
+        return sent
+
+    def data(self, namespace: str, name: str) -> Mapping[str, str] | None:
+        """Return what a ConfigMap says, or None where there is none."""
+        found = self.configmaps.get(Key(namespace, name))
+        return None if found is None else found.data or {}
+
+    def uid(self, namespace: str, name: str) -> str:
+        """Tell one object from another of the same name."""
+        found = self.configmaps.get(Key(namespace, name))
+        return "" if found is None else found.metadata.uid
+
+    def seen_at(self, namespace: str, name: str) -> float:
+        """Return when a ConfigMap was last seen to change."""
+        return self._seen_at[Key(namespace, name)]
+
+    def ready(self, namespace: str, name: str) -> tuple[str, str, str]:
+        """Return status, reason and message of a sync's Ready condition."""
+        sync = self.syncs.get(Key(namespace, name))
+        condition = find(sync.status.conditions, "Ready") if sync is not None else None
+        return (condition.status, condition.reason, condition.message) if condition else ("", "", "")
+
+    def counts(self, namespace: str, name: str) -> str:
+        """Return the "n/m" of a sync's targets."""
+        sync = self.syncs.get(Key(namespace, name))
+        return sync.status.targets.summary if sync is not None and sync.status.targets is not None else ""
+
+    async def until(self, what: str, check: Callable[[], bool]) -> float:
+        """Wait until the watches show it; return when they did."""
+        deadline = _now() + PATIENCE
+        while not check():
+            self._changed.clear()
+            try:
+                async with asyncio.timeout(deadline - _now()):
+                    await self._changed.wait()
+            except TimeoutError:
+                raise StageError(f"waited {PATIENCE:.0f} s for {what}") from None
+        return _now()
+
+    async def event(self, namespace: str, reason: str) -> str:
+        """Wait for an event about a sync and return what it says."""
+        deadline = _now() + PATIENCE
+        while _now() < deadline:
+            events, _ = await self._client.list(EVENTS, namespace)
+            for event in events:
+                if event.get("reason") == reason:
+                    return str(event.get("note", ""))
+            await asyncio.sleep(0.005)
+        raise StageError(f"waited {PATIENCE:.0f} s for the event {reason}")
+
+    async def _catch_up(self, key: Key, version: str) -> None:
+        """Wait until the watch knows of our own write, so that what it shows is never older."""
+
+        def knows() -> bool:
+            found = self.configmaps.get(key)
+            return found is not None and not is_older(found.metadata.resource_version, version)
+
+        await self.until(f"the watch to show {key.namespace}/{key.name}", knows)
+
+    async def _request(self, method: str, path: str, body: Manifest | None = None) -> dict[str, Any]:
+        return await asyncio.to_thread(self._sandbox.request, method, path, body)
+
+    def _note(self, key: Key, _: ConfigMapWire | None, __: ConfigMapWire | None) -> None:
+        self._seen_at[key] = _now()
+        self._changed.set()
+
+    def _wake(self, *_: object) -> None:
+        self._changed.set()
+
+
+def load(path: Path) -> list[Manifest]:
+    """Read the manifests of a file."""
+    return [document for document in yaml.safe_load_all(path.read_text(encoding="utf-8")) if document]
+
+
+def pick(manifests: Sequence[Manifest], kind: str) -> Manifest:
+    """Return the one manifest of a kind."""
+    (found,) = (manifest for manifest in manifests if manifest["kind"] == kind)
+    return found
+
+
+def _resource(kind: str) -> Resource:
+    return {"Namespace": NAMESPACES, "ConfigMap": CONFIGMAPS, CONFIG_MAP_SYNC.kind: SYNCS}[kind]
+
+
+def _now() -> float:
+    return time.monotonic()
