@@ -208,6 +208,13 @@ class Detached:
             )
         self.pid = self._process.pid
         (folder / PID_FILE).write_text(str(self.pid), encoding="ascii")
+        try:
+            self._wait()
+        except BaseException:
+            self.kill()
+            raise
+
+    def _wait(self) -> None:
         while "caches are complete" not in self.log():
             if self._process.poll() is not None:
                 raise StageError(f"the operator ended:\n{self.log()[-2000:]}")
@@ -267,6 +274,10 @@ def main() -> int:
     except KeyboardInterrupt:
         teller.failure("Interrupted. The operator and the control plane have ended, and their files are gone.")
         return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read along has seen enough; nothing more can be said, and all has been cleaned up.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except (SandboxError, KubeError, StageError, OSError, RuntimeError) as error:
         teller.failure(f"The demo failed: {error}")
         return 1
@@ -281,18 +292,17 @@ def perform(teller: Teller, ends: ExitStack, *, keep: bool) -> None:
     """Set the stage and play; `ends` has what is to be undone."""
     teller.headline("Syncline keeps copies of a ConfigMap in agreement. A real control plane, the real operator:")
     teller.note()
-    clock = time.monotonic()
-    sandbox = Sandbox.up(NAME) if keep else Sandbox.create()
-    ends.callback(sandbox.stop)
+    with teller.step("etcd, kube-apiserver and kube-controller-manager"):
+        sandbox = Sandbox.up(NAME) if keep else Sandbox.create()
+        ends.callback(sandbox.stop)
     version = sandbox.request("GET", "/version")["gitVersion"]
-    clock = teller.step(f"etcd, kube-apiserver and kube-controller-manager {version}", clock)
-    kubeconfig = install(sandbox)
-    clock = teller.step("CRDs, roles and the admission policy", clock)
-    operator = Operator(lambda: Detached(kubeconfig, sandbox.folder) if keep else OperatorProcess(kubeconfig))
-    ends.callback(operator.stop)
-    teller.step(
-        f"the operator, as ServiceAccount {deploy.NAMESPACE}/{deploy.SERVICE_ACCOUNT} with its shipped role", clock
-    )
+    with teller.step(f"CRDs, roles and the admission policy, on Kubernetes {version}"):
+        kubeconfig = install(sandbox)
+    with teller.step(
+        f"the operator, as ServiceAccount {deploy.NAMESPACE}/{deploy.SERVICE_ACCOUNT} with its shipped role"
+    ):
+        operator = Operator(lambda: Detached(kubeconfig, sandbox.folder) if keep else OperatorProcess(kubeconfig))
+        ends.callback(operator.stop)
     try:
         asyncio.run(_play(sandbox, teller, operator, keep=keep))
     except StageError as error:

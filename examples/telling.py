@@ -4,7 +4,8 @@ import os
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple, TextIO
 
 WIDTH = 100
@@ -39,11 +40,18 @@ class Teller:
         """Open the story."""
         self._write(self._paint("bold", text))
 
-    def step(self, text: str, started: float) -> float:
-        """Tell of a preparation that has just ended; return the time, for the next one."""
-        now = time.monotonic()
-        self._write(f"{INDENT}{text.ljust(WIDTH - len(INDENT) - TIME)}{_duration(now - started).rjust(TIME)}")
-        return now
+    @contextmanager
+    def step(self, text: str) -> Iterator[None]:
+        """Tell of a preparation while it goes on, and how long it took."""
+        started = time.monotonic()
+        self._stream.write(INDENT + text.ljust(WIDTH - len(INDENT) - TIME))
+        self._stream.flush()
+        try:
+            yield
+        except BaseException:
+            self._write()
+            raise
+        self._write(_duration(time.monotonic() - started).rjust(TIME))
 
     def chapter(self, title: str) -> None:
         """Begin a chapter."""
