@@ -1,0 +1,125 @@
+"""What an API server's audit log tells about who asked for what: the witness of what was written, and what was not.
+
+log = AuditLog(sandbox)
+before = log.mark()
+...
+assert not log.writes(OPERATOR, since=before)
+"""
+
+import contextlib
+import json
+import secrets
+import time
+from typing import Any, Self
+
+from msgspec import Struct
+
+from syncline import deploy
+from syncline.sandbox import RequestError, Sandbox
+
+OPERATOR = f"system:serviceaccount:{deploy.NAMESPACE}:{deploy.SERVICE_ACCOUNT}"
+"""The user name of the operator."""
+
+_READS = frozenset({"get", "list", "watch"})
+_DENIED = 403
+_REFUSED = 400
+_PATIENCE = 30.0
+_POLL = 0.02
+
+
+class Entry(Struct, frozen=True, kw_only=True):
+    """One answered request."""
+
+    user: str
+    impersonated: str
+    verb: str
+    group: str
+    resource: str
+    subresource: str
+    namespace: str
+    name: str
+    code: int
+    uri: str
+
+    @classmethod
+    def read(cls, event: dict[str, Any]) -> Self:
+        """Take what matters from an audit event."""
+        about = event.get("objectRef") or {}
+        return cls(
+            user=event["user"].get("username", ""),
+            impersonated=(event.get("impersonatedUser") or {}).get("username", ""),
+            verb=event["verb"],
+            group=about.get("apiGroup", ""),
+            resource=about.get("resource", ""),
+            subresource=about.get("subresource", ""),
+            namespace=about.get("namespace", ""),
+            name=about.get("name", ""),
+            code=(event.get("responseStatus") or {}).get("code", 0),
+            uri=event["requestURI"],
+        )
+
+    @property
+    def changes(self) -> bool:
+        """Whether it could have changed something."""
+        return self.verb not in _READS
+
+    @property
+    def denied(self) -> bool:
+        """Whether the right to it was missing."""
+        return self.code == _DENIED
+
+    @property
+    def done(self) -> bool:
+        """Whether it was carried out."""
+        return 0 < self.code < _REFUSED
+
+    def __str__(self) -> str:
+        what = f"{self.resource}/{self.subresource}" if self.subresource else self.resource
+        return f"{self.verb} {what} {self.namespace}/{self.name}: {self.code}"
+
+
+class AuditLog:
+    """The audit log of a sandbox that was started with one."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        if sandbox.audit_log is None:
+            raise ValueError("this sandbox keeps no audit log; start it with audit_log=True")
+        self._sandbox = sandbox
+        self._file = sandbox.audit_log
+        self._marked = 0
+
+    def mark(self) -> int:
+        """Return a place in the log: everything answered before this call lies before it."""
+        name = f"audit-mark-{secrets.token_hex(6)}"
+        with contextlib.suppress(RequestError):  # it is not there, and need only be seen in the log
+            self._sandbox.request("GET", f"/api/v1/namespaces/{name}")
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            content = self._read(self._marked)
+            end = content.find(b"\n", found) if (found := content.find(name.encode())) >= 0 else -1
+            if end >= 0:
+                self._marked += end + 1
+                return self._marked
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"the audit log does not show a request after {_PATIENCE:.0f} s")
+            time.sleep(_POLL)
+
+    def entries(self, user: str | None = None, *, since: int = 0, until: int | None = None) -> list[Entry]:
+        """Return the answered requests between two marks, of one user or of all; a watch counts where it begins."""
+        lines = self._read(since, until).splitlines(keepends=True)
+        events = (json.loads(line) for line in lines if line.endswith(b"\n"))
+        told = (
+            Entry.read(event)
+            for event in events
+            if event["stage"] == ("ResponseStarted" if event["verb"] == "watch" else "ResponseComplete")
+        )
+        return [entry for entry in told if user in (None, entry.user)]
+
+    def writes(self, user: str | None = None, *, since: int = 0, until: int | None = None) -> list[Entry]:
+        """Return those that could have changed something."""
+        return [entry for entry in self.entries(user, since=since, until=until) if entry.changes]
+
+    def _read(self, since: int, until: int | None = None) -> bytes:
+        with self._file.open("rb") as file:
+            file.seek(since)
+            return file.read(-1 if until is None else until - since)
