@@ -31,6 +31,7 @@ class Child:
         self._process = process
         self._stdin = stdin
         self._stdout = stdout
+        self._reading = asyncio.Lock()
         self.confined = False
         self.gone = asyncio.create_task(self._reap())
 
@@ -82,10 +83,12 @@ class Child:
 
     async def _answer(self) -> tuple[Answer, int]:
         try:
-            length = int.from_bytes(await self._stdout.readexactly(LENGTH_BYTES), "big")
-            if length > FRAME_LIMIT:
-                raise ChildCrashed
-            return decode_answer(await self._stdout.readexactly(length)), length
+            async with self._reading:
+                length = int.from_bytes(await self._stdout.readexactly(LENGTH_BYTES), "big")
+                if length > FRAME_LIMIT:
+                    raise ChildCrashed
+                body = await self._stdout.readexactly(length)
+            return decode_answer(body), length
         except (asyncio.IncompleteReadError, OSError, msgspec.DecodeError):
             raise ChildCrashed from None
 
@@ -98,6 +101,10 @@ class Child:
 
     async def _reap(self) -> None:
         await self._process.wait()
+        # The pipes close when nothing is left in them.
+        async with self._reading:
+            while await self._stdout.read(FRAME_LIMIT):
+                pass
         self._stdin.close()
         with contextlib.suppress(OSError):
             await self._stdin.wait_closed()

@@ -1,6 +1,6 @@
 """The operator's side of rendering: a few children, kept warm while there is work, killed when a job misbehaves.
 
-Jobs take turns, in rotation between the namespaces of their sources, and a job of many targets gives its place up after
+Jobs take turns, fairly between the namespaces of their sources, and a job of many targets gives its place up after
 each turn. So hostile jobs keep others waiting for one deadline at most. Then they are killed and not tried again for a
 while; and when they are, they may not take the last free child.
 """

@@ -43,6 +43,8 @@ _CAUSES = {
     "target.namespace and target.name",
 }
 
+_LONGEST_CAUSE = 120
+
 Step = Callable[[str, str, "_Variables"], str]
 """From the key, its value and the variables to the new value; raises `_WrongError`."""
 _Variables = Mapping[str, str]
@@ -170,7 +172,7 @@ def _template(engine: minijinja.Environment, name: str, template: str) -> Step:
 
 def _wrong_template(error: minijinja.TemplateError) -> _WrongError:
     if error.kind in _QUOTES_TEMPLATE and error.detail:
-        return _WrongError(error.detail, error.line)
+        return _WrongError(_short(error.detail), error.line)
     return _WrongError(_CAUSES.get(error.kind, f"the template failed ({error.kind})"), error.line)
 
 
@@ -241,4 +243,8 @@ def _too_large(what: str) -> _WrongError:
 
 def _text(error: Exception) -> str:
     detail = error.args[0] if error.args else ""
-    return detail.decode(errors="replace") if isinstance(detail, bytes) else str(detail)
+    return _short(detail.decode(errors="replace") if isinstance(detail, bytes) else str(detail))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST_CAUSE else text[:_LONGEST_CAUSE] + "..."

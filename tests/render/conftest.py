@@ -1,0 +1,40 @@
+"""Renderers, and eyes on their children."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+from tests.render.children import Watcher
+
+from syncline.render import Renderer
+
+Until = Callable[[Callable[[], bool]], Awaitable[None]]
+
+
+@pytest.fixture
+async def renderer() -> AsyncIterator[Renderer]:
+    async with Renderer() as renderer:
+        yield renderer
+
+
+@pytest.fixture
+def until() -> Until:
+    """Wait, with the event loop running, until a check holds; fail when it does not within 30 seconds."""
+
+    async def wait(check: Callable[[], bool]) -> None:
+        async with asyncio.timeout(30):
+            while not check():  # noqa: ASYNC110 - it is about other processes
+                await asyncio.sleep(0.01)
+
+    return wait
+
+
+@pytest.fixture
+async def watcher(renderer: Renderer) -> AsyncIterator[Watcher]:
+    watcher = Watcher(renderer)
+    task = asyncio.create_task(watcher.watch())
+    yield watcher
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task

@@ -1,0 +1,174 @@
+"""Rendering in children: what comes back, and how children come and go."""
+
+import asyncio
+import sys
+
+import pytest
+from tests.render.children import alive, pids
+from tests.render.conftest import Until
+
+from syncline.api.configmapsync import Transform
+from syncline.render import Renderer, RenderFailed, Source, Target, TransformError, jobs, pool
+from syncline.render.child import Child, ChildCrashed
+
+SOURCE = Source("team-a", "settings")
+TARGET = Target("team-b", "settings")
+TARGETS = [Target(f"team-{number}", f"copy-{number}") for number in range(1000)]
+UPPER = [Transform(key="*", template="{{ value|upper }}")]
+PER_TARGET = [Transform(key="a", template="{{ value }} for {{ target.namespace }}/{{ target.name }}")]
+
+
+async def test_each_of_a_thousand_targets_gets_its_own_data(renderer: Renderer) -> None:
+    results = await renderer.transform(PER_TARGET, {"a": "x", "b": "y"}, {}, SOURCE, TARGETS)
+    assert results == [{"a": f"x for team-{number}/copy-{number}", "b": "y"} for number in range(1000)]
+
+
+async def test_values_that_no_transform_changes_are_held_once(renderer: Renderer) -> None:
+    data = {"a": "x", "b": "y" * 1000}
+    results = await renderer.transform(PER_TARGET, data, {}, SOURCE, TARGETS)
+    assert all(result["b"] is data["b"] for result in results)
+
+
+async def test_one_rendering_is_shared_when_the_target_does_not_matter(renderer: Renderer) -> None:
+    results = await renderer.transform(UPPER, {"a": "x"}, {}, SOURCE, TARGETS)
+    assert len(results) == len(TARGETS)
+    assert all(result is results[0] for result in results)
+    assert results[0] == {"a": "X"}
+
+
+async def test_equal_renderings_are_shared_also_when_the_target_is_named(renderer: Renderer) -> None:
+    transforms = [Transform(key="a", template="{% if target.name == 'copy-0' %}first{% else %}other{% endif %}")]
+    results = await renderer.transform(transforms, {"a": ""}, {}, SOURCE, TARGETS[:50])
+    assert results[0] == {"a": "first"}
+    assert all(result is results[1] for result in results[1:])
+    assert results[1] == {"a": "other"}
+
+
+async def test_large_results_for_many_targets_take_several_turns(renderer: Renderer) -> None:
+    transforms = [Transform(key="a", template="{{ value }}{{ target.name }}")]
+    value = "x" * 500_000
+    results = await renderer.transform(transforms, {"a": value}, {}, SOURCE, TARGETS[:40])
+    assert [result["a"].removeprefix(value) for result in results] == [target.name for target in TARGETS[:40]]
+
+
+async def test_results_that_would_fill_the_operators_memory_are_refused(renderer: Renderer) -> None:
+    transforms = [Transform(key="a", template="{{ value }}{{ target.name }}")]
+    with pytest.raises(RenderFailed, match="1000 targets are larger than 64 MiB in all"):
+        await renderer.transform(transforms, {"a": "x" * 500_000}, {}, SOURCE, TARGETS)
+
+
+async def test_without_targets_nothing_is_rendered(renderer: Renderer) -> None:
+    assert await renderer.transform(UPPER, {"a": "x"}, {}, SOURCE, []) == []
+
+
+async def test_without_transforms_no_child_is_started(renderer: Renderer) -> None:
+    assert await renderer.transform([], {"a": "x"}, {}, SOURCE, TARGETS[:2]) == [{"a": "x"}, {"a": "x"}]
+    assert pids(renderer) == []
+
+
+async def test_a_wrong_transform_is_told_as_it_is(renderer: Renderer) -> None:
+    with pytest.raises(TransformError) as caught:
+        await renderer.transform([Transform(key="a", template="\n{{ no }}")], {"a": "x"}, {}, SOURCE, [TARGET])
+    assert (caught.value.index, caught.value.key, caught.value.line, caught.value.target) == (0, "a", 2, None)
+
+
+async def test_an_error_for_one_target_names_it(renderer: Renderer) -> None:
+    transforms = [Transform(key="a", template="{% if target.name == 'copy-2' %}{{ no }}{% endif %}")]
+    with pytest.raises(TransformError, match="for team-2/copy-2: an undefined value") as caught:
+        await renderer.transform(transforms, {"a": "x"}, {}, SOURCE, TARGETS)
+    assert caught.value.target == "team-2/copy-2"
+
+
+async def test_a_child_is_kept_for_the_next_job(renderer: Renderer) -> None:
+    await renderer.transform(UPPER, {"a": "x"}, {}, SOURCE, [TARGET])
+    first = pids(renderer)
+    with pytest.raises(TransformError):
+        await renderer.transform([Transform(key="a", template="{{")], {"a": "x"}, {}, SOURCE, [TARGET])
+    await renderer.transform(UPPER, {"a": "y"}, {}, SOURCE, [TARGET])
+    assert pids(renderer) == first
+
+
+async def test_no_more_children_than_workers(renderer: Renderer) -> None:
+    results = await asyncio.gather(
+        *(renderer.transform(PER_TARGET, {"a": str(number)}, {}, SOURCE, TARGETS) for number in range(10))
+    )
+    assert [result[0]["a"][0] for result in results] == [str(number) for number in range(10)]
+    assert len(pids(renderer)) <= 2
+
+
+async def test_idle_children_end(renderer: Renderer, until: Until, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "IDLE_SECONDS", 0.01)
+    await renderer.transform(UPPER, {"a": "x"}, {}, SOURCE, [TARGET])
+    await until(lambda: pids(renderer) == [])
+    assert await renderer.transform(UPPER, {"a": "x"}, {}, SOURCE, [TARGET]) == [{"a": "X"}]
+
+
+async def test_closing_ends_children_and_refuses_work() -> None:
+    renderer = Renderer()
+    await renderer.transform(UPPER, {"a": "x"}, {}, SOURCE, [TARGET])
+    (pid,) = pids(renderer)
+    assert alive(pid)
+    await renderer.close()
+    assert not alive(pid)
+    with pytest.raises(RenderFailed, match="the operator is stopping"):
+        await renderer.transform(UPPER, {"a": "x"}, {}, SOURCE, [TARGET])
+    await renderer.close()
+
+
+async def test_closing_fails_what_is_under_way(until: Until) -> None:
+    renderer = Renderer(workers=1)
+    work = [asyncio.create_task(renderer.transform(UPPER, {"a": str(n)}, {}, SOURCE, [TARGET])) for n in range(5)]
+    await until(lambda: pids(renderer) != [])
+    await asyncio.gather(renderer.close(), renderer.close())
+    assert pids(renderer) == []
+    results = await asyncio.gather(*work, return_exceptions=True)
+    assert all(isinstance(result, RenderFailed) for result in results)
+
+
+async def test_a_cancelled_job_takes_its_child_along(renderer: Renderer, until: Until) -> None:
+    transforms = [Transform(key="*", template="{{ value }}{{ target.name }}")]
+    work = asyncio.create_task(renderer.transform(transforms, {"a": "x" * 100_000}, {}, SOURCE, TARGETS))
+    await until(lambda: pids(renderer) != [])
+    (pid,) = pids(renderer)
+    work.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    await until(lambda: not alive(pid))
+    assert await renderer.transform(UPPER, {"a": "x"}, {}, SOURCE, [TARGET]) == [{"a": "X"}]
+
+
+async def test_a_child_that_was_killed_while_idle_is_replaced(renderer: Renderer, until: Until) -> None:
+    await renderer.transform(UPPER, {"a": "x"}, {}, SOURCE, [TARGET])
+    (only,) = renderer._children
+    only.kill()
+    await until(lambda: pids(renderer) == [])
+    assert await renderer.transform(UPPER, {"a": "x"}, {}, SOURCE, [TARGET]) == [{"a": "X"}]
+
+
+@pytest.mark.parametrize(
+    "says",
+    [
+        "b'plain text, as after a stray print'",
+        "bytes([0, 0, 0, 1, 0xC1])",
+        "bytes([0xFF] * 8)",
+        "frame(Ready(True)) + frame(Done(False))",
+        "frame(Repeated()) * 10",
+        "frame(Rendered({'a': 'x' * 7_000_000})) * 10",
+        "b''",
+    ],
+)
+async def test_a_child_that_breaks_the_protocol_is_not_believed(says: str) -> None:
+    job = jobs.Job(UPPER, {"a": "x"}, {}, SOURCE, TARGETS[:5])
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", f"import sys; from syncline.render.jobs import *; sys.stdout.buffer.write({says})"),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    impostor = Child(process, process.stdin, process.stdout)
+    results = pool._Results(job)
+    with pytest.raises((ChildCrashed, pool._StoppedError)):
+        results.add(*await impostor.perform(job))
+    impostor.kill()
+    await impostor.gone
