@@ -99,7 +99,7 @@ class ConfigMapSyncController:
         }
 
     def _sync_changed(self, key: Key, old: ConfigMapSync | None, new: ConfigMapSync | None) -> None:
-        if new is None or new.spec is None or new.deleting:
+        if new is None or new.spec is None:
             self._wakes.lose_interest(key)
         else:
             work = lower(new, new.spec, self._guarded, None)
@@ -255,7 +255,14 @@ class ConfigMapSyncController:
         live = Namespace(meta.name, meta.uid, meta.labels, meta.deletion_timestamp is not None)
         if not _is_unwanted(work, seen, live):
             return None
-        return await self._writer(work).remove(seen, *UNWANTED)
+        return await self._let_go(work, seen, UNWANTED)
+
+    async def _let_go(self, work: Work, seen: Seen, why: tuple[str, str]) -> Outcome | None:
+        """Remove a copy, and wake those that wait for its place."""
+        outcome = await self._writer(work).remove(seen, *why)
+        if outcome is not None and outcome.written is not None:
+            self._wakes.freed(Key(work.sync.metadata.namespace, work.sync.metadata.name), seen.target)
+        return outcome
 
     async def _source_gone(self, work: Work, memory: Memory) -> Report:
         """Act on a source that does not exist: wait a moment, look again, then follow the policy."""
@@ -275,7 +282,10 @@ class ConfigMapSyncController:
             return Report(sync=work.sync, problem=problem, outcomes=waiting, again=left)
         removed = await self._remove(work, memory, owned, ("SourceDeleted", what))
         retry = any(outcome.retry for outcome in removed)
-        return Report(sync=work.sync, problem=problem, outcomes=[*waiting, *removed], retry=retry)
+        # A source that comes back brings the copies back that went with it, also under Keep.
+        went = {self._kept_mark(outcome.target) for outcome in removed if outcome.written is not None}
+        kept = [mark for mark in work.sync.status.kept if mark not in went]
+        return Report(sync=work.sync, problem=problem, outcomes=[*waiting, *removed], kept=kept, retry=retry)
 
     async def _finalize(self, sync: ConfigMapSync, memory: Memory) -> Report | None:
         """Let go of the copies as the policy says, then of the sync. Never traps it."""
@@ -310,9 +320,8 @@ class ConfigMapSyncController:
 
     async def _remove(self, work: Work, memory: Memory, copies: Iterable[Seen], why: tuple[str, str]) -> list[Outcome]:
         """Remove copies for a reason that needs no proof; closed namespaces are left alone."""
-        writer = self._writer(work)
         jobs = [
-            (seen.target, partial(writer.remove, seen, *why))
+            (seen.target, partial(self._let_go, work, seen, why))
             for seen in copies
             if (namespace := self._cluster.namespace(seen.target.namespace)) is not None
             and not namespace.terminating
@@ -358,10 +367,10 @@ class ConfigMapSyncController:
         namespace = self._cluster.namespace(target.namespace)
         return f"{target.namespace}/{namespace.uid[:8] if namespace else ''}"
 
-    def _kept(self, work: Work, outcomes: Sequence[Outcome]) -> list[str] | None:
+    def _kept(self, work: Work, outcomes: Sequence[Outcome]) -> list[str]:
         """Under Keep, note which namespaces have had their copy."""
         if work.spec.resource_management_policy != "Keep":
-            return None
+            return []
         had = frozenset(work.sync.status.kept)
         marks = {self._kept_mark(outcome.target): outcome for outcome in outcomes}
         return sorted(

@@ -57,8 +57,8 @@ class Work(Struct, frozen=True, kw_only=True):
         return Interest(source=Key(self.source.namespace, self.source.name), name=self.name, scope=self.scope)
 
     def claim(self) -> Claim | None:
-        """Return what the sync lays claim to; a suspended one to nothing."""
-        if self.spec.suspend:
+        """Return what the sync lays claim to; one that is suspended or being deleted to nothing."""
+        if self.spec.suspend or self.sync.deleting:
             return None
         return Claim(
             ref=self.sync.owner.ref,

@@ -159,7 +159,7 @@ def compose(report: Report, now: str) -> ConfigMapSyncStatus:
         observed_generation=meta.generation,
         conditions=settle_conditions(old.conditions, findings, meta.generation, now),
         last_handled_request=shorten(meta.annotations[REQUESTED_AT], 256) if REQUESTED_AT in meta.annotations else None,
-        kept=report.kept if report.kept is not None else ([] if report.outcomes is not None else old.kept),
+        kept=report.kept if report.kept is not None else old.kept,
     )
     if report.outcomes is None:
         return status

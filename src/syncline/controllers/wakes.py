@@ -32,19 +32,21 @@ class Wakes(Generic[Spec, Status]):
     def sync_changed(self, key: Key, old: Sync[Spec, Status] | None, new: Sync[Spec, Status] | None) -> None:
         """Take an edit of a sync; our own status and finalizer wake nobody."""
         if new is None or old is None or _user_part(old) != _user_part(new):
+            # Whoever edits a sync, or asks for it now, wants a fresh look at what was in the way.
+            self._blocked.pop(key, None)
             # Those that were there when we started have most likely nothing to do: edits go first.
             self._queue.add(key, priority=1 if old is None else 0)
 
     def take_interest(self, key: Key, interest: Interest, claim: Claim | None) -> None:
-        """Wake this sync for these things from now on; without a claim it wants nothing (it is suspended)."""
+        """Wake this sync for these things from now on; without a claim it wants nothing (suspended, deleted)."""
         if self._interests.get(key) != interest:
             self.lose_interest(key)
             self._interests.put(key, interest)
             self._cluster.watch_names((interest.source.name, interest.name))
         if claim is not None:
             self._claims.put(claim)
-        else:
-            self._claims.drop(self._ref(key))
+        elif self._claims.drop(self._ref(key)):
+            self._wake_others(key, interest.name)
 
     def lose_interest(self, key: Key) -> None:
         """Wake this sync for nothing any more, and others that were refused because of it."""
@@ -55,9 +57,18 @@ class Wakes(Generic[Spec, Status]):
         self._cluster.unwatch_names((interest.source.name, interest.name))
         self._claims.drop(self._ref(key))
         self._blocked.pop(key, None)
-        for other in self._interests.of_name(interest.name):
-            self._blocked.pop(other, None)
-            self._queue.add(other)
+        self._wake_others(key, interest.name)
+        for copy in self._cluster.copies.of(self._ref(key)):
+            self._wake_copiers(copy.target)
+
+    def freed(self, key: Key, target: Target) -> None:
+        """Wake the others that want, or copy, an object that this sync has just let go: no watch tells of that."""
+        namespace = self._cluster.namespace(target.namespace)
+        for other in self._interests.of_name(target.name):
+            interest = self._interests.get(other)
+            if other != key and interest is not None and namespace is not None and interest.scope.matches(namespace):
+                self._queue.add(other)
+        self._wake_copiers(target)
 
     def block(self, key: Key, generation: int, outcome: Outcome) -> None:
         """Remember that a stranger holds a target, so that it is not asked for again until something changes there."""
@@ -88,12 +99,21 @@ class Wakes(Generic[Spec, Status]):
             self._stranger_changed(Key(seen.target.namespace, seen.target.name))
 
     def _stranger_changed(self, key: Key) -> None:
-        for sync in self._interests.of_source(key):
-            self._queue.add(sync)
         target = Target(key.namespace, key.name)
+        self._wake_copiers(target)
         for sync in self._interests.of_name(key.name):
             if self._blocked.get(sync, {}).pop(target, None) is not None:
                 self._queue.add(sync)
+
+    def _wake_copiers(self, target: Target) -> None:
+        for sync in self._interests.of_source(Key(target.namespace, target.name)):
+            self._queue.add(sync)
+
+    def _wake_others(self, key: Key, name: str) -> None:
+        for other in self._interests.of_name(name):
+            if other != key:
+                self._blocked.pop(other, None)
+                self._queue.add(other)
 
     def _ref(self, key: Key) -> str:
         return f"{self._kind}/{key.namespace}/{key.name}"

@@ -43,14 +43,15 @@ class Claims:
         self._claims[claim.ref] = claim
         self._by_name.setdefault(claim.name, set()).add(claim.ref)
 
-    def drop(self, ref: str) -> None:
-        """Remove the claim of a sync that is gone or suspended."""
+    def drop(self, ref: str) -> bool:
+        """Remove the claim of a sync that is gone or suspended; whether it had one."""
         claim = self._claims.pop(ref, None)
         if claim is not None:
             refs = self._by_name[claim.name]
             refs.discard(ref)
             if not refs:
                 del self._by_name[claim.name]
+        return claim is not None
 
     def older(self, ref: str, target: Target, namespace: Namespace) -> str:
         """Name the sync that wants the target too and is older, or nothing."""
@@ -63,10 +64,6 @@ class Claims:
         if first is None or first.ref == ref or mine is None:
             return ""
         return first.ref if (first.created, first.ref) < (mine.created, mine.ref) else ""
-
-    def rivals(self, ref: str, name: str) -> list[str]:
-        """Name the other syncs that write objects of this name: they may want what this one lets go."""
-        return [other for other in self._by_name.get(name, ()) if other != ref]
 
     async def alive(self, ref: str) -> bool:
         """Whether the sync that a marker names exists; what we cannot know counts as alive."""
