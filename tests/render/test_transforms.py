@@ -1,7 +1,7 @@
 """What each transform does, and what a wrong one says."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from syncline.api.configmapsync import Replace, Transform
@@ -85,11 +85,13 @@ def test_the_given_data_is_left_as_it_is() -> None:
     assert data == {"a": "1"}
 
 
+@settings(deadline=None)
 @given(value=st.text(st.characters(exclude_categories=["Cs"])))
 def test_a_value_is_never_itself_a_template(value: str) -> None:
     assert render({"a": value + "{{ value }}"}, template("a", "{{ value }}")) == {"a": value + "{{ value }}"}
 
 
+@settings(deadline=None)
 @given(value=st.text(st.characters(exclude_categories=["Cs"])))
 def test_replacing_nothing_leaves_any_text_as_it_is(value: str) -> None:
     assert render({"a": value}, replace("a", "", "")) == {"a": value}
