@@ -1,0 +1,62 @@
+"""Run the benchmarks: `python -m benchmarks [NAME...] [--json FILE]`."""
+
+import argparse
+import asyncio
+import contextlib
+import signal
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+
+from benchmarks import fanout, latency, restart, unrelated
+from benchmarks.figures import Results, table
+
+BENCHMARKS = {
+    "fanout": fanout.run,
+    "unrelated": unrelated.run,
+    "restart": restart.run,
+    "latency": latency.run,
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure Syncline on a sandbox.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which to run (default all): {', '.join(BENCHMARKS)}")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here too")
+    given = parser.parse_args()
+    if unknown := [name for name in given.names if name not in BENCHMARKS]:
+        parser.error(f"no benchmark is called {unknown[0]!r}; there are: {', '.join(BENCHMARKS)}")
+    try:
+        results = asyncio.run(_run(given.names or list(BENCHMARKS)))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        print("interrupted; what was started has been ended", file=sys.stderr)
+        return 130
+    print(table(results))
+    if given.json is not None:
+        given.json.write_bytes(msgspec.json.format(msgspec.json.encode(results)) + b"\n")
+    return 0
+
+
+async def _run(names: list[str]) -> list[Results]:
+    # A terminated run cleans up as an interrupted one does.
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, _current().cancel)
+    results = []
+    for name in names:
+        began = time.monotonic()
+        print(f"{name} ...", end="", file=sys.stderr, flush=True)
+        results.append(await BENCHMARKS[name]())
+        print(f" {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+    return results
+
+
+def _current() -> "asyncio.Task[object]":
+    task = asyncio.current_task()
+    assert task is not None
+    return task
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(BrokenPipeError):
+        sys.exit(main())

@@ -1,0 +1,64 @@
+"""What a benchmark brings home, and the table that shows it."""
+
+from collections.abc import Iterable, Sequence
+from statistics import median
+
+from msgspec import Struct
+
+_HEAD = ("", "measured", "goal", "")
+
+
+class Figure(Struct, frozen=True, kw_only=True):
+    """One line of the table. `value` is what the goal is about."""
+
+    name: str
+    text: str
+    value: float
+    unit: str
+    goal: float | None = None
+
+    @property
+    def met(self) -> bool | None:
+        return None if self.goal is None else self.value <= self.goal
+
+
+class Results(Struct, frozen=True, kw_only=True):
+    """All figures of one benchmark."""
+
+    title: str
+    figures: Sequence[Figure]
+
+
+def ratio(name: str, ours: Sequence[float], theirs: Sequence[float], unit: str, goal: float | None = None) -> Figure:
+    """Compare rounds that ran in turn, pair by pair: what slows the machine down then slows both."""
+    value = median(mine / other for mine, other in zip(ours, theirs, strict=True))
+    pairs = "  ".join(f"{mine / other:.2f}" for mine, other in zip(ours, theirs, strict=True))
+    text = f"{value:.2f} x  ({median(ours):.2f} {unit} to {median(theirs):.2f} {unit}; rounds {pairs})"
+    return Figure(name=name, text=text, value=value, unit="x", goal=goal)
+
+
+def percentile(values: Iterable[float], share: float) -> float:
+    """Return the value that this share of all does not exceed."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def table(results: Sequence[Results]) -> str:
+    """Set the figures for reading."""
+    rows = [_row(figure) for result in results for figure in result.figures]
+    widths = [max(len(row[column]) for row in [_HEAD, *rows]) for column in range(len(_HEAD))]
+    lines = []
+    for result in results:
+        lines += ["", result.title, _line(_HEAD, widths)]
+        lines += [_line(_row(figure), widths) for figure in result.figures]
+    return "\n".join(lines)
+
+
+def _row(figure: Figure) -> tuple[str, str, str, str]:
+    goal = "" if figure.goal is None else f"<= {figure.goal:g} {figure.unit}".rstrip()
+    verdict = {None: "", True: "met", False: "MISSED"}[figure.met]
+    return figure.name, figure.text, goal, verdict
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return "  " + "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()

@@ -1,0 +1,91 @@
+"""Syncline's requests for the bare loop to send: the same verbs and the same bytes, made before the clock starts."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from benchmarks.stage import HOME, Stage, config_map
+from syncline.core.objects import Content, Desired, Marker, Seen, Target
+from syncline.core.ownership import OWNER_LABEL, Owner, place
+from syncline.core.plan import Edit
+from syncline.core.writing import create_body, update_patch
+from syncline.kube.resources import CONFIGMAPS, NAMESPACES
+
+Request = tuple[str, bytes]
+
+# The marks are of the same length but their own, so that the copies of the bare loop are foreign to the operator.
+_OURS, _THEIRS = b"syncline.dev", b"barebone.dev"
+LABEL = OWNER_LABEL.replace(_OURS.decode(), _THEIRS.decode())
+_QUERY = "?fieldManager=syncline"
+
+
+class Mirror:
+    """The requests of one sync of this name to these namespaces."""
+
+    def __init__(self, name: str, namespaces: Sequence[str], cluster: str) -> None:
+        self._targets = [Target(namespace, name) for namespace in namespaces]
+        self._owner = Owner("ConfigMapSync", HOME, name, name)
+        self._cluster = cluster
+
+    @classmethod
+    async def of(cls, scene: Stage, name: str, namespaces: Sequence[str]) -> "Mirror":
+        system = await scene.client.get(NAMESPACES, "kube-system")
+        return cls(name, namespaces, system["metadata"]["uid"])
+
+    def creates(self, token: str) -> list[Request]:
+        return [
+            (CONFIGMAPS.path(target.namespace) + _QUERY, self._encode(self._body(target, token)))
+            for target in self._targets
+        ]
+
+    async def updates(self, scene: Stage, token: str) -> list[Request]:
+        return [
+            (_path(target) + _QUERY, self._encode(self._patch(target, uid, token)))
+            for target, uid, _ in await self._there(scene)
+        ]
+
+    async def deletes(self, scene: Stage) -> list[Request]:
+        return [
+            (_path(target), msgspec.json.encode(_precondition(uid, version)))
+            for target, uid, version in await self._there(scene)
+        ]
+
+    async def _there(self, scene: Stage) -> list[tuple[Target, str, str]]:
+        found, _ = await scene.client.list(CONFIGMAPS, labels=LABEL, metadata_only=True)
+        metas = {meta["namespace"]: meta for item in found if (meta := item["metadata"])["name"]}
+        return [
+            (target, metas[target.namespace]["uid"], metas[target.namespace]["resourceVersion"])
+            for target in self._targets
+        ]
+
+    def _body(self, target: Target, token: str) -> object:
+        desired = self._desired(target, token)
+        edit = Edit(digest=desired.digest)
+        return create_body(desired, self._owner, place(self._cluster, target), edit, desired.content)
+
+    def _patch(self, target: Target, uid: str, token: str) -> object:
+        desired = self._desired(target, token)
+        here = place(self._cluster, target)
+        marker = Marker(sync=self._owner.ref, at=here)
+        seen = Seen(target=target, uid=uid, version="", digest="", owner=self._owner.label, marker=marker)
+        return update_patch(desired, seen, self._owner, here, Edit(digest=desired.digest))
+
+    def _desired(self, target: Target, token: str) -> Desired:
+        content = Content(data=config_map(HOME, target.name, token)["data"])
+        source = f"ConfigMap/{HOME}/{target.name}"
+        return Desired(target=target, content=content, digest=content.digest(), source=source, revision="10000")
+
+    def _encode(self, body: object) -> bytes:
+        return msgspec.json.encode(body).replace(_OURS, _THEIRS)
+
+
+def _path(target: Target) -> str:
+    return CONFIGMAPS.path(target.namespace, target.name)
+
+
+def _precondition(uid: str, version: str) -> dict[str, object]:
+    return {
+        "kind": "DeleteOptions",
+        "apiVersion": "v1",
+        "preconditions": {"uid": uid, "resourceVersion": version},
+    }

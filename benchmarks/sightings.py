@@ -1,0 +1,79 @@
+"""Seeing with one watch when a change has arrived. Lines are searched, not decoded, so that looking on costs little."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
+
+from syncline.kube.client import Client
+from syncline.kube.resources import Resource
+
+Check = Callable[[bytes], bool]
+_BOOKMARK = b'{"type":"BOOKMARK"'
+_HOUR = 3600
+_PATIENCE = 120.0
+
+
+class Sightings:
+    """One open watch; ask `until` before making the change that is to be seen."""
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[Check, asyncio.Future[float]]] = []
+
+    def until(self, check: Check) -> "asyncio.Task[float]":
+        """Return the moment at which a line of the watch first passes the check."""
+        seen: asyncio.Future[float] = asyncio.get_running_loop().create_future()
+        self._waiting.append((check, seen))
+        return asyncio.create_task(_patiently(seen))
+
+    def look_at(self, line: bytes) -> None:
+        for check, seen in self._waiting:
+            if not seen.done() and check(line):
+                seen.set_result(time.monotonic())
+        self._waiting = [entry for entry in self._waiting if not entry[1].done()]
+
+
+@asynccontextmanager
+async def watching(client: Client, resource: Resource, labels: str | None = None) -> AsyncIterator[Sightings]:
+    """Open a watch; on entry the server has accepted it."""
+    sightings, accepted = Sightings(), asyncio.Event()
+
+    async def follow() -> None:
+        version = None
+        while True:  # the server drops watchers that fall behind on a busy machine
+            seen = client.watch(resource, labels=labels, version=version, seconds=_HOUR, silence=_HOUR)
+            async with aclosing(seen) as lines:
+                async for line in lines:
+                    accepted.set()
+                    if line:
+                        version = _text_after(b'"resourceVersion":"', line).decode()
+                        if not line.startswith(_BOOKMARK):
+                            sightings.look_at(line)
+
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(follow())
+        await accepted.wait()
+        yield sightings
+        task.cancel()
+
+
+def in_all(count: int, *needles: bytes) -> Check:
+    """Check for as many namespaces whose object has been seen with all these texts."""
+    places: set[bytes] = set()
+
+    def check(line: bytes) -> bool:
+        if all(needle in line for needle in needles):
+            places.add(_text_after(b'"namespace":"', line))
+        return len(places) >= count
+
+    return check
+
+
+def _text_after(field: bytes, line: bytes) -> bytes:
+    start = line.index(field) + len(field)
+    return line[start : line.index(b'"', start)]
+
+
+async def _patiently(seen: asyncio.Future[float]) -> float:
+    async with asyncio.timeout(_PATIENCE):
+        return await seen
