@@ -1,0 +1,91 @@
+"""Conditions: the truth as of now, with the time of the last change."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.core.strategies import quick
+
+from syncline.api.common import Condition
+from syncline.core.conditions import MAX_MESSAGE, Finding, find, same_finding, settle_conditions, shorten
+
+THEN, NOW, LATER = "2030-01-01T00:00:00Z", "2030-01-02T00:00:00Z", "2030-01-03T00:00:00Z"
+READY = Finding("Ready", "True", "Synced", "3 targets agree with the source")
+NOT_READY = Finding("Ready", "False", "NotOurs", "1 of 3 targets not in agreement")
+STILL_NOT_READY = Finding("Ready", "False", "Immutable", "2 of 3 targets not in agreement")
+STALLED = Finding("Stalled", "True", "Invalid", "the transform has no such key")
+
+findings = st.builds(
+    Finding,
+    st.sampled_from(("Ready", "Stalled", "Conflicted")),
+    st.sampled_from(("True", "False", "Unknown")),
+    st.sampled_from(("One", "Other")),
+    st.text(max_size=5),
+)
+
+
+def test_a_first_finding_has_the_time_of_now() -> None:
+    [ready] = settle_conditions([], [READY], 7, NOW)
+    assert ready == Condition(
+        type="Ready",
+        status="True",
+        reason="Synced",
+        message="3 targets agree with the source",
+        observed_generation=7,
+        last_transition_time=NOW,
+    )
+
+
+def test_the_time_moves_with_the_status() -> None:
+    known = settle_conditions([], [READY], 1, THEN)
+    [ready] = settle_conditions(known, [NOT_READY], 1, NOW)
+    assert ready.last_transition_time == NOW
+
+
+def test_the_time_stays_when_only_reason_message_and_generation_change() -> None:
+    known = settle_conditions([], [NOT_READY], 1, THEN)
+    [ready] = settle_conditions(known, [STILL_NOT_READY], 2, NOW)
+    assert (ready.reason, ready.observed_generation, ready.last_transition_time) == ("Immutable", 2, THEN)
+
+
+def test_what_is_no_longer_found_goes() -> None:
+    known = settle_conditions([], [READY, STALLED], 1, THEN)
+    assert [condition.type for condition in settle_conditions(known, [READY], 1, NOW)] == ["Ready"]
+
+
+def test_what_comes_back_has_a_new_time() -> None:
+    known = settle_conditions([], [STALLED], 1, THEN)
+    gone = settle_conditions(known, [], 1, NOW)
+    [stalled] = settle_conditions(gone, [STALLED], 1, LATER)
+    assert stalled.last_transition_time == LATER
+
+
+@quick
+@given(st.lists(findings, unique_by=lambda finding: finding.type), st.integers(0, 9))
+def test_finding_the_same_again_changes_nothing(found: list[Finding], generation: int) -> None:
+    known = settle_conditions([], found, generation, THEN)
+    assert settle_conditions(known, found, generation, NOW) == known
+    assert all(same_finding(find(known, finding.type), finding) for finding in found)
+
+
+@quick
+@given(findings, findings)
+def test_another_finding_is_told_from_what_is_known(known: Finding, found: Finding) -> None:
+    [condition] = settle_conditions([], [known], 1, THEN)
+    assert same_finding(condition, found) is (known == found)
+
+
+def test_a_long_message_is_cut_and_still_the_same_finding() -> None:
+    long = Finding("Ready", "False", "Failed", "x" * (MAX_MESSAGE + 1))
+    [condition] = settle_conditions([], [long], 1, THEN)
+    assert len(condition.message) == MAX_MESSAGE
+    assert condition.message.endswith("…")
+    assert same_finding(condition, long)
+
+
+def test_nothing_known_is_nothing_said() -> None:
+    assert find([], "Ready") is None
+    assert not same_finding(None, READY)
+
+
+def test_a_text_within_its_limit_is_not_cut() -> None:
+    assert shorten("four", 4) == "four"
+    assert shorten("fives", 4) == "fiv…"

@@ -1,0 +1,173 @@
+"""What is removed, what is only released, what is left, and when the brake holds."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.core.server import ApiServer
+from tests.core.strategies import ELSEWHERE, Edit, happen, quick
+from tests.core.world import CLUSTER, EARLIER, HOME, OTHER, OWNER, Sync, want
+
+from syncline.api.common import TargetState
+from syncline.core.objects import Target
+from syncline.core.ownership import MARKER, OWNER_LABEL, PRUNE, RECONCILE, Owner
+from syncline.core.plan import Action, Policy, Verb
+from syncline.core.surplus import brake, plan_removal, removal_digest
+
+STRANGER = Edit("make anew", "", ({"a": "theirs"}, {}))
+
+
+def arrange(*events: Edit | Policy, owner: Owner = OWNER) -> ApiServer:
+    server = ApiServer()
+    for event in events:
+        if isinstance(event, Edit):
+            happen(server, HOME, event)
+        else:
+            Sync(server, event, owner).reconcile(want({"a": "1"}))
+    return server
+
+
+def removal(server: ApiServer) -> Action | None:
+    seen = server.see(HOME)
+    assert seen is not None
+    return plan_removal(seen, OWNER, CLUSTER, "Pruned", "its namespace no longer matches")
+
+
+class TestOneObject:
+    def test_a_copy_that_we_made_is_deleted(self) -> None:
+        action = removal(arrange(Policy()))
+        assert action is not None
+        assert (action.verb, action.reason, action.message) == (
+            Verb.DELETE,
+            "Pruned",
+            "its namespace no longer matches",
+        )
+
+    def test_a_copy_of_an_earlier_sync_of_this_name_is_deleted(self) -> None:
+        action = removal(arrange(Policy(), owner=EARLIER))
+        assert action is not None
+        assert action.verb is Verb.DELETE
+
+    def test_an_edited_copy_is_deleted_too(self) -> None:
+        action = removal(arrange(Policy(), Edit("set data", "a", "by hand")))
+        assert action is not None
+        assert action.verb is Verb.DELETE
+
+    @pytest.mark.parametrize("management", ["Adopt", "Overwrite"])
+    def test_what_was_taken_over_is_released_and_stays(self, management: str) -> None:
+        server = arrange(STRANGER, Policy(management=management))
+        action = removal(server)
+        assert action is not None
+        assert action.verb is Verb.RELEASE
+        assert action.message.startswith("its namespace no longer matches; ")
+
+        Sync(server).remove(HOME)
+
+        assert server.objects[HOME]["data"] == {"a": "1"}
+        assert "labels" not in server.objects[HOME]["metadata"]
+        assert "annotations" not in server.objects[HOME]["metadata"]
+
+    @pytest.mark.parametrize("annotation", [PRUNE, RECONCILE])
+    @pytest.mark.parametrize("taken_over", [False, True])
+    def test_a_copy_with_the_annotation_is_left(self, annotation: str, taken_over: bool) -> None:
+        before = [STRANGER] if taken_over else []
+        action = removal(arrange(*before, Policy(management="Adopt"), Edit("annotate", annotation, "Disabled")))
+        assert action is not None
+        assert (action.verb, action.state, action.reason) == (Verb.LEAVE, "Skipped", "PruneDisabled")
+        assert f"{annotation}: Disabled" in action.message
+
+    def test_another_value_of_the_annotation_does_not_hold_it(self) -> None:
+        action = removal(arrange(Policy(), Edit("annotate", PRUNE, "disabled")))
+        assert action is not None
+        assert action.verb is Verb.DELETE
+
+    def test_a_copy_that_is_being_deleted_is_waited_for(self) -> None:
+        server = arrange(Policy())
+        server.objects[HOME]["metadata"]["deletionTimestamp"] = "2030-01-01T00:00:00Z"
+        action = removal(server)
+        assert action is not None
+        assert (action.verb, action.state) == (Verb.LEAVE, "Pending")
+
+    @pytest.mark.parametrize(
+        "server",
+        [
+            pytest.param(arrange(STRANGER), id="foreign"),
+            pytest.param(arrange(Policy(), Edit("clone away and back")), id="a clone of another namespace's copy"),
+            pytest.param(arrange(Policy(), Edit("unlabel", OWNER_LABEL)), id="without our label"),
+            pytest.param(arrange(Policy(), Edit("label", OWNER_LABEL, "")), id="with an empty label"),
+            pytest.param(arrange(Policy(), Edit("unannotate", MARKER)), id="without our annotation"),
+            pytest.param(arrange(Policy(), Edit("annotate", MARKER, "{}")), id="with a broken annotation"),
+            pytest.param(arrange(Policy(), owner=OTHER), id="of another sync"),
+        ],
+    )
+    def test_what_is_not_ours_is_not_touched(self, server: ApiServer) -> None:
+        assert removal(server) is None
+
+    def test_a_copy_of_the_same_name_in_another_cluster_is_not_touched(self) -> None:
+        seen = arrange(Policy()).see(HOME)
+        assert seen is not None
+        assert plan_removal(seen, OWNER, "another-cluster-uid", "Pruned", "is no longer wanted") is None
+
+
+def removals(number: int, verb: Verb = Verb.DELETE, state: TargetState = "Synced") -> list[Action]:
+    return [
+        Action(verb=verb, target=Target(f"team-{index}", "settings"), reason="Pruned", message="gone", state=state)
+        for index in range(number)
+    ]
+
+
+class TestBrake:
+    @pytest.mark.parametrize(
+        ("removed", "owned", "held"),
+        [
+            (0, 0, False),
+            (10, 10, False),
+            (11, 11, True),
+            (11, 21, True),
+            (11, 22, False),
+            (50, 100, False),
+            (51, 100, True),
+            (1000, 1000, True),
+        ],
+    )
+    def test_more_than_ten_and_more_than_half_are_held(self, removed: int, owned: int, held: bool) -> None:
+        assert brake(removals(removed), owned, asked_for=False, confirmed="").held is held
+
+    def test_what_the_user_asked_for_passes(self) -> None:
+        assert not brake(removals(1000), 1000, asked_for=True, confirmed="").held
+
+    def test_releases_count_too(self) -> None:
+        assert brake(removals(11, Verb.RELEASE), 11, asked_for=False, confirmed="").held
+
+    def test_what_is_left_anyway_does_not_count(self) -> None:
+        left = [*removals(10), *removals(20, Verb.LEAVE, "Skipped")[10:]]
+        assert not brake(left, 20, asked_for=False, confirmed="").held
+
+    def test_the_message_says_what_to_write(self) -> None:
+        held = brake(removals(30), 40, asked_for=False, confirmed="")
+        assert "30 of 40 copies" in held.message
+        assert f"syncline.dev/confirm-deletion={held.digest}" in held.message
+        assert not brake(removals(30), 40, asked_for=False, confirmed=held.digest).held
+
+    @quick
+    @given(st.integers(11, 40), st.integers(11, 40))
+    def test_a_confirmation_is_for_this_set_and_no_other(self, confirmed: int, now: int) -> None:
+        digest = brake(removals(confirmed), 40, asked_for=False, confirmed="").digest
+        held = brake(removals(now), now, asked_for=False, confirmed=digest).held
+        assert held is (now != confirmed)
+
+    @pytest.mark.parametrize("confirmed", ["", "yes", "true"])
+    def test_any_other_confirmation_is_none(self, confirmed: str) -> None:
+        assert brake(removals(11), 11, asked_for=False, confirmed=confirmed).held
+
+    @quick
+    @given(st.permutations(removals(12)))
+    def test_the_digest_does_not_depend_on_the_order(self, shuffled: list[Action]) -> None:
+        assert removal_digest(shuffled) == removal_digest(removals(12))
+
+    def test_the_digest_tells_places_apart(self) -> None:
+        places = [HOME, ELSEWHERE, Target("team-a", "other"), Target("team-a", "settings", cluster="east")]
+        digests = {
+            removal_digest([Action(verb=Verb.DELETE, target=place, reason="Pruned", message="gone")])
+            for place in places
+        }
+        assert len(digests) == len(places)
