@@ -51,10 +51,13 @@ async def test_large_results_for_many_targets_take_several_turns(renderer: Rende
     assert [result["a"].removeprefix(value) for result in results] == [target.name for target in TARGETS[:40]]
 
 
-async def test_results_that_would_fill_the_operators_memory_are_refused(renderer: Renderer) -> None:
+@pytest.mark.parametrize("data", [{"a": "x" * 500_000}, {"a": ""} | {f"key-{number}": "" for number in range(20_000)}])
+async def test_results_that_would_fill_the_operators_memory_are_refused(
+    renderer: Renderer, data: dict[str, str]
+) -> None:
     transforms = [Transform(key="a", template="{{ value }}{{ target.name }}")]
     with pytest.raises(RenderFailed, match="1000 targets are larger than 64 MiB in all"):
-        await renderer.transform(transforms, {"a": "x" * 500_000}, {}, SOURCE, TARGETS)
+        await renderer.transform(transforms, data, {}, SOURCE, TARGETS)
 
 
 async def test_without_targets_nothing_is_rendered(renderer: Renderer) -> None:

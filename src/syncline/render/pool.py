@@ -31,7 +31,8 @@ SECONDS_PER_TARGET = 0.05
 """What a job may take on average per target, on top of the deadline that each single target has."""
 
 RESULT_LIMIT = 64 * 1024 * 1024
-"""Characters that the results of one job may take in the operator's memory, all targets together."""
+BYTES_PER_KEY = 64
+"""What the results of one job may take of the operator's memory, all targets together; and what each key takes."""
 
 
 class _StoppedError(Exception):
@@ -196,7 +197,7 @@ class _Results:
         for answer in answers:
             match answer:
                 case Rendered(changed):
-                    self._size += sum(map(len, changed.values()))
+                    self._size += sum(map(len, changed.values())) + BYTES_PER_KEY * len(self._job.data)
                     if self._size > RESULT_LIMIT:
                         raise _StoppedError(
                             f"the results for {len(self._job.targets)} targets are larger than "
