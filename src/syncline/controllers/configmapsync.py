@@ -45,6 +45,8 @@ RESOURCE = Resource(GROUP, VERSION, api.PLURAL, api.KIND)
 SOURCE_GRACE = 2.0
 # How long a deletion is retried before the copies are left behind and the sync is let go.
 FINALIZE_PATIENCE = 300.0
+# Removals that nobody asked for count together for so long.
+SHRINKAGE_WINDOW = 600.0
 UNWANTED = ("Pruned", "no longer a destination of this sync")
 
 
@@ -62,6 +64,8 @@ class Memory:
     def __init__(self, fan_out: FanOut) -> None:
         self.fan_out = fan_out
         self.source_missing_since: float | None = None
+        self.shrunk: list[float] = []
+        """When copies were removed lately without anybody asking for it."""
 
 
 class ConfigMapSyncController:
@@ -209,11 +213,18 @@ class ConfigMapSyncController:
     async def _prune(self, work: Work, memory: Memory, desired: list[Desired]) -> tuple[list[Outcome], Problem | None]:
         """Remove copies from where they are no longer wanted; large shrinkage that nobody spelled out waits."""
         stale = self._stale(work, desired)
-        verdict = self._brake(work, self._removals(work, stale))
+        now = time.monotonic()
+        memory.shrunk = [at for at in memory.shrunk if now - at < SHRINKAGE_WINDOW]
+        verdict = self._brake(work, self._removals(work, stale), len(memory.shrunk))
         if verdict.held:
             return [], Problem("DeletionHeld", verdict.message)
         jobs = [(seen.target, partial(self._remove_proven, work, seen)) for seen in stale]
-        return await memory.fan_out.run(jobs, _no_progress), None
+        removed = await memory.fan_out.run(jobs, _no_progress)
+        if verdict.derived:
+            memory.shrunk += [now for outcome in removed if outcome.written is not None]
+        else:
+            memory.shrunk.clear()
+        return removed, None
 
     def _stale(self, work: Work, desired: list[Desired]) -> list[Seen]:
         """Return the copies that are no longer wanted; a namespace on its way out takes its copy along."""
@@ -233,12 +244,13 @@ class ConfigMapSyncController:
         removals = (plan_removal(seen, work.sync.owner, self._cluster.uid, *UNWANTED) for seen in stale)
         return [action for action in removals if action is not None]
 
-    def _brake(self, work: Work, removals: list[Action]) -> Brake:
+    def _brake(self, work: Work, removals: list[Action], recent: int = 0) -> Brake:
         return brake(
             removals,
             len(self._cluster.copies.of(work.sync.owner.ref)),
             asked_for=work.sync.status.scope not in (None, work.scope_digest),
             confirmed=work.sync.metadata.annotations.get(CONFIRM_DELETION, ""),
+            recent=recent,
         )
 
     async def _remove_proven(self, work: Work, seen: Seen) -> Outcome | None:

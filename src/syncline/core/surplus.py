@@ -50,19 +50,27 @@ class Brake(Struct, frozen=True):
     held: bool
     digest: str
     message: str = ""
+    derived: bool = True
+    """Whether no person has asked for the removals; such ones count together with those that follow soon."""
 
 
-def brake(removals: Sequence[Action], owned: int, *, asked_for: bool, confirmed: str) -> Brake:
-    """Hold derived removals of more than max(10, half of what the sync owns) until their digest is confirmed."""
+def brake(removals: Sequence[Action], owned: int, *, asked_for: bool, confirmed: str, recent: int = 0) -> Brake:
+    """Hold derived removals of more than max(10, half of what the sync owns) until their digest is confirmed.
+
+    `recent` derived removals have gone before: labels that a script takes off one by one are one shrinkage.
+    """
     writes = [action for action in removals if action.verb in (Verb.DELETE, Verb.RELEASE)]
     digest = removal_digest(writes)
-    if asked_for or len(writes) <= max(BRAKE_COUNT, BRAKE_SHARE * owned) or confirmed == digest:
+    if asked_for or confirmed == digest:
+        return Brake(held=False, digest=digest, derived=False)
+    if not writes or len(writes) + recent <= max(BRAKE_COUNT, BRAKE_SHARE * (owned + recent)):
         return Brake(held=False, digest=digest)
+    before = f", after {recent} that were removed already" if recent else ""
     return Brake(
         held=True,
         digest=digest,
         message=(
-            f"{len(writes)} of {owned} copies would be removed because their namespaces no longer match; "
+            f"{len(writes)} of {owned} copies would be removed because their namespaces no longer match{before}; "
             f"nothing was removed. To confirm, annotate this sync with syncline.dev/confirm-deletion={digest}"
         ),
     )
