@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from syncline.render.quarantine import CAPACITY, Quarantine
+from syncline.render.quarantine import CAPACITY, Held, Quarantine
 from syncline.render.turns import Turns
 
 
@@ -87,14 +87,15 @@ async def test_a_place_that_is_given_up_when_just_won_is_passed_on() -> None:
 
 def test_each_time_a_job_is_stopped_it_waits_longer_up_to_ten_minutes() -> None:
     quarantine = Quarantine()
-    assert [quarantine.add(b"job", 0.0) for _ in range(8)] == [10, 20, 40, 80, 160, 320, 600, 600]
+    waits = [quarantine.add(b"job", "too slow", 0.0).seconds for _ in range(8)]
+    assert waits == [10, 20, 40, 80, 160, 320, 600, 600]
 
 
 def test_a_job_may_be_tried_when_its_wait_is_over_and_is_remembered_until_it_goes_well() -> None:
     quarantine = Quarantine()
-    quarantine.add(b"job", 100.0)
-    assert quarantine.wait(b"job", 104.0) == 6
-    assert quarantine.wait(b"job", 110.0) == 0
+    quarantine.add(b"job", "too slow", 100.0)
+    assert quarantine.holds(b"job", 104.0) == Held("too slow", 6.0)
+    assert quarantine.holds(b"job", 110.0) is None
     assert b"job" in quarantine
     quarantine.release(b"job")
     assert b"job" not in quarantine
@@ -102,13 +103,13 @@ def test_a_job_may_be_tried_when_its_wait_is_over_and_is_remembered_until_it_goe
 
 def test_other_jobs_do_not_wait() -> None:
     quarantine = Quarantine()
-    quarantine.add(b"job", 0.0)
-    assert quarantine.wait(b"other", 0.0) == 0
+    quarantine.add(b"job", "too slow", 0.0)
+    assert quarantine.holds(b"other", 0.0) is None
 
 
 def test_only_so_many_jobs_are_remembered() -> None:
     quarantine = Quarantine()
     for number in range(CAPACITY + 1):
-        quarantine.add(str(number).encode(), 0.0)
+        quarantine.add(str(number).encode(), "too slow", 0.0)
     assert b"0" not in quarantine
     assert b"1" in quarantine

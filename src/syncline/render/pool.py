@@ -72,25 +72,22 @@ class Renderer:
         """Return the data for each target, in their order; equal results are one shared dict, not to be changed.
 
         Raises `TransformError` when a transform is wrong, for whichever target, and `RenderFailed` when the work took
-        too much time or memory, now or a short while ago.
+        too much time or memory, now or a short while ago; both then with the same message.
         """
         if not transforms:
             return [dict(data)] * len(targets)
         job = Job(list(transforms), dict(data), dict(binary), source, list(targets))
         digest = job.digest()
         now = asyncio.get_running_loop().time
-        if (wait := self._quarantine.wait(digest, now())) > 0:
-            raise RenderFailed(
-                f"the transforms took too much time or memory and were stopped; tried again in {wait:.0f} s",
-                retry_after=wait,
-            )
+        if held := self._quarantine.holds(digest, now()):
+            raise RenderFailed(held.reason, retry_after=held.seconds)
         try:
             suspect = digest in self._quarantine
             async with self._turns_of_suspects.turn(source.namespace) if suspect else nullcontext():
                 results = await self._render(job)
         except _StoppedError as stopped:
-            wait = self._quarantine.add(digest, now())
-            raise RenderFailed(f"{stopped}; tried again in {wait:.0f} s", retry_after=wait) from None
+            held = self._quarantine.add(digest, str(stopped), now())
+            raise RenderFailed(held.reason, retry_after=held.seconds) from None
         self._quarantine.release(digest)
         return results
 
@@ -108,16 +105,16 @@ class Renderer:
     async def _render(self, job: Job) -> list[dict[str, str]]:
         now = asyncio.get_running_loop().time
         results = _Results(job)
-        spent = 0.0
+        budget = self._deadline + SECONDS_PER_TARGET * len(job.targets)
         while rest := job.targets[len(results.all) :]:
             async with self._turns.turn(job.source.namespace), self._child() as child:
                 started = now()
                 answers, done = await self._turn(child, msgspec.structs.replace(job, targets=rest[:TARGETS_PER_TURN]))
-                spent += now() - started
+                budget -= now() - started
             results.add(answers, done)
-            if spent > self._deadline + SECONDS_PER_TARGET * len(job.targets):
+            if budget < 0:
                 raise _StoppedError(
-                    f"the transforms took {spent:.0f} s for {len(results.all)} targets; make them simpler"
+                    f"the transforms took too long for {len(job.targets)} targets and were stopped; make them simpler"
                 )
         return results.all
 

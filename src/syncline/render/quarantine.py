@@ -1,4 +1,4 @@
-"""Jobs that had to be stopped, and how long each is left alone before it is tried again."""
+"""Jobs that had to be stopped: why, and how long each is left alone before it is tried again."""
 
 from typing import NamedTuple
 
@@ -10,7 +10,15 @@ CAPACITY = 1000
 """Jobs remembered; beyond that the oldest is forgotten."""
 
 
+class Held(NamedTuple):
+    """Why a job is left alone, and for how many more seconds."""
+
+    reason: str
+    seconds: float
+
+
 class _Entry(NamedTuple):
+    reason: str
     times: int
     until: float
 
@@ -24,19 +32,20 @@ class Quarantine:
     def __contains__(self, key: bytes) -> bool:
         return key in self._entries
 
-    def add(self, key: bytes, now: float) -> float:
-        """Note that a job was stopped, and return the seconds for which it is left alone."""
-        times = self._entries.pop(key, _Entry(0, now)).times
+    def add(self, key: bytes, reason: str, now: float) -> Held:
+        """Note that a job was stopped."""
+        last = self._entries.pop(key, None)
+        times = last.times if last else 0
         wait = min(FIRST_WAIT * 2.0**times, LONGEST_WAIT)
-        self._entries[key] = _Entry(times + 1, now + wait)
+        self._entries[key] = _Entry(reason, times + 1, now + wait)
         if len(self._entries) > CAPACITY:
             del self._entries[next(iter(self._entries))]
-        return wait
+        return Held(reason, wait)
 
-    def wait(self, key: bytes, now: float) -> float:
-        """Return the seconds until a job may be tried; 0 for one that may be tried now."""
+    def holds(self, key: bytes, now: float) -> Held | None:
+        """Return why a job is to be left alone, or None when it may be tried."""
         entry = self._entries.get(key)
-        return max(0.0, entry.until - now) if entry else 0.0
+        return Held(entry.reason, entry.until - now) if entry and entry.until > now else None
 
     def release(self, key: bytes) -> None:
         """Forget a job that went well."""
