@@ -193,17 +193,20 @@ class ExecToken:
 
 
 async def _read_capped(stream: asyncio.StreamReader) -> bytes:
-    chunks = bytearray()
-    while len(chunks) <= EXEC_MAX_OUTPUT and (chunk := await stream.read(65536)):
-        chunks += chunk
-    return bytes(chunks)
+    """Read to the end, for a process with a full pipe does not end; keep only as much as shows that it is too much."""
+    kept = bytearray()
+    while chunk := await stream.read(65536):
+        kept += chunk[: EXEC_MAX_OUTPUT + 1 - len(kept)]
+    return bytes(kept)
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
     """Leave no process behind, nor one that it started."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    await process.wait()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(1.0):
+            await process.communicate()  # empties the pipe
 
 
 def tls_context(connection: Connection) -> ssl.SSLContext:

@@ -5,6 +5,7 @@ the client's business.
 """
 
 import asyncio
+import os
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -92,7 +93,12 @@ class Transport:
         """GET an answer that has no end, as (status, chunks). No byte for `silence` seconds is a failure."""
         limits = aiohttp.ClientTimeout(total=None, connect=CONNECT_TIMEOUT, sock_read=silence)
         async with self._open("GET", path, headers, None, limits) as response:
-            yield response.status, response.content.iter_any()
+            try:
+                yield response.status, response.content.iter_any()
+            finally:
+                # Broken off, not read to its end: a server that fell silent will not answer TLS's goodbye either.
+                if response.connection is not None and response.connection.transport is not None:
+                    response.connection.transport.abort()
 
     @asynccontextmanager
     async def _open(
@@ -155,7 +161,8 @@ def _cause(error: BaseException) -> str:
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return str(error.certificate_error)
     if isinstance(error, aiohttp.ClientConnectorError):
-        return error.strerror or str(error.os_error) or type(error.os_error).__name__
+        known = os.strerror(error.errno) if error.errno and error.errno > 0 else None
+        return known or error.strerror or type(error.os_error).__name__
     if isinstance(error, aiohttp.ClientHttpProxyError):
         return f"the proxy answered {error.status}"
     if isinstance(error, asyncio.IncompleteReadError):

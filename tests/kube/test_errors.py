@@ -1,0 +1,79 @@
+import json
+
+import pytest
+
+from syncline.kube import errors
+from syncline.kube.errors import ApiError, from_response
+
+
+def refusal(
+    code: int, reason: str = "", message: str = "", *, resource: str = "configmaps", **more: object
+) -> ApiError:
+    body = json.dumps({"kind": "Status", "code": code, "reason": reason, "message": message, **more}).encode()
+    return from_response(code, body, verb="create", resource=resource, namespace="team", name="settings")
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "kind"),
+    [
+        (400, "BadRequest", errors.BadRequest),
+        (401, "Unauthorized", errors.Unauthorized),
+        (403, "Forbidden", errors.Forbidden),
+        (404, "NotFound", errors.NotFound),
+        (409, "AlreadyExists", errors.AlreadyExists),
+        (409, "Conflict", errors.Conflict),
+        (410, "Gone", errors.Gone),
+        (410, "Expired", errors.Gone),
+        (422, "Invalid", errors.Invalid),
+        (429, "TooManyRequests", errors.TooManyRequests),
+        (500, "InternalError", errors.ServerError),
+        (503, "ServiceUnavailable", errors.ServerError),
+        (504, "Timeout", errors.ServerError),
+        (307, "", ApiError),
+        (405, "MethodNotAllowed", ApiError),
+    ],
+)
+def test_each_refusal_has_its_class(code: int, reason: str, kind: type[ApiError]) -> None:
+    error = refusal(code, reason)
+    assert type(error) is kind
+    assert error.status == code
+
+
+def test_an_error_reads_as_a_sentence() -> None:
+    error = refusal(403, "Forbidden", 'User "bob" cannot create resource "configmaps"')
+    assert str(error) == (
+        "cannot create configmaps 'settings' in namespace 'team': 403 Forbidden: "
+        'User "bob" cannot create resource "configmaps"'
+    )
+
+
+def test_a_refusal_without_a_status_is_named_by_its_code() -> None:
+    error = from_response(404, b"404 page not found", verb="list", resource="widgets")
+    assert isinstance(error, errors.NotFound)
+    assert str(error) == "cannot list widgets: 404 NotFound"
+
+
+def test_nothing_that_a_server_says_about_a_secret_is_repeated_but_field_names() -> None:
+    causes = [{"field": "data[password]", "message": "Invalid value: canary", "reason": "FieldValueInvalid"}]
+    error = refusal(422, "Invalid", "data: Invalid value: canary", resource="secrets", details={"causes": causes})
+    assert "canary" not in f"{error}{error!r}{error.message}{error.args}"
+    assert str(error).endswith("422 Invalid: see data[password]")
+
+
+@pytest.mark.parametrize(
+    ("header", "details", "seconds"),
+    [
+        ("7", {}, 7.0),
+        (None, {"retryAfterSeconds": 3}, 3.0),
+        ("Wed, 21 Oct 2026 07:28:00 GMT", {"retryAfterSeconds": 2}, 2.0),
+        (None, {}, None),
+        ("0", {}, None),
+        ("-5", {}, None),
+        ("nan", {}, None),
+    ],
+)
+def test_retry_after_comes_from_the_header_or_the_details(
+    header: str | None, details: dict[str, int], seconds: float | None
+) -> None:
+    body = json.dumps({"code": 429, "details": details}).encode()
+    assert from_response(429, body, verb="get", resource="pods", retry_after=header).retry_after == seconds
