@@ -75,11 +75,14 @@ async def test_a_wrong_transform_is_told_as_it_is(renderer: Renderer) -> None:
     assert (caught.value.index, caught.value.key, caught.value.line, caught.value.target) == (0, "a", 2, None)
 
 
-async def test_an_error_for_one_target_names_it(renderer: Renderer) -> None:
+async def test_an_error_for_one_target_names_it_and_leaves_the_others_alone(renderer: Renderer) -> None:
     transforms = [Transform(key="a", template="{% if target.name == 'copy-2' %}{{ no }}{% endif %}")]
-    with pytest.raises(TransformError, match="for team-2/copy-2: an undefined value") as caught:
-        await renderer.transform(transforms, {"a": "x"}, {}, SOURCE, TARGETS)
-    assert caught.value.target == "team-2/copy-2"
+    results = await renderer.transform(transforms, {"a": "x"}, {}, SOURCE, TARGETS)
+    assert len(results) == len(TARGETS)
+    (wrong,) = (result for result in results if isinstance(result, TransformError))
+    assert wrong.target == "team-2/copy-2"
+    assert "for team-2/copy-2: an undefined value" in str(wrong)
+    assert all(result == {"a": ""} for result in results if result is not wrong)
 
 
 async def test_a_child_is_kept_for_the_next_job(renderer: Renderer) -> None:

@@ -143,14 +143,14 @@ class ConfigMapSyncController:
             if source is None:
                 return await self._source_gone(work, memory)
             memory.source_missing_since = None
-            desired = await desire(work, source, self._renderer)
+            desired, unsaid = await desire(work, source, self._renderer)
         except Problem as problem:
             outcomes = [*_without_source(work, problem), *work.passed_over]
-            return Report(sync=sync, problem=problem, outcomes=outcomes, retry=problem.retry)
+            return Report(sync=sync, problem=problem, outcomes=outcomes, retry=problem.retry, again=problem.again)
         revision = source.metadata.resource_version
         converged = await self._converge(work, memory, desired, revision)
         removed, held = await self._prune(work, memory, desired)
-        outcomes = [*converged, *work.passed_over, *removed]
+        outcomes = [*converged, *unsaid, *work.passed_over, *removed]
         return Report(
             sync=sync,
             outcomes=outcomes,
@@ -349,7 +349,7 @@ class ConfigMapSyncController:
         work = self._lower(sync)
         try:
             source = await self._read_source(work)
-            desired = await desire(work, source, self._renderer) if source is not None else []
+            desired, unsaid = await desire(work, source, self._renderer) if source is not None else ([], [])
         except Problem as problem:
             return Preview(problem=problem, passed_over=work.passed_over)
         if source is None:
@@ -366,7 +366,7 @@ class ConfigMapSyncController:
         removals = self._removals(work, self._stale(work, desired))
         verdict = self._brake(work, removals)
         held = Problem("DeletionHeld", verdict.message) if verdict.held else None
-        return Preview(actions=(*actions, *removals), passed_over=work.passed_over, problem=held)
+        return Preview(actions=(*actions, *removals), passed_over=(*unsaid, *work.passed_over), problem=held)
 
     def _writer(self, work: Work) -> Writer:
         return Writer(self._cluster, self._as(work), work.sync.owner, work.policy, self._claims)

@@ -20,7 +20,7 @@ from syncline.engine.cluster import Cluster
 from syncline.engine.interests import Interest
 from syncline.engine.record import Sync
 from syncline.kube.cache import Key
-from syncline.render import Renderer, RenderError
+from syncline.render import Renderer, RenderFailed, Result, TransformError
 from syncline.render import Source as RenderSource
 from syncline.render import Target as RenderTarget
 
@@ -124,13 +124,16 @@ def reached(
     return tuple(wanted), tuple(passed_over)
 
 
-async def desire(work: Work, source: ConfigMapWire, renderer: Renderer) -> list[Desired]:
-    """Select, rename and transform: what each target should hold. Raises `Problem` where that cannot be."""
+async def desire(work: Work, source: ConfigMapWire, renderer: Renderer) -> tuple[list[Desired], list[Outcome]]:
+    """Select, rename and transform: what each target should hold, and where that cannot be said.
+
+    Raises `Problem` where it can be said for none.
+    """
     spec = work.spec
     targets = [work.target(namespace.name) for namespace in work.wanted]
     try:
         data, binary = select_keys(spec.keys, source.data or {}, source.binary_data or {})
-        texts: Sequence[dict[str, str]] = [data] * len(targets)
+        texts: Sequence[Result] = [data] * len(targets)
         if spec.transforms and targets:
             texts = await renderer.transform(
                 spec.transforms,
@@ -139,13 +142,19 @@ async def desire(work: Work, source: ConfigMapWire, renderer: Renderer) -> list[
                 RenderSource(work.source.namespace, work.source.name),
                 [RenderTarget(target.namespace, target.name) for target in targets],
             )
-    except (ContentError, RenderError) as error:
+    except (ContentError, TransformError) as error:
         raise Problem("InvalidContent", str(error), stalled=True) from error
+    except RenderFailed as error:
+        raise Problem("RenderFailed", str(error), again=error.retry_after, retry=not error.retry_after) from error
     labels = travelling(source.metadata.labels)
     annotations = travelling(source.metadata.annotations)
     contents: dict[int, tuple[Content, str]] = {}
-    desired = []
+    desired: list[Desired] = []
+    failed: list[Outcome] = []
     for target, text in zip(targets, texts, strict=True):
+        if isinstance(text, TransformError):
+            failed.append(Outcome(target=target, state="Failed", reason="InvalidContent", message=str(text)))
+            continue
         # Where nothing depends on the target, all share one text, and so one content and one digest.
         if id(text) not in contents:
             content = Content(data=text, binary_data=binary, immutable=bool(source.immutable))
@@ -162,4 +171,4 @@ async def desire(work: Work, source: ConfigMapWire, renderer: Renderer) -> list[
                 annotations=annotations,
             )
         )
-    return desired
+    return desired, failed

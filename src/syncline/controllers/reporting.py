@@ -34,6 +34,7 @@ class Problem(Exception):  # noqa: N818 - it is not the program's error
         status: ConditionStatus = "False",
         stalled: bool = False,
         retry: bool = False,
+        again: float | None = None,
     ) -> None:
         super().__init__(message)
         self.reason = reason
@@ -42,6 +43,8 @@ class Problem(Exception):  # noqa: N818 - it is not the program's error
         self.stalled = stalled
         """Whether only an edit of the spec or the source can help."""
         self.retry = retry
+        self.again = again
+        """Look again after so many seconds."""
 
 
 class Report(Struct, frozen=True, kw_only=True):

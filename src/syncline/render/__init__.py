@@ -7,13 +7,14 @@ denied is in `confinement`. Nothing here reads or writes a cluster, and nothing 
 
 from syncline.render.errors import RenderError, RenderFailed, TransformError
 from syncline.render.jobs import Source, Target
-from syncline.render.pool import Renderer
+from syncline.render.pool import Renderer, Result
 from syncline.render.transforms import apply, uses_target
 
 __all__ = [
     "RenderError",
     "RenderFailed",
     "Renderer",
+    "Result",
     "Source",
     "Target",
     "TransformError",

@@ -35,6 +35,10 @@ BYTES_PER_KEY = 64
 """What the results of one job may take of the operator's memory, all targets together; and what each key takes."""
 
 
+Result = dict[str, str] | TransformError
+"""What a target gets: its data, or why there is none."""
+
+
 class _StoppedError(Exception):
     """The job itself is to blame; the message says for what."""
 
@@ -68,11 +72,12 @@ class Renderer:
         binary: Mapping[str, str],
         source: Source,
         targets: Sequence[Target],
-    ) -> list[dict[str, str]]:
+    ) -> list[Result]:
         """Return the data for each target, in their order; equal results are one shared dict, not to be changed.
 
-        Raises `TransformError` when a transform is wrong, for whichever target, and `RenderFailed` when the work took
-        too much time or memory, now or a short while ago; both then with the same message.
+        Where a transform is wrong for a target, its `TransformError` stands in place of the data: the others are served
+        all the same. Raises it when it is wrong for all, and `RenderFailed` when the work took too much time or memory,
+        now or a short while ago; both then with the same message.
         """
         if not transforms:
             return [dict(data)] * len(targets)
@@ -102,7 +107,7 @@ class Renderer:
                 await places.enter_async_context(self._turns.turn(""))
             await asyncio.gather(*(child.gone for child in self._children))
 
-    async def _render(self, job: Job) -> list[dict[str, str]]:
+    async def _render(self, job: Job) -> list[Result]:
         now = asyncio.get_running_loop().time
         results = _Results(job)
         budget = self._deadline + SECONDS_PER_TARGET * len(job.targets)
@@ -187,7 +192,7 @@ class _Results:
     def __init__(self, job: Job) -> None:
         self._job = job
         self._size = 0
-        self.all: list[dict[str, str]] = []
+        self.all: list[Result] = []
 
     def add(self, answers: Sequence[Answer], done: Done) -> None:
         """Take the answers of a turn; each is for the next target."""
@@ -205,8 +210,10 @@ class _Results:
                 case Repeated() if self.all:
                     self.all.append(self.all[-1])
                 case Refused(index, key, cause, line):
-                    target = None if done.shared else "/".join(self._job.targets[len(self.all)])
-                    raise TransformError(index, key, cause, line=line, target=target)
+                    if done.shared:
+                        raise TransformError(index, key, cause, line=line)
+                    target = "/".join(self._job.targets[len(self.all)])
+                    self.all.append(TransformError(index, key, cause, line=line, target=target))
                 case _:
                     raise _StoppedError("the process for rendering broke its protocol")
         if done.shared:

@@ -43,17 +43,27 @@ def work(job: Job) -> Iterator[Answer]:
     shared = not uses_target(job.transforms)
     try:
         recipe = Recipe(job.transforms)
-        for target in job.targets:
+    except TransformError as error:
+        yield _refused(error)
+        yield Done(shared=True)
+        return
+    for target in job.targets:
+        try:
             result = recipe.apply(job.data, job.binary, job.source, None if shared else target)
             changed = {key: value for key, value in result.items() if job.data.get(key) != value}
             yield Repeated() if changed == last else Rendered(changed)
             last = changed
             sent += sum(map(len, changed.values()))
-            if shared or sent > TURN_BYTES or time.monotonic() - started > TURN_SECONDS:
-                break
-    except TransformError as error:
-        yield Refused(error.index, error.key, error.cause, error.line)
+        except TransformError as error:
+            yield _refused(error)
+            last = None
+        if shared or sent > TURN_BYTES or time.monotonic() - started > TURN_SECONDS:
+            break
     yield Done(shared)
+
+
+def _refused(error: TransformError) -> Refused:
+    return Refused(error.index, error.key, error.cause, error.line)
 
 
 def main() -> None:
