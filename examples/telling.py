@@ -96,14 +96,12 @@ class Teller:
         name = "" if voice == self._speaker else {"you": "you", "syncline": "Syncline"}[voice]
         self._speaker = voice
         room = WIDTH - len(INDENT) - VOICE - TIME
-        first, *rest = textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False) or [""]
-        lead = INDENT + self._paint(voice, name.ljust(VOICE))
-        if seconds is None:
-            self._write(f"{lead}{first}")
-        else:
-            self._write(f"{lead}{first.ljust(room)}{self._paint('bold', _duration(seconds).rjust(TIME))}")
-        for line in rest:
-            self._write(f"{INDENT}{' ' * VOICE}{line}")
+        lines = textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False)
+        if seconds is not None:
+            lines[-1] = lines[-1].ljust(room) + self._paint("bold", _duration(seconds).rjust(TIME))
+        for line in lines:
+            self._write(f"{INDENT}{self._paint(voice, name.ljust(VOICE))}{line}")
+            name = ""
 
     def _paint(self, style: str, text: str) -> str:
         return f"{_STYLES[style]}{text}{_RESET}" if self._colours and text.strip() else text

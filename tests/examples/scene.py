@@ -1,0 +1,84 @@
+"""Examples applied to a sandbox as a user would apply them, and looked at as a user would."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from syncline.controllers.configmapsync import RESOURCE as SYNCS
+from syncline.deploy import Manifest, resource
+from syncline.kube import CONFIGMAPS, Resource
+from syncline.sandbox import RequestError, Sandbox
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples" / "configmapsync"
+
+Check = Callable[[], bool]
+
+
+def load(path: Path) -> list[Manifest]:
+    return [document for document in yaml.safe_load_all(path.read_text(encoding="utf-8")) if document]
+
+
+class Scene:
+    """One example in the sandbox."""
+
+    def __init__(self, sandbox: Sandbox, eventually: Callable[[Check], None], name: str) -> None:
+        self._sandbox = sandbox
+        self.eventually = eventually
+        self.manifests = load(EXAMPLES / name)
+        for manifest in self.manifests:
+            self.apply(manifest)
+        (sync,) = (manifest for manifest in self.manifests if manifest["kind"] == SYNCS.kind)
+        self._sync = SYNCS.path(sync["metadata"]["namespace"], sync["metadata"]["name"])
+
+    def apply(self, manifest: Manifest, manager: str = "kubectl") -> None:
+        metadata = manifest["metadata"]
+        path = _resource(manifest).path(metadata.get("namespace"), metadata["name"])
+        self._sandbox.request("PATCH", f"{path}?fieldManager={manager}&force=true", manifest)
+
+    def edit(self, namespace: str, name: str, data: dict[str, str]) -> None:
+        """Set some keys of a ConfigMap, as somebody else than its author."""
+        metadata = {"namespace": namespace, "name": name}
+        self.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}, "somebody")
+
+    def delete(self, namespace: str, name: str) -> None:
+        self._sandbox.request("DELETE", CONFIGMAPS.path(namespace, name))
+
+    def delete_sync(self) -> None:
+        """Delete the sync and wait until it is gone."""
+        self._sandbox.request("DELETE", self._sync)
+        self.eventually(lambda: self._get(self._sync) is None)
+
+    def config_map(self, namespace: str, name: str) -> dict[str, Any] | None:
+        return self._get(CONFIGMAPS.path(namespace, name))
+
+    def data(self, namespace: str, name: str) -> dict[str, str] | None:
+        found = self.config_map(namespace, name)
+        return None if found is None else found.get("data", {})
+
+    def ready(self) -> tuple[str, str]:
+        """Return status and reason of the Ready condition, of the spec as it is now."""
+        sync = self._get(self._sync) or {}
+        status = sync.get("status", {})
+        if status.get("observedGeneration") != sync.get("metadata", {}).get("generation"):
+            return "", ""
+        found = (each for each in status.get("conditions", ()) if each["type"] == "Ready")
+        return next(((each["status"], each["reason"]) for each in found), ("", ""))
+
+    def targets(self) -> Iterator[dict[str, str]]:
+        sync = self._get(self._sync) or {}
+        yield from sync.get("status", {}).get("targetStatuses", ())
+
+    def _get(self, path: str) -> dict[str, Any] | None:
+        try:
+            return self._sandbox.request("GET", path)
+        except RequestError as error:
+            if error.status != 404:
+                raise
+            return None
+
+
+def _resource(manifest: Manifest) -> Resource:
+    return {"ConfigMap": CONFIGMAPS, SYNCS.kind: SYNCS}.get(manifest["kind"]) or resource(manifest)
