@@ -10,6 +10,9 @@ from msgspec import Struct
 
 T = TypeVar("T")
 
+_BURIED = 4096
+"""How many ends of objects are remembered: enough for all requests that may be in flight."""
+
 
 class Key(NamedTuple):
     """The name of an object within its kind; the namespace is empty for kinds that have none."""
@@ -39,16 +42,24 @@ def is_older(version: str, than: str) -> bool:
     return version.isdecimal() and than.isdecimal() and int(version) < int(than)
 
 
+class _Gone(NamedTuple):
+    """The end of an object: as a watch or list told it, or, without a version, as we brought it about ourselves."""
+
+    uid: str
+    version: str | None
+
+
 class Cache(Generic[T]):
     """The newest known state of each object.
 
     A state older than the one held is dropped, and so is one equal to it, which is the echo of our own write. An object
-    that we deleted stays gone although a watch that lags behind still speaks of it.
+    that is gone is not brought back by what happened before: by a replay, by a watch that lags behind our own delete,
+    or by the late answer to an earlier write.
     """
 
     def __init__(self) -> None:
         self._entries: dict[Key, Entry[T]] = {}
-        self._forgotten: dict[Key, str] = {}
+        self._gone: dict[Key, _Gone] = {}
         self._touched: set[Key] | None = None
 
     def __len__(self) -> int:
@@ -69,74 +80,8 @@ class Cache(Generic[T]):
 
     def observe(self, key: Key, uid: str, version: str, value: T | None) -> Change[T] | None:
         """Take a state from a watch. A value of None means that nothing of this object is to be held."""
-        if self._forgotten.get(key) == uid or not self._is_news(key, version):
+        if not self._is_news(key, uid, version):
             return None
-        return self._put(key, uid, version, value)
-
-    def vanish(self, key: Key, uid: str, version: str) -> Change[T] | None:
-        """Take a deletion from a watch."""
-        if self._forgotten.get(key) == uid:
-            del self._forgotten[key]
-        held = self._entries.get(key)
-        # Another uid: a predecessor. Deletions have versions of their own; one older than what is held speaks of a
-        # moment before our own write brought the object back under the watch's selector.
-        if held is None or held.uid != uid or is_older(version, held.version):
-            return None
-        del self._entries[key]
-        return Change(key, held.value, None)
-
-    def note(self, key: Key, uid: str, version: str, value: T | None) -> None:
-        """Take the answer to our own write."""
-        if self._touched is not None:
-            self._touched.add(key)
-        if self._forgotten.get(key) != uid:
-            self._forgotten.pop(key, None)
-        if self._is_news(key, version):
-            self._put(key, uid, version, value)
-
-    def forget(self, key: Key, uid: str) -> None:
-        """Take note that we deleted this very object."""
-        held = self._entries.get(key)
-        if held and held.uid == uid:
-            del self._entries[key]
-        elif self._touched is None:
-            return  # the watch was faster, and will not speak of it again
-        self._forgotten[key] = uid
-        if self._touched is not None:
-            self._touched.add(key)
-
-    def begin_list(self) -> None:
-        """Start to remember which objects we write ourselves: a list taken meanwhile may not know of it."""
-        self._touched = set()
-
-    def replace(self, listed: dict[Key, Entry[T]], version: str) -> list[Change[T]]:
-        """Take a complete list, and return all differences, deletions included.
-
-        The list is the truth, also where it is older than what is held: then the server was restored from a backup.
-        Only what we wrote while it was being taken may be newer.
-        """
-        touched, self._touched = self._touched or set(), None
-        before, after = self._entries, dict(listed)
-        for key in touched:
-            held, seen = before.get(key), listed.get(key)
-            if held and is_older(version, held.version):
-                after[key] = held
-            elif seen and self._forgotten.get(key) == seen.uid:
-                del after[key]
-        self._forgotten = {key: uid for key, uid in self._forgotten.items() if key in touched}
-        self._entries = after
-        gone = [Change(key, held.value, None) for key, held in before.items() if key not in after]
-        return gone + [
-            Change(key, held.value if held else None, entry.value)
-            for key, entry in after.items()
-            if (held := before.get(key)) is None or held.version != entry.version or held.uid != entry.uid
-        ]
-
-    def _is_news(self, key: Key, version: str) -> bool:
-        held = self._entries.get(key)
-        return held is None or (version != held.version and not is_older(version, held.version))
-
-    def _put(self, key: Key, uid: str, version: str, value: T | None) -> Change[T] | None:
         held = self._entries.get(key)
         if value is not None:
             self._entries[key] = Entry(uid, version, value)
@@ -145,3 +90,77 @@ class Cache(Generic[T]):
         else:
             return None
         return Change(key, held.value if held else None, value)
+
+    def vanish(self, key: Key, uid: str, version: str) -> Change[T] | None:
+        """Take a deletion from a watch."""
+        held = self._entries.get(key)
+        # Another uid: a predecessor. Deletions have versions of their own; one older than what is held speaks of a
+        # moment before our own write brought the object back under the watch's selector.
+        if held and (held.uid != uid or is_older(version, held.version)):
+            return None
+        self._bury(key, uid, version)
+        if held is None:
+            return None
+        del self._entries[key]
+        return Change(key, held.value, None)
+
+    def note(self, key: Key, uid: str, version: str, value: T | None) -> None:
+        """Take a state that the caller has from the server: the answer to a write, or to a read."""
+        if self._touched is not None:
+            self._touched.add(key)
+        self.observe(key, uid, version, value)
+
+    def forget(self, key: Key, uid: str) -> None:
+        """Take note that we deleted this very object."""
+        if self._touched is not None:
+            self._touched.add(key)
+        held = self._entries.get(key)
+        if held and held.uid == uid:
+            del self._entries[key]
+        if key not in self._entries:
+            self._bury(key, uid, None)
+
+    def begin_list(self) -> None:
+        """Start to remember which objects the caller tells of: a list taken meanwhile may not know it yet."""
+        self._touched = set()
+
+    def replace(self, listed: dict[Key, Entry[T]], version: str) -> list[Change[T]]:
+        """Take a complete list, and return all differences, deletions included.
+
+        The list is the truth, also where it is older than what is held: then the server was restored from a backup.
+        Only what the caller told while it was being taken may be newer.
+        """
+        touched, self._touched = self._touched or set(), None
+        before, after = self._entries, dict(listed)
+        for key in touched:
+            held, seen, gone = before.get(key), listed.get(key), self._gone.get(key)
+            if held and is_older(version, held.version):
+                after[key] = held
+            elif seen and gone and gone.uid == seen.uid and gone.version is None:
+                del after[key]
+        self._entries = after
+        self._gone = {key: gone for key, gone in self._gone.items() if key not in after}
+        changes: list[Change[T]] = []
+        for key, held in before.items():
+            if key not in after:
+                self._bury(key, held.uid, version)
+                changes.append(Change(key, held.value, None))
+        for key, entry in after.items():
+            old = before.get(key)
+            if old is None or (old.uid, old.version) != (entry.uid, entry.version):
+                changes.append(Change(key, old.value if old else None, entry.value))
+        return changes
+
+    def _is_news(self, key: Key, uid: str, version: str) -> bool:
+        held, gone = self._entries.get(key), self._gone.get(key)
+        if held:
+            return version != held.version and not is_older(version, held.version)
+        if gone and gone.uid == uid:
+            return gone.version is not None and version != gone.version and not is_older(version, gone.version)
+        return True
+
+    def _bury(self, key: Key, uid: str, version: str | None) -> None:
+        self._gone.pop(key, None)
+        self._gone[key] = _Gone(uid, version)
+        if len(self._gone) > _BURIED:
+            del self._gone[next(iter(self._gone))]

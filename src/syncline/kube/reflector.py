@@ -138,7 +138,7 @@ class Reflector(Generic[W, T]):
         return len(self._cache)
 
     def note(self, obj: W) -> None:
-        """Record the server's answer to our own write, so that the watch's echo of it is no news."""
+        """Record an object that the server answered to our own write or read; its echo in the watch is no news."""
         meta = obj.metadata
         self._cache.note(_key(meta), meta.uid, meta.resource_version, self._project(obj))
 

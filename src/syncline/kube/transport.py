@@ -160,6 +160,8 @@ async def _read(response: aiohttp.ClientResponse) -> bytes:
 def _cause(error: BaseException) -> str:
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return str(error.certificate_error)
+    if isinstance(error, aiohttp.ClientConnectorSSLError):
+        return str(error.os_error)
     if isinstance(error, aiohttp.ClientConnectorError):
         known = os.strerror(error.errno) if error.errno and error.errno > 0 else None
         return known or error.strerror or type(error.os_error).__name__

@@ -1,0 +1,224 @@
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client import REGISTRY
+from tests.kube.conftest import Until
+
+from syncline.kube import Queue, QueueClosed, run_workers
+
+
+@pytest.fixture
+async def queue() -> AsyncIterator[Queue[str]]:
+    made: Queue[str] = Queue("test")
+    yield made
+    made.close()
+
+
+async def soon(queue: Queue[str]) -> str:
+    async with asyncio.timeout(30):
+        return await queue.get()
+
+
+async def test_a_key_added_many_times_is_handed_out_once(queue: Queue[str]) -> None:
+    for _ in range(3):
+        queue.add("a")
+    queue.add("b")
+    assert [await soon(queue), await soon(queue)] == ["a", "b"]
+    assert queue.depth() == 0
+
+
+async def test_a_key_added_while_in_work_is_handed_out_again_afterwards(queue: Queue[str]) -> None:
+    queue.add("a")
+    key = await soon(queue)
+    queue.add("a")
+    queue.add("a")
+    queue.add("b")
+    assert await soon(queue) == "b"
+    assert queue.depth() == 0, "nobody else gets it meanwhile"
+    queue.done(key)
+    assert await soon(queue) == "a"
+    queue.done(key)
+    assert queue.depth() == 0
+
+
+async def test_the_urgent_go_first_and_the_rest_in_order(queue: Queue[str]) -> None:
+    queue.add("resync-1", priority=10)
+    queue.add("resync-2", priority=10)
+    queue.add("edit", priority=0)
+    queue.add("resync-2", priority=-5)
+    assert [await soon(queue) for _ in range(3)] == ["resync-2", "edit", "resync-1"]
+
+
+async def test_an_earlier_wish_wins_over_a_later_one(queue: Queue[str]) -> None:
+    queue.add("a", delay=3600)
+    queue.add("a", delay=7200)
+    assert queue.depth() == 0
+    queue.add("a")
+    assert queue.depth() == 1
+    queue.add("a", delay=3600)
+    assert await soon(queue) == "a"
+    queue.done("a")
+    assert queue.depth() == 0
+
+
+async def test_a_delayed_key_comes_when_it_is_due(queue: Queue[str]) -> None:
+    now = asyncio.get_running_loop().time
+    queue.add("late", delay=0.05)
+    started = now()
+    assert await soon(queue) == "late"
+    assert now() - started >= 0.05
+
+
+async def test_a_wish_made_while_in_work_keeps_its_time(queue: Queue[str]) -> None:
+    queue.add("a")
+    await soon(queue)
+    queue.add("a", delay=3600)
+    queue.done("a")
+    assert queue.depth() == 0
+    queue.add("a")
+    assert await soon(queue) == "a"
+
+
+async def test_failures_in_a_row_are_retried_later_and_later_up_to_a_cap() -> None:
+    queue: Queue[str] = Queue("test", retry_first=0.2, retry_cap=10)
+    delays = [queue.retry("a") for _ in range(12)]
+    for count, delay in enumerate(delays):
+        full = min(10, 0.2 * 2**count)
+        assert 0.75 * full <= delay <= full
+    assert queue.failures("a") == 12
+    queue.forget("a")
+    assert queue.retry("a") <= 0.2
+    assert queue.retry("b") <= 0.2, "each key has its own count"
+    queue.close()
+
+
+async def test_a_closed_queue_hands_out_nothing_and_wakes_all_who_wait(queue: Queue[str]) -> None:
+    waiting = [asyncio.create_task(queue.get()) for _ in range(3)]
+    await asyncio.sleep(0)
+    queue.close()
+    queue.add("a")
+    assert [type(result) for result in await asyncio.gather(*waiting, return_exceptions=True)] == [QueueClosed] * 3
+    with pytest.raises(QueueClosed):
+        await queue.get()
+
+
+async def test_work_that_waits_when_the_queue_closes_is_left(queue: Queue[str]) -> None:
+    queue.add("a")
+    queue.close()
+    with pytest.raises(QueueClosed):
+        await queue.get()
+
+
+async def test_a_cancelled_wait_loses_no_key(queue: Queue[str]) -> None:
+    waiting = asyncio.create_task(queue.get())
+    await asyncio.sleep(0)
+    queue.add("a")
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    assert await soon(queue) == "a"
+
+
+async def test_depth_and_age_are_published(queue: Queue[str]) -> None:
+    queue.add("a")
+    queue.add("later", delay=3600)
+    assert REGISTRY.get_sample_value("syncline_queue_depth", {"queue": "test"}) == 1
+    oldest = REGISTRY.get_sample_value("syncline_queue_oldest_seconds", {"queue": "test"})
+    assert oldest is not None
+    assert 0 <= oldest < 30
+
+
+async def test_workers_survive_a_failing_key_and_try_it_again(until: Until) -> None:
+    queue: Queue[str] = Queue("test", retry_first=0.01)
+    seen: list[str] = []
+
+    async def handle(key: str) -> None:
+        seen.append(key)
+        if key == "bad" and seen.count("bad") < 3:
+            raise RuntimeError("no luck")
+
+    workers = asyncio.create_task(run_workers(queue, 2, handle))
+    for key in ("bad", "good"):
+        queue.add(key)
+    await until(lambda: seen.count("bad") == 3)
+    await until(lambda: queue.failures("bad") == 0)
+    assert seen.count("good") == 1
+    queue.close()
+    await workers
+
+
+async def test_a_handler_that_asks_for_a_retry_itself_keeps_its_count(until: Until) -> None:
+    queue: Queue[str] = Queue("test", retry_first=0.01)
+    seen: list[int] = []
+
+    async def handle(key: str) -> None:
+        seen.append(queue.failures(key))
+        if len(seen) < 3:
+            queue.retry(key)
+
+    workers = asyncio.create_task(run_workers(queue, 2, handle))
+    queue.add("a")
+    await until(lambda: len(seen) == 3)
+    assert seen == [0, 1, 2]
+    queue.close()
+    await workers
+
+
+async def test_closing_lets_work_in_hand_finish() -> None:
+    queue: Queue[str] = Queue("test")
+    begun, may_end, finished = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def handle(_: str) -> None:
+        begun.set()
+        await may_end.wait()
+        finished.set()
+
+    workers = asyncio.create_task(run_workers(queue, 2, handle))
+    queue.add("a")
+    queue.add("a", delay=3600)
+    await begun.wait()
+    queue.close()
+    may_end.set()
+    await workers
+    assert finished.is_set()
+
+
+Step = tuple[str, str]
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["add", "urgent", "later", "get", "done", "retry"]), st.sampled_from("abc")), max_size=60
+)
+
+
+@given(STEPS)
+async def test_whatever_happens_no_key_is_lost_doubled_or_shared(steps: list[Step]) -> None:
+    """The model: which keys somebody asked for since they were last handed out, and which are in work."""
+    queue: Queue[str] = Queue("test")
+    asked, working = set[str](), set[str]()
+    for step, key in steps:
+        if step == "add":
+            queue.add(key)
+        elif step == "urgent":
+            queue.add(key, priority=-1)
+        elif step == "later":
+            queue.add(key, delay=3600)
+        elif step == "retry":
+            queue.retry(key)
+        elif step == "done" and key in working:
+            queue.done(key)
+            working.discard(key)
+        elif step == "get" and queue.depth():
+            got = await soon(queue)
+            assert got not in working, "one worker at a time"
+            assert got in asked
+            asked.discard(got)
+            working.add(got)
+        if step in {"add", "urgent"}:
+            asked.add(key)
+        assert queue.depth() == len(asked - working)
+    for key in working:
+        queue.done(key)
+    rest = [await soon(queue) for _ in range(queue.depth())]
+    assert sorted(rest) == sorted(asked)
+    queue.close()
