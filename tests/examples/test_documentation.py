@@ -134,3 +134,14 @@ def test_every_flag_of_the_operator_is_listed() -> None:
 
 def _flags(cell: str) -> list[str]:
     return re.findall(r"--[a-z-]+", cell)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_every_file_and_command_that_is_named_exists(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    files = re.findall(r"`((?:[a-z]+/)+[a-z_]+\.py)`", text)
+    package = ROOT / "src" / "syncline"
+    assert [name for name in files if not (package / name).exists() and not (ROOT / name).exists()] == []
+    targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    called = re.findall(r"(?:`|^    )(?:\w+=\S+ )?make ([a-z]+)", text, re.MULTILINE)
+    assert [name for name in called if name not in targets] == []
