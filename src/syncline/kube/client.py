@@ -353,13 +353,15 @@ class Client:
 
 
 class _ListMeta(msgspec.Struct, rename={"resource_version": "resourceVersion", "continue_": "continue"}):
-    resource_version: str = ""
+    resource_version: str
     continue_: str = ""
 
 
 class _List(msgspec.Struct, Generic[T]):
-    metadata: _ListMeta = msgspec.field(default_factory=_ListMeta)
-    items: list[T] | None = None
+    """Nothing here may be missing: an answer that is no list must not pass for an empty one."""
+
+    metadata: _ListMeta
+    items: list[T] | None
 
 
 class _Kind(msgspec.Struct):
