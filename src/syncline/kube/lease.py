@@ -152,7 +152,7 @@ class LeaderElection:
                 lease_duration_seconds=max(1, round(self._duration)),
                 acquire_time=now if taking else spec.acquire_time,
                 renew_time=now,
-                lease_transitions=(spec.lease_transitions or 0) + taking,
+                lease_transitions=(spec.lease_transitions or 0) + (taking and _version(lease) is not None),
             ),
         )
 
