@@ -1,9 +1,8 @@
 """A witness that follows all copies from a thread of its own, past any proxy: cheap to ask, and it misses no state."""
 
 import asyncio
-import contextlib
-import threading
 from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -13,6 +12,7 @@ from msgspec import Struct, field
 from syncline.api.common import ObjectMeta
 from syncline.core.ownership import OWNER_LABEL
 from syncline.kube import CONFIGMAPS, Client, Key, Reflector, load_kubeconfig
+from syncline.testing.loop import LoopThread
 
 
 class _Wire(Struct):
@@ -29,25 +29,20 @@ class Observer:
         self._kubeconfig = kubeconfig
         self._held: dict[str, dict[str, str]] = {}
         self._values: Counter[str] = Counter()
-        self._loop = asyncio.new_event_loop()
-        self._synced = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="observer")
+        self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        self._thread.start()
-        if not self._synced.wait(60):
-            self.close()
-            raise TimeoutError("the observer has seen nothing in 60 s")
+        with ExitStack() as stack:
+            thread = stack.enter_context(LoopThread("observer"))
+            thread.run(self._open())
+            stack.callback(lambda: thread.run(self._close()))
+            self._stack = stack.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        self._loop.call_soon_threadsafe(self._watching.cancel)
-        self._thread.join()
+        self._stack.close()
 
     def holding(self, value: str) -> int:
         """Return how many copies have this value under the key `value`."""
@@ -57,24 +52,23 @@ class Observer:
         """Return what each copy holds, by namespace."""
         return dict(self._held)
 
-    def _run(self) -> None:
-        with asyncio.Runner(loop_factory=lambda: self._loop) as runner, contextlib.suppress(asyncio.CancelledError):
-            runner.run(self._follow())
+    async def _open(self) -> None:
+        self._client = Client(load_kubeconfig(self._kubeconfig))
+        reflector = Reflector(
+            self._client,
+            CONFIGMAPS,
+            decode=_Wire,
+            project=lambda wire: wire.data or {},
+            on_change=self._changed,
+            labels=OWNER_LABEL,
+        )
+        self._watching = asyncio.create_task(reflector.run())
+        await reflector.synced.wait()
 
-    async def _follow(self) -> None:
-        async with Client(load_kubeconfig(self._kubeconfig)) as client:
-            reflector = Reflector(
-                client,
-                CONFIGMAPS,
-                decode=_Wire,
-                project=lambda wire: wire.data or {},
-                on_change=self._changed,
-                labels=OWNER_LABEL,
-            )
-            self._watching = asyncio.create_task(reflector.run())
-            await reflector.synced.wait()
-            self._synced.set()
-            await self._watching
+    async def _close(self) -> None:
+        self._watching.cancel()
+        await asyncio.wait([self._watching])
+        await self._client.close()
 
     def _changed(self, key: Key, old: dict[str, str] | None, new: dict[str, str] | None) -> None:
         self.history.append((key.namespace, new))
