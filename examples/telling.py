@@ -82,6 +82,7 @@ class Teller:
         self._write(self._paint("dim", _row(["-" * width for width in widths], widths)))
         for row in rows:
             self._write(_row(row, widths))
+        self._write(self._paint("dim", "    Each time runs from sending the change to seeing its result on a watch."))
 
     def note(self, text: str = "") -> None:
         """Say something outside of the story."""
