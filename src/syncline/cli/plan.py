@@ -4,12 +4,14 @@ import argparse
 import asyncio
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import yaml
 
+from syncline import deploy
 from syncline.api import configmapsync as api
 from syncline.api.common import API_VERSION
 from syncline.cli import connect
@@ -19,10 +21,13 @@ from syncline.engine.cluster import Cluster
 from syncline.engine.record import SyncWire
 from syncline.kube.client import Client, PatchKind
 from syncline.kube.config import Connection
-from syncline.kube.errors import NotFound
+from syncline.kube.errors import KubeError, NotFound
 from syncline.kube.events import EventRecorder
 from syncline.kube.reflector import AnyReflector
 from syncline.render import Renderer
+from syncline.telemetry import configure
+
+_POLL = 0.02
 
 
 class _FileError(Exception):
@@ -48,7 +53,10 @@ def _plan(given: argparse.Namespace) -> int:
     except _FileError as error:
         print(f"syncline: {error}", file=sys.stderr)
         return 1
-    return asyncio.run(_plan_all(connect.connection(given), manifests, given.namespace))
+    connection = connect.connection(given)
+    # What goes wrong ends the command with a line of its own.
+    configure("console", "error")
+    return asyncio.run(_plan_all(connection, manifests, given.namespace))
 
 
 def _read(filename: str) -> list[dict[str, Any]]:
@@ -59,6 +67,10 @@ def _read(filename: str) -> list[dict[str, Any]]:
         raise _FileError(f"cannot read {filename}: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise _FileError(f"{filename} is not YAML: {' '.join(str(error).split())}") from error
+    try:
+        msgspec.json.encode(documents)
+    except RecursionError:
+        raise _FileError(f"{filename} refers to itself without end") from None
     for document in documents:
         if (
             not isinstance(document, dict)
@@ -77,7 +89,10 @@ async def _plan_all(connection: Connection, manifests: list[dict[str, Any]], nam
     async with Client(connection) as client, Renderer() as renderer:
         cluster = Cluster(client)
         controller = ConfigMapSyncController(
-            cluster, renderer=renderer, events=EventRecorder(client, "syncline", "plan"), guarded=frozenset()
+            cluster,
+            renderer=renderer,
+            events=EventRecorder(client, "syncline", "plan"),
+            guarded=frozenset({deploy.NAMESPACE}),
         )
         reflectors: tuple[AnyReflector, ...] = (*cluster.reflectors, *controller.syncs.values())
         watches = [asyncio.create_task(reflector.run()) for reflector in reflectors]
@@ -87,8 +102,7 @@ async def _plan_all(connection: Connection, manifests: list[dict[str, Any]], nam
             wires = [
                 await _check(client, manifest, namespace or connection.namespace or "default") for manifest in manifests
             ]
-            for reflector in reflectors:
-                await reflector.synced.wait()
+            await _synced(reflectors)
             previews = [await controller.preview(wire) for wire in wires]
         finally:
             for watch in watches:
@@ -97,6 +111,15 @@ async def _plan_all(connection: Connection, manifests: list[dict[str, Any]], nam
     for wire, preview in zip(wires, previews, strict=True):
         _show(wire, preview)
     return 1 if any(preview.problem is not None for preview in previews) else 0
+
+
+async def _synced(reflectors: Sequence[AnyReflector]) -> None:
+    """Wait for the first lists; what a running operator would try again ends the command."""
+    while waiting := [reflector.status() for reflector in reflectors if not reflector.synced.is_set()]:
+        failures = [status.failure for status in waiting if status.failure]
+        if failures:
+            raise KubeError(failures[0])
+        await asyncio.sleep(_POLL)
 
 
 async def _check(client: Client, manifest: dict[str, Any], namespace: str) -> SyncWire:
