@@ -204,6 +204,7 @@ class ConfigMapSyncController:
         async def progress(so_far: list[Outcome]) -> None:
             await self._reporter.progress(work.sync, so_far, len(desired), revision)
 
+        self._wakes.attend(key)
         outcomes = await memory.fan_out.run(jobs, progress)
         for outcome in outcomes:
             if outcome.reason == "NotOurs":
@@ -240,8 +241,8 @@ class ConfigMapSyncController:
             and _is_unwanted(work, seen, namespace)
         ]
 
-    def _removals(self, work: Work, stale: list[Seen]) -> list[Action]:
-        removals = (plan_removal(seen, work.sync.owner, self._cluster.uid, *UNWANTED) for seen in stale)
+    def _removals(self, work: Work, copies: Iterable[Seen], why: tuple[str, str] = UNWANTED) -> list[Action]:
+        removals = (plan_removal(seen, work.sync.owner, self._cluster.uid, *why) for seen in copies)
         return [action for action in removals if action is not None]
 
     def _brake(self, work: Work, removals: list[Action], recent: int = 0) -> Brake:
@@ -332,14 +333,13 @@ class ConfigMapSyncController:
 
     async def _remove(self, work: Work, memory: Memory, copies: Iterable[Seen], why: tuple[str, str]) -> list[Outcome]:
         """Remove copies for a reason that needs no proof; closed namespaces are left alone."""
-        jobs = [
-            (seen.target, partial(self._let_go, work, seen, why))
-            for seen in copies
-            if (namespace := self._cluster.namespace(seen.target.namespace)) is not None
-            and not namespace.terminating
-            and not namespace.ignored
-        ]
+        jobs = [(seen.target, partial(self._let_go, work, seen, why)) for seen in filter(self._is_open, copies)]
         return await memory.fan_out.run(jobs, _no_progress)
+
+    def _is_open(self, seen: Seen) -> bool:
+        """Whether the namespace of a copy lets us touch it."""
+        namespace = self._cluster.namespace(seen.target.namespace)
+        return namespace is not None and not namespace.terminating and not namespace.ignored
 
     async def preview(self, wire: SyncWire) -> Preview:
         """Plan a turn without taking it; the sync need not exist."""
@@ -354,7 +354,9 @@ class ConfigMapSyncController:
             return Preview(problem=problem, passed_over=work.passed_over)
         if source is None:
             missing = Problem("SourceNotFound", f"the source ConfigMap {work.source} does not exist")
-            return Preview(problem=missing, passed_over=work.passed_over)
+            owned = self._cluster.copies.of(sync.owner.ref) if work.spec.source_deletion_policy == "Delete" else []
+            going = self._removals(work, filter(self._is_open, owned), ("SourceDeleted", missing.message))
+            return Preview(actions=tuple(going), problem=missing, passed_over=work.passed_over)
         writer, kept = self._writer(work), frozenset(sync.status.kept)
         actions = []
         for item in desired:

@@ -27,6 +27,7 @@ class Wakes(Generic[Spec, Status]):
         self._claims = claims
         self._interests = Interests()
         self._blocked: dict[Key, dict[Target, tuple[int, Outcome]]] = {}
+        self._moved: dict[Key, set[Target]] = {}
         cluster.listen(self._namespace_changed, self._copy_changed, self._stranger_changed)
 
     def sync_changed(self, key: Key, old: Sync[Spec, Status] | None, new: Sync[Spec, Status] | None) -> None:
@@ -57,6 +58,7 @@ class Wakes(Generic[Spec, Status]):
         self._cluster.unwatch_names((interest.source.name, interest.name))
         self._claims.drop(self._ref(key))
         self._blocked.pop(key, None)
+        self._moved.pop(key, None)
         self._wake_others(key, interest.name)
         for copy in self._cluster.copies.of(self._ref(key)):
             self._wake_copiers(copy.target)
@@ -70,9 +72,19 @@ class Wakes(Generic[Spec, Status]):
                 self._queue.add(other)
         self._wake_copiers(target)
 
+    def attend(self, key: Key) -> None:
+        """Note from now on what moves at the targets of a sync: a turn begins to look at them."""
+        self._moved[key] = set()
+
     def block(self, key: Key, generation: int, outcome: Outcome) -> None:
-        """Remember that a stranger holds a target, so that it is not asked for again until something changes there."""
-        self._blocked.setdefault(key, {})[outcome.target] = (generation, outcome)
+        """Remember that a stranger holds a target, so that it is not asked for again until something changes there.
+
+        What has changed there since the turn began may be what the turn did not see yet: then it looks again.
+        """
+        if outcome.target in self._moved.get(key, ()):
+            self._queue.add(key)
+        else:
+            self._blocked.setdefault(key, {})[outcome.target] = (generation, outcome)
 
     def blocked(self, key: Key, generation: int) -> dict[Target, Outcome]:
         """Return the targets that a stranger is known to hold, found under this generation of the spec."""
@@ -102,6 +114,8 @@ class Wakes(Generic[Spec, Status]):
         target = Target(key.namespace, key.name)
         self._wake_copiers(target)
         for sync in self._interests.of_name(key.name):
+            if sync in self._moved:
+                self._moved[sync].add(target)
             if self._blocked.get(sync, {}).pop(target, None) is not None:
                 self._queue.add(sync)
 
