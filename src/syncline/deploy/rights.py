@@ -27,24 +27,17 @@ class Grant(Struct, frozen=True):
 
 
 CORE = (
-    Grant(GROUP, _PLURALS, (*_READ, "patch", "update"), "read the syncs; set and remove the finalizer"),
+    Grant(GROUP, _PLURALS, (*_READ, "patch"), "read the syncs; set and remove the finalizer"),
     Grant(GROUP, tuple(f"{plural}/status" for plural in _PLURALS), ("patch",), "report what happened"),
-    Grant(
-        GROUP,
-        tuple(f"{plural}/finalizers" for plural in _PLURALS),
-        ("update",),
-        "own objects where the API server checks owner references",
-    ),
     Grant("", ("namespaces",), _READ, "find the namespaces that globs and selectors mean"),
-    Grant("events.k8s.io", ("events",), ("create", "patch"), "tell the story of a sync"),
+    Grant("events.k8s.io", ("events",), ("create",), "tell the story of a sync"),
     Grant("", ("serviceaccounts",), ("impersonate",), "act as the account that a sync names, with its rights only"),
-    Grant("authorization.k8s.io", ("subjectaccessreviews",), ("create",), "see whether that account has lost a right"),
 )
 CONFIG_MAPS = (
     Grant(
         "",
         ("configmaps",),
-        (*_READ, "create", "update", "patch", "delete"),
+        (*_READ, "create", "patch", "delete"),
         "copy ConfigMaps for syncs that name no account",
     ),
 )

@@ -107,7 +107,7 @@ class ControlPlane:
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
-                    preexec_fn=_die_with_parent(),  # noqa: PLW1509 - this process has one thread
+                    preexec_fn=die_with_parent(),  # noqa: PLW1509 - this process has one thread
                 )
             except OSError as error:
                 raise SandboxError(f"cannot run {command[0]}: {error.strerror}") from error
@@ -202,7 +202,7 @@ def _reserve_port(port: int) -> socket.socket:
     return reservation
 
 
-def _die_with_parent() -> Callable[[], None] | None:
+def die_with_parent() -> Callable[[], None] | None:
     """Make what a child does first, so that it is killed when this process ends; None where the system cannot."""
     if sys.platform != "linux":
         return None

@@ -19,6 +19,7 @@ from syncline import deploy
 from syncline.api.common import API_VERSION
 from syncline.api.kinds import KINDS
 from syncline.sandbox import RequestError, Sandbox
+from syncline.sandbox.processes import die_with_parent
 
 READY_SECONDS = 60.0
 POLL = 0.02
@@ -52,6 +53,7 @@ class OperatorProcess:
             stdout=self._log,
             stderr=subprocess.STDOUT,
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            preexec_fn=die_with_parent(),  # noqa: PLW1509 - it only calls prctl
         )
         if wait:
             try:
