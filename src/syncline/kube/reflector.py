@@ -57,6 +57,10 @@ class Timing(Struct, frozen=True, kw_only=True):
     """A watch that lasted this long, or brought anything, was a good one."""
     stale: float = 60.0
     """Without contact for longer, the cache is not healthy."""
+    broken: float = 5.0
+    """The same, where it is known that nothing can come."""
+    relist: float = 900.0
+    """After about so long all is listed anew: an event that was lost on its way is told by nobody."""
     backoff_min: float = 0.5
     backoff_max: float = 30.0
 
@@ -120,6 +124,8 @@ class Reflector(Generic[W, T]):
         self._streak = 0
         self._failure: Exception | None = None
         self._contact = float("-inf")
+        self._broken = True
+        self._relist_at = float("-inf")
         self._log = log.bind(resource=resource.plural)
 
     def get(self, key: Key) -> T | None:
@@ -152,7 +158,8 @@ class Reflector(Generic[W, T]):
 
     def healthy(self) -> bool:
         """Tell whether what is held can be relied on to be recent."""
-        return self.synced.is_set() and self.age() <= self._timing.stale
+        patience = self._timing.broken if self._broken else self._timing.stale
+        return self.synced.is_set() and self.age() <= patience
 
     def status(self) -> ReflectorStatus:
         """Return how it is doing."""
@@ -169,7 +176,7 @@ class Reflector(Generic[W, T]):
         """List and watch until cancelled. Nothing else ends it: failures are logged, and retried ever more slowly."""
         while True:
             try:
-                if self._version is None:
+                if self._version is None or asyncio.get_running_loop().time() >= self._relist_at:
                     await self._list()
                 elif self._doubt:
                     await self._check_version()
@@ -180,6 +187,8 @@ class Reflector(Generic[W, T]):
                 await asyncio.sleep(_backoff(self._streak, self._timing))
 
     async def _list(self) -> None:
+        spread = random.uniform(0.8, 1.0)  # noqa: S311  # not all kinds at once
+        self._relist_at = asyncio.get_running_loop().time() + self._timing.relist * spread
         self._cache.begin_list()
         listed, version = await (self._list_streamed() if self._streams else self._list_paged())
         changes = self._cache.replace(listed, version)
@@ -313,6 +322,7 @@ class Reflector(Generic[W, T]):
 
     def _failed(self, error: Exception) -> None:
         self._streak += 1
+        self._broken = True
         self._doubt = isinstance(error, Unreachable)
         if _must_relist(error, self._streak):
             self._version = None
@@ -329,6 +339,7 @@ class Reflector(Generic[W, T]):
         self._streak, self._failure = 0, None
 
     def _heard(self) -> None:
+        self._broken = False
         self._contact = asyncio.get_running_loop().time()
 
     def _tell(self, change: Change[T]) -> None:
