@@ -1,10 +1,12 @@
-"""A cluster with Syncline installed, as these tests set it up and look at it: as admin, past any proxy."""
+"""A part of a cluster with Syncline installed, as these tests set it up and look at it: as admin, past any proxy."""
 
 import asyncio
 import contextlib
 import json
+import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,98 +14,170 @@ from syncline.api.common import API_VERSION
 from syncline.core.ownership import MARKER, OWNER_LABEL
 from syncline.kube import CONFIGMAPS, NAMESPACES, Client, load_kubeconfig
 from syncline.sandbox import RequestError, Sandbox
+from syncline.testing.audit import OPERATOR, AuditLog, Entry
 from syncline.testing.operator import OperatorProcess, install
 
 Json = dict[str, Any]
 Place = tuple[str, str]
 
-HOME = "home"
 NAME = "settings"
-_SYNCS = f"/apis/{API_VERSION}/namespaces/{HOME}/configmapsyncs"
+LABEL = "scene"
 
 
-def wait_until(check: Callable[[], object], what: str, seconds: float = 60.0) -> None:
+def wait_until(check: Callable[[], object], what: str, seconds: float = 90.0) -> None:
     """Wait until a check holds; fail with the words given when it does not in time."""
     deadline = time.monotonic() + seconds
     while not check():
         assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"
-        time.sleep(0.02)
+        time.sleep(0.05)
 
 
 class Scene:
-    """One source `home/settings` and whatever syncs a test makes of it."""
+    """Namespaces of one test's own, a source `settings` in the first of them, and whatever syncs it makes of it."""
 
     def __init__(self, sandbox: Sandbox) -> None:
         self.sandbox = sandbox
         self.kubeconfig: Path = install(sandbox)
-        self.namespace(HOME)
+        self.audit = AuditLog(sandbox)
+        self.prefix = f"s{secrets.token_hex(3)}"
+        self.home = self.namespace("home", scene="home")
+        self._syncs = f"/apis/{API_VERSION}/namespaces/{self.home}/configmapsyncs"
 
-    def namespace(self, name: str, **labels: str) -> None:
-        self._apply(f"/api/v1/namespaces/{name}", "v1", "Namespace", name, {"metadata": {"labels": labels}})
+    def namespace(self, short: str, **labels: str) -> str:
+        """Make a namespace and return its name; it is a target of `selector` unless its labels say otherwise."""
+        name = f"{self.prefix}-{short}"
+        body = {"metadata": {"labels": {LABEL: self.prefix, **labels}}}
+        self._apply(f"/api/v1/namespaces/{name}", "v1", "Namespace", name, body)
+        return name
 
-    def namespaces(self, names: Iterable[str], **labels: str) -> None:
-        """Make many at once."""
+    def namespaces(self, count: int) -> list[str]:
+        """Make many targets at once."""
+        names = [f"{self.prefix}-{number:04}" for number in range(count)]
 
         async def make() -> None:
             async with Client(load_kubeconfig(self.sandbox.kubeconfig), max_in_flight=16) as client:
-                bodies = [{"metadata": {"name": name, "labels": labels}} for name in names]
+                bodies = [{"metadata": {"name": name, "labels": {LABEL: self.prefix}}} for name in names]
                 await asyncio.gather(*(client.create(NAMESPACES, body) for body in bodies))
 
         asyncio.run(make())
+        return names
 
-    def source(self, name: str = NAME, **data: str) -> None:
-        self.config_map(HOME, name, **data)
+    @property
+    def selector(self) -> Json:
+        """The destination that means all namespaces of this scene but its home."""
+        return {"destinationNamespaceSelector": {"matchLabels": {LABEL: self.prefix}}}
+
+    def source(self, value: str) -> None:
+        self.config_map(self.home, NAME, value=value)
 
     def config_map(self, namespace: str, name: str, labels: Mapping[str, str] | None = None, **data: str) -> None:
         body = {"metadata": {"labels": dict(labels or {})}, "data": data}
         self._apply(CONFIGMAPS.path(namespace, name), "v1", "ConfigMap", name, body)
 
     def delete_config_map(self, namespace: str, name: str = NAME) -> None:
-        self.sandbox.request("DELETE", CONFIGMAPS.path(namespace, name))
+        self._delete(CONFIGMAPS.path(namespace, name))
 
     def sync(self, name: str = NAME, **spec: Any) -> None:
-        body = {"spec": {"sourceNamespace": HOME, "configMapName": NAME, **spec}}
-        self._apply(f"{_SYNCS}/{name}", API_VERSION, "ConfigMapSync", name, body)
+        body = {"spec": {"sourceNamespace": self.home, "configMapName": NAME, **(spec or self.selector)}}
+        self._apply(f"{self._syncs}/{name}", API_VERSION, "ConfigMapSync", name, body)
 
     def delete_sync(self, name: str = NAME) -> None:
-        with contextlib.suppress(RequestError):
-            self.sandbox.request("DELETE", f"{_SYNCS}/{name}")
+        self._delete(f"{self._syncs}/{name}")
 
     def get_sync(self, name: str = NAME) -> Json | None:
         try:
-            return self.sandbox.request("GET", f"{_SYNCS}/{name}")
+            return self.sandbox.request("GET", f"{self._syncs}/{name}")
         except RequestError as error:
             if error.status != 404:
                 raise
             return None
 
+    def status(self, name: str = NAME) -> Json:
+        return dict((self.get_sync(name) or {}).get("status") or {})
+
     def ready(self, name: str = NAME) -> Json:
         """Return the Ready condition of a sync, empty where it has none."""
-        conditions = ((self.get_sync(name) or {}).get("status") or {}).get("conditions", [])
+        conditions = self.status(name).get("conditions", [])
         return next((condition for condition in conditions if condition["type"] == "Ready"), {})
 
     def copies(self) -> dict[Place, Json]:
-        """Return all objects that carry our label, by place."""
-        found = self.sandbox.request("GET", f"/api/v1/configmaps?labelSelector={OWNER_LABEL}", timeout=30)["items"]
-        return {(item["metadata"]["namespace"], item["metadata"]["name"]): item for item in found}
+        """Return all objects of this scene that carry our label, by place."""
+        found = self.sandbox.request("GET", f"/api/v1/configmaps?labelSelector={OWNER_LABEL}", timeout=60)["items"]
+        return {place: item for item in found if (place := _place(item))[0].startswith(self.prefix)}
 
     def all_places(self) -> set[Place]:
-        """Return where there are ConfigMaps at all."""
-        found = self.sandbox.request("GET", "/api/v1/configmaps", timeout=30)["items"]
-        return {(item["metadata"]["namespace"], item["metadata"]["name"]) for item in found}
+        """Return where in this scene there are ConfigMaps at all."""
+        found = self.sandbox.request("GET", "/api/v1/configmaps", timeout=60)["items"]
+        return {place for item in found if (place := _place(item))[0].startswith(self.prefix)}
 
-    def values(self, key: str = "value") -> dict[str, str | None]:
-        """Return what each copy holds under a key, by namespace."""
-        return {place[0]: (copy.get("data") or {}).get(key) for place, copy in self.copies().items()}
+    def all_hold(self, namespaces: Iterable[str], value: str) -> bool:
+        """Whether there are copies in exactly these namespaces, all with this value and nothing else."""
+        held = {place: copy.get("data") for place, copy in self.copies().items()}
+        return held == {(namespace, NAME): {"value": value} for namespace in namespaces}
 
-    def all_hold(self, namespaces: Iterable[str], value: str, key: str = "value") -> bool:
-        """Whether there are copies in exactly these namespaces, all with this value."""
-        return self.values(key) == dict.fromkeys(namespaces, value)
+    def wait_for(self, namespaces: Iterable[str], value: str, seconds: float = 90.0) -> None:
+        """Wait until these namespaces, and no others, have copies with this value, and the sync says so."""
+        expected = list(namespaces)
+        wait_until(lambda: self.all_hold(expected, value), f"{value!r} in {expected}", seconds)
+        wait_until(self.is_settled, f"the sync to be ready: {self.ready()}", seconds)
+
+    def is_settled(self) -> bool:
+        """Whether the status speaks of the newest source and the newest spec, and says that all is well."""
+        source = self.sandbox.request("GET", CONFIGMAPS.path(self.home, NAME))
+        sync = self.get_sync() or {}
+        status, ready = sync.get("status") or {}, self.ready()
+        return (
+            status.get("sourceRevision") == source["metadata"]["resourceVersion"]
+            and status.get("observedGeneration") == sync["metadata"]["generation"]
+            and ready.get("status") == "True"
+        )
+
+    def writes(self, since: int) -> list[Entry]:
+        """Return what the operator has written since a mark of `audit`, whether or not the server agreed."""
+        return self.audit.writes(OPERATOR, since=since, until=self.audit.mark())
+
+    def assert_quiet(self, seconds: float = 3.0) -> None:
+        """Nothing is written for a while: all agrees, and everybody knows it."""
+        before = self.audit.mark()
+        time.sleep(seconds)
+        assert not [str(entry) for entry in self.writes(before) if entry.resource != "leases"]
+
+    def end(self) -> None:
+        """Take everything away, with no operator's help."""
+        for sync in self.sandbox.request("GET", self._syncs)["items"]:
+            name = sync["metadata"]["name"]
+            self.delete_sync(name)
+            with contextlib.suppress(RequestError):
+                body = {**sync, "metadata": {**sync["metadata"], "finalizers": [], "resourceVersion": ""}}
+                self.sandbox.request("PUT", f"{self._syncs}/{name}", body)
+        for item in self.sandbox.request("GET", "/api/v1/namespaces")["items"]:
+            if item["metadata"]["name"].startswith(f"{self.prefix}-"):
+                self._delete(f"/api/v1/namespaces/{item['metadata']['name']}")
+        wait_until(lambda: not self.copies(), "the copies to be gone")
 
     def _apply(self, path: str, version: str, kind: str, name: str, body: Json) -> None:
         full = {"apiVersion": version, "kind": kind, **body}
         full["metadata"] = {"name": name, **body.get("metadata", {})}
         self.sandbox.request("PATCH", f"{path}?fieldManager=tests&force=true", full)
+
+    def _delete(self, path: str) -> None:
+        try:
+            self.sandbox.request("DELETE", path)
+        except RequestError as error:
+            if error.status != 404:
+                raise
+
+
+@contextmanager
+def calm_operator(kubeconfig: Path, *flags: str, wait: bool = True) -> Iterator[OperatorProcess]:
+    """Run an operator that must survive the test, end with 0, and never lose its composure."""
+    with OperatorProcess(kubeconfig, *flags, wait=wait) as operator:
+        yield operator
+        assert operator.returncode is None, operator.log()[-4000:]
+        events, log = operator.events(), operator.log()
+        assert operator.stop() == 0, log[-4000:]
+    assert "Traceback" not in log, log[-4000:]
+    assert not [event for event in events if event.get("level") in ("error", "critical") or "exception" in event]
 
 
 def marker_of(copy: Json) -> Json:
@@ -125,8 +199,5 @@ def turns(operator: OperatorProcess) -> float:
     return metric(operator, "syncline_sync_total")
 
 
-def assert_calm(operator: OperatorProcess) -> None:
-    """No traceback, no line that is no log line, nothing that the operator itself calls an error."""
-    log = operator.log()
-    assert "Traceback" not in log, log[-4000:]
-    assert not [event for event in operator.events() if event.get("level") in ("error", "critical")], log[-4000:]
+def _place(item: Json) -> Place:
+    return item["metadata"]["namespace"], item["metadata"]["name"]
