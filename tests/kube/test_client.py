@@ -1,6 +1,7 @@
 import asyncio
 import base64
 import traceback
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -150,7 +151,7 @@ async def test_the_server_tells_its_version_and_whether_it_is_ready(client: Clie
 async def test_no_error_shows_what_is_in_a_secret(client: Client, namespace: str) -> None:
     canary = "canary-7f3a"
     encoded = base64.b64encode(canary.encode()).decode()
-    bad = [
+    bad: list[dict[str, Any]] = [
         {"metadata": {"name": "s"}, "data": {"password": canary + "!"}},
         {"metadata": {"name": "s"}, "type": "kubernetes.io/dockerconfigjson", "data": {".dockerconfigjson": encoded}},
         {"metadata": {"name": "s", "labels": {"a": f"{canary} not a label"}}, "data": {"password": encoded}},

@@ -261,9 +261,15 @@ async def test_an_object_recreated_under_its_name_is_one_change(follower: Follow
 
 
 async def test_an_object_that_cannot_be_read_keeps_its_state_and_hides_no_other(follower: Follower) -> None:
-    poison = {"type": "MODIFIED", "object": {**config_map("one", 12), "data": {"a": ["not", "text"]}}}
-    again = initial(20, poison["object"], config_map("two", 11, a="2"))
-    await follower.run(ONE, streams(poison, event("ADDED", "two", 13, a="2")), refuses(410), again, HELD)
+    poison = {**config_map("one", 12), "data": {"a": ["not", "text"]}}
+    again = initial(20, poison, config_map("two", 11, a="2"))
+    await follower.run(
+        ONE,
+        streams({"type": "MODIFIED", "object": poison}, event("ADDED", "two", 13, a="2")),
+        refuses(410),
+        again,
+        HELD,
+    )
     await follower.until_asked(5)
     assert follower.held == {"one": "1", "two": "2"}
     assert ("one", "1", None) not in follower.told

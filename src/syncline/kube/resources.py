@@ -1,5 +1,6 @@
 """Where the objects of a kind live on an API server."""
 
+from functools import lru_cache
 from urllib.parse import quote
 
 from msgspec import Struct
@@ -40,6 +41,7 @@ class Resource(Struct, frozen=True):
         return "/" + "/".join(map(_segment, segments))
 
 
+@lru_cache(maxsize=4096)
 def _segment(text: str) -> str:
     if text in {"", ".", ".."}:
         raise ValueError(f"{text!r} cannot be part of an address")

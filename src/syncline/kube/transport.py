@@ -1,7 +1,7 @@
 """One attempt at one HTTP request to one API server: bytes out, bytes in, and failures named for what they mean.
 
-Nothing here retries, and aiohttp is kept from it too: whether a request may be sent twice depends on its verb, which is
-the client's business.
+No write is sent twice here, and aiohttp is kept from it too: whether a request may be repeated depends on its verb and
+on what became of it, which is the session's business.
 """
 
 import asyncio
@@ -50,6 +50,10 @@ async def _no_hidden_retry(
         raise
     except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
         raise _Broken(_cause(error)) from None
+
+
+_GUARD = (_no_hidden_retry,)
+_REPEATED_BY_AIOHTTP = {"PUT", "DELETE"}
 
 
 class Transport:
@@ -118,6 +122,7 @@ class Transport:
                 allow_redirects=False,
                 proxy=self._proxy,
                 server_hostname=self._server_name,
+                middlewares=_GUARD if method in _REPEATED_BY_AIOHTTP else None,
             ) as response:
                 yield response
         # Exceptions of aiohttp hold the headers of the request, and with them the token: none is kept as a cause.
@@ -135,7 +140,6 @@ class Transport:
             connector=connector,
             trust_env=False,
             cookie_jar=aiohttp.DummyCookieJar(),
-            middlewares=(_no_hidden_retry,),
             requote_redirect_url=False,
         )
         return self._session
