@@ -19,7 +19,7 @@ from syncline.cli.table import print_table
 from syncline.controllers.configmapsync import RESOURCE, ConfigMapSyncController, Preview
 from syncline.engine.cluster import Cluster
 from syncline.engine.record import SyncWire
-from syncline.kube.client import Client, PatchKind
+from syncline.kube.client import Client
 from syncline.kube.config import Connection
 from syncline.kube.errors import KubeError, NotFound
 from syncline.kube.events import EventRecorder
@@ -71,18 +71,20 @@ def _read(filename: str) -> list[dict[str, Any]]:
         msgspec.json.encode(documents)
     except RecursionError:
         raise _FileError(f"{filename} refers to itself without end") from None
-    for document in documents:
-        if (
-            not isinstance(document, dict)
-            or document.get("kind") != api.KIND
-            or document.get("apiVersion") != API_VERSION
-        ):
-            raise _FileError(f"{filename}: only objects of apiVersion {API_VERSION} and kind {api.KIND} can be planned")
-        if not isinstance(document.get("metadata"), dict) or not document["metadata"].get("name"):
+    syncs = [document for document in documents if _is_sync(document)]
+    for sync in syncs:
+        if not isinstance(sync.get("metadata"), dict) or not sync["metadata"].get("name"):
             raise _FileError(f"{filename}: a sync needs metadata.name")
-    if not documents:
-        raise _FileError(f"{filename} holds no sync")
-    return documents
+    if not syncs:
+        raise _FileError(f"{filename} holds no object of apiVersion {API_VERSION} and kind {api.KIND}")
+    return syncs
+
+
+def _is_sync(document: object) -> bool:
+    """Whether it is one of ours; a file may hold its source and namespaces too."""
+    if not isinstance(document, dict):
+        return False
+    return (document.get("apiVersion"), document.get("kind")) == (API_VERSION, api.KIND)
 
 
 async def _plan_all(connection: Connection, manifests: list[dict[str, Any]], namespace: str | None) -> int:
@@ -123,18 +125,20 @@ async def _synced(reflectors: Sequence[AnyReflector]) -> None:
 
 
 async def _check(client: Client, manifest: dict[str, Any], namespace: str) -> SyncWire:
-    """Let the API server check and default the manifest in a dry run; take identity and status from the living one."""
+    """Let the API server check and default the manifest in a dry run; identity and status are those of the living."""
     meta = manifest["metadata"]
     name, namespace = str(meta["name"]), str(meta.get("namespace") or namespace)
     body = {**manifest, "metadata": {**meta, "namespace": namespace}}
-    checked = await client.patch(
-        RESOURCE, name, namespace, body, PatchKind.APPLY, force=True, dry_run=True, type=SyncWire
-    )
     try:
-        living = await client.get(RESOURCE, name, namespace, type=SyncWire)
+        living = await client.get(RESOURCE, name, namespace)
     except NotFound:
+        checked = await client.create(RESOURCE, body, namespace, dry_run=True, type=SyncWire)
         return msgspec.structs.replace(checked, status=msgspec.Raw(b"{}"))
-    return msgspec.structs.replace(living, spec=checked.spec)
+    # Replaced, not applied: what the file leaves out is not asked for any more.
+    annotations = {**(living["metadata"].get("annotations") or {}), **(meta.get("annotations") or {})}
+    body["metadata"] = {**living["metadata"], "annotations": annotations}
+    checked = await client.replace(RESOURCE, name, namespace, body, dry_run=True, type=SyncWire)
+    return msgspec.structs.replace(checked, status=msgspec.Raw(msgspec.json.encode(living.get("status") or {})))
 
 
 def _show(wire: SyncWire, preview: Preview) -> None:

@@ -43,6 +43,8 @@ RESOURCE = Resource(GROUP, VERSION, api.PLURAL, api.KIND)
 
 # A source that is replaced (deleted and created again) is away for a moment; its copies stay meanwhile.
 SOURCE_GRACE = 2.0
+# Labels that a script takes off one by one, or that flicker, are one change: it is acted on once it has come to rest.
+SHRINKAGE_GRACE = 2.0
 # How long a deletion is retried before the copies are left behind and the sync is let go.
 FINALIZE_PATIENCE = 300.0
 # Removals that nobody asked for count together for so long.
@@ -64,8 +66,16 @@ class Memory:
     def __init__(self, fan_out: FanOut) -> None:
         self.fan_out = fan_out
         self.source_missing_since: float | None = None
+        self.unwanted: tuple[frozenset[Target], float] = frozenset(), 0.0
+        """The copies that are no longer wanted, and since when it is just these."""
         self.shrunk: list[float] = []
         """When copies were removed lately without anybody asking for it."""
+
+    def unrest(self, unwanted: frozenset[Target], now: float) -> float:
+        """Return for how many seconds the set of unwanted copies must still stay the same to count as at rest."""
+        if self.unwanted[0] != unwanted:
+            self.unwanted = unwanted, now
+        return self.unwanted[1] + SHRINKAGE_GRACE - now if unwanted else 0.0
 
 
 class ConfigMapSyncController:
@@ -149,7 +159,7 @@ class ConfigMapSyncController:
             return Report(sync=sync, problem=problem, outcomes=outcomes, retry=problem.retry, again=problem.again)
         revision = source.metadata.resource_version
         converged = await self._converge(work, memory, desired, revision)
-        removed, held = await self._prune(work, memory, desired)
+        removed, held, again = await self._prune(work, memory, desired)
         outcomes = [*converged, *unsaid, *work.passed_over, *removed]
         return Report(
             sync=sync,
@@ -160,6 +170,7 @@ class ConfigMapSyncController:
             scope=work.scope_digest if held is None and not any(outcome.retry for outcome in removed) else None,
             kept=self._kept(work, converged),
             retry=any(outcome.retry for outcome in outcomes),
+            again=again,
         )
 
     async def _hold(self, sync: ConfigMapSync) -> ConfigMapSync:
@@ -211,21 +222,29 @@ class ConfigMapSyncController:
                 self._wakes.block(key, generation, outcome)
         return outcomes + [blocked[item.target] for item in desired if item.target in blocked]
 
-    async def _prune(self, work: Work, memory: Memory, desired: list[Desired]) -> tuple[list[Outcome], Problem | None]:
-        """Remove copies from where they are no longer wanted; large shrinkage that nobody spelled out waits."""
+    async def _prune(
+        self, work: Work, memory: Memory, desired: list[Desired]
+    ) -> tuple[list[Outcome], Problem | None, float | None]:
+        """Remove copies from where they are no longer wanted, or return why, or for how long, that must wait.
+
+        Shrinkage that nobody spelled out waits until it has come to rest, so that it is judged as a whole: then, if it
+        is large, for a person.
+        """
         stale = self._stale(work, desired)
         now = time.monotonic()
         memory.shrunk = [at for at in memory.shrunk if now - at < SHRINKAGE_WINDOW]
         verdict = self._brake(work, self._removals(work, stale), len(memory.shrunk))
         if verdict.held:
-            return [], Problem("DeletionHeld", verdict.message)
+            return [], Problem("DeletionHeld", verdict.message), None
+        if verdict.derived and (left := memory.unrest(frozenset(seen.target for seen in stale), now)) > 0:
+            return [], None, left
         jobs = [(seen.target, partial(self._remove_proven, work, seen)) for seen in stale]
         removed = await memory.fan_out.run(jobs, _no_progress)
         if verdict.derived:
             memory.shrunk += [now for outcome in removed if outcome.written is not None]
         else:
             memory.shrunk.clear()
-        return removed, None
+        return removed, None, None
 
     def _stale(self, work: Work, desired: list[Desired]) -> list[Seen]:
         """Return the copies that are no longer wanted; a namespace on its way out takes its copy along."""

@@ -182,6 +182,7 @@ class Client:
         body: Body,
         namespace: str | None = None,
         *,
+        dry_run: bool = False,
         type: type[T] = _OBJECT,
         fair_key: str = "",
     ) -> T:
@@ -191,7 +192,7 @@ class Client:
             resource=resource.plural,
             namespace=namespace,
             method="POST",
-            path=resource.path(namespace) + query_of({"fieldManager": FIELD_MANAGER}),
+            path=resource.path(namespace) + _write_query(dry_run=dry_run),
             body=_encode(body),
             content_type=_JSON,
             fair_key=fair_key,
@@ -206,6 +207,7 @@ class Client:
         body: Body,
         *,
         subresource: str | None = None,
+        dry_run: bool = False,
         type: type[T] = _OBJECT,
         fair_key: str = "",
     ) -> T:
@@ -216,7 +218,7 @@ class Client:
             namespace=namespace,
             name=name,
             method="PUT",
-            path=resource.path(namespace, name, subresource) + query_of({"fieldManager": FIELD_MANAGER}),
+            path=resource.path(namespace, name, subresource) + _write_query(dry_run=dry_run),
             body=_encode(body),
             content_type=_JSON,
             fair_key=fair_key,
@@ -238,13 +240,7 @@ class Client:
         fair_key: str = "",
     ) -> T:
         """Change parts of an object. `force` is for APPLY: take fields over from other managers."""
-        query = query_of(
-            {
-                "fieldManager": FIELD_MANAGER,
-                "force": "true" if force else None,
-                "dryRun": "All" if dry_run else None,
-            }
-        )
+        query = _write_query(dry_run=dry_run, force=force)
         request = Request(
             verb="patch",
             resource=resource.plural,
@@ -375,6 +371,11 @@ class _Version(msgspec.Struct, rename="camel"):
 @lru_cache(maxsize=128)
 def _decoder(type: Any) -> "msgspec.json.Decoder[Any]":
     return msgspec.json.Decoder(type)
+
+
+def _write_query(*, dry_run: bool, force: bool = False) -> str:
+    flags = {"force": "true" if force else None, "dryRun": "All" if dry_run else None}
+    return query_of({"fieldManager": FIELD_MANAGER, **flags})
 
 
 def _encode(body: Body) -> bytes:
