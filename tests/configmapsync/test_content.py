@@ -161,7 +161,7 @@ def test_labels_and_annotations_travel_those_of_tools_and_owner_references_do_no
     source = world.put(
         world.home,
         metadata={
-            "labels": {"team": "a", "tier": "web", **tools},
+            "labels": {"example.com/team": "a", "tier": "web", **tools},
             "annotations": {"note": "y" * 100, "reloader.stakater.com/match": "true", **notes},
             "ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner.uid}],
             "finalizers": ["example.com/hold"],
@@ -172,16 +172,16 @@ def test_labels_and_annotations_travel_those_of_tools_and_owner_references_do_no
     copy = world.config_map(target)
     sync = world.sync(destinationNamespace=target)
     sync.becomes("Synced")
-    assert copy.labels == {"team": "a", "tier": "web"}
+    assert copy.labels == {"example.com/team": "a", "tier": "web"}
     assert copy.annotations == {"note": "y" * 100, "reloader.stakater.com/match": "true"}
     assert "ownerReferences" not in copy.read()["metadata"]
     assert "finalizers" not in copy.read()["metadata"]
 
     copy.label(mine="kept")
-    source.label(team="b", tier=None)
+    source.label(**{"example.com/team": None, "tier": "db"})
     source.annotate({"note": None})
     source.edit(lambda body: body["metadata"].update(finalizers=[]))
-    copy.wears(team="b", mine="kept")
+    copy.wears(tier="db", mine="kept")
     sync.now()
     assert copy.annotations == {"reloader.stakater.com/match": "true"}
 

@@ -3,9 +3,10 @@
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
+from urllib.parse import quote
 from uuid import uuid4
 
-from syncline.api.common import API_VERSION, REQUESTED_AT
+from syncline.api.common import API_VERSION, FINALIZER, REQUESTED_AT
 from syncline.api.configmapsync import KIND, PLURAL
 from syncline.core.ownership import MARKER, OWNER_LABEL
 from syncline.sandbox import RequestError, Sandbox
@@ -177,6 +178,10 @@ class Sync(Thing):
 
         return conditions(until(self.read, holds))["Ready"]
 
+    def becomes_held(self) -> None:
+        """Wait until our finalizer is on it: the moment before the first write."""
+        until(self.read, lambda body: FINALIZER in body["metadata"].get("finalizers", ()))
+
     def says(self, namespace: str, reason: str) -> Json:
         """Wait until the status gives this reason for the target in a namespace; "" for one that is synced."""
 
@@ -277,6 +282,11 @@ class World:
             }
         )
         return made
+
+    def copies(self) -> list[Json]:
+        """Return all objects in the namespaces of this world that carry our label."""
+        found = self.sandbox.request("GET", f"/api/v1/configmaps?labelSelector={quote(OWNER_LABEL)}")["items"]
+        return [copy for copy in found if copy["metadata"]["namespace"].startswith(self.name)]
 
     def mark(self) -> int:
         """Return this moment, for `requests` and `writes`."""
