@@ -1,6 +1,6 @@
 """One attempt at one HTTP request to one API server: bytes out, bytes in, and failures named for what they mean.
 
-No write is sent twice here, and aiohttp is kept from it too: whether a request may be repeated depends on its verb and
+Nothing is sent twice here, and aiohttp is kept from it too: whether a request may be repeated depends on its verb and
 on what became of it, which is the session's business.
 """
 
@@ -8,10 +8,11 @@ import asyncio
 import os
 import ssl
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, NamedTuple
 
 import aiohttp
+from aiohttp import hdrs
 from yarl import URL
 
 from syncline import __version__
@@ -43,7 +44,10 @@ class _Broken(aiohttp.ClientError):
 async def _no_hidden_retry(
     request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
 ) -> aiohttp.ClientResponse:
-    """Keep aiohttp from repeating a PUT or DELETE on a connection that broke: it may have been carried out."""
+    """Keep aiohttp from repeating a request on a connection that broke: it may have been carried out.
+
+    Reads are kept from it too, since a broken connection tells a reflector something.
+    """
     try:
         return await handler(request)
     except aiohttp.ClientConnectorError:
@@ -52,8 +56,9 @@ async def _no_hidden_retry(
         raise _Broken(_cause(error)) from None
 
 
-_GUARD = (_no_hidden_retry,)
-_REPEATED_BY_AIOHTTP = {"PUT", "DELETE"}
+_NEVER_REPEATED = {"POST", "PATCH"}
+"""By aiohttp itself, so that they need no guard; and of these there are many."""
+_NOT_CONNECTED = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.ClientHttpProxyError)
 
 
 class Transport:
@@ -64,9 +69,7 @@ class Transport:
         self._proxy = connection.proxy_url
         self._server_name = connection.tls_server_name
         self._tls: ssl.SSLContext | bool = tls_context(connection) if connection.server.startswith("https:") else True
-        self._timeout = aiohttp.ClientTimeout(
-            total=timeout, connect=CONNECT_TIMEOUT, sock_connect=CONNECT_TIMEOUT, sock_read=timeout
-        )
+        self._limits = _limits(timeout)
         self._session: aiohttp.ClientSession | None = None
 
     async def close(self) -> None:
@@ -84,11 +87,12 @@ class Transport:
         timeout: float | None = None,
     ) -> Answer:
         """Send one request and read the whole answer. Raises `Unreachable`, never for a status."""
-        limits = self._timeout
-        if timeout is not None:
-            limits = aiohttp.ClientTimeout(total=timeout, connect=CONNECT_TIMEOUT, sock_read=timeout)
-        async with self._open(method, path, headers, body, limits) as response:
-            return Answer(response.status, await _read(response), response.headers.get("Retry-After"))
+        limits = self._limits if timeout is None else _limits(timeout)
+        try:
+            async with self._request(method, path, headers, body, limits) as response:
+                return Answer(response.status, await _read(response), response.headers.get("Retry-After"))
+        except (aiohttp.ClientError, OSError) as error:
+            raise self._failure(error, changes=method != "GET") from None
 
     @asynccontextmanager
     async def stream(
@@ -96,58 +100,65 @@ class Transport:
     ) -> AsyncIterator[tuple[int, AsyncIterator[bytes]]]:
         """GET an answer that has no end, as (status, chunks). No byte for `silence` seconds is a failure."""
         limits = aiohttp.ClientTimeout(total=None, connect=CONNECT_TIMEOUT, sock_read=silence)
-        async with self._open("GET", path, headers, None, limits) as response:
-            try:
-                yield response.status, response.content.iter_any()
-            finally:
-                # Broken off, not read to its end: a server that fell silent will not answer TLS's goodbye either.
-                if response.connection is not None and response.connection.transport is not None:
-                    response.connection.transport.abort()
-
-    @asynccontextmanager
-    async def _open(
-        self, method: str, path: str, headers: Mapping[str, str], body: bytes | None, limits: aiohttp.ClientTimeout
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
-        session = self._session or self._new_session()
-        changes = method != "GET"
-        # encoded: paths and queries are quoted already, and quoting twice would reach another object
-        url = URL(self._server + path, encoded=True)
         try:
-            async with session.request(
-                method,
-                url,
-                headers={**_HEADERS, **headers},
-                data=body,
-                timeout=limits,
-                allow_redirects=False,
-                proxy=self._proxy,
-                server_hostname=self._server_name,
-                middlewares=_GUARD if method in _REPEATED_BY_AIOHTTP else None,
-            ) as response:
-                yield response
-        # Exceptions of aiohttp hold the headers of the request, and with them the token: none is kept as a cause.
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.ClientHttpProxyError) as error:
-            raise Unreachable(f"cannot connect to {self._server}: {_cause(error)}") from None
-        except TimeoutError:
-            raise Unreachable(f"{self._server} did not answer in time", ambiguous=changes) from None
+            async with self._request("GET", path, headers, None, limits) as response:
+                try:
+                    yield response.status, response.content.iter_any()
+                finally:
+                    # Broken off, not read to its end: a server that fell silent will not answer TLS's goodbye either.
+                    if response.connection is not None and response.connection.transport is not None:
+                        response.connection.transport.abort()
         except (aiohttp.ClientError, OSError) as error:
-            raise Unreachable(f"the connection to {self._server} broke: {_cause(error)}", ambiguous=changes) from None
+            raise self._failure(error, changes=False) from None
+
+    def _request(
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes | None, limits: aiohttp.ClientTimeout
+    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        session = self._session or self._new_session()
+        return session.request(
+            method,
+            # encoded: paths and queries are quoted already, and quoting twice would reach another object
+            URL(self._server + path, encoded=True),
+            headers=headers,
+            data=body,
+            timeout=limits,
+            allow_redirects=False,
+            proxy=self._proxy,
+            server_hostname=self._server_name,
+            middlewares=() if method in _NEVER_REPEATED else None,
+        )
+
+    def _failure(self, error: Exception, *, changes: bool) -> Unreachable:
+        """Name a failure. Exceptions of aiohttp hold the headers of the request, and with them the token: keep none."""
+        if isinstance(error, _NOT_CONNECTED):
+            return Unreachable(f"cannot connect to {self._server}: {_cause(error)}")
+        if isinstance(error, TimeoutError):
+            return Unreachable(f"{self._server} did not answer in time", ambiguous=changes)
+        return Unreachable(f"the connection to {self._server} broke: {_cause(error)}", ambiguous=changes)
 
     def _new_session(self) -> aiohttp.ClientSession:
         # No limit: the session bounds what is in flight, and waiting in the pool would count as waiting to connect.
         connector = aiohttp.TCPConnector(ssl=self._tls, limit=0)
         self._session = aiohttp.ClientSession(
             connector=connector,
+            headers=_HEADERS,
             trust_env=False,
             cookie_jar=aiohttp.DummyCookieJar(),
+            middlewares=(_no_hidden_retry,),
             requote_redirect_url=False,
         )
         return self._session
 
 
+def _limits(timeout: float) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(total=timeout, connect=CONNECT_TIMEOUT, sock_connect=CONNECT_TIMEOUT)
+
+
 async def _read(response: aiohttp.ClientResponse) -> bytes:
     """Read at most MAX_ANSWER bytes, counted as they are after any decompression."""
     announced = response.content_length or 0
+    if 0 < announced <= MAX_ANSWER and hdrs.CONTENT_ENCODING not in response.headers:
+        return await response.read()
     size, chunks = 0, []
     if announced <= MAX_ANSWER:
         async for chunk in response.content.iter_any():
