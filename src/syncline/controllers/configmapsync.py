@@ -66,6 +66,7 @@ class Memory:
     def __init__(self, fan_out: FanOut) -> None:
         self.fan_out = fan_out
         self.source_missing_since: float | None = None
+        self.finalizing_since: float | None = None
         self.unwanted: tuple[frozenset[Target], float] = frozenset(), 0.0
         """The copies that are no longer wanted, and since when it is just these."""
         self.shrunk: list[float] = []
@@ -328,8 +329,12 @@ class ConfigMapSyncController:
             if self._cluster.copies.of(sync.owner.ref):
                 await self._reporter.warn(sync, "CopiesLeft", f"the copies were left where they are: {why}")
         elif spec.deletion_policy == "Delete":
-            failed = await self._remove_all(self._lower(sync), memory)
-            if failed and self._reporter.seconds_since(sync.metadata.deletion_timestamp) < FINALIZE_PATIENCE:
+            removed = await self._remove_all(self._lower(sync), memory)
+            self._reporter.ended(removed)
+            failed = [outcome for outcome in removed if outcome.state not in ("Synced", "Skipped")]
+            # On our own clock: the API server's may be another, and nothing is left behind because of that.
+            memory.finalizing_since = memory.finalizing_since or time.monotonic()
+            if failed and time.monotonic() - memory.finalizing_since < FINALIZE_PATIENCE:
                 problem = Problem("CleanupFailed", f"{len(failed)} copies cannot be removed yet: {failed[0].message}")
                 return Report(sync=sync, problem=problem, outcomes=failed, retry=True)
             if failed:
@@ -347,8 +352,7 @@ class ConfigMapSyncController:
         except ApiError as error:
             return [Outcome(target=work.source, state="Failed", reason="CleanupFailed", message=str(error), gone=True)]
         known.update((seen.target, seen) for seen in map(see, found))
-        removed = await self._remove(work, memory, known.values(), ("SyncDeleted", "the sync was deleted"))
-        return [outcome for outcome in removed if outcome.state not in ("Synced", "Skipped")]
+        return await self._remove(work, memory, known.values(), ("SyncDeleted", "the sync was deleted"))
 
     async def _remove(self, work: Work, memory: Memory, copies: Iterable[Seen], why: tuple[str, str]) -> list[Outcome]:
         """Remove copies for a reason that needs no proof; closed namespaces are left alone."""

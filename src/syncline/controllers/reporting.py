@@ -108,12 +108,10 @@ class Reporter:
         """Remove the series of a sync that is gone."""
         metrics.forget_sync(self._kind, key.namespace, key.name)
 
-    @staticmethod
-    def seconds_since(timestamp: str | None) -> float:
-        """Return the seconds since a time that the API server wrote."""
-        if not timestamp:
-            return 0.0
-        return (datetime.now(UTC) - datetime.fromisoformat(timestamp)).total_seconds()
+    def ended(self, outcomes: Sequence[Outcome]) -> None:
+        """Tell what became of the copies of a sync that is being deleted; its status goes with it."""
+        self._count(ConfigMapSyncStatus(), outcomes)
+        log.info("let go of its copies", changes=describe_changes(outcomes) or "none")
 
     def _count(self, before: ConfigMapSyncStatus, outcomes: Sequence[Outcome]) -> None:
         for outcome in outcomes:
