@@ -8,6 +8,7 @@ A `Fault` says what happens to a request that a rule picks out; `syncline.testin
         proxy.inject(Fault(silent=True), when=lambda asked: asked.verb == "watch")
 """
 
+import asyncio
 import json
 import time
 from collections import deque
@@ -164,12 +165,16 @@ async def doubled(lines: Lines) -> Lines:
 
 
 async def swapped(lines: Lines) -> Lines:
-    """Send the second of each two events first; the last one waits for the end of the watch if it must."""
+    """Send the second of each two events first, where it comes within a second."""
     async for first in lines:
-        second = await anext(lines, b"")
-        if second:
-            yield second
-        yield first
+        coming = asyncio.ensure_future(anext(lines, b""))
+        try:
+            await asyncio.wait([coming], timeout=1)
+            pair = (coming.result(), first) if coming.done() else (first, await coming)
+        finally:
+            coming.cancel()
+        for line in pair:
+            yield line
 
 
 async def replayed(lines: Lines) -> Lines:

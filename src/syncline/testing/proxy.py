@@ -35,6 +35,8 @@ class FaultProxy:
     def __init__(self, sandbox: Sandbox) -> None:
         self.requests: list[Asked] = []
         """Everything that was asked, in order."""
+        self.abandoned: list[Asked] = []
+        """What was asked, watches aside, by a client that did not wait for the answer."""
         self._sandbox = sandbox
         self._rules: list[Rule] = []
         self._watches: set[_Watch] = set()
@@ -83,7 +85,7 @@ class FaultProxy:
     async def _open(self) -> None:
         self._upstream = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(ssl=ssl.create_default_context(cadata=self._sandbox.ca), limit=0),
-            auto_decompress=False,
+            headers={"Accept-Encoding": "identity"},
             timeout=aiohttp.ClientTimeout(total=None),
             trust_env=False,
         )
@@ -113,6 +115,14 @@ class FaultProxy:
         number = self._numbered if request.method != "GET" else 0
         asked = read_request(request.method, request.raw_path, request.headers.get("Authorization", ""), number)
         self.requests.append(asked)
+        try:
+            return await self._answer(request, asked, body)
+        except asyncio.CancelledError:
+            if asked.verb != "watch":
+                self.abandoned.append(asked)
+            raise
+
+    async def _answer(self, request: web.BaseRequest, asked: Asked, body: bytes) -> web.StreamResponse:
         fault = next((rule.fault for rule in self._rules if rule.befalls(asked)), _NO_FAULT)
         if fault.before is not None:
             await asyncio.to_thread(fault.before)

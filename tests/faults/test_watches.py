@@ -1,0 +1,120 @@
+"""What becomes of a watch that falls silent, is cut, or tells lies; with the real operator and a real API server."""
+
+import time
+from collections.abc import Callable
+
+import pytest
+from tests.faults.scene import NAME, Scene, calm_operator, metric, wait_until
+
+from syncline.testing.faults import (
+    Asked,
+    Fault,
+    Lines,
+    broken,
+    doubled,
+    expired,
+    garbled,
+    replayed,
+    swapped,
+    without,
+)
+from syncline.testing.proxy import FaultProxy
+
+
+def follows(asked: Asked) -> bool:
+    return asked.follows
+
+
+def test_a_silent_watch_is_found_and_healed_within_a_minute(scene: Scene, proxy: FaultProxy) -> None:
+    targets = [scene.namespace("a"), scene.namespace("b")]
+    scene.source("1")
+    scene.sync()
+    with calm_operator(proxy.kubeconfig(scene.kubeconfig)) as operator:
+        scene.wait_for(targets, "1")
+        wait_until(lambda: proxy.count(follows) >= 4, "all watches to be open")
+        silence = proxy.inject(Fault(silent=True), when=lambda asked: asked.verb == "watch")
+        silence.lift()
+        assert {asked.resource for asked in silence.hits} == {"namespaces", "configmaps", "configmapsyncs"}
+
+        scene.source("2")
+        scene.delete_config_map(targets[0])
+        targets.append(scene.namespace("c"))
+        found = lambda: metric(operator, "syncline_watch_restarts_total", reason="Unreachable") >= 4  # noqa: E731
+        wait_until(found, "the silence to be noticed", 60)
+        scene.wait_for(targets, "2")
+        wait_until(operator.is_ready, "the operator to be ready again")
+        assert proxy.count(lambda asked: asked.lists and "limit" not in asked.query) == 4, "resumed, not listed anew"
+
+
+def test_watches_that_end_every_two_seconds_are_resumed_without_a_list(scene: Scene, proxy: FaultProxy) -> None:
+    targets = [scene.namespace("a"), scene.namespace("b")]
+    scene.source("0")
+    scene.sync()
+    ends = proxy.inject(Fault(closed_after=2), when=follows)
+    with calm_operator(proxy.kubeconfig(scene.kubeconfig)) as operator:
+        lists = proxy.count(lambda asked: asked.lists)
+        for edit in range(1, 6):
+            scene.source(str(edit))
+            scene.wait_for(targets, str(edit))
+            scene.delete_config_map(targets[0])
+            scene.wait_for(targets, str(edit))
+        wait_until(lambda: len(ends.hits) >= 20, "many watches to have ended")
+        assert operator.is_ready()
+        assert proxy.count(lambda asked: asked.lists) == lists
+
+
+@pytest.mark.parametrize("edit", [doubled, swapped, replayed, broken, garbled, expired], ids=lambda edit: edit.__name__)
+def test_the_end_state_is_right_whatever_a_watch_says(
+    scene: Scene, proxy: FaultProxy, edit: Callable[[Lines], Lines]
+) -> None:
+    targets = [scene.namespace("a"), scene.namespace("b")]
+    stranger = scene.namespace("stranger")
+    scene.config_map(stranger, NAME, value="foreign")
+    scene.source("1")
+    scene.sync(destinationNamespaces=[f"{scene.prefix}-?"])
+    with calm_operator(proxy.kubeconfig(scene.kubeconfig)):
+        scene.wait_for(targets, "1")
+        lie = proxy.inject(Fault(events=edit), when=follows)
+        proxy.cut_watches()
+        for number in range(2, 5):
+            scene.source(str(number))
+            scene.delete_config_map(targets[0])
+            targets.append(scene.namespace(str(number)))
+            wait_until(lambda: len(lie.hits) >= 4, "the watches to be opened again")
+        time.sleep(2)  # lies that have an effect have it now, before all watches are honest again
+        lie.lift()
+        proxy.cut_watches()
+        scene.wait_for(targets, "4")
+        scene.assert_quiet()
+        assert (stranger, NAME) in scene.all_places()
+        assert (stranger, NAME) not in scene.copies()
+
+
+def test_a_version_that_is_too_old_costs_one_list_and_deletions_are_noticed(scene: Scene, proxy: FaultProxy) -> None:
+    targets = [scene.namespace("a"), scene.namespace("b")]
+    scene.source("1")
+    scene.sync()
+    with calm_operator(proxy.kubeconfig(scene.kubeconfig)) as operator:
+        scene.wait_for(targets, "1")
+        away = proxy.inject(Fault(status=503), when=lambda asked: asked.verb == "watch" or asked.lists)
+        proxy.cut_watches()
+        wait_until(lambda: not operator.is_ready(), "the operator to say that it cannot see")
+        scene.delete_config_map(targets[0])
+        scene.source("2")
+        proxy.inject(Fault(status=410), when=follows, times=4)
+        away.lift()
+        scene.wait_for(targets, "2")
+        wait_until(operator.is_ready, "the operator to be ready again")
+        assert metric(operator, "syncline_watch_restarts_total", reason="Gone") == 4
+
+
+def test_an_event_that_never_comes_is_found_by_the_next_change(scene: Scene, proxy: FaultProxy) -> None:
+    targets = [scene.namespace("a"), scene.namespace("b")]
+    scene.source("1")
+    scene.sync()
+    proxy.inject(Fault(events=without("DELETED")), when=follows)
+    with calm_operator(proxy.kubeconfig(scene.kubeconfig)):
+        scene.wait_for(targets, "1")
+        scene.delete_config_map(targets[0])
+        scene.source("2")
+        scene.wait_for(targets, "2")
