@@ -46,6 +46,13 @@ class TestSkip:
             assert (action.verb, action.state, action.reason) == (Verb.LEAVE, "Conflict", "Edited")
         assert data(sync) == {"a": "mine"}
 
+    def test_the_report_names_who_changed_it(self) -> None:
+        sync = copied(SKIP, {"a": "1"})
+        by_hand(sync, Edit("set data", "a", "mine"))
+        assert "was changed; " in sync.reconcile(want({"a": "1"})).message
+        sync.server.objects[HOME]["metadata"]["managedFields"] = [{"manager": "kubectl-edit"}]
+        assert "was changed by kubectl-edit; " in sync.reconcile(want({"a": "1"})).message
+
     def test_the_report_ends_when_the_copy_equals_the_source_again(self) -> None:
         sync = copied(SKIP, {"a": "1"})
         by_hand(sync, Edit("set data", "a", "2"))

@@ -1,13 +1,15 @@
 """The policy table of the API, cell by cell, and the rows that only a closer look shows."""
 
+from itertools import product
+
 import pytest
 from tests.core.server import ApiServer
 from tests.core.strategies import Edit, happen
-from tests.core.world import EARLIER, HOME, OTHER, OWNER, Sync, want
+from tests.core.world import EARLIER, HOME, OTHER, OWNER, Sync, here, want
 
 from syncline.core.objects import Desired
 from syncline.core.ownership import MARKER, OWNER_LABEL, RECONCILE
-from syncline.core.plan import Policy
+from syncline.core.plan import Policy, Verb, plan
 
 POLICIES = ("Keep", "Sync", "Adopt", "Overwrite")
 WANTED = want({"a": "1"}, labels={"team": "red"}, annotations={"note": "first"})
@@ -239,6 +241,33 @@ def test_finalizers_of_what_is_taken_over_stay(management: str) -> None:
     sync = Sync(Situation(STRANGER).arrange(), Policy(management=management))
     sync.reconcile(WANTED)
     assert sync.server.objects[HOME]["metadata"]["finalizers"] == ["example.com/theirs"]
+
+
+def test_a_label_that_somebody_had_added_follows_the_source_once_the_source_has_it() -> None:
+    sync = Sync(Situation(OURS, Edit("label", "tier", "1")).arrange())
+    tiered = want({"a": "1"}, labels={"team": "red", "tier": "1"}, annotations={"note": "first"})
+    sync.reconcile(tiered)
+    sync.reconcile(WANTED)
+    assert sync.server.objects[HOME]["metadata"]["labels"].keys() == {"team", OWNER_LABEL}
+
+
+@pytest.mark.parametrize(
+    "found", ["absent", "ours, while the source changed", "immutable, ours, while the source changed"]
+)
+def test_only_the_repair_of_an_edit_is_called_drift(found: str) -> None:
+    situation, _ = TABLE[found]
+    action, _ = Sync(situation.arrange()).plan(situation.desired)
+    assert not action.drift
+
+
+@pytest.mark.parametrize("found", TABLE)
+def test_only_a_merge_reads_the_body(found: str) -> None:
+    situation, _ = TABLE[found]
+    seen = situation.arrange().see(HOME)
+    for management, conflict in product(POLICIES, ("SourceWins", "Skip")):
+        policy = Policy(management=management, conflict=conflict)
+        action = plan(situation.desired, seen, OWNER, here(HOME), policy, rival=situation.rival, kept=situation.kept)
+        assert action.verb is not Verb.READ
 
 
 def test_drift_names_who_changed_the_copy() -> None:
