@@ -18,10 +18,16 @@ class Relay:
         self.refusing = False
         self.accepted = 0
 
+    def hold(self) -> None:
+        """Carry nothing until told to go on; nothing is lost."""
+        self._passing.clear()
+
+    def go_on(self) -> None:
+        """Carry again, what was held first."""
+        self._passing.set()
+
     def fall_silent(self) -> None:
         """Carry nothing more on the connections that are open, and tell nobody. New ones work."""
-        self._passing = asyncio.Event()
-        self._passing.set()
         for task in self._tasks:
             task.cancel()
         self._tasks.clear()
@@ -47,6 +53,7 @@ class Relay:
     async def _carry(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError):
             while chunk := await source.read(65536):
+                await self._passing.wait()
                 sink.write(chunk)
                 await sink.drain()
         sink.close()

@@ -1,4 +1,4 @@
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from syncline.kube.cache import Cache, Change, Entry, Key, is_older
@@ -181,6 +181,7 @@ class Life:
                 self.history.append((str(uid), str(version), f"state {version}" if alive else None))
 
 
+@settings(deadline=None)
 @given(st.data(), st.lists(st.booleans(), min_size=1, max_size=12))
 def test_notes_and_replays_in_between_never_change_where_a_watch_ends(data: st.DataObject, states: list[bool]) -> None:
     """Our own writes are noted at any moment from when they happened; old events come again. The end is the truth."""
@@ -202,6 +203,7 @@ def test_notes_and_replays_in_between_never_change_where_a_watch_ends(data: st.D
             assert cache.get(KEY) == value
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 50), st.booleans()), max_size=30))
 def test_what_is_told_adds_up_to_what_is_held(events: list[tuple[str, int, bool]]) -> None:
     """Whoever applies all changes to an empty dict ends with what the cache holds."""

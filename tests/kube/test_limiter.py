@@ -1,7 +1,7 @@
 import asyncio
 from contextlib import AsyncExitStack
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.kube.conftest import Until
 
@@ -70,6 +70,7 @@ async def test_a_lower_limit_holds_new_ones_back_until_enough_have_left(until: U
     assert limiter.in_flight == 1
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=40), st.integers(1, 4))
 async def test_no_slot_is_lost_when_waiters_are_cancelled(wishes: list[tuple[str, bool]], size: int) -> None:
     limiter = FairLimiter(max=size)

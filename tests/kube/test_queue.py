@@ -2,7 +2,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import REGISTRY
 from tests.kube.conftest import Until
@@ -191,6 +191,7 @@ STEPS = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(STEPS)
 async def test_whatever_happens_no_key_is_lost_doubled_or_shared(steps: list[Step]) -> None:
     """The model: which keys somebody asked for since they were last handed out, and which are in work."""

@@ -1,7 +1,7 @@
 from collections.abc import Awaitable, Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.kube.scripted import ScriptedServer, Step, config_map, hangs_up, refuses, says
 
@@ -129,6 +129,7 @@ def refused(code: int, retry_after: float | None = None) -> ApiError:
     return kinds[code](code, "x", "", verb="get", resource="pods", retry_after=retry_after)
 
 
+@settings(deadline=None)
 @given(st.floats(0.001, 1000), st.integers(1, 4))
 def test_retry_after_is_honoured_up_to_a_cap(asked: float, attempt: int) -> None:
     retry = Retry(budget=1000)
@@ -137,6 +138,7 @@ def test_retry_after_is_honoured_up_to_a_cap(asked: float, attempt: int) -> None
     assert min(asked, RETRY_AFTER_CAP) <= wait <= min(asked, RETRY_AFTER_CAP) + retry.cap
 
 
+@settings(deadline=None)
 @given(st.integers(1, 4))
 def test_delays_grow_with_jitter_and_stay_bounded(attempt: int) -> None:
     retry = Retry()
