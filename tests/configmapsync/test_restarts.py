@@ -73,6 +73,20 @@ def test_an_operator_that_was_away_finds_what_it_has_missed(sandbox_factory: San
         assert not [write for write in world.writes(mark) if targets["quiet"] in write]
 
 
+def test_an_operator_may_be_told_which_namespaces_syncs_it_acts_on(sandbox_factory: SandboxFactory) -> None:
+    sandbox = sandbox_factory(audit_log=True)
+    kubeconfig = install(sandbox)
+    watched, unwatched = World(sandbox), World(sandbox)
+    target = watched.namespace("a")
+    for world in (watched, unwatched):
+        world.source()
+    with OperatorProcess(kubeconfig, "--watch-namespaces", watched.home):
+        passed_over = unwatched.sync(destinationNamespace=target, destinationName="other")
+        watched.sync(destinationNamespace=target).becomes("Synced")
+    assert "status" not in passed_over.read()
+    assert watched.config_map(target, "other").look() is None
+
+
 def test_uninstall_waits_for_the_operator_to_let_go_of_the_copies_then_removes_everything(
     sandbox_factory: SandboxFactory,
 ) -> None:

@@ -16,15 +16,17 @@ T = TypeVar("T")
 Json = dict[str, Any]
 
 SECONDS = 30.0
-POLL = 0.03
+FIRST_POLL = 0.02
+LAST_POLL = 0.2
 
 
-def until(look: Callable[[], T], holds: Callable[[T], object], explain: Callable[[], object] = str) -> T:
+def until(look: Callable[[], T], holds: Callable[[T], object]) -> T:
     """Look until it holds, and return what was seen then."""
-    deadline = time.monotonic() + SECONDS
+    deadline, pause = time.monotonic() + SECONDS, FIRST_POLL
     while not holds(seen := look()):
-        assert time.monotonic() < deadline, f"not within {SECONDS:.0f} s; last seen: {seen}\n{explain()}"
-        time.sleep(POLL)
+        assert time.monotonic() < deadline, f"not within {SECONDS:.0f} s; last seen: {seen}"
+        time.sleep(pause)
+        pause = min(LAST_POLL, pause * 1.3)
     return seen
 
 
