@@ -62,6 +62,12 @@ class Scene:
         asyncio.run(make())
         return names
 
+    def delete_namespace(self, name: str) -> None:
+        """Delete a namespace and wait until nothing of it is left."""
+        path = f"/api/v1/namespaces/{name}"
+        self._delete(path)
+        wait_until(lambda: self._get(path) is None, f"namespace {name} to be gone")
+
     @property
     def selector(self) -> Json:
         """The destination that means all namespaces of this scene but its home."""
@@ -85,12 +91,7 @@ class Scene:
         self._delete(f"{self._syncs}/{name}")
 
     def get_sync(self, name: str = NAME) -> Json | None:
-        try:
-            return self.sandbox.request("GET", f"{self._syncs}/{name}")
-        except RequestError as error:
-            if error.status != 404:
-                raise
-            return None
+        return self._get(f"{self._syncs}/{name}")
 
     def status(self, name: str = NAME) -> Json:
         return dict((self.get_sync(name) or {}).get("status") or {})
@@ -140,10 +141,11 @@ class Scene:
         """Nothing is written for a while: all agrees, and everybody knows it."""
         before = self.audit.mark()
         time.sleep(seconds)
-        assert not [str(entry) for entry in self.writes(before) if entry.resource != "leases"]
+        written = [str(entry) for entry in self.writes(before) if entry.resource != "leases"]
+        assert not written, f"written although all was well: {written}"
 
     def end(self) -> None:
-        """Take everything away, with no operator's help."""
+        """Take everything away, with no operator's help; the cluster finishes that by itself."""
         for sync in self.sandbox.request("GET", self._syncs)["items"]:
             name = sync["metadata"]["name"]
             self.delete_sync(name)
@@ -153,12 +155,19 @@ class Scene:
         for item in self.sandbox.request("GET", "/api/v1/namespaces")["items"]:
             if item["metadata"]["name"].startswith(f"{self.prefix}-"):
                 self._delete(f"/api/v1/namespaces/{item['metadata']['name']}")
-        wait_until(lambda: not self.copies(), "the copies to be gone")
 
     def _apply(self, path: str, version: str, kind: str, name: str, body: Json) -> None:
         full = {"apiVersion": version, "kind": kind, **body}
         full["metadata"] = {"name": name, **body.get("metadata", {})}
         self.sandbox.request("PATCH", f"{path}?fieldManager=tests&force=true", full)
+
+    def _get(self, path: str) -> Json | None:
+        try:
+            return self.sandbox.request("GET", path)
+        except RequestError as error:
+            if error.status != 404:
+                raise
+            return None
 
     def _delete(self, path: str) -> None:
         try:
@@ -177,7 +186,8 @@ def calm_operator(kubeconfig: Path, *flags: str, wait: bool = True) -> Iterator[
         events, log = operator.events(), operator.log()
         assert operator.stop() == 0, log[-4000:]
     assert "Traceback" not in log, log[-4000:]
-    assert not [event for event in events if event.get("level") in ("error", "critical") or "exception" in event]
+    errors = [event for event in events if event.get("level") in ("error", "critical") or "exception" in event]
+    assert not errors, errors
 
 
 def marker_of(copy: Json) -> Json:

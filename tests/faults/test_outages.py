@@ -1,0 +1,135 @@
+"""The API server or etcd is away, late, frozen or back with other news: the operator stays up and sorts itself out."""
+
+import time
+from collections.abc import Callable
+
+import pytest
+from tests.faults.scene import Scene, calm_operator, metric, wait_until
+
+from syncline import deploy
+from syncline.sandbox import Sandbox
+from syncline.testing.faults import Fault
+from syncline.testing.fixtures import SandboxFactory
+from syncline.testing.operator import OperatorProcess, install
+from syncline.testing.proxy import FaultProxy
+
+
+def says_why(operator: OperatorProcess, *words: str) -> bool:
+    """Whether /readyz says no, with these words, while /healthz says yes."""
+    status, text = operator.get("health", "/readyz")
+    return status == 503 and all(word in text for word in words) and operator.get("health", "/healthz")[0] == 200
+
+
+def crash(component: str) -> Callable[[Sandbox], Callable[[], None]]:
+    def begin(sandbox: Sandbox) -> Callable[[], None]:
+        sandbox.kill(component)
+        return lambda: sandbox.start(component)
+
+    return begin
+
+
+def freeze(*components: str) -> Callable[[Sandbox], Callable[[], None]]:
+    def begin(sandbox: Sandbox) -> Callable[[], None]:
+        for component in components:
+            sandbox.pause(component)
+
+        def end() -> None:
+            for component in components:
+                sandbox.resume(component)
+
+        return end
+
+    return begin
+
+
+@pytest.mark.parametrize(
+    ("outage", "noticed"),
+    [
+        pytest.param(crash("kube-apiserver"), "cannot connect", id="api-server-killed"),
+        # Watches are served from the API server's own cache meanwhile: they are live, and nothing can be written.
+        pytest.param(crash("etcd"), "", id="etcd-killed"),
+        pytest.param(freeze("kube-apiserver", "etcd"), "did not answer", id="both-frozen"),
+    ],
+)
+def test_the_operator_outlives_an_outage_and_recovers_by_itself(
+    sandbox_factory: SandboxFactory, outage: Callable[[Sandbox], Callable[[], None]], noticed: str
+) -> None:
+    scene = Scene(sandbox_factory(audit_log=True))
+    targets = [scene.namespace(short) for short in ("a", "b", "c")]
+    scene.source("1")
+    scene.sync()
+    with calm_operator(scene.kubeconfig) as operator:
+        scene.wait_for(targets, "1")
+        scene.source("2")
+        end = outage(scene.sandbox)
+        if noticed:
+            wait_until(lambda: says_why(operator, "configmaps", noticed), "the operator to be up and not ready", 120)
+        else:
+            time.sleep(10)
+        end()
+        scene.wait_for(targets, "2", 180)
+        wait_until(operator.is_ready, "the operator to be ready again", 120)
+        scene.source("3")
+        scene.delete_config_map(targets[0])
+        targets.append(scene.namespace("d"))
+        scene.wait_for(targets, "3", 120)
+        scene.assert_quiet()
+
+
+def test_news_that_the_server_no_longer_has_are_found_by_a_list(sandbox_factory: SandboxFactory) -> None:
+    """A true 410: the watch is resumed at a server that was restarted and knows no version so old."""
+    scene = Scene(sandbox_factory(audit_log=True))
+    targets = [scene.namespace(short) for short in ("a", "b", "c")]
+    scene.source("1")
+    scene.sync()
+    with FaultProxy(scene.sandbox) as proxy, calm_operator(proxy.kubeconfig(scene.kubeconfig)) as operator:
+        scene.wait_for(targets, "1")
+        away = proxy.inject(Fault(lost=True), when=lambda _: True)
+        proxy.cut_watches()
+        scene.delete_config_map(targets[0])
+        scene.source("2")
+        scene.delete_namespace(targets.pop())
+        targets.append(scene.namespace("d"))
+        scene.sandbox.kill("kube-apiserver")
+        scene.sandbox.start("kube-apiserver")
+        away.lift()
+        scene.wait_for(targets, "2")
+        assert metric(operator, "syncline_watch_restarts_total", reason="Gone") >= 1
+        scene.assert_quiet()
+
+
+def test_an_operator_that_comes_first_waits_for_the_api_server_and_for_its_kinds(
+    sandbox_factory: SandboxFactory,
+) -> None:
+    sandbox = sandbox_factory(audit_log=True)
+    for manifest in (*deploy.namespace(), *deploy.rbac()):
+        metadata = manifest["metadata"]
+        path = deploy.resource(manifest).path(metadata.get("namespace"), metadata["name"])
+        sandbox.request("PATCH", f"{path}?fieldManager=tests&force=true", manifest)
+    token = sandbox.service_account_token(deploy.NAMESPACE, deploy.SERVICE_ACCOUNT)
+    sandbox.kill("kube-apiserver")
+    with calm_operator(sandbox.kubeconfig_for(token, "early"), wait=False) as operator:
+        wait_until(lambda: says_why(operator, "namespaces: cannot connect"), "the operator to miss the API server")
+        sandbox.start("kube-apiserver")
+        wait_until(lambda: says_why(operator, "configmapsyncs", "404"), "the operator to miss its kinds")
+        install(sandbox)
+        wait_until(operator.is_ready, "the operator to be ready")
+        scene = Scene(sandbox)
+        targets = [scene.namespace("a")]
+        scene.source("1")
+        scene.sync()
+        scene.wait_for(targets, "1")
+
+
+def test_kinds_that_are_removed_and_installed_again_are_followed_again(sandbox_factory: SandboxFactory) -> None:
+    scene = Scene(sandbox_factory(audit_log=True))
+    targets = [scene.namespace("a")]
+    scene.source("1")
+    with calm_operator(scene.kubeconfig) as operator:
+        crd = deploy.crds()[0]["metadata"]["name"]
+        scene.sandbox.request("DELETE", f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{crd}")
+        wait_until(lambda: says_why(operator, "configmapsyncs"), "the operator to miss its kind", 120)
+        install(scene.sandbox)
+        wait_until(operator.is_ready, "the operator to be ready again")
+        scene.sync()
+        scene.wait_for(targets, "1")
