@@ -15,8 +15,8 @@ class Relay:
         self._passing.set()
         self._open: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
         self.refusing = False
-        self.accepted = 0
 
     def hold(self) -> None:
         """Carry nothing until told to go on; nothing is lost."""
@@ -39,12 +39,19 @@ class Relay:
 
     async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one client."""
-        self.accepted += 1
         if self.refusing:
             writer.transport.abort()
             return
-        there_reader, there_writer = await asyncio.open_connection(*self._target)
-        self._open |= {writer, there_writer}
+        self._open.add(writer)
+        try:
+            there_reader, there_writer = await asyncio.open_connection(*self._target)
+        except OSError:
+            writer.transport.abort()
+            return
+        self._open.add(there_writer)
+        if self._closed:
+            self.break_off()
+            return
         for source, sink in ((reader, there_writer), (there_reader, writer)):
             task = asyncio.create_task(self._carry(source, sink))
             self._tasks.add(task)
@@ -58,10 +65,14 @@ class Relay:
                 await sink.drain()
         sink.close()
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """End everything."""
+        self._closed = True
         self.fall_silent()
         self.break_off()
+        for writer in self._open:
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
 
 
 @asynccontextmanager
@@ -74,4 +85,4 @@ async def relay_to(server: str) -> AsyncIterator[tuple[Relay, str]]:
         yield relay, f"https://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
     finally:
         listener.close()
-        relay.close()
+        await relay.close()

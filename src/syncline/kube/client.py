@@ -373,6 +373,7 @@ def _decoder(type: Any) -> "msgspec.json.Decoder[Any]":
     return msgspec.json.Decoder(type)
 
 
+@lru_cache
 def _write_query(*, dry_run: bool, force: bool = False) -> str:
     flags = {"force": "true" if force else None, "dryRun": "All" if dry_run else None}
     return query_of({"fieldManager": FIELD_MANAGER, **flags})

@@ -2,8 +2,7 @@
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from types import TracebackType
 
 _CUT_INTERVAL = 1.0
 
@@ -24,14 +23,9 @@ class FairLimiter:
         self._successes = 0
         self._last_cut = float("-inf")
 
-    @asynccontextmanager
-    async def slot(self, key: str = "") -> AsyncIterator[None]:
+    def slot(self, key: str = "") -> "_Slot":
         """Hold one slot, waiting for the turn of `key`."""
-        await self._acquire(key)
-        try:
-            yield
-        finally:
-            self._release()
+        return _Slot(self, key)
 
     def on_throttle(self) -> None:
         """Tell that the server asked for less."""
@@ -51,7 +45,8 @@ class FairLimiter:
             self.limit += 1
             self._hand_out()
 
-    async def _acquire(self, key: str) -> None:
+    async def acquire(self, key: str) -> None:
+        """Take a slot; `slot` gives it back by itself."""
         if self.in_flight < self.limit and not self._waiting:
             self.in_flight += 1
             return
@@ -61,12 +56,13 @@ class FairLimiter:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():  # the slot was handed to us as we were cancelled: pass it on
-                self._release()
+                self.release()
             else:
                 self._withdraw(key, turn)
             raise
 
-    def _release(self) -> None:
+    def release(self) -> None:
+        """Give a slot back."""
         self.in_flight -= 1
         self._hand_out()
 
@@ -86,3 +82,21 @@ class FairLimiter:
             turns.remove(turn)
             if not turns:
                 del self._waiting[key]
+
+
+class _Slot:
+    """A slot while it is held. A class, because every request takes one, and a generator costs several times as much."""
+
+    __slots__ = ("_key", "_limiter")
+
+    def __init__(self, limiter: FairLimiter, key: str) -> None:
+        self._limiter = limiter
+        self._key = key
+
+    async def __aenter__(self) -> None:
+        await self._limiter.acquire(self._key)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._limiter.release()

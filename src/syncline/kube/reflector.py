@@ -30,7 +30,7 @@ from syncline.kube.errors import (
     Unauthorized,
     Unreachable,
 )
-from syncline.kube.resources import Resource
+from syncline.kube.resources import SECRETS, Resource
 from syncline.kube.wire import Metadata, Reader, Reading, W, ends_initial_events
 
 __all__ = ["AnyReflector", "Key", "Reflector", "ReflectorStatus", "Timing"]
@@ -299,12 +299,12 @@ class Reflector(Generic[W, T]):
         held = self._cache.entry(_key(meta))
         known = held if held and held.uid == meta.uid else None
         if reading.object is None:
-            self._log.error("an object does not have the expected shape and is passed over", key=_name(meta))
+            self._log.error("an object does not have the expected shape and is passed over", key="/".join(_key(meta)))
             return known
         try:
             value = self._project(reading.object)
-        except Exception:  # noqa: BLE001  # the caller's mistake with one object must not hide all the others
-            self._log.exception("an object cannot be projected and is passed over", key=_name(meta))
+        except Exception as error:  # noqa: BLE001  # a mistake with one object must not hide all the others
+            self._log_mistake("an object cannot be projected and is passed over", _key(meta), error)
             return known
         return Entry(meta.uid, meta.resource_version, value) if value is not None else None
 
@@ -345,8 +345,12 @@ class Reflector(Generic[W, T]):
     def _tell(self, change: Change[T]) -> None:
         try:
             self._on_change(*change)
-        except Exception:  # noqa: BLE001  # as above
-            self._log.exception("a change could not be passed on", key="/".join(change.key))
+        except Exception as error:  # noqa: BLE001  # as above
+            self._log_mistake("a change could not be passed on", change.key, error)
+
+    def _log_mistake(self, what: str, key: Key, error: Exception) -> None:
+        shown = self.resource != SECRETS  # what an exception says may be what it stumbled over
+        self._log.error(what, key="/".join(key), error=type(error).__name__, exc_info=error if shown else None)
 
 
 AnyReflector = Reflector[Any, Any]
@@ -377,7 +381,3 @@ def _whole(seconds: float) -> int:
 
 def _key(meta: Metadata) -> Key:
     return Key(meta.namespace, meta.name)
-
-
-def _name(meta: Metadata) -> str:
-    return f"{meta.namespace}/{meta.name}"
