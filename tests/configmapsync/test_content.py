@@ -89,6 +89,18 @@ def test_a_broken_template_leaves_existing_copies_as_they_are(world: World) -> N
     assert sync.status["targetStatuses"][0]["status"] == "Unknown"
 
 
+def test_a_template_that_fails_for_one_target_leaves_the_others_alone(world: World) -> None:
+    world.source(password=PLANTED)
+    good, bad = world.namespaces("good", "bad")
+    template = "{% if target.namespace == '" + bad + "' %}{{ nothing }}{% endif %}for {{ target.namespace }}"
+    sync = world.sync(destinationNamespaces=[good, bad], transforms=[{"key": "password", "template": template}])
+    sync.becomes("InvalidContent", synced=1, failed=1)
+    assert world.config_map(good).data == {"password": f"for {good}"}
+    assert "key password" in sync.target(bad)["message"]
+    assert PLANTED not in str(sync.read())
+    assert world.config_map(bad).look() is None
+
+
 def test_binary_data_is_copied_selected_and_renamed(world: World) -> None:
     source = world.put(world.home, body={"data": {"text": "x"}, "binaryData": {"logo": "AAECAw==", "junk": "/w=="}})
     target = world.namespace("a")
