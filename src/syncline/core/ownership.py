@@ -6,6 +6,7 @@ restored by a backup tool carries both, but its annotation names another place, 
 
 from collections.abc import Mapping
 from enum import Enum
+from functools import lru_cache
 
 import msgspec
 from msgspec import Struct
@@ -40,7 +41,7 @@ class Owner(Struct, frozen=True):
     @property
     def label(self) -> str:
         """Value of the owner label; safe for any name, since it is a hash of the UID."""
-        return short_digest(self.uid)
+        return _label(self.uid)
 
 
 class Standing(Enum):
@@ -54,6 +55,11 @@ class Standing(Enum):
     """Written by another sync."""
     FOREIGN = "foreign"
     """Anything else."""
+
+
+@lru_cache(maxsize=4096)
+def _label(uid: str) -> str:
+    return short_digest(uid)
 
 
 def place(cluster_id: str, target: Target) -> str:

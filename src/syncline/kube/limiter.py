@@ -85,7 +85,7 @@ class FairLimiter:
 
 
 class _Slot:
-    """A slot while it is held. A class, because every request takes one, and a generator costs several times as much."""
+    """A slot while it is held. Every request takes one, and a generator would cost several times as much."""
 
     __slots__ = ("_key", "_limiter")
 
