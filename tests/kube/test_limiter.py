@@ -64,7 +64,7 @@ async def test_a_lower_limit_holds_new_ones_back_until_enough_have_left(until: U
         for _ in range(4):
             await stack.enter_async_context(limiter.slot())
         limiter.on_throttle()
-        late = asyncio.create_task(limiter._acquire("late"))
+        late = asyncio.create_task(limiter.acquire("late"))
         await until(lambda: "late" in limiter._waiting)
     await late
     assert limiter.in_flight == 1

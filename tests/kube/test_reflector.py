@@ -283,6 +283,30 @@ async def test_a_server_that_goes_away_and_forgets_costs_a_list_and_loses_nothin
             await until(follower.reflector.healthy)
 
 
+async def test_a_control_plane_that_freezes_or_crashes_is_followed_again(
+    sandbox_factory: SandboxFactory, until: Until
+) -> None:
+    own = sandbox_factory()
+    options = {"namespace": "default", "timing": QUICK, "fields": "metadata.name!=kube-root-ca.crt"}
+    async with Client(load_kubeconfig(own.kubeconfig)) as client, following(client, **options) as follower:
+        await client.create(CONFIGMAPS, settings("before", "1"), "default")
+        await asyncio.to_thread(own.pause, "kube-apiserver")
+        await until(lambda: "did not answer in time" in follower.reflector.status().failure)
+        await asyncio.to_thread(own.resume, "kube-apiserver")
+        await client.create(CONFIGMAPS, settings("frozen", "1"), "default")
+        await until(lambda: follower.held == {"before": "1", "frozen": "1"})
+
+        await asyncio.to_thread(own.kill, "etcd")
+        await asyncio.to_thread(own.kill, "kube-apiserver")
+        await until(lambda: bool(follower.reflector.status().failure))
+        await asyncio.to_thread(own.start, "etcd")
+        await asyncio.to_thread(own.start, "kube-apiserver")
+        await client.create(CONFIGMAPS, settings("crashed", "1"), "default")
+        await until(lambda: sorted(follower.held) == ["before", "crashed", "frozen"])
+        assert [name for name, _, new in follower.told if new is None] == [], "nothing was ever taken for gone"
+        await until(follower.reflector.healthy)
+
+
 @pytest.mark.parametrize("raising", ["project", "on_change"])
 async def test_a_mistake_of_the_caller_with_one_object_hides_no_other(
     client: Client, namespace: str, until: Until, raising: str

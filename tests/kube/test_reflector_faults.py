@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 from tests.kube.conftest import Until
 from tests.kube.scripted import (
     ScriptedServer,
@@ -36,7 +36,7 @@ class ConfigMap(Struct, kw_only=True, rename="camel"):
 class Follower:
     """A reflector in a scripted world."""
 
-    def __init__(self, client: Client, server: ScriptedServer, until: Until) -> None:
+    def __init__(self, client: Client, server: ScriptedServer, until: Until, timing: Timing = QUICK) -> None:
         self.server = server
         self.until = until
         self.told: list[tuple[str, str | None, str | None]] = []
@@ -46,7 +46,7 @@ class Follower:
             decode=ConfigMap,
             project=lambda obj: obj.data.get("a"),
             on_change=lambda key, old, new: self.told.append((key.name, old, new)),
-            timing=QUICK,
+            timing=timing,
         )
         self._task: asyncio.Task[None] | None = None
 
@@ -329,3 +329,23 @@ async def test_notes_taken_during_a_list_survive_it(follower: Follower) -> None:
     await follower.until_asked(4)
     assert follower.held == {"ours": "ours"}
     assert follower.told == [("one", None, "1")]
+
+
+async def test_a_deletion_that_nobody_told_of_is_found_by_the_next_list(scripted: ScriptedServer, until: Until) -> None:
+    async with Client(scripted.connection) as client:
+        follower = Follower(client, scripted, until, structs.replace(QUICK, relist=0.0))
+        await follower.run(ONE, streams(bookmark(20), end="close"), initial(30))
+        await until(lambda: follower.told == [("one", None, "1"), ("one", "1", None)])
+        await follower.stop()
+        assert follower.asked[:3] == [("stream", ""), ("watch", "10"), ("stream", "")]
+
+
+async def test_a_watch_that_is_known_to_be_broken_is_not_healthy_for_long(
+    scripted: ScriptedServer, until: Until
+) -> None:
+    async with Client(scripted.connection) as client:
+        follower = Follower(client, scripted, until, structs.replace(QUICK, broken=0.05, stale=3600))
+        await follower.run(ONE, streams(bookmark(20), end="cut"), refuses(500))
+        await until(follower.reflector.synced.is_set)
+        await until(lambda: not follower.reflector.healthy())
+        await follower.stop()
