@@ -140,6 +140,15 @@ class TestReady:
             "b/settings: why b is Conflict; and 2 more"
         )
 
+    def test_a_few_targets_are_all_named(self) -> None:
+        assert readiness([at("a", "Unknown")]).message == (
+            "1 of 1 targets not in agreement: a/settings: why a is Unknown"
+        )
+
+    def test_what_was_removed_is_not_counted_as_a_target(self) -> None:
+        removed = [at("b", written=Verb.DELETE, gone=True), at("c", "Skipped", gone=True)]
+        assert readiness([at("a"), *removed]).message == "1 target agrees with the source"
+
     def test_a_good_message_counts(self) -> None:
         assert readiness([at("a")]).message == "1 target agrees with the source"
         assert readiness([at("a"), at("b"), at("c", "Skipped")]).message == (
@@ -204,6 +213,9 @@ class TestOfAnAction:
         outcome = outcome_of(self.ACTION, written=True)
         assert (outcome.state, outcome.reason, outcome.message) == ("Synced", "DriftRepaired", "changed by kubectl")
         assert (outcome.written, outcome.drift) == (Verb.UPDATE, True)
+
+    def test_a_write_that_repairs_nothing_is_not_drift(self) -> None:
+        assert not outcome_of(structs.replace(self.ACTION, drift=False), written=True).drift
 
     def test_what_was_only_planned_was_not_written(self) -> None:
         outcome = outcome_of(self.ACTION)

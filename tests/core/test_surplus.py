@@ -163,6 +163,7 @@ class TestBrake:
     def test_the_message_says_what_to_write(self) -> None:
         held = brake(removals(30), 40, asked_for=False, confirmed="")
         assert "30 of 40 copies" in held.message
+        assert "removed already" not in held.message
         assert f"syncline.dev/confirm-deletion={held.digest}" in held.message
         confirmed = brake(removals(30), 40, asked_for=False, confirmed=held.digest)
         assert (confirmed.held, confirmed.derived) == (False, False)
