@@ -1,0 +1,135 @@
+"""Several operators at once, by mistake or by election, and how one of them leaves."""
+
+import pytest
+from tests.faults.scene import Scene, calm_operator, metric, wait_until
+
+from syncline import deploy
+from syncline.testing.faults import Asked
+from syncline.testing.operator import OperatorProcess
+from syncline.testing.proxy import FaultProxy
+
+_LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{deploy.NAMESPACE}/leases/syncline"
+
+
+def writes(asked: Asked) -> bool:
+    return asked.changes and asked.resource != "leases"
+
+
+def holder(scene: Scene) -> str:
+    return str(scene.sandbox.request("GET", _LEASE)["spec"].get("holderIdentity", ""))
+
+
+def leads(operator: OperatorProcess) -> bool:
+    return metric(operator, "syncline_leader") == 1
+
+
+@pytest.fixture
+def without_lease(scene: Scene) -> None:
+    """No lease is left from an earlier test."""
+    scene.sandbox.request("DELETE", f"{_LEASE.rpartition('/')[0]}")
+
+
+def test_two_operators_without_election_agree_and_then_rest(scene: Scene) -> None:
+    targets = scene.namespaces(40)
+    scene.source("0")
+    scene.sync()
+    with calm_operator(scene.kubeconfig), calm_operator(scene.kubeconfig):
+        for edit in range(1, 6):
+            scene.source(str(edit))
+            scene.delete_config_map(targets[edit])
+        scene.wait_for(targets, "5")
+        wait_until(lambda: _rests(scene), "both to have nothing more to write")
+        scene.assert_quiet(5)
+        gone = targets.pop()
+        scene.delete_namespace(gone)
+        scene.source("6")
+        scene.wait_for(targets, "6")
+        scene.delete_sync()
+        wait_until(lambda: scene.get_sync() is None, "the sync to be gone")
+        assert not scene.copies()
+
+
+def _rests(scene: Scene) -> bool:
+    try:
+        scene.assert_quiet(2)
+    except AssertionError:
+        return False
+    return True
+
+
+@pytest.mark.usefixtures("without_lease")
+def test_one_replica_leads_and_another_takes_over_when_it_is_stopped_in_its_tracks(scene: Scene) -> None:
+    targets = scene.namespaces(20)
+    scene.source("1")
+    scene.sync()
+    with (
+        FaultProxy(scene.sandbox) as one,
+        FaultProxy(scene.sandbox) as other,
+        calm_operator(one.kubeconfig(scene.kubeconfig), "--leader-elect") as leader,
+    ):
+        wait_until(lambda: leads(leader), "the first to lead")
+        with calm_operator(other.kubeconfig(scene.kubeconfig), "--leader-elect") as standby:
+            scene.wait_for(targets, "1")
+            scene.source("2")
+            scene.wait_for(targets, "2")
+            assert leads(leader)
+            assert not leads(standby)
+            assert other.count(writes) == 0
+
+            leader.pause()
+            scene.source("3")
+            scene.wait_for(targets, "3")
+            assert leads(standby)
+            written = one.count(writes)
+            scene.source("4")
+            leader.resume()
+            scene.delete_config_map(targets[0])
+            scene.wait_for(targets, "4")
+            wait_until(lambda: not leads(leader), "the first to see that it no longer leads")
+            assert one.count(writes) - written <= len(targets) + 5, "at most what it had in hand"
+            scene.assert_quiet()
+
+
+@pytest.mark.usefixtures("without_lease")
+def test_a_leader_that_is_told_to_stop_hands_over_at_once(scene: Scene) -> None:
+    targets = scene.namespaces(5)
+    scene.source("1")
+    scene.sync()
+    first = OperatorProcess(scene.kubeconfig, "--leader-elect")
+    try:
+        wait_until(lambda: leads(first), "the first to lead")
+        with calm_operator(scene.kubeconfig, "--leader-elect") as second:
+            scene.wait_for(targets, "1")
+            leader = holder(scene)
+            assert leader
+            assert first.stop() == 0
+            assert holder(scene) != leader
+            scene.source("2")
+            scene.wait_for(targets, "2")
+            assert leads(second)
+    finally:
+        first.stop()
+
+
+@pytest.mark.usefixtures("without_lease")
+def test_the_last_leader_leaves_a_lease_that_names_nobody(scene: Scene) -> None:
+    with calm_operator(scene.kubeconfig, "--leader-elect") as operator:
+        wait_until(lambda: leads(operator), "it to lead")
+        assert holder(scene)
+    assert not holder(scene)
+
+
+def test_an_operator_that_is_told_to_stop_in_a_fan_out_finishes_what_it_began(scene: Scene, proxy: FaultProxy) -> None:
+    targets = scene.namespaces(150)
+    scene.source("1")
+    operator = OperatorProcess(proxy.kubeconfig(scene.kubeconfig))
+    try:
+        scene.sync()
+        wait_until(lambda: len(scene.copies()) >= 10, "the fan-out to be under way")
+        assert operator.stop() == 0
+    finally:
+        operator.stop()
+    assert not [asked for asked in proxy.abandoned if asked.changes]
+    with calm_operator(scene.kubeconfig):
+        scene.wait_for(targets, "1")
+        scene.assert_quiet()
