@@ -24,11 +24,13 @@ NAME = "settings"
 LABEL = "scene"
 
 
-def wait_until(check: Callable[[], object], what: str, seconds: float = 90.0) -> None:
-    """Wait until a check holds; fail with the words given when it does not in time."""
+def wait_until(
+    check: Callable[[], object], what: str, seconds: float = 90.0, *, instead: Callable[[], object] = str
+) -> None:
+    """Wait until a check holds; when it does not in time, fail with what was expected and what is so instead."""
     deadline = time.monotonic() + seconds
     while not check():
-        assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"
+        assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what} {instead()}"
         time.sleep(0.05)
 
 
@@ -119,8 +121,9 @@ class Scene:
     def wait_for(self, namespaces: Iterable[str], value: str, seconds: float = 90.0) -> None:
         """Wait until these namespaces, and no others, have copies with this value, and the sync says so."""
         expected = list(namespaces)
-        wait_until(lambda: self.all_hold(expected, value), f"{value!r} in {expected}", seconds)
-        wait_until(self.is_settled, f"the sync to be ready: {self.ready()}", seconds)
+        what = f"{value!r} in {expected}"
+        wait_until(lambda: self.all_hold(expected, value), what, seconds, instead=self.status)
+        wait_until(self.is_settled, "the sync to be ready", seconds, instead=self.status)
 
     def is_settled(self) -> bool:
         """Whether the status speaks of the newest source and the newest spec, and says that all is well."""
@@ -181,7 +184,11 @@ class Scene:
 def calm_operator(kubeconfig: Path, *flags: str, wait: bool = True) -> Iterator[OperatorProcess]:
     """Run an operator that must survive the test, end with 0, and never lose its composure."""
     with OperatorProcess(kubeconfig, *flags, wait=wait) as operator:
-        yield operator
+        try:
+            yield operator
+        except BaseException as failure:
+            failure.add_note(f"The operator's log ends:\n{operator.log()[-4000:]}")
+            raise
         assert operator.returncode is None, operator.log()[-4000:]
         events, log = operator.events(), operator.log()
         assert operator.stop() == 0, log[-4000:]
