@@ -42,10 +42,8 @@ class TestOneObject:
             "its namespace no longer matches",
         )
 
-    def test_a_copy_of_an_earlier_sync_of_this_name_is_deleted(self) -> None:
-        action = removal(arrange(Policy(), owner=EARLIER))
-        assert action is not None
-        assert action.verb is Verb.DELETE
+    def test_a_copy_that_an_earlier_sync_of_this_name_left_behind_stays(self) -> None:
+        assert removal(arrange(Policy(), owner=EARLIER)) is None
 
     def test_an_edited_copy_is_deleted_too(self) -> None:
         action = removal(arrange(Policy(), Edit("set data", "a", "by hand")))

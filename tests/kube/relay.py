@@ -34,7 +34,7 @@ class Relay:
 
     def break_off(self) -> None:
         """Reset all open connections."""
-        for writer in self._open:
+        for writer in tuple(self._open):
             writer.transport.abort()
 
     async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -70,7 +70,7 @@ class Relay:
         self._closed = True
         self.fall_silent()
         self.break_off()
-        for writer in self._open:
+        for writer in tuple(self._open):
             with contextlib.suppress(ConnectionError):
                 await writer.wait_closed()
 

@@ -28,6 +28,7 @@ from syncline.core.wire import ConfigMapWire, see
 from syncline.engine.claims import Claims
 from syncline.engine.cluster import Cluster, MetaWire
 from syncline.engine.fanout import FanOut
+from syncline.engine.fights import Fights
 from syncline.engine.record import Records, SyncWire, read_sync
 from syncline.engine.writer import Writer
 from syncline.kube.cache import Key
@@ -100,6 +101,7 @@ class ConfigMapSyncController:
         self._reporter = Reporter(api.KIND, self._records, events, self._note)
         self._claims = Claims(self._client, {api.KIND: RESOURCE})
         self._wakes: Wakes[ConfigMapSyncSpec, ConfigMapSyncStatus] = Wakes(api.KIND, self.queue, cluster, self._claims)
+        self._fights = Fights()
         self._memory: dict[Key, Memory] = {}
         self.syncs: dict[str | None, Reflector[SyncWire, ConfigMapSync]] = {
             namespace: Reflector(
@@ -394,7 +396,9 @@ class ConfigMapSyncController:
         return Preview(actions=(*actions, *removals), passed_over=(*unsaid, *work.passed_over), problem=held)
 
     def _writer(self, work: Work) -> Writer:
-        return Writer(self._cluster, self._as(work), work.sync.owner, work.policy, self._claims)
+        return Writer(
+            self._cluster, self._as(work), work.sync.owner, work.policy, claims=self._claims, fights=self._fights
+        )
 
     def _as(self, work: Work) -> Client:
         return self._client if work.user is None else self._client.impersonating(work.user)

@@ -20,7 +20,8 @@ BRAKE_SHARE = 0.5
 
 def plan_removal(seen: Seen, owner: Owner, cluster_id: str, reason: str, message: str) -> Action | None:
     """Decide how to let go of one object, or None where it is not ours to touch."""
-    if standing(seen, owner, place(cluster_id, seen.target)) not in (Standing.OURS, Standing.FORMER):
+    # What an earlier sync of this name left behind is ours to take up again where it is wanted, never to remove.
+    if standing(seen, owner, place(cluster_id, seen.target)) is not Standing.OURS:
         return None
     if seen.prune_disabled or seen.reconcile_disabled:
         annotation = "prune" if seen.prune_disabled else "reconcile"

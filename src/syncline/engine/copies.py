@@ -1,6 +1,7 @@
 """The objects that carry our label, by place and by the sync that wrote them. Bodies are dropped on arrival."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from syncline.core.objects import Seen, Target
 from syncline.core.ownership import OWNER_LABEL
@@ -16,6 +17,7 @@ class Copies:
 
     def __init__(self, client: Client, on_change: Callable[[Seen | None, Seen | None], None]) -> None:
         self._by_sync: dict[str, set[Key]] = {}
+        self._held_back: dict[Key, list[tuple[Seen | None, Seen | None]]] = {}
         self._on_change = on_change
         self.reflector: Reflector[ConfigMapWire, Seen] = Reflector(
             client, CONFIGMAPS, decode=ConfigMapWire, project=see, labels=OWNER_LABEL, on_change=self._changed
@@ -30,22 +32,49 @@ class Copies:
         found = (self.reflector.get(key) for key in sorted(self._by_sync.get(sync, ())))
         return [seen for seen in found if seen is not None]
 
+    @contextmanager
+    def writing(self, target: Target) -> Iterator[None]:
+        """Hold back what the watch tells of a place while we write there.
+
+        Mostly it is our own write, told ahead of the answer: `note` and `forget` drop that, so that it wakes nobody.
+        The rest is told once the write is over.
+        """
+        key = Key(target.namespace, target.name)
+        if key in self._held_back:  # another sync writes there, and holds back for both
+            yield
+            return
+        self._held_back[key] = []
+        try:
+            yield
+        finally:
+            for change in self._held_back.pop(key):
+                self._on_change(*change)
+
     def note(self, wire: ConfigMapWire) -> None:
         """Remember the result of our own write, ahead of its echo from the watch."""
-        key = Key(wire.metadata.namespace, wire.metadata.name)
+        meta = wire.metadata
+        key = Key(meta.namespace, meta.name)
         old = self.reflector.get(key)
         self.reflector.note(wire)
         self._index(key, old, self.reflector.get(key))
+        if (held := self._held_back.get(key)) is not None:
+            ours = (meta.uid, meta.resource_version)
+            held[:] = [change for change in held if change[1] is None or (change[1].uid, change[1].version) != ours]
 
     def forget(self, seen: Seen) -> None:
         """Forget what we have just deleted or released."""
         key = Key(seen.target.namespace, seen.target.name)
         self.reflector.forget(key, seen.uid)
         self._index(key, seen, self.reflector.get(key))
+        if (held := self._held_back.get(key)) is not None:
+            held[:] = [(old, new) for old, new in held if new is not None or old is None or old.uid != seen.uid]
 
     def _changed(self, key: Key, old: Seen | None, new: Seen | None) -> None:
         self._index(key, old, new)
-        self._on_change(old, new)
+        if (held := self._held_back.get(key)) is not None:
+            held.append((old, new))
+        else:
+            self._on_change(old, new)
 
     def _index(self, key: Key, old: Seen | None, new: Seen | None) -> None:
         before = old.marker.sync if old is not None and old.marker is not None else None

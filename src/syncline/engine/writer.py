@@ -6,12 +6,13 @@ from syncline.api.common import TargetState
 from syncline.core.objects import Desired, Seen, Target
 from syncline.core.outcome import Outcome, outcome_of
 from syncline.core.ownership import Owner, Standing, place, standing
-from syncline.core.plan import Action, Policy, Verb, merged_content, plan
+from syncline.core.plan import Action, Edit, Policy, Verb, merged_content, plan
 from syncline.core.surplus import plan_removal
 from syncline.core.wire import ConfigMapWire, see
 from syncline.core.writing import create_body, release_patch, update_patch
 from syncline.engine.claims import Claims
 from syncline.engine.cluster import Cluster
+from syncline.engine.fights import Fights
 from syncline.kube.client import Client, PatchKind
 from syncline.kube.errors import (
     AlreadyExists,
@@ -34,12 +35,15 @@ TERMINATING = "NamespaceTerminating"
 class Writer:
     """Writes on behalf of one sync, with its identity."""
 
-    def __init__(self, cluster: Cluster, client: Client, owner: Owner, policy: Policy, claims: Claims) -> None:
+    def __init__(
+        self, cluster: Cluster, client: Client, owner: Owner, policy: Policy, *, claims: Claims, fights: Fights
+    ) -> None:
         self._cluster = cluster
         self._client = client
         self._owner = owner
         self._policy = policy
         self._claims = claims
+        self._fights = fights
 
     async def decide(self, desired: Desired, seen: Seen | None, *, kept: bool = False) -> Action:
         """Plan one target, with what is known of other syncs."""
@@ -58,8 +62,7 @@ class Writer:
                     if action.verb is Verb.LEAVE:
                         return outcome_of(action)
                     if action.verb is not Verb.READ:
-                        await self._write(action, desired, seen)
-                        return outcome_of(action, written=True)
+                        return await self._carry_out(action, desired, seen)
                 except KubeError as error:
                     # Refused twice, it is not the patch that came too late but the content that cannot be.
                     invalid += isinstance(error, Invalid)
@@ -81,7 +84,8 @@ class Writer:
                 if action.verb is Verb.LEAVE:
                     return outcome_of(action, gone=True)
                 try:
-                    await self._let_go(action, seen)
+                    with self._cluster.copies.writing(seen.target):
+                        await self._let_go(action, seen)
                     return outcome_of(action, written=True, gone=True)
                 except KubeError as error:
                     if not _is_surprise(error, existed=True):
@@ -111,9 +115,20 @@ class Writer:
             return ""
         return seen.marker.sync if await self._claims.alive(seen.marker.sync) else ""
 
-    async def _write(self, action: Action, desired: Desired, seen: Seen | None) -> None:
-        edit = action.edit
+    async def _carry_out(self, action: Action, desired: Desired, seen: Seen | None) -> Outcome:
+        """Write, unless somebody keeps undoing just that."""
+        edit, target = action.edit, desired.target
         assert edit is not None  # noqa: S101 - every write of the plan has one
+        namespace = self._cluster.namespace(target.namespace)
+        uid = namespace.uid if namespace is not None else ""
+        if rounds := self._fights.rounds(target, uid, edit.digest):
+            return _fight(target, rounds, seen)
+        with self._cluster.copies.writing(target):
+            await self._write(action, edit, desired, seen)
+        self._fights.wrote(target, uid, edit.digest)
+        return outcome_of(action, written=True)
+
+    async def _write(self, action: Action, edit: Edit, desired: Desired, seen: Seen | None) -> None:
         here = place(self._cluster.uid, desired.target)
         if action.verb is Verb.CREATE or seen is None:
             wire = await self._create(create_body(desired, self._owner, here, edit, desired.content), desired)
@@ -133,6 +148,7 @@ class Writer:
             gone = True
         if gone:
             self._cluster.copies.forget(seen)
+            self._fights.forget(seen.target)
 
     async def _create(self, body: dict[str, object], desired: Desired) -> ConfigMapWire:
         return await self._client.create(
@@ -178,6 +194,15 @@ def _failure(target: Target, error: KubeError, *, gone: bool = False) -> Outcome
     elif isinstance(error, ApiError):
         reason = error.reason
     return Outcome(target=target, state=state, reason=reason, message=message, retry=state != "Skipped", gone=gone)
+
+
+def _fight(target: Target, rounds: int, seen: Seen | None) -> Outcome:
+    who = (seen.changed_by if seen is not None else "") or "somebody"
+    how = "changed" if seen is not None else "deleted"
+    message = (
+        f"written {rounds} times in a short while and {how} again each time, last by {who}; repairs are spaced out"
+    )
+    return Outcome(target=target, state="Conflict", reason="Fight", message=message, retry=True)
 
 
 def _contended(target: Target, *, gone: bool = False) -> Outcome:

@@ -74,6 +74,11 @@ class Cache(Generic[T]):
         """Return what is held of an object, with its uid and version."""
         return self._entries.get(key)
 
+    def holds(self, key: Key, uid: str, version: str) -> bool:
+        """Tell whether it is just this state of the object that is held."""
+        entry = self._entries.get(key)
+        return entry is not None and entry.version == version and entry.uid == uid
+
     def items(self) -> Iterator[tuple[Key, T]]:
         """Iterate over all; do not change the cache meanwhile."""
         return ((key, entry.value) for key, entry in self._entries.items())

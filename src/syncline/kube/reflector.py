@@ -145,8 +145,10 @@ class Reflector(Generic[W, T]):
 
     def note(self, obj: W) -> None:
         """Record an object that the server answered to our own write or read; its echo in the watch is no news."""
-        meta = obj.metadata
-        self._cache.note(_key(meta), meta.uid, meta.resource_version, self._project(obj))
+        meta, key = obj.metadata, _key(obj.metadata)
+        known = self._cache.holds(key, meta.uid, meta.resource_version)  # the watch was faster than the answer
+        value = self._cache.get(key) if known else self._project(obj)
+        self._cache.note(key, meta.uid, meta.resource_version, value)
 
     def forget(self, key: Key, uid: str) -> None:
         """Record that we deleted this very object and the server confirmed it gone."""
@@ -281,7 +283,7 @@ class Reflector(Generic[W, T]):
         change = None
         if reading.kind == "DELETED":
             change = self._cache.vanish(key, meta.uid, version)
-        elif reading.kind in {"ADDED", "MODIFIED"}:
+        elif reading.kind in {"ADDED", "MODIFIED"} and not self._cache.holds(key, meta.uid, version):
             entry = self._reduce(reading)
             if entry:
                 change = self._cache.observe(key, entry.uid, entry.version, entry.value)

@@ -1,0 +1,44 @@
+"""Somebody who undoes what we write, again and again."""
+
+from tests.configmapsync.world import World, until
+
+ROUNDS = 60
+
+
+def test_a_fight_is_noticed_named_and_not_fought_on(world: World) -> None:
+    source = world.source()
+    target = world.namespace("a")
+    sync = world.sync(destinationNamespace=target)
+    sync.becomes("Synced")
+    copy = world.config_map(target)
+    for number in range(ROUNDS):
+        copy.set(manager="the-other-controller", colour=f"blue-{number}")
+        until(sync.read, lambda _: copy.data == {"colour": "red"} or sync.conditions["Ready"]["reason"] == "Fight")
+        if sync.conditions["Ready"]["reason"] == "Fight":
+            break
+    ready = sync.becomes("Fight", conflicted=1)
+    assert (
+        "written 5 times in a short while and changed again each time, last by the-other-controller" in ready["message"]
+    )
+    mark = world.mark()
+    copy.set(manager="the-other-controller", colour="green")
+    sync.now()
+    assert [write for write in world.writes(mark) if "configmaps/" in write and "/status" not in write] == []
+    source.set(colour="yellow")
+    copy.becomes(colour="yellow")
+    sync.becomes("Synced")
+
+
+def test_what_an_earlier_sync_of_this_name_left_behind_is_not_removed_by_the_next(world: World) -> None:
+    world.source()
+    stays, left = world.namespaces("stays", "left")
+    earlier = world.sync(destinationNamespaces=[stays, left], deletionPolicy="Orphan")
+    earlier.becomes("Synced", synced=2)
+    earlier.delete()
+    earlier.gone()
+    later = world.sync(destinationNamespace=stays)
+    later.becomes("Synced", synced=1)
+    later.delete()
+    later.gone()
+    world.config_map(stays).gone()
+    assert world.config_map(left).data == {"colour": "red"}

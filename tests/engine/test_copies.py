@@ -1,0 +1,117 @@
+from contextlib import suppress
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from syncline.core.objects import Seen, Target
+from syncline.core.ownership import OWNER_LABEL
+from syncline.core.wire import ConfigMapWire
+from syncline.engine.copies import Copies
+from syncline.kube.client import Client
+
+HERE = Target("team-a", "settings")
+
+
+class Told:
+    """Copies without a server, and the versions that its listener was told of."""
+
+    def __init__(self) -> None:
+        self.versions: list[str | None] = []
+        self.copies = Copies(cast("Client", None), lambda _, new: self.versions.append(new.version if new else None))
+
+    def watch_tells(self, kind: str, version: int, uid: str = "one") -> None:
+        line = msgspec.json.encode({"type": kind, "object": _config_map(version, uid)})
+        self.copies.reflector._follow(self.copies.reflector._reader.line(line))
+
+    def answer(self, version: int, uid: str = "one") -> None:
+        self.copies.note(msgspec.convert(_config_map(version, uid), ConfigMapWire))
+
+    def seen(self) -> Seen:
+        seen = self.copies.at(HERE)
+        assert seen is not None
+        return seen
+
+
+def _config_map(version: int, uid: str) -> dict[str, Any]:
+    return {
+        "metadata": {
+            "namespace": HERE.namespace,
+            "name": HERE.name,
+            "uid": uid,
+            "resourceVersion": str(version),
+            "labels": {OWNER_LABEL: "owner"},
+        },
+        "data": {"version": str(version)},
+    }
+
+
+@pytest.fixture
+async def told() -> Told:
+    return Told()
+
+
+async def test_a_change_is_told(told: Told) -> None:
+    told.watch_tells("ADDED", 1)
+    assert told.versions == ["1"]
+
+
+async def test_our_own_write_is_not_told_when_the_watch_is_slower_than_the_answer(told: Told) -> None:
+    with told.copies.writing(HERE):
+        told.answer(1)
+    told.watch_tells("ADDED", 1)
+    assert told.versions == []
+
+
+async def test_our_own_write_is_not_told_when_the_watch_is_faster_than_the_answer(told: Told) -> None:
+    with told.copies.writing(HERE):
+        told.watch_tells("ADDED", 1)
+        told.answer(1)
+    assert told.versions == []
+    assert told.seen().version == "1"
+
+
+async def test_an_edit_by_somebody_else_while_we_write_is_told(told: Told) -> None:
+    with told.copies.writing(HERE):
+        told.watch_tells("ADDED", 1)
+        told.watch_tells("MODIFIED", 2)
+        told.answer(1)
+        assert told.versions == []
+    assert told.versions == ["2"]
+    assert told.seen().version == "2"
+
+
+async def test_a_write_that_fails_hides_no_change(told: Told) -> None:
+    with suppress(TimeoutError), told.copies.writing(HERE):
+        told.watch_tells("ADDED", 1)
+        raise TimeoutError
+    assert told.versions == ["1"]
+
+
+async def test_our_own_deletion_is_not_told(told: Told) -> None:
+    told.answer(1)
+    ours = told.seen()
+    with told.copies.writing(HERE):
+        told.watch_tells("DELETED", 2)
+        told.copies.forget(ours)
+    assert told.versions == []
+    assert told.copies.at(HERE) is None
+
+
+async def test_an_object_recreated_by_somebody_else_while_we_delete_is_told(told: Told) -> None:
+    told.answer(1)
+    ours = told.seen()
+    with told.copies.writing(HERE):
+        told.watch_tells("DELETED", 2)
+        told.watch_tells("ADDED", 3, uid="two")
+        told.copies.forget(ours)
+    assert told.versions == ["3"]
+    assert told.seen().uid == "two"
+
+
+async def test_two_syncs_that_write_to_one_place_hide_no_change_from_each_other(told: Told) -> None:
+    with told.copies.writing(HERE):
+        with told.copies.writing(HERE):
+            told.answer(1)
+        told.watch_tells("MODIFIED", 2)
+    assert told.versions == ["2"]
