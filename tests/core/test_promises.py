@@ -151,7 +151,7 @@ def test_only_what_names_this_place_and_this_sync_is_deleted(story: Story) -> No
     assert marker["sync"] == "ConfigMapSync/ops/settings"
     assert marker["at"] == "cluster-uid/ConfigMap/team-a/settings"
     assert marker.get("mode", "Created") == "Created"
-    assert before["metadata"]["labels"][OWNER_LABEL]
+    assert before["metadata"]["labels"][OWNER_LABEL] == OWNER.label
     assert before["metadata"]["annotations"].get("syncline.dev/prune") != "Disabled"
 
 
