@@ -8,6 +8,7 @@ import structlog
 
 from syncline.core.objects import Target
 from syncline.core.outcome import Outcome
+from syncline.kube.errors import KubeError
 
 log = structlog.get_logger(__name__)
 
@@ -57,7 +58,7 @@ class FanOut:
                 _, tasks = await asyncio.wait(tasks, timeout=TICK)
                 idle = idle + 1 if len(finished) == known and not waiting else 0
                 if tasks:
-                    await progress([outcome for outcome in finished.values() if outcome is not None])
+                    await _tell(progress, [outcome for outcome in finished.values() if outcome is not None])
         except asyncio.CancelledError:
             # A graceful stop lets the writes in flight finish, and starts no more.
             waiting.clear()
@@ -79,6 +80,14 @@ class FanOut:
     def _came_home(self, task: asyncio.Task[None]) -> None:
         self._late.discard(task)
         self._on_late()
+
+
+async def _tell(progress: Progress, so_far: list[Outcome]) -> None:
+    """Tell how far it is; where that fails, the writes go on, and the end of the turn tells it all."""
+    try:
+        await progress(so_far)
+    except KubeError as error:
+        log.warning("cannot tell how far it is", error=str(error))
 
 
 def _still_busy(target: Target) -> Outcome:
