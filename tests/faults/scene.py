@@ -122,8 +122,8 @@ class Scene:
         """Wait until these namespaces, and no others, have copies with this value, and the sync says so."""
         expected = list(namespaces)
         what = f"{value!r} in {expected}"
-        wait_until(lambda: self.all_hold(expected, value), what, seconds, instead=self.status)
-        wait_until(self.is_settled, "the sync to be ready", seconds, instead=self.status)
+        wait_until(lambda: self.all_hold(expected, value), what, seconds, instead=self.ready)
+        wait_until(self.is_settled, "the sync to be ready", seconds, instead=self.ready)
 
     def is_settled(self) -> bool:
         """Whether the status speaks of the newest source and the newest spec, and says that all is well."""

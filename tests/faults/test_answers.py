@@ -134,3 +134,22 @@ def test_a_target_that_does_not_answer_holds_back_neither_the_others_nor_the_nex
             scene.wait_for([*others, slow], "3")
     finally:
         answered.set()
+
+
+def test_a_status_that_cannot_be_written_for_a_while_does_not_disturb_the_writes(
+    scene: Scene, proxy: FaultProxy
+) -> None:
+    targets = scene.namespaces(200)
+    scene.source("1")
+    proxy.inject(Fault(delay=0.5), when=is_copy)
+    mute = proxy.inject(Fault(status=500), when=lambda asked: asked.subresource == "status")
+    with calm_operator(proxy.kubeconfig(scene.kubeconfig)):
+        scene.sync()
+        wait_until(lambda: len(mute.hits) >= 1, "the progress to be told")
+        scene.source("2")
+        wait_until(lambda: len(mute.hits) >= 3, "the progress to be told again")
+        mute.lift()
+        scene.wait_for(targets, "2")
+        scene.assert_quiet()
+    created = [asked.namespace for asked in proxy.requests if is_copy(asked) and asked.verb == "create"]
+    assert len(created) == len(targets), "each was made once"
