@@ -182,6 +182,13 @@ class TestBrake:
     def test_the_digest_does_not_depend_on_the_order(self, shuffled: list[Action]) -> None:
         assert removal_digest(shuffled) == removal_digest(removals(12))
 
+    def test_a_confirmation_is_not_for_other_objects_at_the_same_places(self) -> None:
+        place = Target("team-a", "settings")
+        first, second = (
+            Action(verb=Verb.DELETE, target=place, reason="Pruned", message="gone", uid=uid) for uid in ("one", "two")
+        )
+        assert removal_digest([first]) != removal_digest([second])
+
     def test_the_digest_tells_places_apart(self) -> None:
         places = [HOME, ELSEWHERE, Target("team-a", "other"), Target("team-a", "settings", cluster="east")]
         digests = {

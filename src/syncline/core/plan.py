@@ -64,6 +64,8 @@ class Action(Struct, frozen=True, kw_only=True):
     edit: Edit | None = None
     drift: bool = False
     conflicts: tuple[str, ...] = field(default=())
+    uid: str = ""
+    """Of a removal: the very object that goes."""
 
 
 class Policy(Struct, frozen=True, kw_only=True):

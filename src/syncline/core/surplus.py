@@ -41,6 +41,7 @@ def plan_removal(seen: Seen, owner: Owner, cluster_id: str, reason: str, message
         verb=Verb.DELETE if created else Verb.RELEASE,
         target=seen.target,
         reason=reason,
+        uid=seen.uid,
         message=message if created else f"{message}; it was taken over, so it is released and stays",
     )
 
@@ -78,5 +79,5 @@ def brake(removals: Sequence[Action], owned: int, *, asked_for: bool, confirmed:
 
 
 def removal_digest(removals: Iterable[Action]) -> str:
-    """Name a set of removals, so that a confirmation is for this set and no other."""
-    return short_digest(*sorted(str(action.target) for action in removals))
+    """Name a set of removals, so that a confirmation is for these very objects and no others, nor for the next ones."""
+    return short_digest(*sorted(f"{action.target} {action.uid}" for action in removals))
