@@ -20,6 +20,7 @@ from syncline.kube import metrics
 from syncline.kube.cache import Cache, Change, Entry, Key, is_older
 from syncline.kube.client import Client
 from syncline.kube.errors import (
+    ApiError,
     BadAnswer,
     BadRequest,
     Forbidden,
@@ -186,7 +187,7 @@ class Reflector(Generic[W, T]):
             except Exception as error:  # noqa: BLE001  # a cache that stops updating is worse than any of them
                 self._failed(error)
             if self._streak:
-                await asyncio.sleep(_backoff(self._streak, self._timing))
+                await asyncio.sleep(_backoff(self._streak, self._timing, self._failure))
 
     async def _list(self) -> None:
         spread = random.uniform(0.8, 1.0)  # noqa: S311  # not all kinds at once
@@ -372,9 +373,11 @@ def _must_relist(error: Exception, streak: int) -> bool:
     return not isinstance(error, Unreachable | Unauthorized | Forbidden | TooManyRequests)
 
 
-def _backoff(streak: int, timing: Timing) -> float:
+def _backoff(streak: int, timing: Timing, failure: Exception | None) -> float:
     delay: float = min(timing.backoff_max, timing.backoff_min * 2 ** min(streak - 1, 16))
-    return delay * random.uniform(0.5, 1.0)  # noqa: S311  # spreads load, keeps no secret
+    delay *= random.uniform(0.5, 1.0)  # noqa: S311  # spreads load, keeps no secret
+    asked = failure.retry_after if isinstance(failure, ApiError) else None
+    return delay if asked is None else min(asked, timing.backoff_max) + delay
 
 
 def _whole(seconds: float) -> int:

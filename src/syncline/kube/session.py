@@ -88,12 +88,12 @@ class Session:
         token = await self._credential.token()
         for attempt in (1, 2):
             headers = _headers(request, token, user)
-            async with self._transport.stream(request.path, headers, silence) as (status, chunks):
+            async with self._transport.stream(request.path, headers, silence) as (status, retry_after, chunks):
                 if status < _REFUSED:
                     _count(request, str(status))
                     yield chunks
                     return
-                refusal = _refusal(request, Answer(status, await _head(chunks), None))
+                refusal = _refusal(request, Answer(status, await _head(chunks), retry_after))
             if attempt > 1 or not isinstance(refusal, Unauthorized) or not await self._credential.renew(token):
                 raise refusal
             token = await self._credential.token()

@@ -97,13 +97,13 @@ class Transport:
     @asynccontextmanager
     async def stream(
         self, path: str, headers: Mapping[str, str], silence: float
-    ) -> AsyncIterator[tuple[int, AsyncIterator[bytes]]]:
-        """GET an answer that has no end, as (status, chunks). No byte for `silence` seconds is a failure."""
+    ) -> AsyncIterator[tuple[int, str | None, AsyncIterator[bytes]]]:
+        """GET an answer without end: status, Retry-After, chunks. No byte for `silence` seconds is a failure."""
         limits = aiohttp.ClientTimeout(total=None, connect=CONNECT_TIMEOUT, sock_read=silence)
         try:
             async with self._request("GET", path, headers, None, limits) as response:
                 try:
-                    yield response.status, response.content.iter_any()
+                    yield response.status, response.headers.get("Retry-After"), response.content.iter_any()
                 finally:
                     # Broken off, not read to its end: a server that fell silent will not answer TLS's goodbye either.
                     if response.connection is not None and response.connection.transport is not None:
