@@ -1,6 +1,8 @@
 """What becomes of a watch that falls silent, is cut, or tells lies; with the real operator and a real API server."""
 
+import itertools
 import time
+from collections import defaultdict
 from collections.abc import Callable
 
 import pytest
@@ -118,3 +120,24 @@ def test_an_event_that_never_comes_is_found_by_the_next_change(scene: Scene, pro
         scene.delete_config_map(targets[0])
         scene.source("2")
         scene.wait_for(targets, "2")
+
+
+def test_an_overloaded_server_is_not_asked_for_a_watch_sooner_than_it_wants(scene: Scene, proxy: FaultProxy) -> None:
+    pause = 3
+    targets = [scene.namespace("a"), scene.namespace("b")]
+    scene.source("1")
+    scene.sync()
+    with calm_operator(proxy.kubeconfig(scene.kubeconfig)) as operator:
+        scene.wait_for(targets, "1")
+        throttle = proxy.inject(Fault(status=429, retry_after=pause), when=lambda asked: asked.verb == "watch")
+        proxy.cut_watches()
+        wait_until(lambda: len(throttle.hits) >= 8, "each watch to have been tried twice")
+        throttle.lift()
+        scene.source("2")
+        scene.wait_for(targets, "2")
+        wait_until(operator.is_ready, "the operator to be ready again")
+    tries: dict[tuple[str, str | None], list[float]] = defaultdict(list)
+    for asked in throttle.hits:
+        tries[asked.resource, asked.query.get("labelSelector")].append(asked.at)
+    gaps = [later - earlier for times in tries.values() for earlier, later in itertools.pairwise(times)]
+    assert min(gaps) >= pause
