@@ -326,7 +326,8 @@ class Reflector(Generic[W, T]):
     def _failed(self, error: Exception) -> None:
         self._streak += 1
         self._broken = True
-        self._doubt = isinstance(error, Unreachable)
+        # Stays until the version was looked at: a server that comes back refuses everything at first.
+        self._doubt = self._doubt or isinstance(error, Unreachable)
         if _must_relist(error, self._streak):
             self._version = None
         reason = type(error).__name__
