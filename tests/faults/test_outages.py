@@ -1,7 +1,9 @@
 """The API server or etcd is away, late, frozen or back with other news: the operator stays up and sorts itself out."""
 
+import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 from tests.faults.scene import Scene, calm_operator, metric, wait_until
@@ -133,3 +135,43 @@ def test_kinds_that_are_removed_and_installed_again_are_followed_again(sandbox_f
         wait_until(operator.is_ready, "the operator to be ready again")
         scene.sync()
         scene.wait_for(targets, "1")
+
+
+def test_a_cluster_that_is_restored_from_a_backup_is_followed_and_loses_nothing(
+    sandbox_factory: SandboxFactory,
+) -> None:
+    """Versions go backwards: what the operator knows is from a future that has not happened."""
+    scene = Scene(sandbox_factory(audit_log=True))
+    data, backup = scene.sandbox.folder / "etcd", scene.sandbox.folder / "backup"
+    targets = [scene.namespace(short) for short in ("a", "b", "c")]
+    scene.source("1")
+    scene.sync()
+    with calm_operator(scene.kubeconfig) as operator:
+        scene.wait_for(targets, "1")
+        with _standing_still(scene.sandbox):
+            shutil.copytree(data, backup)
+        wait_until(operator.is_ready, "the operator to be ready again")
+        later = scene.namespace("later")
+        for edit in range(2, 12):
+            scene.source(str(edit))
+        scene.wait_for([*targets, later], "11")
+        with _standing_still(scene.sandbox):
+            shutil.rmtree(data)
+            backup.rename(data)
+        restored = scene.audit.mark()
+        scene.wait_for(targets, "1")
+        wait_until(operator.is_ready, "the operator to be ready again")
+        scene.source("new")
+        scene.delete_config_map(targets[0])
+        scene.wait_for(targets, "new")
+        assert not [str(entry) for entry in scene.writes(restored) if entry.verb == "delete"]
+        scene.assert_quiet()
+
+
+@contextmanager
+def _standing_still(sandbox: Sandbox) -> Iterator[None]:
+    for component in ("kube-controller-manager", "kube-apiserver", "etcd"):
+        sandbox.kill(component)
+    yield
+    for component in ("etcd", "kube-apiserver", "kube-controller-manager"):
+        sandbox.start(component)
