@@ -27,9 +27,10 @@ log = structlog.get_logger(__name__)
 
 LEASE = "syncline"
 WORKERS = 8
-# Kubernetes gives a pod 30 s: so long for the turns in hand, then so long for their writes in flight.
-FINISH_GRACE = 15.0
-WRITES_GRACE = 8.0
+# Kubernetes gives a pod 30 s: so long for the turns in hand, then for their writes in flight, then for the lease.
+FINISH_GRACE = 12.0
+WRITES_GRACE = 6.0
+RELEASE_GRACE = 3.0
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -92,11 +93,11 @@ class Operator:
             self._controller.queue.close()
             await asyncio.wait([work], timeout=FINISH_GRACE if self._is_working() else 0)
             await _end([work], WRITES_GRACE)
-            await self._controller.drain()
+            await self._controller.drain(1.0)
             await _end(watches, 1.0)
             if self._election is not None and election is not None:
                 await _end([election], 1.0)
-                await self._election.release()
+                await _end([asyncio.create_task(self._election.release())], RELEASE_GRACE, cancel=False)
             await endpoints.close()
             log.info("stopped")
 
@@ -128,12 +129,16 @@ class Operator:
         return not sick, "; ".join(words) or "all watches are live"
 
 
-async def _end(tasks: Sequence["asyncio.Task[None]"], grace: float) -> None:
-    for task in tasks:
+async def _end(tasks: Sequence["asyncio.Task[None]"], grace: float, *, cancel: bool = True) -> None:
+    """Wait for the end of tasks, and bring it about where they take longer than they are given."""
+    for task in tasks if cancel else ():
         task.cancel()
     done, pending = await asyncio.wait(tasks, timeout=grace)
+    for task in pending:
+        log.warning("did not end in time", task=task.get_name())
+        task.cancel()
+    if pending:
+        done |= (await asyncio.wait(pending, timeout=1.0))[0]
     for task in done:
         with contextlib.suppress(asyncio.CancelledError):
             task.result()
-    for task in pending:
-        log.warning("did not end in time", task=task.get_name())

@@ -6,6 +6,7 @@ Each turn starts from what is so now, whatever woke it; nothing is carried over 
 requests. What is written is safe against a second operator, a crash at any point, and everybody else.
 """
 
+import asyncio
 import time
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -141,10 +142,9 @@ class ConfigMapSyncController:
         if report is not None and report.again is not None:
             self.queue.add(key, delay=report.again)
 
-    async def drain(self) -> None:
-        """Wait for writes that a turn has left behind."""
-        for memory in self._memory.values():
-            await memory.fan_out.drain()
+    async def drain(self, grace: float) -> None:
+        """Wait so long, and no longer, for writes that a turn has left behind."""
+        await asyncio.gather(*(memory.fan_out.drain(grace) for memory in self._memory.values()))
 
     async def _turn(self, sync: ConfigMapSync, memory: Memory) -> Report:
         if (refusal := _refusal(sync)) is not None:

@@ -62,8 +62,7 @@ class FanOut:
         except asyncio.CancelledError:
             # A graceful stop lets the writes in flight finish, and starts no more.
             waiting.clear()
-            if tasks:
-                await asyncio.wait(tasks)
+            await _give_up(tasks, None)
             raise
         for task in tasks:
             self._late.add(task)
@@ -72,14 +71,23 @@ class FanOut:
         outcomes += [_still_busy(target) for target in started - finished.keys()]
         return outcomes
 
-    async def drain(self) -> None:
-        """Wait for the stragglers."""
-        if self._late:
-            await asyncio.wait(set(self._late))
+    async def drain(self, grace: float) -> None:
+        """Wait so long for the stragglers, then give them up."""
+        await _give_up(set(self._late), grace)
 
     def _came_home(self, task: asyncio.Task[None]) -> None:
         self._late.discard(task)
         self._on_late()
+
+
+async def _give_up(tasks: set[asyncio.Task[None]], grace: float | None) -> None:
+    """Let tasks end by themselves; end them after the grace, or when we are told twice."""
+    try:
+        if tasks:
+            await asyncio.wait(tasks, timeout=grace)
+    finally:
+        for task in tasks:
+            task.cancel()
 
 
 async def _tell(progress: Progress, so_far: list[Outcome]) -> None:
