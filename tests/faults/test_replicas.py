@@ -1,10 +1,12 @@
 """Several operators at once, by mistake or by election, and how one of them leaves."""
 
+import threading
+
 import pytest
 from tests.faults.scene import Scene, calm_operator, metric, wait_until
 
 from syncline import deploy
-from syncline.testing.faults import Asked
+from syncline.testing.faults import Asked, Fault
 from syncline.testing.operator import OperatorProcess
 from syncline.testing.proxy import FaultProxy
 
@@ -133,3 +135,32 @@ def test_an_operator_that_is_told_to_stop_in_a_fan_out_finishes_what_it_began(sc
     with calm_operator(scene.kubeconfig):
         scene.wait_for(targets, "1")
         scene.assert_quiet()
+
+
+@pytest.mark.usefixtures("without_lease")
+@pytest.mark.parametrize("everything", [False, True], ids=["one-target", "nothing-answers"])
+def test_a_stop_does_not_wait_longer_than_a_pod_is_given_for_answers_that_never_come(
+    scene: Scene, proxy: FaultProxy, everything: bool
+) -> None:
+    slow = scene.namespace("slow")
+    scene.source("1")
+    answered = threading.Event()
+    frozen = Fault(before=lambda: answered.wait(120))
+    held = proxy.inject(frozen, when=lambda asked: asked.namespace == slow)
+    operator = OperatorProcess(proxy.kubeconfig(scene.kubeconfig), "--leader-elect")
+    try:
+        scene.sync()
+        wait_until(lambda: held.hits, "the write to be on its way")
+        if everything:
+            proxy.inject(frozen, when=lambda _: True)
+        else:
+            wait_until(lambda: scene.ready().get("reason") == "InProgress", "the turn to end without it")
+        log = operator.log_file.open(encoding="utf-8")
+        with log:
+            assert operator.stop(30) == 0
+            assert "Traceback" not in log.read()
+        if not everything:
+            assert not holder(scene)
+    finally:
+        answered.set()
+        operator.stop()
