@@ -1,0 +1,93 @@
+"""A restarted operator is shown the cluster as it was a while ago, and acts on it before it learns better."""
+
+from tests.faults.scene import LABEL, NAME, Scene, calm_operator, wait_until
+
+from syncline.core.ownership import OWNER_LABEL
+from syncline.kube import CONFIGMAPS
+from syncline.testing.faults import Asked, Fault, Lines
+from syncline.testing.proxy import FaultProxy
+
+_KINDS = [
+    ("namespaces", None),
+    ("configmaps", OWNER_LABEL),
+    ("configmaps", f"!{OWNER_LABEL}"),
+    ("configmapsyncs", None),
+]
+
+
+class Recording:
+    """The list of one kind, to be told again later."""
+
+    def __init__(self, proxy: FaultProxy, resource: str, selector: str | None) -> None:
+        self._lines: list[bytes] = []
+        self._proxy = proxy
+        self._what = (resource, selector)
+        self._rule = proxy.inject(Fault(events=self._record), when=self._is_list)
+
+    def replay(self) -> None:
+        """Answer with what was recorded from now on."""
+        self._rule.lift()
+        self._proxy.inject(Fault(events=self._repeat), when=self._is_list)
+
+    def _is_list(self, asked: Asked) -> bool:
+        return (
+            asked.verb == "watch" and asked.lists and (asked.resource, asked.query.get("labelSelector")) == self._what
+        )
+
+    async def _record(self, lines: Lines) -> Lines:
+        async for line in lines:
+            self._lines.append(line)
+            yield line
+
+    async def _repeat(self, lines: Lines) -> Lines:
+        async for _ in lines:
+            for line in self._lines:
+                yield line
+            return
+
+
+def test_what_changed_unseen_is_neither_overwritten_nor_deleted(scene: Scene, proxy: FaultProxy) -> None:
+    kept, taken, left, seized = (scene.namespace(short) for short in ("kept", "taken", "left", "seized"))
+    scene.source("1")
+    scene.sync()
+    recordings = [Recording(proxy, *kind) for kind in _KINDS]
+    with calm_operator(scene.kubeconfig):
+        scene.wait_for([kept, taken, left, seized], "1")
+    with calm_operator(proxy.kubeconfig(scene.kubeconfig)):
+        pass  # it has listed everything, and these lists are what the next one will see
+
+    scene.source("2")
+    scene.delete_config_map(kept)
+    for namespace in (taken, seized):
+        scene.delete_config_map(namespace)
+        scene.config_map(namespace, NAME, value="foreign")
+    for namespace in (left, seized):
+        _relabel(scene, namespace)
+    foreign = _versions(scene, taken, seized)
+    new = scene.namespace("new")
+
+    for recording in recordings:
+        recording.replay()
+    late = proxy.inject(Fault(delay=5), when=lambda asked: asked.follows, times=len(_KINDS))
+    before = scene.audit.mark()
+    with calm_operator(proxy.kubeconfig(scene.kubeconfig)):
+        wait_until(lambda: len(late.hits) == len(_KINDS), "the operator to believe what it was shown")
+        wait_until(lambda: scene.all_hold([kept, new], "2"), "the truth to be told", instead=scene.copies)
+        assert _versions(scene, taken, seized) == foreign
+        wait_until(lambda: scene.ready().get("reason") == "NotOurs", "the stranger to be reported", instead=scene.ready)
+        scene.delete_config_map(taken)
+        scene.wait_for([kept, taken, new], "2")
+        assert _versions(scene, seized) == foreign[1:]
+    deleted = [entry.namespace for entry in scene.writes(before) if entry.verb == "delete" and entry.done]
+    assert deleted == [left]
+
+
+def _relabel(scene: Scene, name: str) -> None:
+    namespace = scene.sandbox.request("GET", f"/api/v1/namespaces/{name}")
+    namespace["metadata"]["labels"][LABEL] = "other"
+    scene.sandbox.request("PUT", f"/api/v1/namespaces/{name}", namespace)
+
+
+def _versions(scene: Scene, *namespaces: str) -> list[str]:
+    found = [scene.sandbox.request("GET", CONFIGMAPS.path(namespace, NAME)) for namespace in namespaces]
+    return [item["metadata"]["resourceVersion"] for item in found]
