@@ -14,11 +14,11 @@ from typing import Any
 import msgspec
 
 from benchmarks.bare import BareLoop
-from benchmarks.figures import Figure, Results, ratio
+from benchmarks.figures import Figure, Results, Sample, ratio
 from benchmarks.mirror import LABEL, Mirror, Request
 from benchmarks.sightings import Check, in_all, watching
 from benchmarks.stage import HOME, SYNCS, Stage, config_map, stage, sync
-from benchmarks.usage import cpu_seconds
+from benchmarks.usage import Machine, cpu_seconds
 from syncline.core.ownership import OWNER_LABEL
 from syncline.kube.config import load_kubeconfig
 from syncline.kube.resources import CONFIGMAPS
@@ -26,7 +26,7 @@ from syncline.testing.audit import OPERATOR
 from syncline.testing.operator import OperatorProcess
 
 TARGETS = 1000
-ROUNDS = 4
+ROUNDS = 5
 PHASES = ("create", "update", "delete")
 SPACES = [f"bench-{number:04}" for number in range(TARGETS)]
 _DELETED = b'"type":"DELETED"'
@@ -40,6 +40,7 @@ class Taken(msgspec.Struct):
     cpu: float
     """Of the sender and of the control plane together."""
     sender: float
+    others: float
     requests: int = 0
 
 
@@ -117,12 +118,13 @@ async def _our_round(scene: Stage, name: str) -> Round:
 async def _measure(
     scene: Stage, sender: int, change: Callable[[], Awaitable[object] | None], seen: Sequence["asyncio.Task[float]"]
 ) -> Taken:
+    machine = Machine(sender, *scene.sandbox.pids.values())
     own, servers, started = cpu_seconds(sender), cpu_seconds(*scene.server_pids), time.monotonic()
     if (under_way := change()) is not None:
         await under_way
     ended = max(await asyncio.gather(*seen))
     own, servers = cpu_seconds(sender) - own, cpu_seconds(*scene.server_pids) - servers
-    return Taken(ended - started, own + servers, own)
+    return Taken(ended - started, own + servers, own, machine.others())
 
 
 def _ready(name: str, not_at: str = "") -> Check:
@@ -144,10 +146,14 @@ def _figures(phase: str, ours: Sequence[Round], bare: Sequence[Round]) -> list[F
     beyond = median(taken.requests - TARGETS for taken in mine)
     counts = "  ".join(str(taken.requests) for taken in mine)
     return [
-        ratio(f"{phase}: time", [taken.seconds for taken in mine], [taken.seconds for taken in other], "s", goal),
-        ratio(f"{phase}: CPU, servers too", [taken.cpu for taken in mine], [taken.cpu for taken in other], "s"),
-        ratio(f"{phase}: CPU, sender", [taken.sender for taken in mine], [taken.sender for taken in other], "s"),
+        ratio(f"{phase}: time", _samples(mine, "seconds"), _samples(other, "seconds"), "s", goal),
+        ratio(f"{phase}: CPU, servers too", _samples(mine, "cpu"), _samples(other, "cpu"), "s"),
+        ratio(f"{phase}: CPU, sender", _samples(mine, "sender"), _samples(other, "sender"), "s"),
         Figure(
             name=f"{phase}: API requests", text=f"1.0 per target + {beyond:g}  (rounds {counts})", value=beyond, unit=""
         ),
     ]
+
+
+def _samples(rounds: Sequence[Taken], what: str) -> list[Sample]:
+    return [Sample(getattr(taken, what), taken.others) for taken in rounds]

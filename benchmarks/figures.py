@@ -5,6 +5,7 @@ from statistics import median
 
 from msgspec import Struct
 
+QUIETEST = 3
 _HEAD = ("", "measured", "goal", "")
 
 
@@ -29,12 +30,28 @@ class Results(Struct, frozen=True, kw_only=True):
     figures: Sequence[Figure]
 
 
-def ratio(name: str, ours: Sequence[float], theirs: Sequence[float], unit: str, goal: float | None = None) -> Figure:
-    """Compare rounds that ran in turn, pair by pair: what slows the machine down then slows both."""
-    value = median(mine / other for mine, other in zip(ours, theirs, strict=True))
-    pairs = "  ".join(f"{mine / other:.2f}" for mine, other in zip(ours, theirs, strict=True))
-    text = f"{value:.2f} x  ({median(ours):.2f} {unit} to {median(theirs):.2f} {unit}; rounds {pairs})"
+class Sample(Struct, frozen=True):
+    """What one round took, and which share of the machine other processes took meanwhile."""
+
+    value: float
+    others: float
+
+
+def ratio(name: str, ours: Sequence[Sample], theirs: Sequence[Sample], unit: str, goal: float | None = None) -> Figure:
+    """Compare the rounds of both sides in which the machine was least disturbed."""
+    mine, other = _quietest(ours), _quietest(theirs)
+    ours_typical, theirs_typical = (median(sample.value for sample in side) for side in (mine, other))
+    disturbance = max(sample.others for sample in (*mine, *other))
+    value = ours_typical / theirs_typical
+    text = (
+        f"{value:.2f} x  ({ours_typical:.2f} {unit} to {theirs_typical:.2f} {unit};"
+        f" other processes took up to {disturbance:.0%} of the machine)"
+    )
     return Figure(name=name, text=text, value=value, unit="x", goal=goal)
+
+
+def _quietest(samples: Sequence[Sample]) -> list[Sample]:
+    return sorted(samples, key=lambda sample: sample.others)[:QUIETEST]
 
 
 def percentile(values: Iterable[float], share: float) -> float:
