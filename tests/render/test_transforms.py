@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from syncline.api.configmapsync import Replace, Transform
-from syncline.render import Source, Target, TransformError, apply, uses_target
+from syncline.render import Source, Target, TransformError
+from syncline.render.transforms import apply, uses_target
 
 MIB = 1024 * 1024
 SOURCE = Source("team-a", "settings")
