@@ -259,6 +259,8 @@ def main() -> int:
     """Play the demo; 0 when everything came out as told."""
     teller = Teller()
     keep = os.environ.get("KEEP", "0") not in ("", "0")
+    # Said in so many words: a shell that runs a command in the background has it ignore interrupts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
     try:

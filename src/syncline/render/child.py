@@ -32,6 +32,7 @@ class Child:
         self._stdin = stdin
         self._stdout = stdout
         self._reading = asyncio.Lock()
+        self._draining: asyncio.Task[None] | None = None
         self.confined = False
         self.gone = asyncio.create_task(self._reap())
 
@@ -98,13 +99,18 @@ class Child:
             # Not through the process object: that would take a dead child's exit status away from the event loop.
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._process.pid, signal.SIGKILL)
+            # What it has said and nobody wants would keep its pipe open, and the event loop waiting for it.
+            self._draining = self._draining or asyncio.create_task(self._drain())
 
     async def _reap(self) -> None:
         await self._process.wait()
-        # The pipes close when nothing is left in them.
-        async with self._reading:
-            while await self._stdout.read(FRAME_LIMIT):
-                pass
+        await self._drain()
         self._stdin.close()
         with contextlib.suppress(OSError):
             await self._stdin.wait_closed()
+
+    async def _drain(self) -> None:
+        """Read to the end: a pipe closes when nothing is left in it."""
+        async with self._reading:
+            while await self._stdout.read(FRAME_LIMIT):
+                pass
