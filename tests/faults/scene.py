@@ -1,7 +1,6 @@
 """A part of a cluster with Syncline installed, as these tests set it up and look at it: as admin, past any proxy."""
 
 import asyncio
-import contextlib
 import json
 import secrets
 import time
@@ -140,24 +139,31 @@ class Scene:
         """Return what the operator has written since a mark of `audit`, whether or not the server agreed."""
         return self.audit.writes(OPERATOR, since=since, until=self.audit.mark())
 
+    def wait_until_quiet(self) -> None:
+        """Wait until nothing has been written for a while."""
+        wait_until(lambda: not self._written(2.0), "an end of all writes")
+
     def assert_quiet(self, seconds: float = 3.0) -> None:
         """Nothing is written for a while: all agrees, and everybody knows it."""
-        before = self.audit.mark()
-        time.sleep(seconds)
-        written = [str(entry) for entry in self.writes(before) if entry.resource != "leases"]
+        written = self._written(seconds)
         assert not written, f"written although all was well: {written}"
 
     def end(self) -> None:
         """Take everything away, with no operator's help; the cluster finishes that by itself."""
-        for sync in self.sandbox.request("GET", self._syncs)["items"]:
-            name = sync["metadata"]["name"]
+        for listed in self.sandbox.request("GET", self._syncs)["items"]:
+            name = listed["metadata"]["name"]
             self.delete_sync(name)
-            with contextlib.suppress(RequestError):
-                body = {**sync, "metadata": {**sync["metadata"], "finalizers": [], "resourceVersion": ""}}
-                self.sandbox.request("PUT", f"{self._syncs}/{name}", body)
+            if (sync := self.get_sync(name)) is not None:
+                sync["metadata"]["finalizers"] = []
+                self.sandbox.request("PUT", f"{self._syncs}/{name}", sync)
         for item in self.sandbox.request("GET", "/api/v1/namespaces")["items"]:
             if item["metadata"]["name"].startswith(f"{self.prefix}-"):
                 self._delete(f"/api/v1/namespaces/{item['metadata']['name']}")
+
+    def _written(self, seconds: float) -> list[str]:
+        before = self.audit.mark()
+        time.sleep(seconds)
+        return [str(entry) for entry in self.writes(before) if entry.resource != "leases"]
 
     def _apply(self, path: str, version: str, kind: str, name: str, body: Json) -> None:
         full = {"apiVersion": version, "kind": kind, **body}

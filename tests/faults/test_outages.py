@@ -164,8 +164,8 @@ def test_a_cluster_that_is_restored_from_a_backup_is_followed_and_loses_nothing(
         scene.source("new")
         scene.delete_config_map(targets[0])
         scene.wait_for(targets, "new")
+        scene.wait_until_quiet()
         assert not [str(entry) for entry in scene.writes(restored) if entry.verb == "delete"]
-        scene.assert_quiet()
 
 
 @contextmanager

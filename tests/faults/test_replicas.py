@@ -40,7 +40,7 @@ def test_two_operators_without_election_agree_and_then_rest(scene: Scene) -> Non
             scene.source(str(edit))
             scene.delete_config_map(targets[edit])
         scene.wait_for(targets, "5")
-        wait_until(lambda: _rests(scene), "both to have nothing more to write")
+        scene.wait_until_quiet()
         scene.assert_quiet(5)
         gone = targets.pop()
         scene.delete_namespace(gone)
@@ -49,14 +49,6 @@ def test_two_operators_without_election_agree_and_then_rest(scene: Scene) -> Non
         scene.delete_sync()
         wait_until(lambda: scene.get_sync() is None, "the sync to be gone")
         assert not scene.copies()
-
-
-def _rests(scene: Scene) -> bool:
-    try:
-        scene.assert_quiet(2)
-    except AssertionError:
-        return False
-    return True
 
 
 @pytest.mark.usefixtures("without_lease")
