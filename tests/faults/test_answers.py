@@ -2,6 +2,7 @@
 
 import itertools
 import threading
+import time
 from collections import defaultdict
 
 import pytest
@@ -153,3 +154,32 @@ def test_a_status_that_cannot_be_written_for_a_while_does_not_disturb_the_writes
         scene.assert_quiet()
     created = [asked.namespace for asked in proxy.requests if is_copy(asked) and asked.verb == "create"]
     assert len(created) == len(targets), "each was made once"
+
+
+@pytest.mark.parametrize("status", [409, 500])
+def test_one_object_that_is_refused_for_good_is_tried_ever_more_rarely_and_harms_no_other(
+    scene: Scene, proxy: FaultProxy, status: int
+) -> None:
+    others = [scene.namespace(short) for short in ("a", "b", "c")]
+    refused = scene.namespace("refused")
+    scene.source("1")
+    wall = proxy.inject(Fault(status=status), when=lambda asked: is_copy(asked) and asked.namespace == refused)
+    with calm_operator(proxy.kubeconfig(scene.kubeconfig)):
+        scene.sync()
+        scene.sync("second", destinationNamespaces=others, destinationName="second")
+        for edit in ("1", "2", "3"):
+            scene.source(edit)
+            wait_until(lambda edit=edit: _hold(scene, others, edit), f"the others to have {edit}")
+        wait_until(lambda: scene.ready().get("status") == "False", "the status to say it", instead=scene.ready)
+        assert refused in scene.ready()["message"]
+        tried = len(wall.hits)
+        time.sleep(6)
+        assert len(wall.hits) - tried <= 30
+        wall.lift()
+        wait_until(lambda: _hold(scene, [*others, refused], "3"), "the last one to have it too")
+
+
+def _hold(scene: Scene, namespaces: list[str], value: str) -> bool:
+    values = {place: copy["data"]["value"] for place, copy in scene.copies().items()}
+    expected = {(namespace, NAME): value for namespace in namespaces}
+    return values == expected | {place: value for place in values if place[1] == "second"}
