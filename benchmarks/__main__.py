@@ -12,6 +12,7 @@ import msgspec
 
 from benchmarks import fanout, latency, restart, unrelated
 from benchmarks.figures import Results, table
+from syncline.sandbox import SandboxError
 
 BENCHMARKS = {
     "fanout": fanout.run,
@@ -33,6 +34,9 @@ def main() -> int:
     except (KeyboardInterrupt, asyncio.CancelledError):
         print("interrupted; what was started has been ended", file=sys.stderr)
         return 130
+    except SandboxError as error:
+        print(f"\nbenchmarks: {error}", file=sys.stderr)
+        return 1
     print(table(results))
     if given.json is not None:
         given.json.write_bytes(msgspec.json.format(msgspec.json.encode(results)) + b"\n")
