@@ -101,7 +101,7 @@ def test_a_crash_at_any_write_leads_to_the_same_end(arena: Sandbox, reference: R
     for number in numbers if ALL else random.Random(f"{SEED} {mode} {slot}").sample(numbers, 1):
         scene = Scene(arena)
         run = live(scene, MODES[mode], number, reference)
-        # Statuses that come soon after each other are written as one, so a run may need fewer writes than the reference.
+        # Statuses that follow each other closely are written as one: a run may need fewer writes than the reference.
         assert run.faults == 1 or run.writes < number, f"write {number} of {reference.writes} never came"
         assert run.counts == reference.counts, f"surplus writes: {mode} write {number} of {reference.writes}"
         scene.end()
