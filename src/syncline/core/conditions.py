@@ -45,16 +45,6 @@ def find(conditions: Iterable[Condition], kind: str) -> Condition | None:
     return next((condition for condition in conditions if condition.type == kind), None)
 
 
-def same_finding(condition: Condition | None, finding: Finding) -> bool:
-    """Whether the condition says already what was found."""
-    return condition is not None and (condition.type, condition.status, condition.reason, condition.message) == (
-        finding.type,
-        finding.status,
-        finding.reason,
-        shorten(finding.message, MAX_MESSAGE),
-    )
-
-
 def shorten(text: str, limit: int) -> str:
     """Cut a text for a field with a limit."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
