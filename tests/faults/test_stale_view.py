@@ -1,6 +1,6 @@
 """A restarted operator is shown the cluster as it was a while ago, and acts on it before it learns better."""
 
-from tests.faults.scene import LABEL, NAME, Scene, calm_operator, wait_until
+from tests.faults.scene import LABEL, NAME, Json, Scene, calm_operator, turns, wait_until
 
 from syncline.core.ownership import OWNER_LABEL
 from syncline.kube import CONFIGMAPS
@@ -57,12 +57,13 @@ def test_what_changed_unseen_is_neither_overwritten_nor_deleted(scene: Scene, pr
         pass  # it has listed everything, and these lists are what the next one will see
 
     scene.source("2")
-    scene.delete_config_map(kept)
+    clone = scene.copies()[kept, NAME]
     for namespace in (taken, seized):
         scene.delete_config_map(namespace)
-        scene.config_map(namespace, NAME, value="foreign")
-    for namespace in (left, seized):
-        _relabel(scene, namespace)
+        _clone(scene, clone, namespace)
+    scene.delete_config_map(kept)
+    _label(scene, left, "other")
+    _label(scene, seized, "other")
     foreign = _versions(scene, taken, seized)
     new = scene.namespace("new")
 
@@ -72,20 +73,53 @@ def test_what_changed_unseen_is_neither_overwritten_nor_deleted(scene: Scene, pr
     before = scene.audit.mark()
     with calm_operator(proxy.kubeconfig(scene.kubeconfig)):
         wait_until(lambda: len(late.hits) == len(_KINDS), "the operator to believe what it was shown")
-        wait_until(lambda: scene.all_hold([kept, new], "2"), "the truth to be told", instead=scene.copies)
-        assert _versions(scene, taken, seized) == foreign
         wait_until(lambda: scene.ready().get("reason") == "NotOurs", "the stranger to be reported", instead=scene.ready)
+        wait_until(lambda: _holding(scene, "2") == {kept, new}, "the truth to be told", instead=scene.copies)
+        assert _versions(scene, taken, seized) == foreign
         scene.delete_config_map(taken)
-        scene.wait_for([kept, taken, new], "2")
+        wait_until(lambda: _holding(scene, "2") == {kept, taken, new}, "the free place to be taken")
+        wait_until(scene.is_settled, "the sync to be ready", instead=scene.ready)
         assert _versions(scene, seized) == foreign[1:]
     deleted = [entry.namespace for entry in scene.writes(before) if entry.verb == "delete" and entry.done]
     assert deleted == [left]
 
 
-def _relabel(scene: Scene, name: str) -> None:
+def test_a_copy_is_not_removed_for_what_its_namespace_once_was(scene: Scene, proxy: FaultProxy) -> None:
+    targets = [scene.namespace("a"), scene.namespace("back", scene="other")]
+    scene.source("1")
+    scene.sync()
+    recording = Recording(proxy, "namespaces", None)
+    with calm_operator(proxy.kubeconfig(scene.kubeconfig)):
+        scene.wait_for(targets[:1], "1")
+    _label(scene, targets[1], scene.prefix)
+    with calm_operator(scene.kubeconfig):
+        scene.wait_for(targets, "1")
+
+    recording.replay()
+    late = proxy.inject(Fault(delay=5), when=lambda asked: asked.follows and asked.resource == "namespaces", times=1)
+    before = scene.audit.mark()
+    with calm_operator(proxy.kubeconfig(scene.kubeconfig)) as operator:
+        wait_until(lambda: late.hits and turns(operator) >= 1, "the operator to act on what it was shown")
+        scene.source("2")
+        scene.wait_for(targets, "2")
+    assert not [str(entry) for entry in scene.writes(before) if entry.verb == "delete"]
+
+
+def _label(scene: Scene, name: str, value: str) -> None:
     namespace = scene.sandbox.request("GET", f"/api/v1/namespaces/{name}")
-    namespace["metadata"]["labels"][LABEL] = "other"
+    namespace["metadata"]["labels"][LABEL] = value
     scene.sandbox.request("PUT", f"/api/v1/namespaces/{name}", namespace)
+
+
+def _clone(scene: Scene, copy: Json, namespace: str) -> None:
+    """Do what `kubectl get | kubectl apply -n` does."""
+    metadata = {key: copy["metadata"][key] for key in ("name", "labels", "annotations")}
+    body = {"metadata": metadata, "data": {"value": "foreign"}}
+    scene.sandbox.request("POST", CONFIGMAPS.path(namespace), body)
+
+
+def _holding(scene: Scene, value: str) -> set[str]:
+    return {place[0] for place, copy in scene.copies().items() if copy["data"] == {"value": value}}
 
 
 def _versions(scene: Scene, *namespaces: str) -> list[str]:

@@ -108,11 +108,13 @@ def test_a_version_that_is_too_old_costs_one_list_and_deletions_are_noticed(scen
         wait_until(lambda: not operator.is_ready(), "the operator to say that it cannot see")
         scene.delete_config_map(targets[0])
         scene.source("2")
-        proxy.inject(Fault(status=410), when=follows, times=4)
+        newest = int(scene.sandbox.request("GET", "/api/v1/configmaps")["metadata"]["resourceVersion"])
+        forgotten = lambda asked: asked.follows and int(asked.query["resourceVersion"]) < newest  # noqa: E731
+        proxy.inject(Fault(status=410), when=forgotten)
         away.lift()
         scene.wait_for(targets, "2")
         wait_until(operator.is_ready, "the operator to be ready again")
-        assert metric(operator, "syncline_watch_restarts_total", reason="Gone") == 4
+        assert metric(operator, "syncline_watch_restarts_total", reason="Gone") >= 4
 
 
 def test_an_event_that_never_comes_is_found_by_the_next_change(scene: Scene, proxy: FaultProxy) -> None:

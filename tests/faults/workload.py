@@ -33,14 +33,13 @@ class Workload:
             ("delete a copy", lambda: scene.delete_config_map(self.targets[1])),
             ("edit a copy", lambda: scene.config_map(self.targets[2], NAME, value="edited")),
             ("narrow the scope", self._narrow),
-            ("delete the sync", scene.delete_sync),
+            ("delete the sync", self._delete),
         ]
 
     def is_done(self) -> bool:
         """Whether the last step has had its effect, in a run without faults."""
-        sync = self._scene.get_sync()
-        if sync is None or sync["metadata"].get("deletionTimestamp"):
-            return sync is None
+        if not self.targets:
+            return self._scene.get_sync() is None and self._all_hold()
         return self._scene.is_settled() and self._all_hold()
 
     def snapshot(self) -> str:
@@ -69,6 +68,10 @@ class Workload:
     def _narrow(self) -> None:
         self.targets.pop(0)
         self._scene.sync(destinationNamespaces=self.targets)
+
+    def _delete(self) -> None:
+        self.targets.clear()
+        self._scene.delete_sync()
 
     def _all_hold(self) -> bool:
         foreign = (f"{self._scene.prefix}-a", "other")
