@@ -84,12 +84,15 @@ class Operator:
         watches = [asyncio.create_task(reflector.run()) for reflector in self._reflectors]
         election = asyncio.create_task(self._election.run()) if self._election else None
         work = asyncio.create_task(self._work())
+        told = asyncio.create_task(stop.wait())
         log.info("started", namespaces=list(self._settings.watch_namespaces) or "all")
         try:
-            await stop.wait()
+            # Work has no end of its own: if it ends, the process must too, rather than look alive and do nothing.
+            await asyncio.wait([told, work], return_when=asyncio.FIRST_COMPLETED)
             log.info("stopping: writes in flight finish, nothing new is started")
         finally:
             # Workers end before the watches, and the lease is released last: until then nobody else writes.
+            told.cancel()
             self._controller.queue.close()
             await asyncio.wait([work], timeout=FINISH_GRACE if self._is_working() else 0)
             await _end([work], WRITES_GRACE)
