@@ -105,6 +105,33 @@ def test_a_copy_is_not_removed_for_what_its_namespace_once_was(scene: Scene, pro
     assert not [str(entry) for entry in scene.writes(before) if entry.verb == "delete"]
 
 
+def test_what_took_the_place_of_a_copy_is_not_removed_in_its_stead(scene: Scene, proxy: FaultProxy) -> None:
+    kept, gone = scene.namespace("kept"), scene.namespace("gone")
+    scene.source("1")
+    scene.sync()
+    with calm_operator(scene.kubeconfig):
+        scene.wait_for([kept, gone], "1")
+    recording = Recording(proxy, "configmaps", OWNER_LABEL)
+    with calm_operator(proxy.kubeconfig(scene.kubeconfig)):
+        pass
+    scene.delete_config_map(gone)
+    _clone(scene, scene.copies()[kept, NAME], gone)
+    _label(scene, gone, "other")
+    foreign = _versions(scene, gone)
+
+    recording.replay()
+    late = proxy.inject(Fault(delay=5), when=lambda asked: asked.follows and asked.resource == "configmaps", times=2)
+    with calm_operator(proxy.kubeconfig(scene.kubeconfig)) as operator:
+        wait_until(lambda: late.hits and turns(operator) >= 1, "the operator to act on what it was shown")
+        scene.source("2")
+        wait_until(lambda: _holding(scene, "2") == {kept}, "the edit to arrive")
+        wait_until(scene.is_settled, "the sync to be ready", instead=scene.ready)
+        assert _versions(scene, gone) == foreign
+        scene.delete_sync()
+        wait_until(lambda: scene.get_sync() is None, "the sync to be gone")
+    assert _versions(scene, gone) == foreign
+
+
 def _label(scene: Scene, name: str, value: str) -> None:
     namespace = scene.sandbox.request("GET", f"/api/v1/namespaces/{name}")
     namespace["metadata"]["labels"][LABEL] = value
