@@ -333,6 +333,10 @@ class Client:
         """Return the server's version, such as v1.37.1."""
         return (await self._ask(Request(verb="get", resource="version", path="/version"), _Version)).git_version
 
+    async def document(self, path: str, *, type: type[T] = _OBJECT, accept: str = _JSON) -> T:
+        """GET what is no object of a kind, such as the list of API groups."""
+        return await self._ask(Request(verb="get", resource="discovery", path=path, accept=accept), type)
+
     async def probe(self, path: str) -> str:
         """GET a path such as /readyz and return its text. Raises what any read raises."""
         request = Request(verb="get", resource="probe", path=path, accept="*/*")

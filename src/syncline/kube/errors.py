@@ -4,6 +4,7 @@
     |-- ConfigError             a kubeconfig or the in-cluster settings cannot be used
     |-- Unreachable             no usable answer; `ambiguous` says whether the request may have been carried out
     |   `-- BadAnswer           an answer that cannot be read: not JSON, another shape, too large
+    |-- KindNotServed           the server does not know the kind; the message says what to write instead
     `-- ApiError                the server said no
         |-- BadRequest          400
         |-- Unauthorized        401
@@ -48,6 +49,17 @@ class Unreachable(KubeError):
 
 class BadAnswer(Unreachable):
     """The server answered, but not with what was asked for."""
+
+
+class KindNotServed(KubeError):
+    """The server does not serve the kind.
+
+    `certain` is false where the part of the server that would serve it does not answer: the kind may well exist.
+    """
+
+    def __init__(self, message: str, *, certain: bool = True) -> None:
+        super().__init__(message)
+        self.certain = certain
 
 
 class ApiError(KubeError):
