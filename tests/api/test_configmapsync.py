@@ -69,6 +69,28 @@ GOOD: dict[str, dict[str, Any]] = {
         "suspend": True,
         "serviceAccountName": "robot",
     },
+    "both ways": {**ONE, "direction": "Bidirectional"},
+    "both ways, listed": {**SOURCE, "direction": "Bidirectional", "destinationNamespaces": ["team-b"]},
+    "both ways, in one namespace": {
+        **SOURCE,
+        "direction": "Bidirectional",
+        "destinationNamespace": "team-a",
+        "destinationName": "app-2",
+    },
+    "both ways, the last write wins": {**ONE, "direction": "Bidirectional", "conflictPolicy": "LastWriteWins"},
+    "both ways, the destination wins": {**ONE, "direction": "Bidirectional", "conflictPolicy": "DestinationWins"},
+    "both ways, overwritten and merged": {
+        **ONE,
+        "direction": "Bidirectional",
+        "conflictPolicy": "Merge",
+        "resourceManagementPolicy": "Overwrite",
+    },
+    "both ways, with changes": {
+        **ONE,
+        "direction": "Bidirectional",
+        "keys": {"rename": {"a": "b"}},
+        "transforms": [{"key": "c", "set": "d"}],
+    },
     "null for what is not meant": {**ONE, "destinationNamespaceSelector": None, "direction": None},
 }
 
@@ -91,10 +113,15 @@ def transform(**transform: Any) -> dict[str, Any]:
     return {**ONE, "transforms": [transform]}
 
 
+def both_ways(*namespaces: str) -> dict[str, Any]:
+    return {**SOURCE, "direction": "Bidirectional", "destinationNamespaces": list(namespaces)}
+
+
 NO_DESTINATION = "no destination: write destinationNamespace, destinationNamespaces or destinationNamespaceSelector"
 EMPTY = 'an empty selector would select every namespace: if you mean that, write destinationNamespaces: ["*"]'
 ITSELF = "the only destination is the source itself: name another namespace, or write destinationName to copy under"
 TWO_WAY = "DestinationWins and LastWriteWins need direction: Bidirectional; for OneWay write SourceWins, Skip or Merge"
+ONE_DESTINATION = "Bidirectional needs exactly one destination, or one tenant's edit would reach all: write"
 EXACTLY_ONE = "write exactly one of set, replace and template; use one transform for each"
 RE2 = "write a regular expression in RE2 syntax (no look-around, no backreferences)"
 NEEDS_VALUES = "In and NotIn need values: write them, or use Exists or DoesNotExist"
@@ -119,10 +146,29 @@ RULES: dict[str, Bad] = {
         "spec",
         ITSELF,
     ),
-    "both ways": (
-        {**ONE, "direction": "Bidirectional"},
+    "both ways, several namespaces": (both_ways("team-b", "team-c"), "spec.direction", ONE_DESTINATION),
+    "both ways, a glob": (both_ways("team-*"), "spec.direction", ONE_DESTINATION),
+    "both ways, a glob of one letter": (both_ways("team-?"), "spec.direction", ONE_DESTINATION),
+    "both ways, a name and a list": (
+        {**both_ways("team-b"), "destinationNamespace": "team-c"},
         "spec.direction",
-        "Bidirectional is not available yet; write direction: OneWay",
+        ONE_DESTINATION,
+    ),
+    "both ways, labels": (
+        {**labels(matchLabels={"a": "b"}), "direction": "Bidirectional"},
+        "spec.direction",
+        ONE_DESTINATION,
+    ),
+    "both ways, onto itself": (both_ways("team-a"), "spec", ITSELF),
+    "both ways, yet kept": (
+        {**both_ways("team-b"), "resourceManagementPolicy": "Keep"},
+        "spec.resourceManagementPolicy",
+        "Bidirectional cannot leave the copy as it became: write resourceManagementPolicy: Sync, Adopt or Overwrite",
+    ),
+    "overwritten, yet merged": (
+        {**ONE, "resourceManagementPolicy": "Overwrite", "conflictPolicy": "Merge"},
+        "spec.conflictPolicy",
+        "Overwrite removes the edits that Merge would keep: write conflictPolicy: SourceWins, or",
     ),
     "the last write wins, one way": ({**ONE, "conflictPolicy": "LastWriteWins"}, "spec.conflictPolicy", TWO_WAY),
     "the destination wins, one way": ({**ONE, "conflictPolicy": "DestinationWins"}, "spec.conflictPolicy", TWO_WAY),
@@ -262,6 +308,7 @@ STATUS = ConfigMapSyncStatus(
     source_revision="7",
     scope="abc",
     kept=["team-b"],
+    written=["ConfigMap"],
 )
 
 

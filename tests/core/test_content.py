@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.core.strategies import contents, quick
 
-from syncline.api.configmapsync import Keys
+from syncline.api.content import Keys
 from syncline.core.content import ContentError, select_keys
 
 DATA = {"app.yaml": "1", "db.yaml": "2", "notes": "3"}

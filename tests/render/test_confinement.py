@@ -11,7 +11,7 @@ import pytest
 from tests.render.children import alive, cpu_ticks, memory, pids, proc
 from tests.render.conftest import Until
 
-from syncline.api.configmapsync import Transform
+from syncline.api.content import Transform
 from syncline.render import Renderer, Source, Target
 from syncline.render.confinement import MEMORY_LIMIT
 
@@ -85,7 +85,7 @@ async def test_system_calls_are_filtered_where_the_machine_is_known(renderer: Re
 
 PARENT = """
 import asyncio, sys
-from syncline.api.configmapsync import Replace, Transform
+from syncline.api.content import Replace, Transform
 from syncline.render import Renderer, Source, Target
 
 QUICK = [Transform(key="*", template="{{ value }}")]

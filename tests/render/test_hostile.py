@@ -8,7 +8,7 @@ import pytest
 from tests.render.children import Watcher, pids
 from tests.render.conftest import Until
 
-from syncline.api.configmapsync import Replace, Transform
+from syncline.api.content import Replace, Transform
 from syncline.render import Renderer, RenderError, RenderFailed, Source, Target, confinement
 
 SOURCE = Source("hostile", "settings")

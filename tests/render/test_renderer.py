@@ -7,7 +7,7 @@ import pytest
 from tests.render.children import alive, pids
 from tests.render.conftest import Until
 
-from syncline.api.configmapsync import Transform
+from syncline.api.content import Transform
 from syncline.render import Renderer, RenderFailed, Source, Target, TransformError, jobs, pool
 from syncline.render.child import Child, ChildCrashed
 

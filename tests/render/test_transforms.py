@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from syncline.api.configmapsync import Replace, Transform
+from syncline.api.content import Replace, Transform
 from syncline.render import Source, Target, TransformError
 from syncline.render.transforms import apply, uses_target
 

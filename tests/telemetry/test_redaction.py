@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from syncline.api.configmapsync import Transform
+from syncline.api.content import Transform
 from syncline.telemetry.redaction import REDACTED, is_secret_name, mask, redact
 
 JWT = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJzeW5jIn0.c2lnbmF0dXJl"

@@ -17,6 +17,7 @@ CONFIRM_DELETION = f"{GROUP}/confirm-deletion"
 
 ManagementPolicy = Literal["Sync", "Keep", "Adopt", "Overwrite"]
 DeletionPolicy = Literal["Delete", "Orphan"]
+TargetType = Literal["InCluster", "RemoteCluster"]
 TargetState = Literal["Synced", "Pending", "Failed", "Conflict", "Skipped", "Unknown"]
 ConditionStatus = Literal["True", "False", "Unknown"]
 
@@ -78,7 +79,7 @@ class LabelSelectorRequirement(Struct, frozen=True, kw_only=True, rename="camel"
     ]
     values: Annotated[
         list[LabelValue],
-        Meta(max_length=50, description="For In and NotIn: the values; for Exists and DoesNotExist: none."),
+        Meta(max_length=30, description="For In and NotIn: the values; for Exists and DoesNotExist: none."),
     ] = field(default_factory=list)
 
 
@@ -90,7 +91,7 @@ class LabelSelector(Struct, frozen=True, kw_only=True, rename="camel"):
         Meta(max_length=50, description="Labels that must be there with exactly these values."),
     ] = field(default_factory=dict)
     match_expressions: Annotated[
-        list[LabelSelectorRequirement], Meta(max_length=50, description="Requirements on labels.")
+        list[LabelSelectorRequirement], Meta(max_length=20, description="Requirements on labels.")
     ] = field(default_factory=list)
 
 
@@ -121,7 +122,17 @@ class TargetCounts(Struct, frozen=True, kw_only=True, rename="camel"):
 class TargetStatus(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """What happened at one target, and why."""
 
-    namespace: Annotated[str, Meta(max_length=63, description="The target's namespace.")]
+    type: Annotated[
+        TargetType,
+        Meta(description="Where the target is: in this cluster, which is meant where it is absent, or in another."),
+    ] = "InCluster"
+    cluster_name: Annotated[str, Meta(max_length=253, description="The target's cluster; absent: this one.")] = ""
+    kind: Annotated[
+        str, Meta(max_length=317, description="The target's kind, such as `Secret` or `Deployment.apps`.")
+    ] = ""
+    namespace: Annotated[
+        str, Meta(max_length=63, description="The target's namespace; empty for kinds that are in none.")
+    ]
     name: Annotated[str, Meta(max_length=253, description="The target's name.")]
     status: Annotated[TargetState, Meta(description="The state of this target.")]
     reason: Annotated[str, Meta(max_length=64, description="Why, in one CamelCase word.")] = ""

@@ -5,7 +5,7 @@ A new kind is a module with its types and one entry here; CRD, roles and referen
 
 from msgspec import Struct
 
-from syncline.api import configmapsync
+from syncline.api import configmapsync, manifestsync, synctarget
 from syncline.api.common import GROUP
 
 
@@ -37,10 +37,11 @@ class Kind(Struct, frozen=True, kw_only=True):
         return f"{self.plural}.{GROUP}"
 
 
+_READY = '.status.conditions[?(@.type=="Ready")]'
 _OUTCOME = (
     Column("Targets", ".status.targets.summary", "Targets that agree with the source, of all that the spec asks for."),
-    Column("Ready", '.status.conditions[?(@.type=="Ready")].status', "Whether all targets agree with the source."),
-    Column("Reason", '.status.conditions[?(@.type=="Ready")].reason', "Why."),
+    Column("Ready", f"{_READY}.status", "Whether all targets agree with the source."),
+    Column("Reason", f"{_READY}.reason", "Why."),
     Column("Age", ".metadata.creationTimestamp", "How long the sync exists.", type="date"),
 )
 
@@ -59,4 +60,36 @@ CONFIG_MAP_SYNC = Kind(
     ),
 )
 
-KINDS = (CONFIG_MAP_SYNC,)
+MANIFEST_SYNC = Kind(
+    kind=manifestsync.KIND,
+    plural=manifestsync.PLURAL,
+    singular="manifestsync",
+    short_names=("msync",),
+    object=manifestsync.ManifestSync,
+    spec=manifestsync.ManifestSyncSpec,
+    status=manifestsync.ManifestSyncStatus,
+    columns=(
+        Column("Kind", ".spec['sourceRef','sourceRefs']..kind", "The kind of the source, or of all sources."),
+        Column("Source", ".spec['sourceRef','sourceRefs']..name", "The name of the source, or of all sources."),
+        *_OUTCOME,
+    ),
+)
+
+SYNC_TARGET = Kind(
+    kind=synctarget.KIND,
+    plural=synctarget.PLURAL,
+    singular="synctarget",
+    short_names=("st",),
+    object=synctarget.SyncTarget,
+    spec=synctarget.SyncTargetSpec,
+    status=synctarget.SyncTargetStatus,
+    columns=(
+        Column("Ready", f"{_READY}.status", "Whether the cluster can be reached and written to."),
+        Column("Reason", f"{_READY}.reason", "Why."),
+        Column("Version", ".status.version", "The version of Kubernetes there."),
+        Column("Expires", ".status.credentialExpiry", "When the credential ends.", type="date"),
+        Column("Age", ".metadata.creationTimestamp", "How long the SyncTarget exists.", type="date"),
+    ),
+)
+
+KINDS = (CONFIG_MAP_SYNC, MANIFEST_SYNC, SYNC_TARGET)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from syncline.api.configmapsync import Keys
+from syncline.api.content import Keys
 from syncline.core.selectors import glob_matches
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from syncline.api.configmapsync import Transform
+from syncline.api.content import Transform
 
 LENGTH_BYTES = 4
 FRAME_LIMIT = 8 * 1024 * 1024

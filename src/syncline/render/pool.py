@@ -13,7 +13,7 @@ from typing import Self
 
 import msgspec
 
-from syncline.api.configmapsync import Transform
+from syncline.api.content import Transform
 from syncline.render.child import Child, ChildCrashed
 from syncline.render.confinement import MEMORY_LIMIT
 from syncline.render.errors import RenderFailed, TransformError

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 import minijinja
 import re2
 
-from syncline.api.configmapsync import Replace, Transform
+from syncline.api.content import Replace, Transform
 from syncline.core.selectors import glob_matches, is_glob
 from syncline.render.errors import TransformError
 from syncline.render.jobs import Source, Target

@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 import re2
 
-from syncline.api.configmapsync import Replace, Transform
+from syncline.api.content import Replace, Transform
 from syncline.render.confinement import confine
 from syncline.render.errors import TransformError
 from syncline.render.jobs import (

@@ -1,0 +1,117 @@
+"""How another cluster is reached; shared by the kinds that write to one."""
+
+from typing import Annotated, ClassVar, Literal
+
+from msgspec import Meta, Struct
+
+from syncline.api.common import LabelSelector
+from syncline.api.content import DataKey
+from syncline.api.names import ObjectName
+from syncline.api.rules import Rule, text
+
+ConnectionType = Literal["KubeconfigSecret", "ServiceAccountToken", "SyncTarget"]
+
+Server = Annotated[
+    str,
+    text(
+        r"^https://[^\s/?#@]+(/[^\s?#]*)?$",
+        "write the address of an API server, such as https://api.example.com:6443: https,"
+        " and no credentials, query or fragment",
+        max_length=2048,
+    ),
+]
+CertificateAuthority = Annotated[
+    str,
+    text(
+        r"^[a-zA-Z0-9+/=\s]+$",
+        "write certificates as PEM in base64, as certificate-authority-data of a kubeconfig",
+        max_length=32768,
+    ),
+]
+
+
+class SecretKeyRef(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A key of a Secret of the same namespace."""
+
+    name: Annotated[ObjectName, Meta(description="The name of the Secret.")]
+    key: Annotated[DataKey | None, Meta(description="The key; default: the first well-known one that is there.")] = None
+
+
+class NameRef(Struct, frozen=True, kw_only=True, rename="camel"):
+    """An object of the same namespace, or of one that allows it."""
+
+    name: Annotated[ObjectName, Meta(description="The name of the object.")]
+
+
+class ClusterConnection(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A cluster, and the credential to act with there."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            """
+            self.type != 'KubeconfigSecret'
+            || has(self.kubeconfigSecretRef)
+            && !has(self.serviceAccountTokenRef) && !has(self.server) && !has(self.caData)
+            && !has(self.syncTargetRef) && !has(self.selector)
+            """,
+            "KubeconfigSecret needs kubeconfigSecretRef and takes nothing else: the kubeconfig says the rest",
+        ),
+        Rule(
+            """
+            self.type != 'ServiceAccountToken'
+            || has(self.serviceAccountTokenRef) && has(self.server)
+            && !has(self.kubeconfigSecretRef) && !has(self.syncTargetRef) && !has(self.selector)
+            """,
+            "ServiceAccountToken needs serviceAccountTokenRef and server, and takes nothing else but caData",
+        ),
+        Rule(
+            """
+            self.type != 'SyncTarget'
+            || has(self.syncTargetRef) != has(self.selector)
+            && !has(self.kubeconfigSecretRef) && !has(self.serviceAccountTokenRef)
+            && !has(self.server) && !has(self.caData)
+            """,
+            "SyncTarget needs exactly one of syncTargetRef and selector, and takes nothing else:"
+            " the SyncTarget says the rest",
+        ),
+        Rule(
+            """
+            !has(self.selector)
+            || self.selector.?matchLabels.orValue({}).size() > 0
+            || self.selector.?matchExpressions.orValue([]).size() > 0
+            """,
+            "an empty selector would select every cluster: write the labels of those that you mean",
+            ".selector",
+        ),
+    )
+
+    type: Annotated[ConnectionType, Meta(description="What the cluster is known by.")]
+    kubeconfig_secret_ref: Annotated[
+        SecretKeyRef | None,
+        Meta(
+            description="For KubeconfigSecret: the Secret with the kubeconfig, in the namespace of this object."
+            " Where no key is named: `value`, `value.yaml`, `kubeconfig` or `config`."
+        ),
+    ] = None
+    service_account_token_ref: Annotated[
+        SecretKeyRef | None,
+        Meta(
+            description="For ServiceAccountToken: the Secret with the token, in the namespace of this object."
+            " Where no key is named: `token`."
+        ),
+    ] = None
+    server: Annotated[Server | None, Meta(description="For ServiceAccountToken: the address of the API server.")] = None
+    ca_data: Annotated[
+        CertificateAuthority | None,
+        Meta(
+            description="For ServiceAccountToken: the certificates that prove the server, as PEM in base64;"
+            " default: `ca.crt` of the same Secret, else those that the operator's system trusts."
+        ),
+    ] = None
+    sync_target_ref: Annotated[
+        NameRef | None, Meta(description="For SyncTarget: the SyncTarget, in the namespace of this object.")
+    ] = None
+    selector: Annotated[
+        LabelSelector | None,
+        Meta(description="For SyncTarget: all SyncTargets with these labels that this object's namespace may use."),
+    ] = None

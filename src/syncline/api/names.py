@@ -1,0 +1,66 @@
+"""How the names of objects, namespaces and kinds are written."""
+
+from typing import Annotated
+
+from syncline.api.rules import text
+
+NAMESPACE = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+_OBJECT = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+
+NamespaceName = Annotated[
+    str,
+    text(
+        NAMESPACE,
+        'write the name of one namespace: lowercase letters, digits and "-", such as team-a',
+        max_length=63,
+    ),
+]
+NamespacePattern = Annotated[
+    str,
+    text(
+        r"^[-a-z0-9*?]+$",
+        'write names or globs of namespaces: lowercase letters, digits, "-", "*" and "?", such as team-*',
+        max_length=63,
+    ),
+]
+ObjectName = Annotated[
+    str,
+    text(
+        _OBJECT,
+        'write the name of one object: lowercase letters, digits, "-" and "."',
+        max_length=253,
+    ),
+]
+AnyName = Annotated[
+    str,
+    text(
+        # Some kinds, RBAC's for one, allow more than DNS does; nothing that would name another address is allowed.
+        r"^[-._:@a-zA-Z0-9]*[a-zA-Z0-9][-._:@a-zA-Z0-9]*$",
+        'write the name of one object: letters, digits, "-", "_", ".", ":" and "@"',
+        max_length=253,
+    ),
+]
+ApiVersion = Annotated[
+    str,
+    text(
+        r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[a-z]([-a-z0-9]*[a-z0-9])?$",
+        "write a version of the core group or a group and its version, such as v1 or apps/v1",
+        max_length=316,
+    ),
+]
+KindName = Annotated[
+    str,
+    text(
+        r"^[A-Z][a-zA-Z0-9]*$",
+        "write a kind as its manifests do, such as ConfigMap",
+        max_length=63,
+    ),
+]
+MetadataKeyPattern = Annotated[
+    str,
+    text(
+        r"^[-._/a-zA-Z0-9*?]+$",
+        'write keys or globs of keys: letters, digits, "-", "_", ".", "/", "*" and "?", such as example.com/*',
+        max_length=316,
+    ),
+]

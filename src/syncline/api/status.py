@@ -1,0 +1,57 @@
+"""What the kinds that write copies report alike."""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct, field
+
+from syncline.api.common import Condition, HistoryEntry, TargetCounts, TargetStatus
+
+Conditions = Annotated[
+    list[Condition],
+    Meta(
+        max_length=16,
+        description="Ready is the one to wait for.",
+        extra_json_schema={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+    ),
+]
+
+
+class SyncStatus(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """What is so, as of `observedGeneration`."""
+
+    observed_generation: Annotated[int, Meta(ge=0, description="The generation of the spec that this is about.")] = 0
+    conditions: Conditions = field(default_factory=list)
+    targets: Annotated[TargetCounts | None, Meta(description="Counts of targets.")] = None
+    target_statuses: Annotated[
+        list[TargetStatus], Meta(max_length=100, description="Targets, failures first, at most 100.")
+    ] = field(default_factory=list)
+    history: Annotated[list[HistoryEntry], Meta(max_length=10, description="The last 10 changes, newest first.")] = (
+        field(default_factory=list)
+    )
+    last_handled_request: Annotated[
+        Annotated[str, Meta(max_length=256)] | None,
+        Meta(description="The last `syncline.dev/requestedAt` that was carried out."),
+    ] = None
+    source_revision: Annotated[
+        Annotated[str, Meta(max_length=256)] | None,
+        Meta(description="The resourceVersion of the source that the copies agree with."),
+    ] = None
+    scope: Annotated[
+        Annotated[str, Meta(max_length=64)] | None,
+        Meta(
+            description="Digest of the destinations last carried out;"
+            " tells an edit of the spec from a change of the cluster."
+        ),
+    ] = None
+    kept: Annotated[
+        list[Annotated[str, Meta(max_length=400)]],
+        Meta(max_length=10000, description="Under Keep: places that have had their copy; it is not created again."),
+    ] = field(default_factory=list)
+    written: Annotated[
+        list[Annotated[str, Meta(max_length=400)]],
+        Meta(
+            max_length=200,
+            description="Kinds and clusters that this sync has written to, such as `ConfigMap`, `Deployment.apps` or"
+            " `prod-eu/Secret`; recorded before the first write there, so that nothing written is ever lost.",
+        ),
+    ] = field(default_factory=list)
