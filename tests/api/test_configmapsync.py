@@ -1,24 +1,18 @@
 """ConfigMapSync on a real API server: what it takes, what it refuses, and with which words."""
 
-import json
-import ssl
-import urllib.request
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 import pytest
+from tests.api.trial import Bad, create, report, stored, table
 
-from syncline.api.common import API_VERSION, Condition, HistoryEntry, TargetCounts, TargetStatus
-from syncline.api.configmapsync import KIND, PLURAL, ConfigMapSync, ConfigMapSyncStatus
-from syncline.api.crd import schema
+from syncline.api.common import Condition, HistoryEntry, TargetCounts, TargetStatus
+from syncline.api.configmapsync import ConfigMapSync, ConfigMapSyncStatus
 from syncline.api.kinds import CONFIG_MAP_SYNC
-from syncline.api.schema import VALIDATIONS
 from syncline.sandbox import RequestError, Sandbox
 
 pytestmark = pytest.mark.usefixtures("crds")
 
-COLLECTION = f"/apis/{API_VERSION}/namespaces/default/{PLURAL}"
 SOURCE = {"sourceNamespace": "team-a", "configMapName": "app"}
 ONE = {**SOURCE, "destinationNamespace": "team-b"}
 NOW = "2026-01-02T03:04:05Z"
@@ -93,8 +87,6 @@ GOOD: dict[str, dict[str, Any]] = {
     },
     "null for what is not meant": {**ONE, "destinationNamespaceSelector": None, "direction": None},
 }
-
-Bad = tuple[dict[str, Any], str, str]
 
 
 def labels(**selector: Any) -> dict[str, Any]:
@@ -240,14 +232,9 @@ SCHEMA: dict[str, Bad] = {
 BAD = RULES | SCHEMA
 
 
-def create(sandbox: Sandbox, spec: dict[str, Any]) -> dict[str, Any]:
-    body = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": "tried"}, "spec": spec}
-    return sandbox.request("POST", f"{COLLECTION}?dryRun=All&fieldValidation=Strict", body)
-
-
 @pytest.mark.parametrize("spec", GOOD.values(), ids=GOOD)
 def test_a_good_spec_is_taken_and_means_the_same_to_the_operator(sandbox: Sandbox, spec: dict[str, Any]) -> None:
-    taken = create(sandbox, spec)
+    taken = create(sandbox, CONFIG_MAP_SYNC, spec)
     given = {name: value for name, value in spec.items() if value is not None}
     local = msgspec.convert({"metadata": taken["metadata"], "spec": given}, ConfigMapSync)
     assert msgspec.convert(taken, ConfigMapSync).spec == local.spec
@@ -258,25 +245,13 @@ def test_a_bad_spec_is_refused_with_what_to_write_instead(
     sandbox: Sandbox, spec: dict[str, Any], where: str, words: str
 ) -> None:
     with pytest.raises(RequestError) as refusal:
-        create(sandbox, spec)
+        create(sandbox, CONFIG_MAP_SYNC, spec)
     assert where in str(refusal.value)
     assert words in str(refusal.value)
 
 
-def test_every_rule_has_a_bad_spec_that_proves_it() -> None:
-    proven = tuple(words for _, _, words in RULES.values())
-    assert [said for said in messages(schema(CONFIG_MAP_SYNC)) if not said.startswith(proven)] == []
-
-
-def messages(node: Any) -> Iterator[str]:
-    if isinstance(node, dict):
-        yield from (validation["message"] for validation in node.get(VALIDATIONS, ()))
-    for value in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
-        yield from messages(value)
-
-
 def test_the_server_fills_in_the_defaults(sandbox: Sandbox) -> None:
-    assert create(sandbox, ONE)["spec"] == {
+    assert create(sandbox, CONFIG_MAP_SYNC, ONE)["spec"] == {
         **ONE,
         "direction": "OneWay",
         "conflictPolicy": "SourceWins",
@@ -286,15 +261,6 @@ def test_the_server_fills_in_the_defaults(sandbox: Sandbox) -> None:
         "prune": True,
         "suspend": False,
     }
-
-
-@pytest.fixture
-def name(sandbox: Sandbox, request: pytest.FixtureRequest) -> Iterator[str]:
-    name = request.node.name.replace("_", "-")
-    body = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "spec": ONE}
-    sandbox.request("POST", COLLECTION, body)
-    yield name
-    sandbox.request("DELETE", f"{COLLECTION}/{name}")
 
 
 STATUS = ConfigMapSyncStatus(
@@ -312,31 +278,18 @@ STATUS = ConfigMapSyncStatus(
 )
 
 
-def write_status(sandbox: Sandbox, name: str) -> dict[str, Any]:
-    status = msgspec.to_builtins(STATUS)
-    body = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "status": status}
-    return sandbox.request("PATCH", f"{COLLECTION}/{name}/status?fieldManager=tests&force=true", body)
+def test_the_server_keeps_every_field_of_the_status(sandbox: Sandbox) -> None:
+    with stored(sandbox, CONFIG_MAP_SYNC, ONE) as address:
+        reported = report(sandbox, CONFIG_MAP_SYNC, address, STATUS)
+    assert msgspec.convert(reported, ConfigMapSync).status == STATUS
 
 
-def test_the_server_keeps_every_field_of_the_status(sandbox: Sandbox, name: str) -> None:
-    assert msgspec.convert(write_status(sandbox, name), ConfigMapSync).status == STATUS
-
-
-def test_kubectl_get_shows_source_targets_readiness_and_reason(sandbox: Sandbox, name: str) -> None:
-    write_status(sandbox, name)
-    table = urllib.request.Request(
-        f"{sandbox.server}{COLLECTION}/{name}",
-        headers={
-            "Authorization": f"Bearer {sandbox.token}",
-            "Accept": "application/json;as=Table;g=meta.k8s.io;v=v1",
-        },
-    )
-    with urllib.request.urlopen(table, context=ssl.create_default_context(cadata=sandbox.ca)) as answer:
-        shown = json.load(answer)
-    assert [column["name"] for column in shown["columnDefinitions"]] == [
-        *("Name", "Source", "ConfigMap", "Targets", "Ready", "Reason", "Age")
-    ]
-    assert shown["rows"][0]["cells"][:-1] == [name, "team-a", "app", "1/2", "True", "Synced"]
+def test_kubectl_get_shows_source_targets_readiness_and_reason(sandbox: Sandbox) -> None:
+    with stored(sandbox, CONFIG_MAP_SYNC, ONE) as address:
+        report(sandbox, CONFIG_MAP_SYNC, address, STATUS)
+        columns, cells = table(sandbox, address)
+    assert columns == ["Name", "Source", "ConfigMap", "Targets", "Ready", "Reason", "Age"]
+    assert cells[1:-1] == ["team-a", "app", "1/2", "True", "Synced"]
 
 
 def test_the_crd_is_structural_and_established(sandbox: Sandbox) -> None:

@@ -69,8 +69,12 @@ MANIFEST_SYNC = Kind(
     spec=manifestsync.ManifestSyncSpec,
     status=manifestsync.ManifestSyncStatus,
     columns=(
-        Column("Kind", ".spec['sourceRef','sourceRefs']..kind", "The kind of the source, or of all sources."),
-        Column("Source", ".spec['sourceRef','sourceRefs']..name", "The name of the source, or of all sources."),
+        Column("Kind", ".spec['sourceRef','sourceRefs']..kind", "The kind of the source; of several, of the first."),
+        Column(
+            "Source",
+            ".spec['sourceRef','sourceRefs']..name",
+            "The name of the source; of several, of the first that is named.",
+        ),
         *_OUTCOME,
     ),
 )

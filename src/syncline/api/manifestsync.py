@@ -242,6 +242,21 @@ class ManifestSyncSpec(Struct, frozen=True, kw_only=True, rename="camel"):
             """,
             "keys and transforms are for ConfigMaps and Secrets of v1: use patch for other kinds",
         ),
+        Rule(
+            # Where a source names no namespace, only the operator knows which it is in.
+            """
+            !has(self.targets.inCluster)
+            || self.targets.?remoteClusters.orValue([]).size() > 0
+            || has(self.targets.inCluster.namespaceSelector)
+            || has(self.targetName) && self.targetName != self.?sourceRef.name.orValue('')
+            || has(self.targets.inCluster.namespaces) && self.targets.inCluster.namespaces.exists(name,
+            has(self.sourceRef) && self.sourceRef.?__namespace__.orValue('') != name
+            || has(self.sourceRefs) && self.sourceRefs.exists(ref, ref.?__namespace__.orValue('') != name))
+            """,
+            "the only target is the source itself: name another namespace or cluster,"
+            " or write targetName to copy under another name",
+            ".targets",
+        ),
     )
 
     source_ref: Annotated[SourceRef | None, Meta(description="The one object to copy.")] = None
