@@ -8,6 +8,7 @@ its certificate authority and one credential, all inline, and nothing else; anyt
 import base64
 import binascii
 import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ MAX_SIZE = 1024 * 1024
 MAX_DEPTH = 32
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 HOME_KUBECONFIG = Path(".kube") / "config"
+_LONGEST_NAME = 80
+_FIELD = re.compile(r"[a-zA-Z]{1,24}(-[a-z]{1,16}){0,4}")
 
 _INLINE_CLUSTER = {"server", "certificate-authority-data", "tls-server-name", "disable-compression", "extensions"}
 _INLINE_USER = {"token", "client-certificate-data", "client-key-data", "extensions"}
@@ -163,15 +166,14 @@ class _Kubeconfig(Struct, rename={"current_context": "current-context"}):
 
 def _connect(name: str, namespace: str, cluster: _Entry, user: _Entry) -> Connection:
     server = _text(cluster.cluster, "server", "cluster") or ""
-    url = urlsplit(server)
-    if url.scheme not in {"http", "https"} or not url.hostname or url.username or url.query or url.fragment:
-        raise ConfigError(f"cluster {cluster.name!r}: server must be an https URL without user or query")
+    if not _is_server(server):
+        raise ConfigError(f"cluster {_shown(cluster.name)}: server must be an https URL without user or query")
     proxy = _text(cluster.cluster, "proxy-url", "cluster")
     if proxy and urlsplit(proxy).scheme not in {"http", "https"}:
-        raise ConfigError(f"cluster {cluster.name!r}: proxy-url must be an http or https URL")
+        raise ConfigError(f"cluster {_shown(cluster.name)}: proxy-url must be an http or https URL")
     cert, key = _pem(user, "client-certificate"), _pem(user, "client-key")
     if (cert is None) != (key is None):
-        raise ConfigError(f"user {user.name!r}: client-certificate and client-key go together")
+        raise ConfigError(f"user {_shown(user.name)}: client-certificate and client-key go together")
     token_file = _file(user, _text(user.user, "tokenFile", "user"))
     exec_plugin = _exec(user)
     token = _text(user.user, "token", "user") if not token_file and not exec_plugin else None
@@ -191,20 +193,32 @@ def _connect(name: str, namespace: str, cluster: _Entry, user: _Entry) -> Connec
     )
 
 
+def _is_server(server: str) -> bool:
+    try:
+        url = urlsplit(server)
+        addressed = url.scheme in {"http", "https"} and bool(url.hostname) and url.port != 0
+    except ValueError:  # a host or port that cannot be one
+        return False
+    plain = server.isascii() and server.isprintable() and " " not in server and "\\" not in server
+    return plain and addressed and not ("@" in url.netloc or url.query or url.fragment)
+
+
 def _exec(user: _Entry) -> ExecPlugin | None:
     spec = user.user.get("exec")
     if spec is None:
         return None
     if not isinstance(spec, Mapping):
-        raise ConfigError(f"user {user.name!r}: exec must be a mapping")
+        raise ConfigError(f"user {_shown(user.name)}: exec must be a mapping")
     version = _text(spec, "apiVersion", "exec") or ""
     if version not in {"client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"}:
-        raise ConfigError(f"user {user.name!r}: exec needs apiVersion client.authentication.k8s.io/v1 or v1beta1")
+        raise ConfigError(f"user {_shown(user.name)}: exec needs apiVersion client.authentication.k8s.io/v1 or v1beta1")
     if _text(spec, "interactiveMode", "exec") == "Always":
-        raise ConfigError(f"user {user.name!r}: exec asks for a terminal (interactiveMode Always), and there is none")
+        raise ConfigError(
+            f"user {_shown(user.name)}: exec asks for a terminal (interactiveMode Always), and there is none"
+        )
     command = _text(spec, "command", "exec") or ""
     if not command:
-        raise ConfigError(f"user {user.name!r}: exec names no command")
+        raise ConfigError(f"user {_shown(user.name)}: exec names no command")
     if os.sep in command and user.base_dir:
         command = str(user.base_dir / command)
     try:
@@ -212,7 +226,7 @@ def _exec(user: _Entry) -> ExecPlugin | None:
         env = convert(spec.get("env") or (), tuple[dict[str, str], ...])
     except ValueError:
         raise ConfigError(
-            f"user {user.name!r}: exec args and env must be lists of strings and name/value pairs"
+            f"user {_shown(user.name)}: exec args and env must be lists of strings and name/value pairs"
         ) from None
     return ExecPlugin(
         command=command,
@@ -235,7 +249,7 @@ def _parse(content: bytes, *, trusted: bool, base_dir: Path | None) -> _Kubeconf
         entry.base_dir = base_dir if trusted else None
         for key, why in _NEVER_USER.items():
             if key in entry.user:
-                raise ConfigError(f"user {entry.name!r}: {key} is not accepted: {why}")
+                raise ConfigError(f"user {_shown(entry.name)}: {key} is not accepted: {why}")
         if not trusted:
             _vet(entry)
     return config
@@ -249,19 +263,30 @@ def _vet(entry: _Entry) -> None:
         for key in settings:
             if key not in allowed:
                 raise ConfigError(
-                    f"{kind} {entry.name!r}: {key} is not accepted in this kubeconfig; it may hold only a server, its "
-                    "CA data, and a token or client certificate data (kubectl config view --minify --flatten)"
+                    f"{kind} {_shown(entry.name)}: {_field(key)} is not accepted in this kubeconfig; it may hold only "
+                    "a server, its CA data, and a token or client certificate data "
+                    "(kubectl config view --minify --flatten)"
                 )
     server = entry.cluster.get("server")
     if isinstance(server, str) and not server.lower().startswith("https://"):
-        raise ConfigError(f"cluster {entry.name!r}: server must be an https URL")
+        raise ConfigError(f"cluster {_shown(entry.name)}: server must be an https URL")
+
+
+def _shown(name: str) -> str:
+    """Quote the name of an entry: what a person needs to find it, and no more than fits a line."""
+    return repr(name if len(name) <= _LONGEST_NAME else name[:_LONGEST_NAME] + "...")
+
+
+def _field(key: str) -> str:
+    """Name a field that looks like one. After a slip of indentation, a secret may stand where a field should."""
+    return key if _FIELD.fullmatch(key) else "an unknown field"
 
 
 def _named(entries: list[_Entry] | None, name: str, kind: str) -> _Entry:
     for entry in entries or ():
         if entry.name == name:
             return entry
-    raise ConfigError(f"there is no {kind} {name!r}")
+    raise ConfigError(f"there is no {kind} {_shown(name)}")
 
 
 def _text(settings: Mapping[str, Any], key: str, kind: str) -> str | None:
@@ -277,7 +302,7 @@ def _pem(entry: _Entry, key: str) -> bytes | None:
         try:
             return base64.b64decode(data, validate=True)
         except (binascii.Error, ValueError):
-            raise ConfigError(f"{entry.name!r}: {key}-data is not base64") from None
+            raise ConfigError(f"{_shown(entry.name)}: {key}-data is not base64") from None
     path = _file(entry, _text(settings, key, entry.name))
     return _read(path) if path else None
 
@@ -286,7 +311,7 @@ def _file(entry: _Entry, path: str | None) -> Path | None:
     if not path:
         return None
     if entry.base_dir is None:
-        raise ConfigError(f"{entry.name!r}: files cannot be named here; put the content inline")
+        raise ConfigError(f"{_shown(entry.name)}: files cannot be named here; put the content inline")
     return entry.base_dir / path
 
 
@@ -303,12 +328,13 @@ def _read(path: Path) -> bytes:
 
 class _StrictLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # libyaml where it is built in
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [self.construct_object(key) for key, _ in node.value]
-        for index, key in enumerate(keys):
+        seen: set[str] = set()
+        for key in [self.construct_object(key) for key, _ in node.value]:
             if not isinstance(key, str):
                 raise ConfigError(f"line {node.start_mark.line + 1}: keys must be strings")
-            if key in keys[:index]:
-                raise ConfigError(f"line {node.start_mark.line + 1}: {key!r} is given twice")
+            if key in seen:
+                raise ConfigError(f"line {node.start_mark.line + 1}: {_field(key)} is given twice")
+            seen.add(key)
         result: dict[Any, Any] = super().construct_mapping(node, deep)
         return result
 
@@ -330,7 +356,9 @@ def _check_shape(events: Iterator[yaml.Event]) -> None:
     depth = 0
     for event in events:
         if isinstance(event, yaml.AliasEvent):
-            raise ConfigError(f"YAML aliases are not accepted (*{event.anchor})")
+            # The alias is not quoted: a password that begins with an asterisk reads as one.
+            where = f"line {event.start_mark.line + 1}: " if event.start_mark else ""
+            raise ConfigError(f"{where}YAML aliases are not accepted; a value that begins with * needs quotes")
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
         elif isinstance(event, yaml.CollectionEndEvent):

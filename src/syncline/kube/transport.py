@@ -6,13 +6,15 @@ on what became of it, which is the session's business.
 
 import asyncio
 import os
+import socket
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, NamedTuple
 
 import aiohttp
-from aiohttp import hdrs
+from aiohttp import abc, hdrs
+from msgspec import Struct
 from yarl import URL
 
 from syncline import __version__
@@ -31,6 +33,18 @@ class Answer(NamedTuple):
     status: int
     body: bytes
     retry_after: str | None
+
+
+class Dialing(Struct, frozen=True, kw_only=True):
+    """How connections are made, and how much is taken in over them."""
+
+    connect_timeout: float = CONNECT_TIMEOUT
+    max_answer: int | None = None
+    """In bytes; None: `MAX_ANSWER`."""
+    check_address: Callable[[str], None] | None = None
+    """Raises `OSError` for an IP address that is not to be connected to. Asked for each, whatever a name led to."""
+    resolver: abc.AbstractResolver | None = None
+    """Who looks names up; None: the threads that the whole process shares."""
 
 
 class TooLarge(BadAnswer):
@@ -61,21 +75,69 @@ _NEVER_REPEATED = {"POST", "PATCH"}
 _NOT_CONNECTED = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.ClientHttpProxyError)
 
 
+class _Pool:
+    """Connections that are used alike. Closed, once retired, with the last request on them.
+
+    To close them earlier would leave that request hanging: nobody tells it.
+    """
+
+    def __init__(self, session: aiohttp.ClientSession) -> None:
+        self.session = session
+        self.closing: asyncio.Task[None] | None = None
+        self._in_flight = 0
+        self._retired = False
+
+    def __enter__(self) -> aiohttp.ClientSession:
+        self._in_flight += 1
+        return self.session
+
+    def __exit__(self, *_: object) -> None:
+        self._in_flight -= 1
+        self._close_if_done()
+
+    def retire(self) -> None:
+        """Take no more requests."""
+        self._retired = True
+        self._close_if_done()
+
+    def _close_if_done(self) -> None:
+        if self._retired and not self._in_flight and self.closing is None:
+            self.closing = asyncio.get_running_loop().create_task(self.session.close())
+
+
 class Transport:
     """A pool of connections to one API server. Opened by the first request; close it."""
 
-    def __init__(self, connection: Connection, *, timeout: float) -> None:
-        self._server = connection.server
-        self._proxy = connection.proxy_url
-        self._server_name = connection.tls_server_name
-        self._tls: ssl.SSLContext | bool = tls_context(connection) if connection.server.startswith("https:") else True
-        self._limits = _limits(timeout)
-        self._session: aiohttp.ClientSession | None = None
+    def __init__(self, connection: Connection, *, timeout: float, dialing: Dialing | None = None) -> None:
+        self._dialing = dialing or Dialing()
+        self._limits = self._limit(timeout)
+        self._pool: _Pool | None = None
+        self._retired: list[_Pool] = []
+        self._load(connection)
+
+    def use(self, connection: Connection) -> None:
+        """Send what comes next by another connection; what is under way finishes on the old one.
+
+        Raises `ConfigError`, and changes nothing, where that one cannot be used.
+        """
+        self._load(connection)
+        if self._pool is not None:
+            self._pool.retire()
+            self._retired = [pool for pool in (*self._retired, self._pool) if not pool.session.closed]
+            self._pool = None
 
     async def close(self) -> None:
         """Close all connections."""
-        if self._session:
-            await self._session.close()
+        for pool in (*self._retired, self._pool):
+            if pool is not None:
+                await pool.session.close()
+
+    def _load(self, connection: Connection) -> None:
+        tls = tls_context(connection) if connection.server.startswith("https:") else True
+        self._tls: ssl.SSLContext | bool = tls
+        self._server = connection.server
+        self._proxy = connection.proxy_url
+        self._server_name = connection.tls_server_name
 
     async def send(
         self,
@@ -87,10 +149,12 @@ class Transport:
         timeout: float | None = None,
     ) -> Answer:
         """Send one request and read the whole answer. Raises `Unreachable`, never for a status."""
-        limits = self._limits if timeout is None else _limits(timeout)
+        limits = self._limits if timeout is None else self._limit(timeout)
         try:
-            async with self._request(method, path, headers, body, limits) as response:
-                return Answer(response.status, await _read(response), response.headers.get("Retry-After"))
+            with self._pool or self._open() as session:
+                async with self._request(session, method, path, headers, body, limits=limits) as response:
+                    content = await _read(response, self._dialing.max_answer or MAX_ANSWER)
+                    return Answer(response.status, content, response.headers.get("Retry-After"))
         except (aiohttp.ClientError, OSError) as error:
             raise self._failure(error, changes=method != "GET") from None
 
@@ -99,22 +163,29 @@ class Transport:
         self, path: str, headers: Mapping[str, str], silence: float
     ) -> AsyncIterator[tuple[int, str | None, AsyncIterator[bytes]]]:
         """GET an answer without end: status, Retry-After, chunks. No byte for `silence` seconds is a failure."""
-        limits = aiohttp.ClientTimeout(total=None, connect=CONNECT_TIMEOUT, sock_read=silence)
+        limits = aiohttp.ClientTimeout(total=None, connect=self._dialing.connect_timeout, sock_read=silence)
         try:
-            async with self._request("GET", path, headers, None, limits) as response:
-                try:
-                    yield response.status, response.headers.get("Retry-After"), response.content.iter_any()
-                finally:
-                    # Broken off, not read to its end: a server that fell silent will not answer TLS's goodbye either.
-                    if response.connection is not None and response.connection.transport is not None:
-                        response.connection.transport.abort()
+            with self._pool or self._open() as session:
+                async with self._request(session, "GET", path, headers, limits=limits) as response:
+                    try:
+                        yield response.status, response.headers.get("Retry-After"), response.content.iter_any()
+                    finally:
+                        # Not read to its end: a server that fell silent will not answer TLS's goodbye either.
+                        if response.connection is not None and response.connection.transport is not None:
+                            response.connection.transport.abort()
         except (aiohttp.ClientError, OSError) as error:
             raise self._failure(error, changes=False) from None
 
     def _request(
-        self, method: str, path: str, headers: Mapping[str, str], body: bytes | None, limits: aiohttp.ClientTimeout
+        self,
+        session: aiohttp.ClientSession,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        body: bytes | None = None,
+        *,
+        limits: aiohttp.ClientTimeout,
     ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
-        session = self._session or self._new_session()
         return session.request(
             method,
             # encoded: paths and queries are quoted already, and quoting twice would reach another object
@@ -136,10 +207,15 @@ class Transport:
             return Unreachable(f"{self._server} did not answer in time", ambiguous=changes)
         return Unreachable(f"the connection to {self._server} broke: {_cause(error)}", ambiguous=changes)
 
-    def _new_session(self) -> aiohttp.ClientSession:
+    def _open(self) -> _Pool:
         # No limit: the session bounds what is in flight, and waiting in the pool would count as waiting to connect.
-        connector = aiohttp.TCPConnector(ssl=self._tls, limit=0)
-        self._session = aiohttp.ClientSession(
+        connector = aiohttp.TCPConnector(
+            ssl=self._tls,
+            limit=0,
+            resolver=self._dialing.resolver,
+            socket_factory=_checked(self._dialing.check_address) if self._dialing.check_address else None,
+        )
+        session = aiohttp.ClientSession(
             connector=connector,
             headers=_HEADERS,
             trust_env=False,
@@ -147,28 +223,40 @@ class Transport:
             middlewares=(_no_hidden_retry,),
             requote_redirect_url=False,
         )
-        return self._session
+        self._pool = _Pool(session)
+        return self._pool
+
+    def _limit(self, timeout: float) -> aiohttp.ClientTimeout:
+        connect = self._dialing.connect_timeout
+        return aiohttp.ClientTimeout(total=timeout, connect=connect, sock_connect=connect)
 
 
-def _limits(timeout: float) -> aiohttp.ClientTimeout:
-    return aiohttp.ClientTimeout(total=timeout, connect=CONNECT_TIMEOUT, sock_connect=CONNECT_TIMEOUT)
+def _checked(check: Callable[[str], None]) -> Callable[[Any], socket.socket]:
+    """Make sockets for addresses that pass: the last moment, when it is certain where a connection goes."""
+
+    def make(info: Any) -> socket.socket:
+        family, kind, protocol, _, address = info
+        check(address[0])
+        return socket.socket(family, kind, protocol)
+
+    return make
 
 
-async def _read(response: aiohttp.ClientResponse) -> bytes:
-    """Read at most MAX_ANSWER bytes, counted as they are after any decompression."""
+async def _read(response: aiohttp.ClientResponse, most: int) -> bytes:
+    """Read at most so many bytes, counted as they are after any decompression."""
     announced = response.content_length or 0
-    if 0 < announced <= MAX_ANSWER and hdrs.CONTENT_ENCODING not in response.headers:
+    if 0 < announced <= most and hdrs.CONTENT_ENCODING not in response.headers:
         return await response.read()
     size, chunks = 0, []
-    if announced <= MAX_ANSWER:
+    if announced <= most:
         async for chunk in response.content.iter_any():
             size += len(chunk)
-            if size > MAX_ANSWER:
+            if size > most:
                 break
             chunks.append(chunk)
-    if max(size, announced) > MAX_ANSWER:
+    if max(size, announced) > most:
         response.close()
-        raise TooLarge(f"the answer is larger than {MAX_ANSWER >> 20} MiB", ambiguous=response.method != "GET")
+        raise TooLarge(f"the answer is larger than {most >> 20} MiB", ambiguous=response.method != "GET")
     return b"".join(chunks)
 
 
@@ -179,7 +267,7 @@ def _cause(error: BaseException) -> str:
         return str(error.os_error)
     if isinstance(error, aiohttp.ClientConnectorError):
         known = os.strerror(error.errno) if error.errno and error.errno > 0 else None
-        return known or error.strerror or type(error.os_error).__name__
+        return known or error.strerror or str(error.os_error) or type(error.os_error).__name__
     if isinstance(error, aiohttp.ClientHttpProxyError):
         return f"the proxy answered {error.status}"
     if isinstance(error, asyncio.IncompleteReadError):
