@@ -1,0 +1,357 @@
+"""Who owns which field of an object: what the API server writes down in `managedFields`, read without a schema.
+
+`owned` reduces the entries of an object to one tree: what is ours, and what somebody else took from beside it.
+`lost_paths` tells which fields that we sent are no longer ours, `holder` whose a field is now. So a change by others is
+seen from metadata alone, while defaults, status and what a webhook adds are nobody's loss.
+
+Limits: a field that the server does not keep at all was never ours, and counts as lost. Of a custom kind, it is not
+seen when somebody empties a map or list of ours and leaves it standing as `{}` or `[]`, until we have applied once.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+Json = dict[str, Any]
+Tree = dict[str, Any]
+"""fieldsV1: `f:` is a field, `k:` an item by its keys, `v:` by its value, `i:` by its place; `{}` is the whole thing.
+
+Ours has two additions: null is somebody else's, and `?` at the top says that `{}` may be a map that was emptied.
+"""
+
+MANAGER = "syncline"
+APPLY = "Apply"
+UPDATE = "Update"
+
+_SELF = "."
+_HOLLOW = "?"
+_STATUS = "status"
+_NOT_SENT = frozenset({"apiVersion", "kind"})
+_SENT_METADATA = ("labels", "annotations")
+
+BUILT_IN_GROUPS = frozenset(
+    {
+        "",
+        "admissionregistration.k8s.io",
+        "apps",
+        "autoscaling",
+        "batch",
+        "certificates.k8s.io",
+        "coordination.k8s.io",
+        "discovery.k8s.io",
+        "networking.k8s.io",
+        "node.k8s.io",
+        "policy",
+        "rbac.authorization.k8s.io",
+        "scheduling.k8s.io",
+        "storage.k8s.io",
+    }
+)
+"""Groups whose maps are known: those below are owned whole, all others field by field."""
+
+WHOLE_MAPS = frozenset(
+    {
+        "claimRef",
+        "configMapKeyRef",
+        "controllerExpandSecretRef",
+        "controllerPublishSecretRef",
+        "dataSource",
+        "fieldRef",
+        "fileKeyRef",
+        "involvedObject",
+        "labelSelector",
+        "matchConstraints",
+        "matchResources",
+        "namespaceSelector",
+        "nodeExpandSecretRef",
+        "nodePublishSecretRef",
+        "nodeSelector",
+        "nodeStageSecretRef",
+        "nodeTopology",
+        "objectSelector",
+        "paramKind",
+        "paramRef",
+        "podSelector",
+        "port",
+        "preference",
+        "regarding",
+        "related",
+        "required",
+        "requiredDuringSchedulingIgnoredDuringExecution",
+        "resource",
+        "resourceFieldRef",
+        "roleRef",
+        "scaleTargetRef",
+        "scopeSelector",
+        "secretKeyRef",
+        "secretRef",
+        "selector",
+        "target",
+        "targetRef",
+    }
+)
+
+_decode_tree = msgspec.json.Decoder(dict[str, Any]).decode
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]+").fullmatch
+
+
+class Entry(Protocol):
+    """One entry of `managedFields`."""
+
+    @property
+    def manager(self) -> str:
+        """Who."""
+
+    @property
+    def operation(self) -> str:
+        """Apply or Update."""
+
+    @property
+    def time(self) -> str:
+        """When, to the second."""
+
+    @property
+    def subresource(self) -> str:
+        """Through which part of the object, such as status or scale; empty: the object itself."""
+
+    @property
+    def fields(self) -> bytes | msgspec.Raw:
+        """What: `fieldsV1` as JSON."""
+
+
+def owned(entries: Sequence[Entry], group: str = "", manager: str = MANAGER) -> bytes:
+    """Return what the manager owns of an object of a kind of the group, for `lost_paths`; equal trees, equal bytes."""
+    ours = [entry for entry in entries if entry.manager == manager and not entry.subresource]
+    others = [entry for entry in entries if entry.manager != manager and entry.subresource != _STATUS]
+    # What a create leaves says of each map that it is ours, also when everything in it was taken away. After an apply
+    # only what has content is listed.
+    hollow = bool(ours) and group in BUILT_IN_GROUPS and all(entry.operation == UPDATE for entry in ours)
+    tree: Tree = {_HOLLOW: {}} if hollow else {}
+    for entry in ours:
+        _join(tree, _tree(entry.fields))
+    for entry in others:
+        _mark(tree, _tree(entry.fields))
+    return msgspec.json.encode(tree)
+
+
+def lost_paths(body: Mapping[str, Any], fields: bytes | Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the paths of what was sent, such as `spec.template.spec.containers[name=app].image`, that are not ours.
+
+    `fields` is what `owned` returned, or the `fieldsV1` of an entry as it came. Of metadata, labels and annotations
+    count. Values that the server may drop, such as false, zero and what is empty, are lost only to somebody who has
+    them; and null was never ours.
+    """
+    tree = _decode_tree(fields) if isinstance(fields, bytes) else fields
+    sent = {name: value for name, value in body.items() if name not in _NOT_SENT}
+    if metadata := sent.pop("metadata", None):
+        sent["metadata"] = {name: metadata[name] for name in _SENT_METADATA if name in metadata}
+    return tuple(path.removeprefix(".") for path in _lost_of_map(sent, tree, hollow=_HOLLOW in tree))
+
+
+def holder(entries: Iterable[Entry], path: str, manager: str = MANAGER) -> str:
+    """Name who has the field at a path of `lost_paths`; where nobody has it, who else wrote last; or nobody: empty."""
+    others = [entry for entry in entries if entry.manager != manager and entry.subresource != _STATUS]
+    having = [entry for entry in others if _has(_tree(entry.fields), path if path.startswith("[") else f".{path}")]
+    # Times are whole seconds of one server, and the server sorts by them: of equals the later entry.
+    return max(reversed(having or others), key=lambda entry: entry.time).manager if others else ""
+
+
+def apply_ready(entries: Sequence[Entry], uid: str, version: str, manager: str = MANAGER) -> list[Json] | None:
+    """Return the JSON patch that makes what we own by a create or patch ours by apply; None when nothing is to do.
+
+    Without it, an apply that no longer has a field leaves the field behind: the server holds it for somebody else's. An
+    object that has changed since is not touched: the server answers with a conflict.
+    """
+    mine = [index for index, entry in enumerate(entries) if entry.manager == manager and not entry.subresource]
+    updates = [index for index in mine if entries[index].operation == UPDATE]
+    if not updates:
+        return None
+    kept = next((index for index in mine if entries[index].operation == APPLY), updates[-1])
+    place = "/metadata/managedFields"
+    patch: list[Json] = [
+        {"op": "test", "path": "/metadata/uid", "value": uid},
+        {"op": "replace", "path": "/metadata/resourceVersion", "value": version},
+        {"op": "replace", "path": f"{place}/{kept}/operation", "value": APPLY},
+    ]
+    if len(mine) > 1:
+        union: Tree = {}
+        for index in mine:
+            _join(union, _tree(entries[index].fields))
+        patch.append({"op": "replace", "path": f"{place}/{kept}/fieldsV1", "value": union})
+        patch += [{"op": "remove", "path": f"{place}/{index}"} for index in reversed(updates) if index != kept]
+    return patch
+
+
+def _tree(fields: bytes | msgspec.Raw) -> Tree:
+    raw = bytes(fields)
+    return _decode_tree(raw) if raw else {}
+
+
+def _join(into: Tree, tree: Tree) -> None:
+    for element, below in tree.items():
+        known = into.get(element)
+        if known is None:
+            into[element] = below
+        elif below and known:
+            _join(known, below)
+        elif below or known:  # in one the thing alone, in the other what is inside: both
+            into[element] = {_SELF: {}, **known, **below}
+
+
+def _mark(ours: Tree, theirs: Tree) -> None:
+    """Note what is theirs beside what is ours."""
+    for element, below in theirs.items():
+        if element == _SELF:
+            continue
+        if element not in ours:
+            ours[element] = None
+        elif below and ours[element] is not None:
+            _mark(ours[element], below)
+
+
+def _has(tree: Tree, path: str) -> bool:
+    for element, below in tree.items():
+        if element == _SELF:
+            continue
+        step = _step(element)
+        if path == step:
+            return True
+        if path.startswith((f"{step}.", f"{step}[")) and (not below or _has(below, path[len(step) :])):
+            return True
+    return False
+
+
+def _step(element: str) -> str:
+    """Write an element of a tree as a step of a path that people read."""
+    match element[0]:
+        case "f":
+            return _named(element[2:])
+        case "k":
+            return _by_keys(msgspec.json.decode(element[2:]))
+        case "v":
+            return f"[{_plain(element[2:])}]"
+        case _:
+            return f"[{element[2:]}]"
+
+
+def _named(name: str) -> str:
+    return f".{name}" if _PLAIN_NAME(name) else f"[{name}]"
+
+
+def _by_keys(keys: Mapping[str, Any]) -> str:
+    return f"[{','.join(f'{name}={value}' for name, value in keys.items())}]"
+
+
+def _plain(text: str) -> str:
+    """Read and write JSON once more: the server escapes more than it has to."""
+    return msgspec.json.encode(msgspec.json.decode(text)).decode()
+
+
+def _lost_of_map(sent: Mapping[str, Any], tree: Mapping[str, Any], *, hollow: bool) -> list[str]:
+    """Return the ways from here to what is lost."""
+    lost: list[str] = []
+    for name, value in sent.items():
+        below = tree.get(f"f:{name}", False)
+        if value is None or (below is False and _may_be_dropped(value)):
+            continue
+        if not below and below != {}:
+            lost.append(_named(name) + _only_way(value))
+        elif isinstance(value, dict):
+            if below or (hollow and name not in WHOLE_MAPS):
+                lost += [_named(name) + rest for rest in _lost_of_map(value, below, hollow=hollow)]
+        elif below and isinstance(value, list):
+            lost += [_named(name) + rest for rest in _lost_of_list(value, below, hollow=hollow)]
+    return lost
+
+
+def _lost_of_list(items: Sequence[Any], tree: Mapping[str, Any], *, hollow: bool) -> list[str]:
+    elements = _elements(items, tree)
+    lost: list[str] = []
+    for index, element in enumerate(elements):
+        below = tree[element] if element else None
+        if below is None:
+            lost.append(_step(element) if element else _step_to(items[index], index, tree))
+        elif below and isinstance(items[index], dict):
+            lost += [_step(element) + rest for rest in _lost_of_map(items[index], below, hollow=hollow)]
+    return lost
+
+
+def _elements(items: Sequence[Any], tree: Mapping[str, Any]) -> list[str]:
+    """Return the element of each item, empty where there is none; nothing at all where the list is owned whole."""
+    match {element[0] for element in tree} - {_SELF}:
+        case kinds if "k" in kinds:
+            return _by_key(
+                items, [(element, msgspec.json.decode(element[2:])) for element in tree if element[0] == "k"]
+            )
+        case kinds if "v" in kinds:
+            valued = {_plain(element[2:]): element for element in tree if element[0] == "v"}
+            return [valued.get(msgspec.json.encode(item).decode(), "") for item in items]
+        case kinds if "i" in kinds:
+            return [element if (element := f"i:{index}") in tree else "" for index in range(len(items))]
+    return []
+
+
+def _by_key(items: Sequence[Any], keyed: Sequence[tuple[str, Mapping[str, Any]]]) -> list[str]:
+    """Return the element of each item: first by all keys, then by those that the item has.
+
+    The server fills in keys that have a default; of those of Kubernetes itself that is the protocol alone.
+    """
+    found = [next((element for element, keys in keyed if _fits(item, keys)), "") for item in items]
+    if not all(found):
+        taken = set(found)
+        for index, item in enumerate(items):
+            if not found[index]:
+                fitting = (element for element, keys in keyed if element not in taken and _fits_filled(item, keys))
+                found[index] = next(fitting, "")
+                taken.add(found[index])
+    return found
+
+
+def _fits(item: Any, keys: Mapping[str, Any]) -> bool:
+    return isinstance(item, dict) and keys.items() <= item.items()
+
+
+def _fits_filled(item: Any, keys: Mapping[str, Any]) -> bool:
+    if not isinstance(item, dict) or keys.keys().isdisjoint(item):
+        return False
+    return _fits({**keys, **({"protocol": "TCP"} if "protocol" in keys else {}), **item}, keys)
+
+
+def _step_to(item: Any, index: int, tree: Mapping[str, Any]) -> str:
+    """Name an item that has no element: by the keys of its neighbours, by its value, or by its place."""
+    neighbour = next((element for element in tree if element[0] in "kv"), "i")
+    if neighbour[0] == "v":
+        return f"[{msgspec.json.encode(item).decode()}]"
+    keys = msgspec.json.decode(neighbour[2:]) if neighbour[0] == "k" and isinstance(item, dict) else {}
+    return (
+        _by_keys({name: item[name] for name in keys if name in item})
+        if not keys.keys().isdisjoint(item)
+        else f"[{index}]"
+    )
+
+
+def _only_way(value: Any) -> str:
+    """Go on while there is but one way: a map that was lost with its only field is best named by it."""
+    way = ""
+    while isinstance(value, dict) and len(value) == 1:
+        ((name, value),) = value.items()
+        way += _named(name)
+    return way
+
+
+def _may_be_dropped(value: Any) -> bool:
+    """Whether the server may leave the value out because it says nothing."""
+    return not any(_leaves(value))
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        for item in value.values():
+            yield from _leaves(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _leaves(item)
+    else:
+        yield value
