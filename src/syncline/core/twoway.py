@@ -1,0 +1,336 @@
+"""Two sides of one object, kept in agreement, per value, on digests alone: `agree(...) -> Agreement`. Pure and total.
+
+A change is a difference from the recorded base, never a timestamp. The base is two maps, because a server may store
+something else than what it was sent: a side that still shows its own half of the base has not changed. What both
+sides say alike is agreed, whoever said it first; so a pass that died half-way is finished by the next one.
+
+Paths that cannot stand beside each other in one object are decided together: a key of `data` and the same key of
+`binaryData`, a value and the values below it. There, each side ends with all that one of the two sides had.
+"""
+
+from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
+from typing import Literal
+
+from msgspec import Struct
+
+from syncline.core.merge import Leaves
+
+Side = Literal["Upstream", "Downstream"]
+Strategy = Literal["UpstreamWins", "DownstreamWins", "LastWriteWins", "Merge", "Skip"]
+OnConflict = Literal["Report", "UpstreamWins", "DownstreamWins", "LastWriteWins"]
+
+STRATEGIES: dict[str, Strategy] = {
+    "SourceWins": "UpstreamWins",
+    "DestinationWins": "DownstreamWins",
+    "MergeChanges": "Merge",
+    "UpstreamWins": "UpstreamWins",
+    "DownstreamWins": "DownstreamWins",
+    "LastWriteWins": "LastWriteWins",
+    "Merge": "Merge",
+    "Skip": "Skip",
+}
+"""The strategy behind each name that a kind of the API uses."""
+
+
+class Base(Struct, frozen=True):
+    """What the two sides held when they last agreed: digests only, so that nobody's values are stored."""
+
+    up: Leaves
+    """Upstream, in the form in which it is sent down."""
+    down: Leaves
+    """Downstream, as the server returned it."""
+
+    @classmethod
+    def same(cls, leaves: Leaves) -> "Base":
+        """Return the base of two sides that store exactly what they are sent, as ConfigMaps do."""
+        return cls(leaves, leaves)
+
+
+class Changes(Struct, frozen=True):
+    """Paths that each side changed since the base, and where the two do not say the same."""
+
+    up: tuple[str, ...]
+    down: tuple[str, ...]
+
+
+class Flow(Struct, frozen=True):
+    """What is to be written to one side."""
+
+    take: tuple[str, ...] = ()
+    """Paths whose value is to become the other side's."""
+    drop: tuple[str, ...] = ()
+    """Paths to remove; all of them are there."""
+
+    def __bool__(self) -> bool:
+        return bool(self.take or self.drop)
+
+
+class Agreement(Struct, frozen=True, kw_only=True):
+    """What to write to each side, what to tell a person, and what to record.
+
+    Write upstream first, then downstream, and record the base last, or in the downstream write where the base is kept
+    there. A crash between any two of these leaves the same value on both sides, which is silent, and the next pass
+    does the rest. A base recorded before a write that it speaks of would turn somebody's edit into its own revert.
+    """
+
+    up: Flow = Flow()
+    """What is written to the upstream side."""
+    down: Flow = Flow()
+    """What is written to the downstream side."""
+    conflicts: tuple[str, ...] = ()
+    """Paths at which each side keeps its own value until a person decides."""
+    held: tuple[str, ...] = ()
+    """Paths changed upstream only that wait, under Skip, until the conflicts are gone."""
+    local: tuple[str, ...] = ()
+    """Paths of the losing side that the winner never had: they stay there and go nowhere."""
+    overruled: tuple[str, ...] = ()
+    """Paths at which one side's edit or deletion gives way to the other side: no conflict, but worth an event."""
+    upstream: Leaves | None = None
+    """The upstream side once written, if its server stores what it is sent; None where nothing was decided."""
+    downstream: Leaves | None = None
+    """The downstream side once written, if its server stores what it is sent; None where nothing was decided."""
+    was: Base | None = None
+    """The base that this was decided on."""
+
+    @property
+    def base(self) -> Base | None:
+        """The base to record once both sides are written; None only where nothing was decided and there was none."""
+        return self.settled()
+
+    def settled(self, *, up: Leaves | None = None, down: Leaves | None = None) -> Base | None:
+        """Return the base to record once both sides are written, from what their servers made of it.
+
+        `up` and `down` are the leaves that the write returned, or a dry run of it; leave out a side that was not
+        written. The write must have carried the version that was decided on, or else somebody's edit in between
+        would pass for a part of it.
+        """
+        return self._record((), up, down)
+
+    def interim(self, written: Side, returned: Leaves | None = None) -> Base | None:
+        """Return the base to record while only one side is written and the other write has failed or is to come.
+
+        What flows to the other side keeps its old base. Without a base there is none in between either: a first
+        contact is a first contact until it is through.
+        """
+        if self.was is None:
+            return None
+        if written == "Upstream":
+            return self._record((*self.down.take, *self.down.drop), returned, None)
+        return self._record((*self.up.take, *self.up.drop), None, returned)
+
+    def _record(self, waiting: Iterable[str], up: Leaves | None, down: Leaves | None) -> Base | None:
+        up, down = (self.upstream if up is None else up), (self.downstream if down is None else down)
+        if up is None or down is None:
+            return self.was
+        was = self.was or Base.same({})
+        undecided = (*self.conflicts, *self.held, *self.local, *waiting)
+        slots = _slots((*undecided, *was.up, *was.down, *up, *down))
+        kept = {path for paths in slots if not paths.isdisjoint(undecided) for path in paths}
+        return Base(_with_old(up, was.up, kept), _with_old(down, was.down, kept))
+
+
+def agree(
+    base: Base | None,
+    upstream: Leaves | None,
+    downstream: Leaves | None,
+    strategy: Strategy,
+    later: Side = "Upstream",
+    *,
+    oneway: AbstractSet[str] = frozenset(),
+    alike: AbstractSet[str] = frozenset(),
+    exact: bool = False,
+    on_conflict: OnConflict = "Report",
+) -> Agreement:
+    """Decide what flows where between two sides that both exist; whole objects that are gone are for `pairs`.
+
+    No base: it is lost, or this is the first contact. Then nothing is removed, and nothing is overwritten but by a
+    strategy that names a winner. A side that is None cannot be seen: nothing is decided.
+
+    `later` counts under LastWriteWins alone. `oneway` paths (and all below them) flow down only, under any strategy.
+    `alike` paths say the same on both sides in different words, as a dry run has shown. `exact` also removes from
+    the losing side of UpstreamWins and DownstreamWins what the winner never had. `on_conflict` settles, under Merge,
+    a path that was changed on both sides.
+    """
+    if upstream is None or downstream is None:
+        return Agreement(was=base)
+    apart = [topic for topic in _topics(base, upstream, downstream, oneway) if not topic.agreed(alike)]
+    free = [topic for topic in apart if not topic.oneway]
+    rules = _Rules(
+        strategy=strategy,
+        later=later,
+        on_conflict=on_conflict,
+        exact=exact,
+        first=base is None,
+        edited_up=any(topic.up_changed for topic in free),
+        edited_down=any(topic.down_changed for topic in free),
+    )
+    rulings = [(topic, rules.rule(topic)) for topic in apart]
+
+    def paths(which: Callable[[_Topic, _Ruling], bool]) -> tuple[str, ...]:
+        return tuple(sorted(path for topic, ruling in rulings if which(topic, ruling) for path in topic.present))
+
+    down = _flow((topic.up, topic.down) for topic, ruling in rulings if ruling == "Down")
+    up = _flow((topic.down, topic.up) for topic, ruling in rulings if ruling == "Up")
+    return Agreement(
+        up=up,
+        down=down,
+        conflicts=paths(lambda _, ruling: ruling == "Conflict"),
+        held=paths(lambda _, ruling: ruling == "Held"),
+        local=paths(lambda _, ruling: ruling == "Local"),
+        overruled=paths(
+            lambda topic, ruling: (ruling == "Down" and topic.down_changed) or (ruling == "Up" and topic.up_changed)
+        ),
+        upstream=_after(upstream, up, downstream),
+        downstream=_after(downstream, down, upstream),
+        was=base,
+    )
+
+
+def changes(
+    base: Base | None,
+    upstream: Leaves,
+    downstream: Leaves,
+    *,
+    oneway: AbstractSet[str] = frozenset(),
+    alike: AbstractSet[str] = frozenset(),
+) -> Changes:
+    """Return what each side changed of what may flow both ways; their writers decide which side was later."""
+    free = [topic for topic in _topics(base, upstream, downstream, oneway) if not (topic.oneway or topic.agreed(alike))]
+    return Changes(
+        up=tuple(sorted(path for topic in free if topic.up_changed for path in topic.present)),
+        down=tuple(sorted(path for topic in free if topic.down_changed for path in topic.present)),
+    )
+
+
+_Ruling = Literal["Down", "Up", "Conflict", "Held", "Local"]
+_WINNERS: dict[str, Side] = {"UpstreamWins": "Upstream", "DownstreamWins": "Downstream"}
+
+
+class _Topic(Struct, frozen=True, kw_only=True):
+    """Paths that are decided together, with what each side holds there; a side that has none of them holds nothing."""
+
+    up: Leaves
+    down: Leaves
+    up_changed: bool
+    down_changed: bool
+    oneway: bool
+
+    @property
+    def present(self) -> AbstractSet[str]:
+        return self.up.keys() | self.down.keys()
+
+    def agreed(self, alike: AbstractSet[str]) -> bool:
+        """Whether the sides say the same, or what they said when they last agreed."""
+        return self.up == self.down or not (self.up_changed or self.down_changed) or self.present <= alike
+
+
+class _Rules(Struct, frozen=True, kw_only=True):
+    """The table of strategies, for one object."""
+
+    strategy: Strategy
+    later: Side
+    on_conflict: OnConflict
+    exact: bool
+    first: bool
+    edited_up: bool
+    edited_down: bool
+
+    def rule(self, topic: _Topic) -> _Ruling:
+        """Decide a topic on which the sides are apart."""
+        if topic.oneway:
+            return _prevail("Upstream", topic, exact=False)
+        if self.first:
+            return self._meet(topic)
+        if (winner := _WINNERS.get(self.strategy)) is not None:
+            return _prevail(winner, topic, exact=self.exact)
+        if self.strategy == "LastWriteWins" and self.edited_up and self.edited_down:
+            # The later object wins whole: nobody is to meet a mixture that nobody wrote.
+            return _prevail(self.later, topic, exact=True)
+        if self.strategy == "Skip" and self.edited_down:
+            return "Conflict" if topic.down_changed else "Held"
+        return self._merge(topic)
+
+    def _merge(self, topic: _Topic) -> _Ruling:
+        if topic.up_changed and topic.down_changed:
+            return self._meet(topic)
+        return "Down" if topic.up_changed else "Up"
+
+    def _meet(self, topic: _Topic) -> _Ruling:
+        """Prefer something to nothing; two different values are for the named winner, or for a person."""
+        if not (topic.up and topic.down):
+            return "Down" if topic.up else "Up"
+        named = self.on_conflict if self.strategy == "Merge" else self.strategy
+        winner = self.later if named == "LastWriteWins" else _WINNERS.get(named)
+        if winner is None:
+            return "Conflict"
+        return _prevail(winner, topic, exact=True)
+
+
+def _prevail(winner: Side, topic: _Topic, *, exact: bool) -> _Ruling:
+    """Let one side have its way on all that it has, or has had."""
+    mine, changed = (topic.up, topic.up_changed) if winner == "Upstream" else (topic.down, topic.down_changed)
+    if not (mine or changed or exact):
+        return "Local"
+    return "Down" if winner == "Upstream" else "Up"
+
+
+def _topics(base: Base | None, upstream: Leaves, downstream: Leaves, oneway: AbstractSet[str]) -> list[_Topic]:
+    was = base or Base.same({})
+    shielded = {_name(path) for path in oneway}
+    return [
+        _Topic(
+            up=(up := _part(upstream, paths)),
+            down=(down := _part(downstream, paths)),
+            up_changed=up != _part(was.up, paths),
+            down_changed=down != _part(was.down, paths),
+            oneway=any(_covered(path, shielded) for path in paths),
+        )
+        for paths in _slots((*was.up, *was.down, *upstream, *downstream))
+    ]
+
+
+def _slots(paths: Iterable[str]) -> list[set[str]]:
+    """Group paths that may not be able to stand beside each other in one object."""
+    slots: list[set[str]] = []
+    root: tuple[str, ...] | None = None
+    # By segments, not as texts: what is below a path follows it directly.
+    for name, path in sorted((tuple(_name(path).split("/")), path) for path in set(paths)):
+        if root is None or name[: len(root)] != root:
+            root = name
+            slots.append(set())
+        slots[-1].add(path)
+    return slots
+
+
+def _name(path: str) -> str:
+    """Return one name for a path and its twin in the other map."""
+    part, _, rest = path.partition("/")
+    return f"data/{rest}" if part == "binaryData" else path
+
+
+def _covered(path: str, shielded: AbstractSet[str]) -> bool:
+    segments = _name(path).split("/")
+    return any("/".join(segments[:end]) in shielded for end in range(1, len(segments) + 1)) if shielded else False
+
+
+def _part(leaves: Leaves, paths: AbstractSet[str]) -> dict[str, str]:
+    return {path: leaves[path] for path in paths if path in leaves}
+
+
+def _flow(pairs: Iterable[tuple[Leaves, Leaves]]) -> Flow:
+    take: list[str] = []
+    drop: list[str] = []
+    for wanted, there in pairs:
+        take += (path for path, digest in wanted.items() if there.get(path) != digest)
+        drop += (path for path in there if path not in wanted)
+    return Flow(tuple(sorted(take)), tuple(sorted(drop)))
+
+
+def _after(there: Leaves, flow: Flow, other: Leaves) -> dict[str, str]:
+    gone = set(flow.drop)
+    return {path: digest for path, digest in there.items() if path not in gone} | _part(other, set(flow.take))
+
+
+def _with_old(new: Leaves, old: Leaves, kept: AbstractSet[str]) -> dict[str, str]:
+    return {path: digest for path, digest in new.items() if path not in kept} | _part(old, kept)
