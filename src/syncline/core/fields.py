@@ -10,6 +10,7 @@ seen when somebody empties a map or list of ours and leaves it standing as `{}` 
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from typing import Any, Protocol
 
 import msgspec
@@ -158,17 +159,22 @@ def holder(entries: Iterable[Entry], path: str, manager: str = MANAGER) -> str:
     return max(reversed(having or others), key=lambda entry: entry.time).manager if others else ""
 
 
-def apply_ready(entries: Sequence[Entry], uid: str, version: str, manager: str = MANAGER) -> list[Json] | None:
+def apply_ready(
+    managed: Sequence[Mapping[str, Any]], uid: str, version: str, manager: str = MANAGER
+) -> list[Json] | None:
     """Return the JSON patch that makes what we own by a create or patch ours by apply; None when nothing is to do.
 
-    Without it, an apply that no longer has a field leaves the field behind: the server holds it for somebody else's. An
-    object that has changed since is not touched: the server answers with a conflict.
+    `managed` is `metadata.managedFields` as it came. Without the patch, an apply that no longer has a field leaves the
+    field behind: the server holds it for somebody else's. An object that has changed since is not touched: the server
+    answers with a conflict.
     """
-    mine = [index for index, entry in enumerate(entries) if entry.manager == manager and not entry.subresource]
-    updates = [index for index in mine if entries[index].operation == UPDATE]
+    mine = [
+        index for index, entry in enumerate(managed) if entry["manager"] == manager and not entry.get("subresource")
+    ]
+    updates = [index for index in mine if managed[index]["operation"] == UPDATE]
     if not updates:
         return None
-    kept = next((index for index in mine if entries[index].operation == APPLY), updates[-1])
+    kept = next((index for index in mine if managed[index]["operation"] == APPLY), updates[-1])
     place = "/metadata/managedFields"
     patch: list[Json] = [
         {"op": "test", "path": "/metadata/uid", "value": uid},
@@ -178,7 +184,7 @@ def apply_ready(entries: Sequence[Entry], uid: str, version: str, manager: str =
     if len(mine) > 1:
         union: Tree = {}
         for index in mine:
-            _join(union, _tree(entries[index].fields))
+            _join(union, deepcopy(managed[index].get("fieldsV1") or {}))
         patch.append({"op": "replace", "path": f"{place}/{kept}/fieldsV1", "value": union})
         patch += [{"op": "remove", "path": f"{place}/{index}"} for index in reversed(updates) if index != kept]
     return patch
@@ -190,6 +196,7 @@ def _tree(fields: bytes | msgspec.Raw) -> Tree:
 
 
 def _join(into: Tree, tree: Tree) -> None:
+    """Add a tree, and take it over."""
     for element, below in tree.items():
         known = into.get(element)
         if known is None:
