@@ -166,7 +166,7 @@ class _Kubeconfig(Struct, rename={"current_context": "current-context"}):
 
 def _connect(name: str, namespace: str, cluster: _Entry, user: _Entry) -> Connection:
     server = _text(cluster.cluster, "server", "cluster") or ""
-    if not _is_server(server):
+    if not is_server_url(server):
         raise ConfigError(f"cluster {_shown(cluster.name)}: server must be an https URL without user or query")
     proxy = _text(cluster.cluster, "proxy-url", "cluster")
     if proxy and urlsplit(proxy).scheme not in {"http", "https"}:
@@ -193,7 +193,8 @@ def _connect(name: str, namespace: str, cluster: _Entry, user: _Entry) -> Connec
     )
 
 
-def _is_server(server: str) -> bool:
+def is_server_url(server: str) -> bool:
+    """Tell whether this is the address of an API server: http or https, a host, and no user, query or fragment."""
     try:
         url = urlsplit(server)
         addressed = url.scheme in {"http", "https"} and bool(url.hostname) and url.port != 0

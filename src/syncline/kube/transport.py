@@ -268,6 +268,8 @@ def _cause(error: BaseException) -> str:
     if isinstance(error, aiohttp.ClientConnectorError):
         known = os.strerror(error.errno) if error.errno and error.errno > 0 else None
         return known or error.strerror or str(error.os_error) or type(error.os_error).__name__
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
+        return "no connection in time"
     if isinstance(error, aiohttp.ClientHttpProxyError):
         return f"the proxy answered {error.status}"
     if isinstance(error, asyncio.IncompleteReadError):

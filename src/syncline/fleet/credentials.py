@@ -1,0 +1,103 @@
+"""What every credential for another cluster must be like, whatever Secret it came from."""
+
+import hashlib
+import re
+from datetime import UTC, datetime, timedelta
+
+from msgspec import Struct
+
+from syncline.fleet.addresses import check_server
+from syncline.fleet.errors import NotResolved
+from syncline.fleet.expiry import Life, certificate_life, token_life
+from syncline.kube.config import Connection, is_server_url
+from syncline.kube.errors import ConfigError
+
+NOTICE = timedelta(days=7)
+_TOKEN = re.compile(r"[\x21-\x7e]{1,65536}")
+
+
+class Credentials(Struct, frozen=True, kw_only=True):
+    """A connection that may be used, where it came from, and when it ends."""
+
+    connection: Connection
+    origin: str
+    """For people: `Secret team-a/edge`."""
+    digest: str
+    """Equal for equal content. Of no use to anybody else, and still not for logs."""
+    perishable: str = ""
+    """What ends first: the token or the client certificate."""
+    life: Life | None = None
+
+    def __repr__(self) -> str:
+        """Name the credential without showing it."""
+        return f"Credentials({self.origin!r}, {self.connection.server!r})"
+
+    @property
+    def expires(self) -> datetime | None:
+        """When the server stops to accept it, where it says so."""
+        return self.life.ends if self.life else None
+
+    def expired(self, now: datetime | None = None) -> bool:
+        """Whether it has ended."""
+        return self.life is not None and self.life.ends <= (now or datetime.now(UTC))
+
+    def warning(self, now: datetime) -> str | None:
+        """Say what to renew, from 7 days or a fifth of its life before the end on, whichever is later."""
+        if self.life is None or self.life.ends - now > self.life.margin(NOTICE):
+            return None
+        verb = "expired" if self.expired(now) else "expires"
+        return f"the {self.perishable} in {self.origin} {verb} on {self.life.ends:%Y-%m-%dT%H:%M:%SZ}: renew it there"
+
+    def same_server(self, other: "Credentials") -> bool:
+        """Whether both lead to the same server, which proves itself in the same way."""
+        return _way(self.connection) == _way(other.connection)
+
+
+def vet(connection: Connection, origin: str, *, allow_loopback: bool) -> Credentials:
+    """Return a connection as a credential that may be used.
+
+    Raises `NotResolved`, whose message names the origin and the mistake, and quotes nothing of the credential.
+    """
+    try:
+        _check(connection)
+        check_server(connection.server, allow_loopback=allow_loopback)
+    except ConfigError as error:
+        raise NotResolved("InvalidCredentials", f"{origin}: {str(error).removeprefix(f'{origin}: ')}") from None
+    lives = {
+        "token": token_life(connection.token) if connection.token else None,
+        "client certificate": certificate_life(connection.client_cert_pem) if connection.client_cert_pem else None,
+    }
+    perishable, life = min(
+        ((name, life) for name, life in lives.items() if life), key=lambda item: item[1].ends, default=("", None)
+    )
+    return Credentials(
+        connection=connection, origin=origin, digest=_digest(connection), perishable=perishable, life=life
+    )
+
+
+def _check(connection: Connection) -> None:
+    if not connection.server.lower().startswith("https://") or not is_server_url(connection.server):
+        raise ConfigError("the server must be an https URL without user, query or fragment")
+    if connection.token is None and connection.client_cert_pem is None:
+        raise ConfigError("there is no credential: it holds neither a token nor a client certificate")
+    if connection.token is not None and not _TOKEN.fullmatch(connection.token):
+        raise ConfigError("the token holds spaces, line ends or other characters that no token has")
+    if not connection.verify_tls or connection.proxy_url or connection.exec_plugin or connection.token_file:
+        raise ConfigError("only a server, its authority, and an inline token or client certificate are accepted")
+
+
+def _way(connection: Connection) -> tuple[str, bytes, str]:
+    return (connection.server, connection.ca_pem or b"", connection.tls_server_name or "")
+
+
+def _digest(connection: Connection) -> str:
+    server, authority, name = _way(connection)
+    parts = (
+        server.encode(),
+        authority,
+        name.encode(),
+        (connection.token or "").encode(),
+        connection.client_cert_pem or b"",
+        connection.client_key_pem or b"",
+    )
+    return hashlib.sha256(b"".join(len(part).to_bytes(8, "big") + part for part in parts)).hexdigest()

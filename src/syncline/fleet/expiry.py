@@ -1,0 +1,93 @@
+"""When tokens and certificates end, read from them without trusting them: whoever checks them is elsewhere.
+
+The certificate is read by hand, since the library that could do it would cost every operator 10 MB.
+"""
+
+import base64
+import binascii
+import re
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+from msgspec import Struct
+
+_PEM = re.compile(rb"-----BEGIN CERTIFICATE-----([^-]+)-----END CERTIFICATE-----")
+_SEQUENCE, _VERSION, _UTC_TIME, _GENERALIZED_TIME = 0x30, 0xA0, 0x17, 0x18
+_LONG_FORM = 0x80
+_CENTURY = 50
+"""RFC 5280: years of two digits below this are of this century."""
+
+
+class Life(Struct, frozen=True):
+    """From when until when something is good."""
+
+    begins: datetime | None
+    ends: datetime
+
+    def margin(self, most: timedelta) -> timedelta:
+        """Return how long before the end to speak up: a fifth of its life, but no longer than `most`."""
+        return most if self.begins is None else min(most, (self.ends - self.begins) / 5)
+
+
+class _Claims(Struct):
+    exp: float | None = None
+    iat: float | None = None
+
+
+def token_life(token: str) -> Life | None:
+    """Return the life of a JSON web token; None for one without an end, and for what is no such token."""
+    parts = token.split(".")
+    try:
+        _, claims, _ = parts
+        said = msgspec.json.decode(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)), type=_Claims)
+        if said.exp is None:
+            return None
+        begins = datetime.fromtimestamp(said.iat, UTC) if said.iat is not None else None
+        return Life(begins, datetime.fromtimestamp(said.exp, UTC))
+    except (ValueError, OverflowError, OSError, RecursionError):
+        return None
+
+
+def certificate_life(pem: bytes) -> Life | None:
+    """Return the life of a certificate, or of the first to end in a chain; None for what cannot be read."""
+    try:
+        lives = [_validity(base64.b64decode(block)) for block in _PEM.findall(pem)]
+    except (ValueError, IndexError, binascii.Error):
+        return None
+    return min(lives, key=lambda life: life.ends, default=None)
+
+
+def _validity(der: bytes) -> Life:
+    _, at, _ = _open(der, 0, _SEQUENCE)
+    _, at, _ = _open(der, at, _SEQUENCE)
+    if der[at] == _VERSION:
+        at = _open(der, at)[2]
+    for _ in ("serial number", "signature algorithm", "issuer"):
+        at = _open(der, at)[2]
+    _, at, _ = _open(der, at, _SEQUENCE)
+    begins, at = _time(der, at)
+    ends, _ = _time(der, at)
+    return Life(begins, ends)
+
+
+def _open(der: bytes, at: int, expected: int | None = None) -> tuple[int, int, int]:
+    """Return the tag of the value at a place, where its content begins, and where it ends."""
+    tag, length, begin = der[at], der[at + 1], at + 2
+    if expected is not None and tag != expected:
+        raise ValueError("not a certificate")
+    if length >= _LONG_FORM:
+        size = length - _LONG_FORM
+        length, begin = int.from_bytes(der[begin : begin + size], "big"), begin + size
+    if begin + length > len(der):
+        raise ValueError("cut short")
+    return tag, begin, begin + length
+
+
+def _time(der: bytes, at: int) -> tuple[datetime, int]:
+    tag, begin, end = _open(der, at)
+    text = der[begin:end].decode("ascii")
+    if tag == _UTC_TIME:
+        text = ("20" if int(text[:2]) < _CENTURY else "19") + text
+    elif tag != _GENERALIZED_TIME:
+        raise ValueError("not a time")
+    return datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC), end

@@ -1,0 +1,162 @@
+"""From what a sync says about a cluster to a credential: the one place where such references are followed.
+
+A Secret is of the namespace of whoever names it: a sync's own, or a SyncTarget's own. A SyncTarget is of the sync's
+namespace, or of one that allows the sync's namespace; of others it is not even said that they exist.
+"""
+
+import hashlib
+from collections.abc import Awaitable, Callable, Iterable
+
+from msgspec import Struct
+
+from syncline.api.connection import ClusterConnection, SecretKeyRef
+from syncline.api.synctarget import SyncTarget
+from syncline.core.selectors import glob_matches, selector_matches
+from syncline.fleet.credentials import Credentials, vet
+from syncline.fleet.errors import NotResolved
+from syncline.fleet.secrets import SecretWire, kubeconfig_connection, token_connection
+from syncline.kube.errors import ApiError, ConfigError, NotFound
+
+ReadSecret = Callable[[str, str], Awaitable[SecretWire]]
+"""Reads the Secret of a namespace and name, with the rights of whoever asks. Raises what any read raises."""
+
+_NAMED = 5
+
+
+class MemberKey(Struct, frozen=True, order=True):
+    """What a credential is known by: whoever names the same thing means the same cluster."""
+
+    namespace: str
+    kind: str
+    """SyncTarget, or Secret."""
+    name: str
+    part: str = ""
+    """The key within the Secret and, for a token, what the sync says about the server."""
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}"
+
+
+class Resolved(Struct, frozen=True, kw_only=True):
+    """A cluster that may be used."""
+
+    key: MemberKey
+    name: str
+    """For people: the name of the SyncTarget or Secret."""
+    credentials: Credentials
+    target: SyncTarget | None = None
+
+    @property
+    def unschedulable(self) -> bool:
+        """Whether no sync may start to use it; those that do so already go on."""
+        return self.target is not None and self.target.spec.unschedulable
+
+
+def may_use(target: SyncTarget, namespace: str) -> bool:
+    """Whether syncs of a namespace may use a SyncTarget: those of its own always, others where it allows them."""
+    patterns = target.spec.allowed_namespaces
+    return namespace == target.metadata.namespace or any(glob_matches(pattern, namespace) for pattern in patterns)
+
+
+def targets_of(connection: ClusterConnection, namespace: str, targets: Iterable[SyncTarget]) -> tuple[SyncTarget, ...]:
+    """Return the SyncTargets that a connection of a namespace means: one by name, or all with these labels.
+
+    Raises `NotResolved` for a name that leads to none, or to several. A selector may lead to none.
+    """
+    allowed = sorted(
+        (target for target in targets if may_use(target, namespace)),
+        key=lambda target: (target.metadata.namespace != namespace, target.metadata.namespace, target.metadata.name),
+    )
+    if connection.selector is not None:
+        selector = connection.selector
+        return tuple(target for target in allowed if selector_matches(selector, target.metadata.labels))
+    if connection.sync_target_ref is None:
+        raise NotResolved("InvalidSpec", "connection type SyncTarget needs syncTargetRef or selector")
+    name = connection.sync_target_ref.name
+    found = [target for target in allowed if target.metadata.name == name]
+    if not found:
+        raise NotResolved(
+            "SyncTargetNotFound",
+            f"there is no SyncTarget {name} in namespace {namespace}, nor one elsewhere that allows this namespace",
+        )
+    if found[0].metadata.namespace != namespace and len(found) > 1:
+        places = ", ".join(target.metadata.namespace for target in found[:_NAMED])
+        raise NotResolved(
+            "SyncTargetAmbiguous",
+            f"several namespaces have a SyncTarget {name} that allows {namespace}: {places}; only one may",
+        )
+    return (found[0],)
+
+
+async def resolve(
+    connection: ClusterConnection,
+    namespace: str,
+    *,
+    read_secret: ReadSecret,
+    targets: Iterable[SyncTarget] = (),
+    read_target_secret: ReadSecret | None = None,
+    allow_loopback: bool = False,
+) -> Resolved:
+    """Return the one cluster that a connection means, as an object of `namespace` says it.
+
+    `read_secret` acts for that object: it may be an impersonated client. The Secret of a SyncTarget is read by
+    `read_target_secret`, which acts for the operator: to be allowed to use a SyncTarget is not to be allowed to read
+    its Secret. Raises `NotResolved`, and what a read raises. For a selector, see `targets_of` and `resolve_target`.
+    """
+    if connection.type == "SyncTarget":
+        found = targets_of(connection, namespace, targets)
+        if len(found) != 1:
+            raise NotResolved("SyncTargetAmbiguous", f"the selector means {len(found)} SyncTargets, not one")
+        reader = read_target_secret or read_secret
+        return await resolve_target(found[0], namespace, read_secret=reader, allow_loopback=allow_loopback)
+    key, credentials = await _follow(connection, namespace, read_secret, allow_loopback=allow_loopback)
+    return Resolved(key=key, name=key.name, credentials=credentials)
+
+
+async def resolve_target(
+    target: SyncTarget, namespace: str, *, read_secret: ReadSecret, allow_loopback: bool = False
+) -> Resolved:
+    """Return the cluster of a SyncTarget, for a sync of `namespace`, which must be one that it allows."""
+    meta = target.metadata
+    if not may_use(target, namespace):
+        raise NotResolved("SyncTargetNotFound", f"there is no SyncTarget {meta.name} for namespace {namespace}")
+    try:
+        _, credentials = await _follow(
+            target.spec.connection, meta.namespace, read_secret, allow_loopback=allow_loopback
+        )
+    except (ApiError, ConfigError):
+        if namespace == meta.namespace:
+            raise
+        # What is wrong with a Secret of another namespace is for those who may look there.
+        raise NotResolved(
+            "SyncTargetNotReady",
+            f"SyncTarget {meta.name} of namespace {meta.namespace} has no usable credential; its status says why",
+        ) from None
+    key = MemberKey(meta.namespace, "SyncTarget", meta.name)
+    return Resolved(key=key, name=meta.name, credentials=credentials, target=target)
+
+
+async def _follow(
+    connection: ClusterConnection, namespace: str, read_secret: ReadSecret, *, allow_loopback: bool
+) -> tuple[MemberKey, Credentials]:
+    """Read the Secret that a connection names, in `namespace`, and make a credential of it."""
+    if connection.type == "KubeconfigSecret" and connection.kubeconfig_secret_ref is not None:
+        ref = connection.kubeconfig_secret_ref
+        secret = await _read(ref, namespace, read_secret)
+        found, part = kubeconfig_connection(secret, ref.key), ref.key or ""
+    elif connection.type == "ServiceAccountToken" and connection.service_account_token_ref and connection.server:
+        ref = connection.service_account_token_ref
+        secret = await _read(ref, namespace, read_secret)
+        found = token_connection(secret, ref.key, connection.server, connection.ca_data)
+        said = "\n".join((ref.key or "", connection.server, connection.ca_data or ""))
+        part = hashlib.sha256(said.encode()).hexdigest()[:16]
+    else:
+        raise NotResolved("InvalidSpec", f"connection type {connection.type} lacks what it needs, or is not meant here")
+    return MemberKey(namespace, "Secret", ref.name, part), vet(found, secret.origin, allow_loopback=allow_loopback)
+
+
+async def _read(ref: SecretKeyRef, namespace: str, read_secret: ReadSecret) -> SecretWire:
+    try:
+        return await read_secret(namespace, ref.name)
+    except NotFound:
+        raise NotResolved("SecretNotFound", f"there is no Secret {namespace}/{ref.name}: create it") from None
