@@ -267,7 +267,17 @@ STATUS = ConfigMapSyncStatus(
     observed_generation=3,
     conditions=[Condition(type="Ready", status="True", reason="Synced", last_transition_time=NOW)],
     targets=TargetCounts(desired=2, synced=1, failed=1, summary="1/2"),
-    target_statuses=[TargetStatus(namespace="team-b", name="app", status="Failed", reason="Forbidden", message="no")],
+    target_statuses=[
+        TargetStatus(
+            type="InCluster",
+            kind="ConfigMap",
+            namespace="team-b",
+            name="app",
+            status="Failed",
+            reason="Forbidden",
+            message="no",
+        )
+    ],
     history=[HistoryEntry(time=NOW, revision="7", result="Synced", changes="1 created")],
     last_sync_time=NOW,
     last_handled_request="1",

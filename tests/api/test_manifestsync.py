@@ -7,8 +7,9 @@ import pytest
 from tests.api.trial import Bad, Spec, create, report, stored, table
 
 from syncline.api.common import Condition, TargetCounts, TargetStatus
+from syncline.api.connection import ClusterConnection, SecretKeyRef
 from syncline.api.kinds import MANIFEST_SYNC
-from syncline.api.manifestsync import ManifestSync, ManifestSyncStatus, SourceObservedState
+from syncline.api.manifestsync import ManifestSync, ManifestSyncStatus, SourceObservedState, WrittenCluster
 from syncline.sandbox import RequestError, Sandbox
 
 pytestmark = pytest.mark.usefixtures("crds")
@@ -66,7 +67,9 @@ def patch(**patch: Any) -> Spec:
 GOOD: dict[str, Spec] = {
     "a Secret": spec(),
     "an object of another namespace": source(namespace="team-a"),
-    "a kind in no namespace": spec(sourceRef=CLUSTER_ROLE, targets={"inCluster": {}}, targetName="copy"),
+    "a kind in no namespace": spec(
+        sourceRef=CLUSTER_ROLE, targets={"inCluster": {}}, targetName="copy", serviceAccountName="robot"
+    ),
     "a custom kind": source(apiVersion="stable.example.com/v1beta1", kind="CronTab"),
     "several objects": sources(SECRET, DEPLOYMENT),
     "objects by their labels": sources(CONFIG_MAPS, {**SECRET, "namespace": "team-a"}),
@@ -96,6 +99,14 @@ GOOD: dict[str, Spec] = {
     "a cluster by its SyncTarget": spec(targets={"remoteClusters": [{"connection": BY_NAME}]}),
     "a cluster by its SyncTarget, under another name": remote(BY_NAME),
     "clusters by label": selected(namespaces=["team-b"]),
+    "clusters of another namespace": spec(
+        targets={
+            "remoteClusters": [
+                {"connection": {**BY_NAME, "syncTargetNamespace": "fleet"}},
+                {"connection": {**BY_LABELS, "syncTargetNamespace": "fleet"}},
+            ]
+        }
+    ),
     "here and there": spec(
         targets={
             "inCluster": {"namespaces": ["*"], "resourceManagementPolicy": "Keep"},
@@ -173,7 +184,7 @@ FOR_DATA = "keys and transforms are for ConfigMaps and Secrets of v1: use patch 
 ONE_CONTENT = "write exactly one of patchContent and patchContentRef"
 NEEDS_KUBECONFIG = "KubeconfigSecret needs kubeconfigSecretRef and takes nothing else: the kubeconfig says the rest"
 NEEDS_TOKEN = "ServiceAccountToken needs serviceAccountTokenRef and server, and takes nothing else but caData"
-NEEDS_TARGET = "SyncTarget needs exactly one of syncTargetRef and selector, and takes nothing else: the SyncTarget says"
+NEEDS_TARGET = "SyncTarget needs exactly one of syncTargetRef and selector, and takes nothing else but syncTarget"
 ONLY_INTERVAL = "interval is for mode: Interval; write that, or leave interval out"
 DURATION = "write a duration: numbers with h, m, s or ms, such as 30s, 10m or 1h30m"
 SERVER = "write the address of an API server, such as https://api.example.com:6443"
@@ -262,6 +273,12 @@ RULES: dict[str, Bad] = {
         CONNECTION,
         NEEDS_KUBECONFIG,
     ),
+    "a kubeconfig of another namespace": (
+        remote({**KUBECONFIG, "syncTargetNamespace": "fleet"}),
+        CONNECTION,
+        NEEDS_KUBECONFIG,
+    ),
+    "a token of another namespace": (remote({**TOKEN, "syncTargetNamespace": "fleet"}), CONNECTION, NEEDS_TOKEN),
     "a token for nowhere": (
         remote({"type": "ServiceAccountToken", "serviceAccountTokenRef": {"name": "a"}}),
         CONNECTION,
@@ -391,7 +408,9 @@ STATUS = ManifestSyncStatus(
     conditions=[Condition(type="Ready", status="False", reason="Failed", last_transition_time=NOW)],
     targets=TargetCounts(desired=2, synced=1, unknown=1, summary="1/2"),
     target_statuses=[
-        TargetStatus(kind="ClusterRole.rbac.authorization.k8s.io", namespace="", name="copy", status="Synced"),
+        TargetStatus(
+            type="InCluster", kind="ClusterRole.rbac.authorization.k8s.io", namespace="", name="copy", status="Synced"
+        ),
         TargetStatus(
             type="RemoteCluster",
             cluster_name="prod-eu",
@@ -406,6 +425,14 @@ STATUS = ManifestSyncStatus(
     ],
     written=["ClusterRole.rbac.authorization.k8s.io", "prod-eu/Secret"],
     last_successful_sync_time=NOW,
+    clusters=[
+        WrittenCluster(
+            name="prod-eu",
+            connection=ClusterConnection(
+                type="KubeconfigSecret", kubeconfig_secret_ref=SecretKeyRef(name="prod", key="value")
+            ),
+        )
+    ],
     source_observed_state=SourceObservedState(uid="u", generation=2, resource_version="7"),
 )
 

@@ -15,7 +15,7 @@ Word = Annotated[str, Meta(max_length=9)]
 
 def field_schema(field: Any, default: Any = None) -> dict[str, Any]:
     struct = type("S", (Struct,), {"__annotations__": {"f": Annotated[field, Meta(description="F.")]}, "f": default})
-    schema: dict[str, Any] = structural(struct, defaults=True)["properties"]["f"]
+    schema: dict[str, Any] = structural(struct, authored=True)["properties"]["f"]
     return schema
 
 
@@ -91,7 +91,7 @@ def test_a_field_that_nobody_described_stops_the_generation() -> None:
         f: Word
 
     with pytest.raises(SchemaError, match=r"Mute\.f: has no description"):
-        structural(Mute, defaults=True)
+        structural(Mute, authored=True)
 
 
 def test_fields_without_a_default_are_required() -> None:
@@ -99,7 +99,7 @@ def test_fields_without_a_default_are_required() -> None:
         a: Annotated[Word, Meta(description="A.")]
         b: Annotated[Word, Meta(description="B.")] = "x"
 
-    assert structural(Pair, defaults=True)["required"] == ["a"]
+    assert structural(Pair, authored=True)["required"] == ["a"]
 
 
 def test_the_server_fills_in_the_defaults_of_a_spec_but_never_of_a_status() -> None:
@@ -107,9 +107,9 @@ def test_the_server_fills_in_the_defaults_of_a_spec_but_never_of_a_status() -> N
         a: Annotated[bool, Meta(description="A.")] = False
         b: Annotated[Word | None, Meta(description="B.")] = None
 
-    assert structural(Pair, defaults=True)["properties"]["a"]["default"] is False
-    assert "default" not in structural(Pair, defaults=True)["properties"]["b"]
-    assert "default" not in structural(Pair, defaults=False)["properties"]["a"]
+    assert structural(Pair, authored=True)["properties"]["a"]["default"] is False
+    assert "default" not in structural(Pair, authored=True)["properties"]["b"]
+    assert "default" not in structural(Pair, authored=False)["properties"]["a"]
 
 
 def test_a_pattern_is_a_rule_with_words_of_its_own() -> None:
@@ -129,3 +129,12 @@ def test_the_rules_of_a_struct_go_with_it_wherever_it_is_used() -> None:
     assert schema["items"]["x-kubernetes-validations"] == [
         {"rule": "self.a != ''", "message": "write something", "fieldPath": ".a"}
     ]
+
+
+def test_rules_are_for_what_people_write() -> None:
+    class Inner(Struct):
+        RULES: ClassVar[tuple[Rule, ...]] = (Rule("self.a != ''", "write something", ".a"),)
+        a: Annotated[str, text("^[a-z]+$", "write lowercase letters", max_length=9), Meta(description="A.")]
+
+    status = structural(Inner, authored=False)
+    assert [node for node in nodes(status) if node.keys() & {"x-kubernetes-validations", "pattern"}] == []

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from syncline import deploy
-from syncline.deploy.names import AGGREGATE_LABEL
-from syncline.deploy.rights import CONFIG_MAPS, CORE, LEASE, Grant
+from syncline.api.kinds import KINDS
+from syncline.deploy.names import AGGREGATE_LABEL, DIGEST_KEY
+from syncline.deploy.rights import CONFIG_MAPS, CORE, DIGEST_KEY_RIGHTS, LEASE, SECRETS, Grant
 from syncline.sandbox import RequestError, Sandbox
 
 Apply = Callable[[Iterable[deploy.Manifest]], None]
@@ -21,9 +22,16 @@ OPERATOR = f"system:serviceaccount:{deploy.NAMESPACE}:{deploy.SERVICE_ACCOUNT}"
 ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 
 
-def may(sandbox: Sandbox, verb: str, group: str, resource: str, namespace: str = "") -> bool:
-    name, _, subresource = resource.partition("/")
-    attributes = {"verb": verb, "group": group, "resource": name, "subresource": subresource, "namespace": namespace}
+def may(sandbox: Sandbox, verb: str, group: str, resource: str, namespace: str = "", *, name: str = "") -> bool:
+    resource, _, subresource = resource.partition("/")
+    attributes = {
+        "verb": verb,
+        "group": group,
+        "resource": resource,
+        "subresource": subresource,
+        "namespace": namespace,
+        "name": name,
+    }
     review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SubjectAccessReview",
@@ -35,10 +43,11 @@ def may(sandbox: Sandbox, verb: str, group: str, resource: str, namespace: str =
 
 def all_of(sandbox: Sandbox, grants: tuple[Grant, ...], namespace: str = "") -> bool:
     return all(
-        may(sandbox, verb, grant.group, resource, namespace)
+        may(sandbox, verb, grant.group, resource, namespace, name=name)
         for grant in grants
         for resource in grant.resources
         for verb in grant.verbs
+        for name in grant.names or ("",)
     )
 
 
@@ -52,18 +61,24 @@ def test_every_object_that_we_ship_is_there(sandbox: Sandbox) -> None:
 def test_the_operator_has_the_rights_that_it_needs(sandbox: Sandbox, eventually: Eventually) -> None:
     eventually(lambda: all_of(sandbox, CORE))
     eventually(lambda: all_of(sandbox, LEASE, deploy.NAMESPACE))
+    eventually(lambda: all_of(sandbox, DIGEST_KEY_RIGHTS, deploy.NAMESPACE))
     eventually(lambda: all_of(sandbox, CONFIG_MAPS))
+    eventually(lambda: all_of(sandbox, SECRETS))
 
 
 @pytest.mark.parametrize(
     ("verb", "group", "resource", "namespace"),
     [
-        ("get", "", "secrets", deploy.NAMESPACE),
-        ("list", "", "secrets", ""),
+        ("update", "", "secrets", deploy.NAMESPACE),
+        ("deletecollection", "", "secrets", ""),
         ("delete", "", "namespaces", ""),
         ("deletecollection", "", "configmaps", ""),
         ("create", "syncline.dev", "configmapsyncs", ""),
         ("delete", "syncline.dev", "configmapsyncs", ""),
+        ("create", "syncline.dev", "manifestsyncs", ""),
+        ("create", "syncline.dev", "synctargets", ""),
+        ("create", "apiextensions.k8s.io", "customresourcedefinitions", ""),
+        ("get", "apps", "deployments", ""),
         ("impersonate", "", "users", ""),
         ("impersonate", "", "groups", ""),
         ("create", "", "serviceaccounts/token", ""),
@@ -91,6 +106,18 @@ def test_an_admin_adds_a_kind_by_adding_a_role(sandbox: Sandbox, apply: Apply, e
     eventually(lambda: not may(sandbox, "get", "example.com", "widgets"))
 
 
+def test_an_admin_takes_the_secrets_away_by_removing_a_role(
+    sandbox: Sandbox, apply: Apply, eventually: Eventually
+) -> None:
+    eventually(lambda: may(sandbox, "list", "", "secrets"))
+    sandbox.request("DELETE", f"{ROLES}/syncline-secrets")
+    eventually(lambda: not may(sandbox, "list", "", "secrets"))
+    assert may(sandbox, "get", "", "secrets", deploy.NAMESPACE, name=DIGEST_KEY)
+    assert not may(sandbox, "get", "", "secrets", deploy.NAMESPACE, name="another")
+    apply(deploy.rbac())
+    eventually(lambda: may(sandbox, "list", "", "secrets"))
+
+
 def test_installing_again_takes_no_rights_away(sandbox: Sandbox, apply: Apply, eventually: Eventually) -> None:
     eventually(lambda: bool(sandbox.request("GET", f"{ROLES}/syncline").get("rules")))
     before = sandbox.request("GET", f"{ROLES}/syncline")
@@ -102,14 +129,15 @@ def test_installing_again_takes_no_rights_away(sandbox: Sandbox, apply: Apply, e
 def test_people_get_our_kinds_with_the_roles_they_have(
     sandbox: Sandbox, eventually: Eventually, role: str, writes: bool
 ) -> None:
-    def granted(verb: str, resource: str = "configmapsyncs") -> bool:
+    def granted(verb: str, resource: str) -> bool:
         return any(
             verb in rule["verbs"] and resource in rule.get("resources", ()) and "syncline.dev" in rule["apiGroups"]
             for rule in sandbox.request("GET", f"{ROLES}/{role}").get("rules") or ()
         )
 
-    eventually(lambda: granted("get") and granted("create") == writes)
-    assert not granted("patch", "configmapsyncs/status")
+    for kind in KINDS:
+        eventually(lambda: granted("get", kind.plural) and granted("create", kind.plural) == writes)  # noqa: B023
+        assert not granted("patch", f"{kind.plural}/status")
 
 
 def pod() -> dict[str, Any]:

@@ -122,10 +122,7 @@ class TargetCounts(Struct, frozen=True, kw_only=True, rename="camel"):
 class TargetStatus(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """What happened at one target, and why."""
 
-    type: Annotated[
-        TargetType,
-        Meta(description="Where the target is: in this cluster, which is meant where it is absent, or in another."),
-    ] = "InCluster"
+    type: Annotated[TargetType, Meta(description="Where the target is: in this cluster, or in another.")]
     cluster_name: Annotated[str, Meta(max_length=253, description="The target's cluster; absent: this one.")] = ""
     kind: Annotated[
         str, Meta(max_length=317, description="The target's kind, such as `Secret` or `Deployment.apps`.")

@@ -6,7 +6,7 @@ from msgspec import Meta, Struct
 
 from syncline.api.common import LabelSelector
 from syncline.api.content import DataKey
-from syncline.api.names import ObjectName
+from syncline.api.names import NamespaceName, ObjectName
 from syncline.api.rules import Rule, text
 
 ConnectionType = Literal["KubeconfigSecret", "ServiceAccountToken", "SyncTarget"]
@@ -30,20 +30,20 @@ CertificateAuthority = Annotated[
 ]
 
 
-class SecretKeyRef(Struct, frozen=True, kw_only=True, rename="camel"):
+class SecretKeyRef(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """A key of a Secret of the same namespace."""
 
     name: Annotated[ObjectName, Meta(description="The name of the Secret.")]
     key: Annotated[DataKey | None, Meta(description="The key; default: the first well-known one that is there.")] = None
 
 
-class NameRef(Struct, frozen=True, kw_only=True, rename="camel"):
-    """An object of the same namespace, or of one that allows it."""
+class NameRef(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """An object by its name."""
 
     name: Annotated[ObjectName, Meta(description="The name of the object.")]
 
 
-class ClusterConnection(Struct, frozen=True, kw_only=True, rename="camel"):
+class ClusterConnection(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """A cluster, and the credential to act with there."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
@@ -52,7 +52,7 @@ class ClusterConnection(Struct, frozen=True, kw_only=True, rename="camel"):
             self.type != 'KubeconfigSecret'
             || has(self.kubeconfigSecretRef)
             && !has(self.serviceAccountTokenRef) && !has(self.server) && !has(self.caData)
-            && !has(self.syncTargetRef) && !has(self.selector)
+            && !has(self.syncTargetRef) && !has(self.selector) && !has(self.syncTargetNamespace)
             """,
             "KubeconfigSecret needs kubeconfigSecretRef and takes nothing else: the kubeconfig says the rest",
         ),
@@ -60,7 +60,8 @@ class ClusterConnection(Struct, frozen=True, kw_only=True, rename="camel"):
             """
             self.type != 'ServiceAccountToken'
             || has(self.serviceAccountTokenRef) && has(self.server)
-            && !has(self.kubeconfigSecretRef) && !has(self.syncTargetRef) && !has(self.selector)
+            && !has(self.kubeconfigSecretRef)
+            && !has(self.syncTargetRef) && !has(self.selector) && !has(self.syncTargetNamespace)
             """,
             "ServiceAccountToken needs serviceAccountTokenRef and server, and takes nothing else but caData",
         ),
@@ -71,8 +72,8 @@ class ClusterConnection(Struct, frozen=True, kw_only=True, rename="camel"):
             && !has(self.kubeconfigSecretRef) && !has(self.serviceAccountTokenRef)
             && !has(self.server) && !has(self.caData)
             """,
-            "SyncTarget needs exactly one of syncTargetRef and selector, and takes nothing else:"
-            " the SyncTarget says the rest",
+            "SyncTarget needs exactly one of syncTargetRef and selector, and takes nothing else but"
+            " syncTargetNamespace: the SyncTarget says the rest",
         ),
         Rule(
             """
@@ -108,10 +109,15 @@ class ClusterConnection(Struct, frozen=True, kw_only=True, rename="camel"):
             " default: `ca.crt` of the same Secret, else those that the operator's system trusts."
         ),
     ] = None
-    sync_target_ref: Annotated[
-        NameRef | None, Meta(description="For SyncTarget: the SyncTarget, in the namespace of this object.")
-    ] = None
+    sync_target_ref: Annotated[NameRef | None, Meta(description="For SyncTarget: the one SyncTarget.")] = None
     selector: Annotated[
-        LabelSelector | None,
-        Meta(description="For SyncTarget: all SyncTargets with these labels that this object's namespace may use."),
+        LabelSelector | None, Meta(description="For SyncTarget: all SyncTargets of the namespace with these labels.")
+    ] = None
+    sync_target_namespace: Annotated[
+        NamespaceName | None,
+        Meta(
+            description="For SyncTarget: the namespace that its SyncTargets are in; default: that of this object."
+            " Of another, those can be used whose `allowedNamespaces` say so. It is never guessed: whoever could put a"
+            " SyncTarget where others look for theirs would be sent what is theirs."
+        ),
     ] = None

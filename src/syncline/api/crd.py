@@ -52,8 +52,8 @@ def schema(kind: Kind) -> Schema:
             "apiVersion": {"description": _API_VERSION, "type": "string"},
             "kind": {"description": _KIND, "type": "string"},
             "metadata": {"type": "object"},
-            "spec": {"description": getdoc(kind.spec), **structural(kind.spec, defaults=True)},
-            "status": {"description": getdoc(kind.status), **structural(kind.status, defaults=False)},
+            "spec": {"description": getdoc(kind.spec), **structural(kind.spec, authored=True)},
+            "status": {"description": getdoc(kind.status), **structural(kind.status, authored=False)},
         },
     }
 

@@ -324,12 +324,27 @@ class SourceObservedState(Struct, frozen=True, kw_only=True, rename="camel", omi
     resource_version: Annotated[str, Meta(max_length=128, description="The source's resourceVersion.")] = ""
 
 
+class WrittenCluster(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Another cluster with copies of this sync."""
+
+    name: Annotated[str, Meta(max_length=253, description="What the spec calls the cluster, or called it.")]
+    connection: Annotated[ClusterConnection, Meta(description="How the cluster is reached.")]
+
+
 class ManifestSyncStatus(SyncStatus, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """What is so, as of `observedGeneration`."""
 
     last_successful_sync_time: Annotated[
         Timestamp | None, Meta(description="When all targets last came to agree with the source.")
     ] = None
+    clusters: Annotated[
+        list[WrittenCluster],
+        Meta(
+            max_length=200,
+            description="Other clusters that this sync has written to; recorded before the first write there, and kept"
+            " until nothing is left there.",
+        ),
+    ] = field(default_factory=list)
     source_observed_state: Annotated[
         SourceObservedState | None, Meta(description="The source, as last read; of several, the first.")
     ] = None

@@ -21,28 +21,29 @@ class SchemaError(TypeError):
     """A type that a CRD cannot carry, or that we would not want it to."""
 
 
-def structural(type_: type, *, defaults: bool) -> Schema:
+def structural(type_: type, *, authored: bool) -> Schema:
     """Return the schema of a struct, with no references and no nulls.
 
-    With `defaults` the server fills in the defaults of scalar fields: right for a spec, wrong for a status, where it
-    would state what nobody observed.
+    Where it is `authored`, by people, the server fills in the defaults of scalar fields and checks the rules: right for
+    a spec, wrong for a status, where a default would state what nobody observed, and a rule would spend, on what the
+    operator alone writes, of the cost that a CRD may have.
     """
-    return _schema(mi.type_info(type_), type_.__name__, defaults=defaults)
+    return _schema(mi.type_info(type_), type_.__name__, authored=authored)
 
 
-def _schema(info: mi.Type, where: str, *, defaults: bool) -> Schema:
+def _schema(info: mi.Type, where: str, *, authored: bool) -> Schema:
     match info:
         case mi.Metadata():
-            return _annotated(info, where, defaults=defaults)
+            return _annotated(info, where, authored=authored)
         case mi.UnionType():
-            return _optional(info, where, defaults=defaults)
+            return _optional(info, where, authored=authored)
         case mi.StructType():
-            return _object(info, where, defaults=defaults)
+            return _object(info, where, authored=authored)
         case mi.ListType():
-            items = _schema(info.item_type, f"{where}[]", defaults=defaults)
+            items = _schema(info.item_type, f"{where}[]", authored=authored)
             return {"type": "array", **_limits(info, where, "Items"), "items": items}
         case mi.DictType():
-            return _map(info, where, defaults=defaults)
+            return _map(info, where, authored=authored)
         case _:
             return _scalar(info, where)
 
@@ -64,35 +65,35 @@ def _scalar(info: mi.Type, where: str) -> Schema:
             raise SchemaError(f"{where}: {type(info).__name__} has no place in a structural schema")
 
 
-def _annotated(info: mi.Metadata, where: str, *, defaults: bool) -> Schema:
+def _annotated(info: mi.Metadata, where: str, *, authored: bool) -> Schema:
     extra = dict(info.extra_json_schema or {})
     message = extra.pop(PATTERN_MESSAGE, None)
     timestamp = extra.get("format") == "date-time"
-    schema: Schema = {"type": "string"} if timestamp else _schema(info.type, where, defaults=defaults)
+    schema: Schema = {"type": "string"} if timestamp else _schema(info.type, where, authored=authored)
     if message is not None:
         pattern = schema.pop("pattern")
-        schema[VALIDATIONS] = [_validation(Rule(f"self.matches(r'{pattern}')", message))]
+        schema.update(_validations(Rule(f"self.matches(r'{pattern}')", message), authored=authored))
     description = {"description": extra.pop("description")} if "description" in extra else {}
     return {**description, **schema, **extra}
 
 
-def _optional(info: mi.UnionType, where: str, *, defaults: bool) -> Schema:
+def _optional(info: mi.UnionType, where: str, *, authored: bool) -> Schema:
     present = [option for option in info.types if not isinstance(option, mi.NoneType)]
     if len(present) != 1:
         raise SchemaError(
             f"{where}: a union other than `... | None` is not structural; use one field for each alternative"
         )
-    return _schema(present[0], where, defaults=defaults)
+    return _schema(present[0], where, authored=authored)
 
 
-def _object(info: mi.StructType, where: str, *, defaults: bool) -> Schema:
+def _object(info: mi.StructType, where: str, *, authored: bool) -> Schema:
     properties: Schema = {}
     for field in info.fields:
         path = f"{where}.{field.encode_name}"
-        schema = _schema(field.type, path, defaults=defaults)
+        schema = _schema(field.type, path, authored=authored)
         if not schema.get("description"):
             raise SchemaError(f"{path}: has no description; write Annotated[..., Meta(description=...)]")
-        if defaults and field.default is not NODEFAULT and field.default is not None:
+        if authored and field.default is not NODEFAULT and field.default is not None:
             schema["default"] = field.default
         properties[field.encode_name] = schema
     required = [field.encode_name for field in info.fields if field.required]
@@ -101,11 +102,11 @@ def _object(info: mi.StructType, where: str, *, defaults: bool) -> Schema:
         "type": "object",
         **({"required": required} if required else {}),
         "properties": properties,
-        **({VALIDATIONS: [_validation(rule) for rule in rules]} if rules else {}),
+        **_validations(*rules, authored=authored),
     }
 
 
-def _map(info: mi.DictType, where: str, *, defaults: bool) -> Schema:
+def _map(info: mi.DictType, where: str, *, authored: bool) -> Schema:
     """Map of strings. OpenAPI has no limits for keys, and CEL cannot afford more than their size."""
     if (
         not isinstance(info.key_type, mi.StrType)
@@ -118,9 +119,13 @@ def _map(info: mi.DictType, where: str, *, defaults: bool) -> Schema:
     return {
         "type": "object",
         **_limits(info, where, "Properties"),
-        "additionalProperties": _schema(info.value_type, f"{where}.*", defaults=defaults),
-        VALIDATIONS: [_validation(rule)],
+        "additionalProperties": _schema(info.value_type, f"{where}.*", authored=authored),
+        **_validations(rule, authored=authored),
     }
+
+
+def _validations(*rules: Rule, authored: bool) -> Schema:
+    return {VALIDATIONS: [_validation(rule) for rule in rules]} if rules and authored else {}
 
 
 def _validation(rule: Rule) -> Schema:

@@ -2,6 +2,7 @@
 
 NAMESPACE = "syncline-system"
 SERVICE_ACCOUNT = "syncline"
+DIGEST_KEY = "syncline-digest-key"
 IMAGE = "syncline:0.1.0"
 
 METRICS_PORT = 8080

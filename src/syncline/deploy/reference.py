@@ -6,21 +6,15 @@ from typing import NamedTuple
 
 from syncline.api.common import API_VERSION
 from syncline.api.crd import schema
-from syncline.api.kinds import KINDS, Kind
+from syncline.api.kinds import CONFIG_MAP_SYNC, KINDS, MANIFEST_SYNC, SYNC_TARGET, Kind
 from syncline.api.schema import VALIDATIONS, Schema
 from syncline.deploy.names import AGGREGATE_LABEL
-from syncline.deploy.policy import CONFIG_MAP_SYNC_AUTHORS
-from syncline.deploy.rights import CONFIG_MAPS, CORE, EDIT, LEASE, VIEW, Grant
+from syncline.deploy.policy import configmapsync, manifestsync, synctarget
+from syncline.deploy.policy.kinds import CLUSTER_WIDE, NAMESPACED
+from syncline.deploy.policy.parts import Needs
+from syncline.deploy.rights import CONFIG_MAPS, CORE, DIGEST_KEY_RIGHTS, EDIT, LEASE, SECRETS, VIEW, Grant
 
-_AUTHORS = (
-    ("names a `serviceAccountName`", "`impersonate` on that ServiceAccount, or `create` on its token; nothing else"),
-    ("names no account", "`get` on the source"),
-    (
-        "... and exactly one namespace",
-        "`create`, `update` and `delete` there (the latter two on the copy's name suffice)",
-    ),
-    ("... and several namespaces, a glob or a selector", "the same in all namespaces, by a ClusterRoleBinding"),
-)
+_POLICIES = ((CONFIG_MAP_SYNC, configmapsync), (SYNC_TARGET, synctarget), (MANIFEST_SYNC, manifestsync))
 _GENERATED = "<!-- Written by `make generate` from the types in src/syncline; edit those. -->\n"
 
 
@@ -96,30 +90,42 @@ def _rights() -> str:
             "## The operator\n",
             "ClusterRole `syncline-core`: what the operator always needs.\n",
             _table(header, [_grant_row(grant) for grant in CORE]),
-            "ClusterRole `syncline-configmaps`: what syncs without `serviceAccountName` are carried out with.\n",
-            _table(header, [_grant_row(grant) for grant in CONFIG_MAPS]),
+            "ClusterRoles `syncline-configmaps` and `syncline-secrets`: what syncs without `serviceAccountName` are",
+            "carried out with.\n",
+            _table(header, [_grant_row(grant) for grant in (*CONFIG_MAPS, *SECRETS)]),
             f'Every ClusterRole with the label `{AGGREGATE_LABEL}: "true"` is added to the operator\'s rights',
             "in the same way; remove one and the operator loses them.\n",
-            "Role `syncline-leader`, in the operator's namespace only:\n",
-            _table(header, [_grant_row(grant) for grant in LEASE]),
+            "Roles `syncline-leader` and `syncline-digest-key`, in the operator's namespace only:\n",
+            _table(header, [_grant_row(grant) for grant in (*LEASE, *DIGEST_KEY_RIGHTS)]),
             "## People\n",
             "ClusterRole `syncline-view`, part of the cluster's own roles view, edit and admin:\n",
             _table(header, [_grant_row(grant) for grant in VIEW]),
             "ClusterRole `syncline-edit`, part of the cluster's own roles edit and admin:\n",
             _table(header, [_grant_row(grant) for grant in EDIT]),
             "## Authors\n",
-            f"The ValidatingAdmissionPolicy `{CONFIG_MAP_SYNC_AUTHORS}` checks whoever creates a ConfigMapSync or",
-            "changes its spec, so that nobody gets through a sync what they may not do themselves. All that apply must",
-            "hold:\n",
-            _table(("The sync", "Its author needs"), _AUTHORS),
+            "A ValidatingAdmissionPolicy for each kind checks whoever creates an object of it or changes its spec, so",
+            "that nobody gets through a sync what they may not do themselves. All that apply must hold.\n",
+            *[line for kind, policy in _POLICIES for line in _authors(kind, policy.AUTHORS, policy.NEEDS)],
+            "Kinds whose rights are checked one by one: "
+            + ", ".join(f"`{resource}`" for resource in (*NAMESPACED.values(), *CLUSTER_WIDE.values()))
+            + ".\n",
         ]
+    )
+
+
+def _authors(kind: Kind, policy: str, needs: Needs) -> tuple[str, ...]:
+    return (
+        f"### Authors of a {kind.kind}\n",
+        f"Policy `{policy}`.\n",
+        _table((f"The {kind.kind}", "Its author needs"), needs),
     )
 
 
 def _grant_row(grant: Grant) -> tuple[str, ...]:
     return (
         f"`{grant.group}`" if grant.group else "core",
-        ", ".join(f"`{resource}`" for resource in grant.resources),
+        ", ".join(f"`{resource}`" for resource in grant.resources)
+        + "".join(f" named `{name}`" for name in grant.names),
         ", ".join(grant.verbs),
         grant.why,
     )

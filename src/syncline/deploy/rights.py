@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from syncline.api.common import GROUP
 from syncline.api.kinds import KINDS
-from syncline.deploy.names import AGGREGATE_LABEL, LABELS, NAMESPACE, SERVICE_ACCOUNT
+from syncline.deploy.names import AGGREGATE_LABEL, DIGEST_KEY, LABELS, NAMESPACE, SERVICE_ACCOUNT
 from syncline.deploy.text import Manifest
 
 _READ = ("get", "list", "watch")
@@ -24,12 +24,19 @@ class Grant(Struct, frozen=True):
     resources: tuple[str, ...]
     verbs: tuple[str, ...]
     why: str
+    names: tuple[str, ...] = ()
 
 
 CORE = (
     Grant(GROUP, _PLURALS, (*_READ, "patch"), "read the syncs; set and remove the finalizer"),
     Grant(GROUP, tuple(f"{plural}/status" for plural in _PLURALS), ("patch",), "report what happened"),
     Grant("", ("namespaces",), _READ, "find the namespaces that globs and selectors mean"),
+    Grant(
+        "apiextensions.k8s.io",
+        ("customresourcedefinitions",),
+        _READ,
+        "learn of kinds that appear and go while the operator runs",
+    ),
     Grant("events.k8s.io", ("events",), ("create",), "tell the story of a sync"),
     Grant("", ("serviceaccounts",), ("impersonate",), "act as the account that a sync names, with its rights only"),
 )
@@ -41,7 +48,19 @@ CONFIG_MAPS = (
         "copy ConfigMaps for syncs that name no account",
     ),
 )
+SECRETS = (
+    Grant(
+        "",
+        ("secrets",),
+        (*_READ, "create", "patch", "delete"),
+        "copy Secrets, and read the credentials of other clusters, for syncs that name no account",
+    ),
+)
 LEASE = (Grant("coordination.k8s.io", ("leases",), ("get", "create", "update"), "elect one leader"),)
+DIGEST_KEY_RIGHTS = (
+    Grant("", ("secrets",), ("get",), "read the key of the digests that stand for values", (DIGEST_KEY,)),
+    Grant("", ("secrets",), ("create",), "make that key once; a right to create cannot be given for one name"),
+)
 VIEW = (Grant(GROUP, _PLURALS, _READ, "see syncs and their status"),)
 EDIT = (
     Grant(
@@ -64,6 +83,7 @@ def rbac() -> list[Manifest]:
         },
         _cluster_role("syncline-core", CORE),
         _cluster_role("syncline-configmaps", CONFIG_MAPS, {AGGREGATE_LABEL: "true"}),
+        _cluster_role("syncline-secrets", SECRETS, {AGGREGATE_LABEL: "true"}),
         {
             # No rules here: the control plane writes them, and applying an empty list again would take them away.
             "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -74,9 +94,11 @@ def rbac() -> list[Manifest]:
         _cluster_role("syncline-view", VIEW, _aggregate_to("view", "edit", "admin")),
         _cluster_role("syncline-edit", EDIT, _aggregate_to("edit", "admin")),
         _role("syncline-leader", LEASE),
+        _role(DIGEST_KEY, DIGEST_KEY_RIGHTS),
         _binding("ClusterRole", "syncline-core"),
         _binding("ClusterRole", "syncline"),
         _binding("Role", "syncline-leader"),
+        _binding("Role", DIGEST_KEY),
     ]
 
 
@@ -110,7 +132,8 @@ def _binding(kind: str, name: str) -> Manifest:
 
 
 def _rule(grant: Grant) -> dict[str, Any]:
-    return {"apiGroups": [grant.group], "resources": list(grant.resources), "verbs": list(grant.verbs)}
+    names = {"resourceNames": list(grant.names)} if grant.names else {}
+    return {"apiGroups": [grant.group], "resources": list(grant.resources), **names, "verbs": list(grant.verbs)}
 
 
 def _aggregate_to(*roles: str) -> dict[str, str]:

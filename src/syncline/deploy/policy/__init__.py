@@ -1,0 +1,15 @@
+"""The admission policies that check authors: nobody gets through a sync what they may not do themselves.
+
+The API server evaluates them, with no webhook to lose, on create and on every change of a spec. They decide at the time
+of writing only: rights that are taken away later are the business of `serviceAccountName`.
+"""
+
+from syncline.deploy.policy import configmapsync, manifestsync, synctarget
+from syncline.deploy.text import Manifest
+
+__all__ = ["policy"]
+
+
+def policy() -> list[Manifest]:
+    """Return the ValidatingAdmissionPolicies of all kinds, each with its binding."""
+    return [*configmapsync.policy(), *manifestsync.policy(), *synctarget.policy()]

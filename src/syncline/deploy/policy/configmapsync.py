@@ -1,0 +1,103 @@
+"""Who may write a ConfigMapSync."""
+
+from syncline.api.configmapsync import PLURAL
+from syncline.deploy.policy.parts import (
+    ACCOUNT,
+    ACCOUNT_NEEDS,
+    OR_ACCOUNT,
+    Needs,
+    Validation,
+    account,
+    authors,
+    name,
+    without_account,
+)
+from syncline.deploy.text import Manifest
+
+AUTHORS = name(PLURAL)
+NEEDS: Needs = (
+    *ACCOUNT_NEEDS,
+    ("names no account", "`get` on the source"),
+    (
+        "... and exactly one namespace",
+        "`create`, `update` and `delete` there (the latter two on the copy's name suffice)",
+    ),
+    ("... and several namespaces, a glob or a selector", "the same in all namespaces, by a ClusterRoleBinding"),
+    (
+        "... and `direction: Bidirectional`",
+        "also `get` on the copy, `update` on the source, and `create` in the source's namespace",
+    ),
+)
+
+_VARIABLES = {
+    **ACCOUNT,
+    "twoWay": "object.spec.direction == 'Bidirectional'",
+    "named": """\
+(has(object.spec.destinationNamespace) ? [object.spec.destinationNamespace] : [])
++ (has(object.spec.destinationNamespaces) ? object.spec.destinationNamespaces : [])""",
+    # The one namespace that the sync can write to, or '' (all namespaces) where it may be more than one.
+    "destination": """\
+has(object.spec.destinationNamespaceSelector)
+|| variables.named.exists(name, name != variables.named[0] || name.contains('*') || name.contains('?'))
+? '' : variables.named[0]""",
+    "destinationWords": """\
+variables.destination == '' ? 'all namespaces (this sync does not name exactly one)'
+: 'namespace ' + variables.destination""",
+    "sources": "authorizer.group('').resource('configmaps').namespace(object.spec.sourceNamespace)",
+    "copy": "has(object.spec.destinationName) ? object.spec.destinationName : object.spec.configMapName",
+    "copies": "authorizer.group('').resource('configmaps').namespace(variables.destination)",
+}
+
+
+def policy() -> list[Manifest]:
+    """Return the policy and its binding."""
+    return authors(
+        PLURAL,
+        _VARIABLES,
+        account(),
+        _source(),
+        *map(_destination, ("create", "update", "delete")),
+        *map(_source_written, ("create", "update")),
+        _destination_read(),
+    )
+
+
+def _source() -> Validation:
+    return without_account(
+        "variables.sources.name(object.spec.configMapName).check('get').allowed()",
+        f"""\
+'you may not get the ConfigMap ' + object.spec.configMapName + ' in namespace ' + object.spec.sourceNamespace
++ ', so no sync may copy it for you: {OR_ACCOUNT}'""",
+    )
+
+
+def _destination(verb: str) -> Validation:
+    # An object that does not exist yet has no name to grant a right for.
+    copy = "" if verb == "create" else ".name(variables.copy)"
+    return without_account(
+        f"variables.copies{copy}.check('{verb}').allowed()",
+        f"""\
+'you may not {verb} ConfigMaps in ' + variables.destinationWords
++ ', so no sync may do it for you: {OR_ACCOUNT}'""",
+    )
+
+
+def _source_written(verb: str) -> Validation:
+    # An edit of the copy reaches the source, and brings it back where it was deleted meanwhile.
+    name = "" if verb == "create" else ".name(object.spec.configMapName)"
+    return without_account(
+        f"!variables.twoWay || variables.sources{name}.check('{verb}').allowed()",
+        f"""\
+'you may not {verb} the ConfigMap ' + object.spec.configMapName + ' in namespace ' + object.spec.sourceNamespace
++ ', so no sync may do it for you: write direction: OneWay, {OR_ACCOUNT}'""",
+    )
+
+
+def _destination_read() -> Validation:
+    # What is at the destination reaches the source, where the author may read it.
+    return without_account(
+        "!variables.twoWay || variables.copies.name(variables.copy).check('get').allowed()",
+        f"""\
+'you may not get the ConfigMap ' + variables.copy + ' in ' + variables.destinationWords
++ ', so no sync may carry its edits for you: write direction: OneWay, {OR_ACCOUNT}'""",
+    )
