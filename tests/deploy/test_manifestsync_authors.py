@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 from tests.deploy.authors import MAY, RBAC, Apply, Authors, Eventually, Grant, namespaces
 
+from syncline import deploy
+from syncline.api.common import API_VERSION, FINALIZER
 from syncline.api.kinds import MANIFEST_SYNC
 from syncline.sandbox import Sandbox
 
@@ -290,3 +292,27 @@ def test_an_author_may_only_ask_for_what_they_may_do(
     answer = authors.attempt(author, MANIFEST_SYNC, spec)
     assert told in answer
     assert (" 403 " in answer) == (answer != MAY) == (told != MAY)
+
+
+def test_the_operator_marks_and_reports_on_a_sync_of_any_author(sandbox: Sandbox, authors: Authors) -> None:  # noqa: ARG001
+    syncs = f"/apis/{API_VERSION}/namespaces/{HOME}/{MANIFEST_SYNC.plural}"
+    identity = {"apiVersion": API_VERSION, "kind": MANIFEST_SYNC.kind, "metadata": {"name": "admins"}}
+    operator = sandbox.service_account_token(deploy.NAMESPACE, deploy.SERVICE_ACCOUNT)
+    sandbox.request("POST", syncs, {**identity, "spec": into("*", sourceRef=WIDGET)})
+    marked = sandbox.request(
+        "PATCH",
+        f"{syncs}/admins?fieldManager=syncline",
+        {**identity, "metadata": {"name": "admins", "finalizers": [FINALIZER]}},
+        token=operator,
+    )
+    reported = sandbox.request(
+        "PATCH",
+        f"{syncs}/admins/status?fieldManager=syncline",
+        {**identity, "status": {"written": ["Widget.example.com"]}},
+        token=operator,
+    )
+    released = {**identity, "metadata": {"name": "admins", "finalizers": []}}
+    sandbox.request("PATCH", f"{syncs}/admins?fieldManager=syncline&force=true", released, token=operator)
+    sandbox.request("DELETE", f"{syncs}/admins")
+    assert marked["metadata"]["finalizers"] == [FINALIZER]
+    assert reported["status"] == {"written": ["Widget.example.com"]}
