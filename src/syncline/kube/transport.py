@@ -202,7 +202,8 @@ class Transport:
     def _failure(self, error: Exception, *, changes: bool) -> Unreachable:
         """Name a failure. Exceptions of aiohttp hold the headers of the request, and with them the token: keep none."""
         if isinstance(error, _NOT_CONNECTED):
-            return Unreachable(f"cannot connect to {self._server}: {_cause(error)}")
+            late = isinstance(error, TimeoutError)
+            return Unreachable(f"cannot connect to {self._server}: {'not in time' if late else _cause(error)}")
         if isinstance(error, TimeoutError):
             return Unreachable(f"{self._server} did not answer in time", ambiguous=changes)
         return Unreachable(f"the connection to {self._server} broke: {_cause(error)}", ambiguous=changes)
@@ -268,8 +269,6 @@ def _cause(error: BaseException) -> str:
     if isinstance(error, aiohttp.ClientConnectorError):
         known = os.strerror(error.errno) if error.errno and error.errno > 0 else None
         return known or error.strerror or str(error.os_error) or type(error.os_error).__name__
-    if isinstance(error, aiohttp.ConnectionTimeoutError):
-        return "no connection in time"
     if isinstance(error, aiohttp.ClientHttpProxyError):
         return f"the proxy answered {error.status}"
     if isinstance(error, asyncio.IncompleteReadError):
