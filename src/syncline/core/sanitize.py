@@ -1,37 +1,137 @@
 """Which labels and annotations travel with a copy.
 
 Those of deployment tools must not: a copy that carries Argo CD's, Flux's or Helm's labels is pruned or fought over by
-them, and kubectl's last-applied annotation repeats the whole content. Owner references never travel: the garbage
-collector would delete the copy.
+them, and kubectl's last-applied annotation repeats the whole content. A user who needs one of them all the same names
+it. What records the state of one object never travels: on another object it would be a lie that controllers believe.
+Owner references never travel: the garbage collector would delete the copy.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+
+from syncline.core.selectors import glob_matches
 
 STRIPPED_PREFIXES = (
-    "syncline.dev/",
     "kubectl.kubernetes.io/",
     "argocd.argoproj.io/",
     "helm.sh/",
     "meta.helm.sh/",
-    "kustomize.toolkit.fluxcd.io/",
-    "helm.toolkit.fluxcd.io/",
     "fluxcd.io/",
+    "reconcile.fluxcd.io/",
     "applyset.kubernetes.io/",
+    "addonmanager.kubernetes.io/",
+    "config.k8s.io/",
+    "config.kubernetes.io/",
+    "internal.config.kubernetes.io/",
+    "cli-utils.sigs.k8s.io/",
+    "configmanagement.gke.io/",
+    "configsync.gke.io/",
     "kapp.k14s.io/",
     "objectset.rio.cattle.io/",
-    "velero.io/",
-    "cert-manager.io/",
+    "fleet.cattle.io/",
+    "operators.coreos.com/",
+    "generate.kyverno.io/",
+    "hnc.x-k8s.io/",
+    "controller.cert-manager.io/",
     "replicator.v1.mittwald.de/",
     "reflector.v1.k8s.emberstack.com/",
     "kubed.appscode.com/",
-    "control-plane.alpha.kubernetes.io/",
+    "secret-generator.v1.mittwald.de/",  # it would write values of its own into the copy
+    "reconcile.external-secrets.io/",
+    "sealedsecrets.bitnami.com/",
 )
-# Argo CD tracks by the instance label unless told otherwise; Helm claims an object by managed-by.
-STRIPPED = frozenset({"app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "applyset.kubernetes.io"})
+STRIPPED_DOMAINS = (".toolkit.fluxcd.io", ".karmada.io")
+"""Each part of Flux, and of Karmada, has a name of its own below these."""
 
-
-def travelling(entries: Mapping[str, str]) -> dict[str, str]:
-    """Return the labels or annotations that a copy carries too."""
-    return {
-        key: value for key, value in entries.items() if key not in STRIPPED and not key.startswith(STRIPPED_PREFIXES)
+STRIPPED = frozenset(
+    {
+        # Argo CD tracks by the instance label unless told otherwise; Helm claims an object by managed-by.
+        "app.kubernetes.io/instance",
+        "app.kubernetes.io/managed-by",
+        "applyset.kubernetes.io",
+        # What cert-manager writes on the Secrets it makes; what users write on an Ingress for it travels.
+        "cert-manager.io/alt-names",
+        "cert-manager.io/certificate-name",
+        "cert-manager.io/ip-sans",
+        "cert-manager.io/issuer-name",
+        "cert-manager.io/uri-sans",
+        # Where a backup or restore put it; `velero.io/exclude-from-backup` is a wish, and travels.
+        "velero.io/backup-name",
+        "velero.io/restore-name",
+        "velero.io/schedule-name",
+        "velero.io/storage-location",
+        "k8slens-edit-resource-version",
+        "olm.managed",
+        "olm.owner",
+        "olm.owner.kind",
+        "olm.owner.namespace",
     }
+)
+
+STATE_PREFIXES = (
+    "batch.kubernetes.io/",
+    "control-plane.alpha.kubernetes.io/",
+    "deployment.kubernetes.io/",
+    "endpoints.kubernetes.io/",
+    "pv.kubernetes.io/",
+    "kcp.io/",
+)
+STATE_DOMAINS = (".kcp.io",)
+STATE = frozenset(
+    {
+        "autoscaling.alpha.kubernetes.io/conditions",
+        "autoscaling.alpha.kubernetes.io/current-metrics",
+        "cloud.google.com/neg-status",
+        "controller-uid",
+        "deprecated.daemonset.template.generation",
+        "field.cattle.io/publicEndpoints",
+        "ingress.kubernetes.io/backends",
+        "ingress.kubernetes.io/forwarding-rule",
+        "ingress.kubernetes.io/target-proxy",
+        "ingress.kubernetes.io/url-map",
+        "kubernetes.io/metadata.name",
+        "openshift.io/sa.scc.mcs",
+        "openshift.io/sa.scc.supplemental-groups",
+        "openshift.io/sa.scc.uid-range",
+        "volume.beta.kubernetes.io/storage-provisioner",
+        "volume.kubernetes.io/selected-node",
+        "volume.kubernetes.io/storage-provisioner",
+        "volume.kubernetes.io/storage-resizer",
+    }
+)
+"""What controllers write down about the very object that they write it on."""
+
+_OURS = "syncline.dev/"
+
+
+def travelling(entries: Mapping[str, str], include: Iterable[str] = (), exclude: Iterable[str] = ()) -> dict[str, str]:
+    """Return the labels or annotations that a copy carries too.
+
+    `include` and `exclude` are globs. What matches `include` travels although it is a tool's; what matches `exclude`
+    stays behind. Syncline's own marks and the state of one object never travel.
+    """
+    include, exclude = tuple(include), tuple(exclude)
+    return {
+        key: value
+        for key, value in entries.items()
+        if not key.startswith(_OURS)
+        and not is_state(key)
+        and (not _is_stripped(key) or _matches(include, key))
+        and not _matches(exclude, key)
+    }
+
+
+def is_state(key: str) -> bool:
+    """Whether a label or annotation records the state of the very object that it is on."""
+    return key in STATE or key.startswith(STATE_PREFIXES) or _domain(key).endswith(STATE_DOMAINS)
+
+
+def _is_stripped(key: str) -> bool:
+    return key in STRIPPED or key.startswith(STRIPPED_PREFIXES) or _domain(key).endswith(STRIPPED_DOMAINS)
+
+
+def _matches(globs: Iterable[str], key: str) -> bool:
+    return any(glob_matches(glob, key) for glob in globs)
+
+
+def _domain(key: str) -> str:
+    return key.rpartition("/")[0]
