@@ -14,7 +14,7 @@ from syncline.api.configmapsync import ConfigMapSync
 from syncline.api.kinds import CONFIG_MAP_SYNC
 from syncline.controllers.configmapsync import RESOURCE as SYNCS
 from syncline.core.conditions import find
-from syncline.core.wire import ConfigMapWire
+from syncline.core.wire import DataWire
 from syncline.kube import CONFIGMAPS, EVENTS, NAMESPACES, Client, Key, Reflector, Resource, load_kubeconfig
 from syncline.kube.cache import is_older
 from syncline.sandbox import Sandbox
@@ -36,8 +36,8 @@ class Stage:
         self._client = client
         self._changed = asyncio.Event()
         self._seen_at: dict[Key, float] = {}
-        self.configmaps: Reflector[ConfigMapWire, ConfigMapWire] = Reflector(
-            client, CONFIGMAPS, decode=ConfigMapWire, project=lambda wire: wire, on_change=self._note
+        self.configmaps: Reflector[DataWire, DataWire] = Reflector(
+            client, CONFIGMAPS, decode=DataWire, project=lambda wire: wire, on_change=self._note
         )
         self.syncs: Reflector[ConfigMapSync, ConfigMapSync] = Reflector(
             client, SYNCS, decode=ConfigMapSync, project=lambda sync: sync, on_change=self._wake
@@ -138,7 +138,7 @@ class Stage:
     async def _request(self, method: str, path: str, body: Manifest | None = None) -> dict[str, Any]:
         return await asyncio.to_thread(self._sandbox.request, method, path, body)
 
-    def _note(self, key: Key, _: ConfigMapWire | None, __: ConfigMapWire | None) -> None:
+    def _note(self, key: Key, _: DataWire | None, __: DataWire | None) -> None:
         self._seen_at[key] = _now()
         self._changed.set()
 

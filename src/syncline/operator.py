@@ -5,13 +5,24 @@ import contextlib
 import os
 import signal
 import socket
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from functools import partial
+from typing import TypeVar
 
 import structlog
 from msgspec import Struct
 
-from syncline.controllers.configmapsync import ConfigMapSyncController
+from syncline.controllers.configmapsync import ConfigMapSyncs
+from syncline.controllers.copier import Copier, Shared
+from syncline.controllers.manifestsync import ManifestSyncs
+from syncline.controllers.sites import LocalSites
+from syncline.controllers.tenancy import Tenancy
+from syncline.core.digest import DigestKey
+from syncline.engine.claims import Claims
 from syncline.engine.cluster import Cluster
+from syncline.engine.digestkey import ensure_digest_key
+from syncline.engine.fights import Fights
+from syncline.engine.view import MetaWire
 from syncline.kube.cache import Key
 from syncline.kube.client import Client
 from syncline.kube.config import Connection
@@ -19,11 +30,14 @@ from syncline.kube.errors import KubeError
 from syncline.kube.events import EventRecorder
 from syncline.kube.lease import LeaderElection
 from syncline.kube.queue import run_workers
-from syncline.kube.reflector import AnyReflector
+from syncline.kube.reflector import AnyReflector, Reflector
+from syncline.kube.resources import CONFIGMAPS, CRDS, SECRETS
 from syncline.render import Renderer
 from syncline.telemetry import serve
 
 log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
 
 LEASE = "syncline"
 WORKERS = 8
@@ -42,6 +56,20 @@ class Settings(Struct, frozen=True, kw_only=True):
     health_bind: str = "0"
     watch_namespaces: Sequence[str] = ()
     min_interval: float = 10.0
+    default_service_account: str = ""
+    require_service_account: bool = False
+    protected_namespaces: Sequence[str] = ()
+    allow_kinds: Sequence[str] = ()
+    allow_loopback: bool = False
+
+    def tenancy(self) -> Tenancy:
+        """Return what the flags say about tenants."""
+        return Tenancy(
+            guarded=frozenset({self.namespace, *self.protected_namespaces}),
+            default_account=self.default_service_account,
+            require_account=self.require_service_account,
+            min_interval=self.min_interval,
+        )
 
 
 async def run(connection: Connection, settings: Settings) -> None:
@@ -51,24 +79,47 @@ async def run(connection: Connection, settings: Settings) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     async with Client(connection) as client, Renderer() as renderer:
-        await Operator(client, renderer, settings).run(stop)
+        key = await _unless(stop, _digest_key(client, settings.namespace))
+        if key is not None:
+            await Operator(client, renderer, settings, key).run(stop)
+
+
+def copiers(hub: Cluster, renderer: Renderer, events: EventRecorder, settings: Settings) -> tuple[Copier, ...]:
+    """Return the controllers of all copying kinds."""
+    tenancy = settings.tenancy()
+    kinds = (ConfigMapSyncs(tenancy), ManifestSyncs(tenancy))
+    shared = Shared(
+        hub=hub,
+        renderer=renderer,
+        events=events,
+        claims=Claims(hub.client, {kind.name: kind.resource for kind in kinds}),
+        fights=Fights(),
+        watch_namespaces=settings.watch_namespaces,
+        allowed_kinds=frozenset(settings.allow_kinds),
+    )
+    return tuple(Copier(kind, LocalSites(hub), shared) for kind in kinds)
 
 
 class Operator:
     """One process of the operator."""
 
-    def __init__(self, client: Client, renderer: Renderer, settings: Settings) -> None:
+    def __init__(self, client: Client, renderer: Renderer, settings: Settings, key: DigestKey) -> None:
         identity = f"{os.environ.get('POD_NAME') or socket.gethostname()}_{os.getpid()}"
         self._settings = settings
-        self._cluster = Cluster(client)
-        self._controller = ConfigMapSyncController(
-            self._cluster,
-            renderer=renderer,
-            events=EventRecorder(client, "syncline", identity),
-            guarded=frozenset({settings.namespace}),
-            watch_namespaces=settings.watch_namespaces,
+        self._hub = Cluster(client, key=key)
+        self._copiers = copiers(self._hub, renderer, EventRecorder(client, "syncline", identity), settings)
+        self._kinds: Reflector[MetaWire, str] = Reflector(
+            client,
+            CRDS,
+            decode=MetaWire,
+            project=lambda wire: str(wire.metadata.generation),
+            metadata_only=True,
+            on_change=self._kinds_changed,
         )
-        self._reflectors: tuple[AnyReflector, ...] = (*self._cluster.reflectors, *self._controller.syncs.values())
+        self._reflectors: tuple[AnyReflector, ...] = (
+            self._kinds,
+            *(reflector for copier in self._copiers for reflector in copier.syncs.values()),
+        )
         self._election = LeaderElection(client, settings.namespace, LEASE, identity) if settings.leader_elect else None
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -81,6 +132,7 @@ class Operator:
         served = {name: end.address for name in ("health", "metrics") if (end := getattr(endpoints, name)) is not None}
         if served:
             log.info("serving", **served)
+        self._hub.start()
         watches = [asyncio.create_task(reflector.run()) for reflector in self._reflectors]
         election = asyncio.create_task(self._election.run()) if self._election else None
         work = asyncio.create_task(self._work())
@@ -93,10 +145,12 @@ class Operator:
         finally:
             # Workers end before the watches, and the lease is released last: until then nobody else writes.
             told.cancel()
-            self._controller.queue.close()
+            for copier in self._copiers:
+                copier.queue.close()
             await asyncio.wait([work], timeout=FINISH_GRACE if self._is_working() else 0)
             await _end([work], WRITES_GRACE)
-            await self._controller.drain(1.0)
+            await asyncio.gather(*(copier.drain(1.0) for copier in self._copiers))
+            await self._hub.stop()
             await _end(watches, 1.0)
             if self._election is not None and election is not None:
                 await _end([election], 1.0)
@@ -106,20 +160,30 @@ class Operator:
 
     async def _work(self) -> None:
         """Reconcile, once all caches are complete and while we lead: an incomplete view decides nothing."""
-        for reflector in self._reflectors:
+        for kind in (CONFIGMAPS.kind, SECRETS.kind):
+            await self._hub.open("", kind)
+        for reflector in (*self._hub.reflectors, *self._reflectors):
             await reflector.synced.wait()
         log.info("caches are complete")
-        await run_workers(self._controller.queue, WORKERS, self._reconcile)
+        await asyncio.gather(
+            *(run_workers(copier.queue, WORKERS, partial(self._reconcile, copier)) for copier in self._copiers)
+        )
 
-    async def _reconcile(self, key: Key) -> None:
+    async def _reconcile(self, copier: Copier, key: Key) -> None:
         if self._election is not None:
             await self._election.leading.wait()
         try:
-            await self._controller.reconcile(key)
+            await copier.reconcile(key)
         except KubeError as error:
             # What the API server says is no fault of ours: one line, no traceback.
-            delay = self._controller.queue.retry(key)
+            delay = copier.queue.retry(key)
             log.warning("cannot go on; trying again", sync="/".join(key), error=str(error), retry_in=round(delay, 1))
+
+    def _kinds_changed(self, _key: Key, _old: str | None, _new: str | None) -> None:
+        """Look again at everything when a CRD came, changed or went: what was not served may be now."""
+        self._hub.discovery.forget()
+        for copier in self._copiers:
+            copier.wakes.kinds_changed()
 
     def _is_working(self) -> bool:
         """Whether turns may be in hand: before the caches are complete and while another leads, there are none."""
@@ -127,9 +191,34 @@ class Operator:
         return leads and all(reflector.synced.is_set() for reflector in self._reflectors)
 
     def _watches_healthy(self) -> tuple[bool, str]:
-        sick = [reflector.status() for reflector in self._reflectors if not reflector.healthy()]
+        watches = (*self._hub.vital, *self._reflectors)
+        sick = [reflector.status() for reflector in watches if not reflector.healthy()]
         words = [f"{one.resource}: {one.failure or ('silent' if one.synced else 'not listed yet')}" for one in sick]
         return not sick, "; ".join(words) or "all watches are live"
+
+
+async def _digest_key(client: Client, namespace: str) -> DigestKey:
+    """Read or make the key of digests; nothing can be written before."""
+    pause = 1.0
+    while True:
+        try:
+            return await ensure_digest_key(client, namespace)
+        except KubeError as error:
+            log.warning("cannot read or make the key of digests; trying again", error=str(error))
+        await asyncio.sleep(pause)
+        pause = min(30.0, pause * 2)
+
+
+async def _unless(stop: asyncio.Event, work: Coroutine[object, object, T]) -> T | None:
+    """Return what the work returns, or None if we are told to stop first."""
+    task = asyncio.create_task(work)
+    told = asyncio.create_task(stop.wait())
+    await asyncio.wait([task, told], return_when=asyncio.FIRST_COMPLETED)
+    told.cancel()
+    if task.done():
+        return task.result()
+    task.cancel()
+    return None
 
 
 async def _end(tasks: Sequence["asyncio.Task[None]"], grace: float, *, cancel: bool = True) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from syncline.core.objects import Seen, Target
-from syncline.core.wire import ConfigMapWire, see
+from syncline.core.wire import DataWire, see
 
 Json = dict[str, Any]
 
@@ -33,7 +33,7 @@ class ApiServer:
         stored = self.objects.get(target)
         if stored is None:
             return None
-        return see(msgspec.json.decode(msgspec.json.encode(stored), type=ConfigMapWire), body=body)
+        return see(msgspec.json.decode(msgspec.json.encode(stored), type=DataWire), body=body)
 
     def snapshot(self) -> dict[Target, bytes]:
         return {target: msgspec.json.encode(stored, order="sorted") for target, stored in self.objects.items()}

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from tests.core.server import ApiServer
 from tests.core.strategies import contents, quick
 
-from syncline.core.digest import BRIEF, brief, leaf_digests, leaves_digest, short_digest
+from syncline.core.digest import BRIEF, DigestKey, brief, leaf_digests, leaves_digest, short_digest
 from syncline.core.objects import Content, Target
 
 HERE = Target("team-a", "settings")
@@ -61,10 +61,10 @@ def test_a_key_in_data_and_one_in_binary_data_are_two_things() -> None:
 
 
 def test_a_keyed_digest_cannot_be_compared_without_the_key() -> None:
-    plain, keyed = leaf_digests({"a": "1"}, {}), leaf_digests({"a": "1"}, {}, b"key")
+    plain, keyed = leaf_digests({"a": "1"}, {}, DigestKey()), leaf_digests({"a": "1"}, {}, DigestKey(b"key"))
     assert plain != keyed
-    assert keyed == leaf_digests({"a": "1"}, {}, b"key")
-    assert keyed != leaf_digests({"a": "1"}, {}, b"another key")
+    assert keyed == leaf_digests({"a": "1"}, {}, DigestKey(b"key"))
+    assert keyed != leaf_digests({"a": "1"}, {}, DigestKey(b"another key"))
 
 
 def test_parts_are_not_run_together() -> None:

@@ -4,14 +4,14 @@ import msgspec
 import pytest
 
 from syncline.core.objects import Content, Seen, Target
-from syncline.core.wire import ConfigMapWire, see
+from syncline.core.wire import DataWire, see
 
 
 def seen(*, body: bool = False, cluster: str = "", **fields: object) -> Seen:
     metadata = {"namespace": "team-a", "name": "settings", "uid": "u", "resourceVersion": "7"}
     metadata |= fields.pop("metadata", {})  # type: ignore[arg-type]
     text = msgspec.json.encode({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, **fields})
-    return see(msgspec.json.decode(text, type=ConfigMapWire), body=body, cluster=cluster)
+    return see(msgspec.json.decode(text, type=DataWire), body=body, cluster=cluster)
 
 
 def test_the_body_is_dropped_unless_asked_for() -> None:

@@ -6,9 +6,10 @@ import pytest
 
 from syncline.core.objects import Seen, Target
 from syncline.core.ownership import OWNER_LABEL
-from syncline.core.wire import ConfigMapWire
+from syncline.core.wire import DataWire, see
 from syncline.engine.copies import Copies
 from syncline.kube.client import Client
+from syncline.kube.resources import CONFIGMAPS
 
 HERE = Target("team-a", "settings")
 
@@ -18,14 +19,20 @@ class Told:
 
     def __init__(self) -> None:
         self.versions: list[str | None] = []
-        self.copies = Copies(cast("Client", None), lambda _, new: self.versions.append(new.version if new else None))
+        self.copies = Copies(
+            cast("Client", None),
+            CONFIGMAPS,
+            DataWire,
+            see,
+            lambda _, new: self.versions.append(new.version if new else None),
+        )
 
     def watch_tells(self, kind: str, version: int, uid: str = "one") -> None:
         line = msgspec.json.encode({"type": kind, "object": _config_map(version, uid)})
         self.copies.reflector._follow(self.copies.reflector._reader.line(line))
 
     def answer(self, version: int, uid: str = "one") -> None:
-        self.copies.note(msgspec.convert(_config_map(version, uid), ConfigMapWire))
+        self.copies.note(msgspec.convert(_config_map(version, uid), DataWire))
 
     def seen(self) -> Seen:
         seen = self.copies.at(HERE)

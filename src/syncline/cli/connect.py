@@ -2,6 +2,7 @@
 
 import argparse
 
+from syncline.deploy import NAMESPACE
 from syncline.kube.config import Connection, discover
 
 
@@ -11,6 +12,18 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--kubeconfig", metavar="F", help="kubeconfig to use; default: $KUBECONFIG, in-cluster, ~/.kube/config"
     )
     parser.add_argument("--context", metavar="C", help="context of the kubeconfig; default: its current one")
+
+
+def add_operator_flags(parser: argparse.ArgumentParser) -> None:
+    """Add what a command must know of the operator to plan as it does."""
+    parser.add_argument(
+        "--operator-namespace", default=NAMESPACE, metavar="N", help=f"the operator's namespace (default: {NAMESPACE})"
+    )
+    parser.add_argument(
+        "--allow-loopback",
+        action="store_true",
+        help="reach clusters at loopback addresses, as an operator with that flag",
+    )
 
 
 def connection(given: argparse.Namespace) -> Connection:

@@ -9,8 +9,8 @@ from syncline import deploy
 from syncline.api.common import ABANDON
 from syncline.cli import connect
 from syncline.controllers.configmapsync import RESOURCE
-from syncline.engine.cluster import MetaWire
 from syncline.engine.record import Records
+from syncline.engine.view import MetaWire
 from syncline.kube.client import Client, PatchKind
 from syncline.kube.config import Connection
 from syncline.kube.errors import NotFound

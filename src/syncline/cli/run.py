@@ -2,17 +2,16 @@
 
 import argparse
 import asyncio
-import re
 import sys
 from pathlib import Path
 
 from syncline.cli import connect
+from syncline.core.durations import seconds
 from syncline.operator import Settings
 from syncline.operator import run as run_operator
 from syncline.telemetry import BindError, configure
 
 _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -38,6 +37,29 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     parser.add_argument(
         "--min-interval", type=duration, default="10s", metavar="D", help="smallest interval that a sync may ask for"
     )
+    parser.add_argument(
+        "--default-service-account", default="", metavar="A", help="the account of syncs that name none (default: none)"
+    )
+    parser.add_argument(
+        "--require-service-account", action="store_true", help="refuse syncs that act with the operator's own rights"
+    )
+    parser.add_argument(
+        "--protect-namespaces",
+        default="",
+        metavar="A,B",
+        help="namespaces, names or globs, that only an exact name in a sync reaches, beside kube-* and the operator's",
+    )
+    parser.add_argument(
+        "--allow-kinds",
+        default="",
+        metavar="A,B",
+        help="copy these kinds though they are protected, e.g. Lease.coordination.k8s.io",
+    )
+    parser.add_argument(
+        "--allow-loopback",
+        action="store_true",
+        help="reach clusters at loopback and link-local addresses (development)",
+    )
     parser.add_argument("--log-format", choices=("json", "console"), default="console")
     parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
     parser.set_defaults(func=_run)
@@ -45,10 +67,10 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
 
 def duration(text: str) -> float:
     """Read a Go duration such as 90s or 1h30m, as seconds."""
-    parts = re.findall(r"(\d+(?:\.\d+)?)(ms|s|m|h)", text)
-    if not parts or "".join(number + unit for number, unit in parts) != text:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a duration; write e.g. 30s, 10m or 1h30m")
-    return sum(float(number) * _UNITS[unit] for number, unit in parts)
+    try:
+        return seconds(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _run(given: argparse.Namespace) -> int:
@@ -59,8 +81,13 @@ def _run(given: argparse.Namespace) -> int:
         leader_elect=given.leader_elect,
         metrics_bind=given.metrics_bind,
         health_bind=given.health_bind,
-        watch_namespaces=tuple(name.strip() for name in given.watch_namespaces.split(",") if name.strip()),
+        watch_namespaces=_split(given.watch_namespaces),
         min_interval=given.min_interval,
+        default_service_account=given.default_service_account,
+        require_service_account=given.require_service_account,
+        protected_namespaces=_split(given.protect_namespaces),
+        allow_kinds=_split(given.allow_kinds),
+        allow_loopback=given.allow_loopback,
     )
     try:
         asyncio.run(run_operator(connection, settings))
@@ -68,6 +95,10 @@ def _run(given: argparse.Namespace) -> int:
         print(f"syncline: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def _split(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
 def _own_namespace() -> str:

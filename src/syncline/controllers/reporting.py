@@ -9,7 +9,8 @@ import structlog
 from msgspec import Struct, structs
 
 from syncline.api.common import API_VERSION, REQUESTED_AT, ConditionStatus, HistoryEntry, ObjectMeta
-from syncline.api.configmapsync import ConfigMapSyncSpec, ConfigMapSyncStatus
+from syncline.api.manifestsync import SourceObservedState
+from syncline.api.status import SyncStatus
 from syncline.core.conditions import Finding, find, settle_conditions, shorten
 from syncline.core.outcome import Outcome, conflicted, count, describe_changes, listing, readiness
 from syncline.engine.record import Records, Sync, SyncWire
@@ -18,6 +19,10 @@ from syncline.kube.events import EventRecorder
 from syncline.telemetry import metrics
 
 log = structlog.get_logger(__name__)
+
+AnySync = Sync[Struct, SyncStatus]
+Finish = Callable[["Report", SyncStatus, str], SyncStatus]
+"""Adds to a status what only its kind has."""
 
 HISTORY = 10
 NAMED = 3
@@ -50,29 +55,41 @@ class Problem(Exception):  # noqa: N818 - it is not the program's error
 class Report(Struct, frozen=True, kw_only=True):
     """What came of one turn."""
 
-    sync: Sync[ConfigMapSyncSpec, ConfigMapSyncStatus]
+    sync: AnySync
     outcomes: Sequence[Outcome] | None = None
     """None: the targets were not looked at, and what the status says of them stays."""
     problem: Problem | None = None
     revision: str | None = None
+    observed: SourceObservedState | None = None
+    """The first source, as it was read."""
     scope: str | None = None
     kept: list[str] | None = None
     retry: bool = False
     again: float | None = None
     """Look again after so many seconds."""
+    waits: bool = False
+    """Whether something is still to be done then."""
 
 
 class Reporter:
     """Publishes reports. `note` takes in what the API server returned for our own write."""
 
-    def __init__(self, kind: str, records: Records, events: EventRecorder, note: Callable[[SyncWire], object]) -> None:
+    def __init__(
+        self,
+        kind: str,
+        records: Records,
+        events: EventRecorder,
+        note: Callable[[SyncWire], object],
+        finish: Finish,
+    ) -> None:
         self._kind = kind
+        self._finish = finish
         self._records = records
         self._events = events
         self._note = note
 
     @contextmanager
-    def timed(self, sync: Sync[ConfigMapSyncSpec, ConfigMapSyncStatus]) -> Iterator[None]:
+    def timed(self, sync: AnySync) -> Iterator[None]:
         """Measure one turn, and give its log lines the name of the sync."""
         name = f"{sync.metadata.namespace}/{sync.metadata.name}"
         with structlog.contextvars.bound_contextvars(sync=name), metrics.sync_pass(self._kind):
@@ -80,7 +97,8 @@ class Reporter:
 
     async def publish(self, report: Report) -> None:
         """Write the status if it changed, and tell of the change."""
-        status = compose(report, _now())
+        now = _now()
+        status = self._finish(report, compose(report, now), now)
         ready = find(status.conditions, "Ready")
         outcomes = report.outcomes or ()
         changes = describe_changes(outcomes)
@@ -92,14 +110,16 @@ class Reporter:
         await self._write(report.sync, status)
         await self._announce(report, status, changes)
 
-    async def progress(
-        self, sync: Sync[ConfigMapSyncSpec, ConfigMapSyncStatus], so_far: Sequence[Outcome], total: int, revision: str
-    ) -> None:
+    async def progress(self, sync: AnySync, so_far: Sequence[Outcome], total: int, revision: str) -> None:
         """Tell, while a long turn goes on, how far it is."""
         message = f"{len(so_far)} of {total} targets written"
         await self._write(sync, compose_progress(sync, message, revision, _now()))
 
-    async def warn(self, sync: Sync[ConfigMapSyncSpec, ConfigMapSyncStatus], reason: str, message: str) -> None:
+    async def record(self, sync: AnySync, status: SyncStatus) -> None:
+        """Write down what must be known before the first write, whatever happens then."""
+        await self._write(sync, status)
+
+    async def warn(self, sync: AnySync, reason: str, message: str) -> None:
         """Tell of something that the status can no longer carry."""
         log.warning(message, reason=reason)
         await self._events.emit(_reference(self._kind, sync.metadata), "Warning", reason, message, "Finalize")
@@ -110,10 +130,10 @@ class Reporter:
 
     def ended(self, outcomes: Sequence[Outcome]) -> None:
         """Tell what became of the copies of a sync that is being deleted; its status goes with it."""
-        self._count(ConfigMapSyncStatus(), outcomes)
+        self._count(SyncStatus(), outcomes)
         log.info("let go of its copies", changes=describe_changes(outcomes) or "none")
 
-    def _count(self, before: ConfigMapSyncStatus, outcomes: Sequence[Outcome]) -> None:
+    def _count(self, before: SyncStatus, outcomes: Sequence[Outcome]) -> None:
         for outcome in outcomes:
             if outcome.written is not None:
                 metrics.count_write(self._kind, outcome.written.value)
@@ -123,12 +143,12 @@ class Reporter:
         for _ in range(count(outcomes).conflicted - known):
             metrics.count_conflict(self._kind)
 
-    async def _write(self, sync: Sync[ConfigMapSyncSpec, ConfigMapSyncStatus], status: ConfigMapSyncStatus) -> None:
+    async def _write(self, sync: AnySync, status: SyncStatus) -> None:
         wire = await self._records.write_status(sync.metadata, sync.status, status)
         if wire is not None:
             self._note(wire)
 
-    async def _announce(self, report: Report, status: ConfigMapSyncStatus, changes: str) -> None:
+    async def _announce(self, report: Report, status: SyncStatus, changes: str) -> None:
         meta = report.sync.metadata
         reference = _reference(self._kind, meta)
         ready = find(status.conditions, "Ready")
@@ -151,7 +171,7 @@ class Reporter:
             await self._events.emit(reference, "Normal", "Ready", ready.message, "Sync")
 
 
-def compose(report: Report, now: str) -> ConfigMapSyncStatus:
+def compose(report: Report, now: str) -> SyncStatus:
     """Make the new status of a sync from the old one and what came of this turn. Pure."""
     meta, old = report.sync.metadata, report.sync.status
     findings = _findings(report)
@@ -179,12 +199,10 @@ def compose(report: Report, now: str) -> ConfigMapSyncStatus:
     if states & {"Failed", "Unknown", "Conflict"}:
         result = "Failed" if states & {"Failed", "Unknown"} else "Conflict"
     entry = HistoryEntry(time=now, revision=report.revision or "", result=result, changes=changes)
-    return structs.replace(status, last_sync_time=now, history=[entry, *old.history][:HISTORY])
+    return structs.replace(status, history=[entry, *old.history][:HISTORY])
 
 
-def compose_progress(
-    sync: Sync[ConfigMapSyncSpec, ConfigMapSyncStatus], message: str, revision: str, now: str
-) -> ConfigMapSyncStatus:
+def compose_progress(sync: AnySync, message: str, revision: str, now: str) -> SyncStatus:
     """Make the status of a sync whose turn is still going on. Pure."""
     generation = sync.metadata.generation
     findings = [
@@ -204,7 +222,7 @@ def _findings(report: Report) -> list[Finding]:
     findings = [ready]
     if problem is not None and problem.stalled:
         findings.append(Finding("Stalled", "True", problem.reason, problem.message))
-    elif report.retry or report.again is not None or any(outcome.reason == "InProgress" for outcome in outcomes):
+    elif report.retry or report.waits or any(outcome.reason == "InProgress" for outcome in outcomes):
         findings.append(Finding("Reconciling", "True", "Retrying", "trying again"))
     if (conflict := conflicted(outcomes)) is not None:
         findings.append(conflict)

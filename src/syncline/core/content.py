@@ -25,6 +25,20 @@ def select_keys(
     )
 
 
+def source_name(keys: Keys | None, name: str) -> str | None:
+    """Return the key of the source that a key of a copy belongs to; None where it is none of the sync's business.
+
+    The way back of `select_keys`.
+    """
+    if keys is None:
+        return name
+    back = {new: old for old, new in keys.rename.items()}
+    if name not in back and name in keys.rename:
+        return None  # the source's key of this name has another one here
+    old = back.get(name, name)
+    return old if _wanted(keys, old) else None
+
+
 def _wanted(keys: Keys, name: str) -> bool:
     return (not keys.include or _any(keys.include, name)) and not _any(keys.exclude, name)
 

@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping
 from hashlib import blake2b
+from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 # 96 bits a value: short enough for an annotation that lists hundreds of them, long enough never to meet twice.
 LEAF_SIZE = 12
@@ -15,12 +17,29 @@ def _hash(payload: bytes, size: int, key: bytes = b"") -> str:
     return blake2b(payload, digest_size=size, key=key[:64]).hexdigest()
 
 
-def leaf_digests(data: Mapping[str, str], binary_data: Mapping[str, str], key: bytes = b"") -> dict[str, str]:
-    """Digest each value, by its path (`data/KEY`, `binaryData/KEY`). With a key, values cannot be guessed from it."""
-    leaves = {f"data/{name}": _hash(value.encode(), LEAF_SIZE, key) for name, value in data.items()}
+class DigestKey(Struct, frozen=True):
+    """The secret that goes into every digest of a value, so that nobody can guess the value from it."""
+
+    secret: bytes = b""
+
+    @property
+    def id(self) -> str:
+        """Name the key without telling it; digests of different keys cannot be compared."""
+        return _hash(b"syncline", 4, self.secret) if self.secret else ""
+
+
+def leaf_digests(data: Mapping[str, str], binary_data: Mapping[str, str], key: DigestKey) -> dict[str, str]:
+    """Digest each value, by its path (`data/KEY`, `binaryData/KEY`)."""
+    secret = key.secret
+    leaves = {f"data/{name}": _hash(value.encode(), LEAF_SIZE, secret) for name, value in data.items()}
     for name, value in binary_data.items():
-        leaves[f"binaryData/{name}"] = _hash(value.encode(), LEAF_SIZE, key)
+        leaves[f"binaryData/{name}"] = _hash(value.encode(), LEAF_SIZE, secret)
     return leaves
+
+
+def body_digest(fields: Mapping[str, Any], key: DigestKey) -> str:
+    """Digest the fields of an object, whatever their order."""
+    return _hash(msgspec.json.encode(fields, order="sorted"), 16, key.secret)
 
 
 def leaves_digest(leaves: Mapping[str, str]) -> str:

@@ -1,15 +1,20 @@
 """The nouns of the core: places, content, what is wanted and what was seen."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from syncline.core.digest import leaf_digests, leaves_digest
+from syncline.core.digest import DigestKey, body_digest, leaf_digests, leaves_digest
+
+PLAIN = DigestKey()
 
 
 class Target(NamedTuple):
-    """One place to write: a kind and name in a namespace, of this cluster or of a named one."""
+    """One place to write: a kind (`Secret`, `Deployment.apps`) and name in a namespace, of this or a named cluster.
+
+    The namespace is empty for kinds that have none.
+    """
 
     namespace: str
     name: str
@@ -17,23 +22,27 @@ class Target(NamedTuple):
     cluster: str = ""
 
     def __str__(self) -> str:
-        return f"{self.cluster}:{self.namespace}/{self.name}" if self.cluster else f"{self.namespace}/{self.name}"
+        place = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        place = place if self.kind == "ConfigMap" else f"{self.kind} {place}"
+        return f"{self.cluster}: {place}" if self.cluster else place
 
 
 class Content(Struct, frozen=True):
-    """The part of a ConfigMap that is copied exactly."""
+    """The part of a ConfigMap or Secret that is copied exactly. Values of a Secret are base64, as on the wire."""
 
     data: Mapping[str, str] = {}
     binary_data: Mapping[str, str] = {}
     immutable: bool = False
+    type: str = ""
+    """Of a Secret; it cannot be changed."""
 
-    def leaves(self) -> dict[str, str]:
+    def leaves(self, key: DigestKey = PLAIN) -> dict[str, str]:
         """Return the path of each value with the digest of the value."""
-        return leaf_digests(self.data, self.binary_data)
+        return leaf_digests(self.data, self.binary_data, key)
 
-    def digest(self) -> str:
+    def digest(self, key: DigestKey = PLAIN) -> str:
         """Digest data and binaryData; `immutable` is a property of the object, not of what it says."""
-        return leaves_digest(self.leaves())
+        return leaves_digest(self.leaves(key))
 
     def at(self, path: str) -> str:
         """Return the value at a path of `leaves`."""
@@ -41,16 +50,38 @@ class Content(Struct, frozen=True):
         return (self.data if part == "data" else self.binary_data)[name]
 
 
+class Body(Struct, frozen=True):
+    """What is sent of an object of any other kind: its fields beside metadata, and how the API server calls it."""
+
+    api_version: str
+    kind: str
+    fields: Mapping[str, Any]
+
+    def digest(self, key: DigestKey = PLAIN) -> str:
+        """Digest the fields."""
+        return body_digest(self.fields, key)
+
+
 class Desired(Struct, frozen=True, kw_only=True):
     """What a sync wants at one target."""
 
     target: Target
-    content: Content
+    content: Content = Content()
+    body: Body | None = None
+    """Of a kind that is not compared by content: then `content` is empty."""
     digest: str
+    leaves: Mapping[str, str] | None = None
+    """The digests of the single values, where the caller has them."""
+    key: str = ""
+    """Names the key that the digests were made with."""
     source: str
     revision: str
     labels: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}
+
+    def values(self) -> Mapping[str, str]:
+        """Return the digests of the single values."""
+        return self.leaves if self.leaves is not None else self.content.leaves()
 
 
 class Marker(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -58,9 +89,11 @@ class Marker(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
 
     sync: str
     at: str
+    hub: str = ""
     source: str = ""
     revision: str = ""
     digest: str = ""
+    key: str = ""
     mode: str = "Created"
     labels: tuple[str, ...] = ()
     annotations: tuple[str, ...] = ()
@@ -73,13 +106,21 @@ class Seen(Struct, frozen=True, kw_only=True):
     uid: str
     version: str
     digest: str
+    """Of a kind that is not compared by content: what its marker says; `fields` tells whether that still holds."""
     owner: str = ""
     marker: Marker | None = None
     immutable: bool = False
+    type: str = ""
     labels: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}
     base: Mapping[str, str] | None = None
     leaves: Mapping[str, str] | None = None
+    fields: bytes | None = None
+    """Which fields the API server counts as ours (see `fields.owned`), of a kind that is not compared by content."""
+    lost: tuple[str, ...] = ()
+    """Fields of ours that somebody has changed, where a plan has looked for them."""
+    applied: bool = False
+    """Whether our fields are those of a server-side apply, so that the next one removes what it no longer sends."""
     prune_disabled: bool = False
     reconcile_disabled: bool = False
     deleting: bool = False

@@ -66,20 +66,26 @@ def count(outcomes: Iterable[Outcome]) -> TargetCounts:
 
 def listing(outcomes: Sequence[Outcome], known: Iterable[TargetStatus], now: str) -> list[TargetStatus]:
     """List the targets for the status: failures first, at most 100."""
-    times = {(entry.namespace, entry.name): entry.last_sync_time for entry in known}
+    times = {(entry.cluster_name, entry.kind, entry.namespace, entry.name): entry.last_sync_time for entry in known}
     shown = sorted(
         (outcome for outcome in outcomes if not outcome.gone or outcome.state in NOT_READY), key=_worst_first
     )
     return [
         TargetStatus(
-            namespace=outcome.target.namespace,
-            name=outcome.target.name,
+            type="RemoteCluster" if target.cluster else "InCluster",
+            cluster_name=target.cluster,
+            kind=(kind := "" if target.kind == "ConfigMap" else target.kind),
+            namespace=target.namespace,
+            name=target.name,
             status=outcome.state,
             reason="" if outcome.state == "Synced" else outcome.reason,
             message="" if outcome.state == "Synced" else shorten(outcome.message, 1000),
-            last_sync_time=now if outcome.written else times.get((outcome.target.namespace, outcome.target.name), ""),
+            last_sync_time=now
+            if outcome.written
+            else times.get((target.cluster, kind, target.namespace, target.name), ""),
         )
         for outcome in shown[:LISTED]
+        for target in (outcome.target,)
     ]
 
 

@@ -32,6 +32,8 @@ class Owner(Struct, frozen=True):
     namespace: str
     name: str
     uid: str
+    hub: str = ""
+    """The UID of the cluster that the sync is in, where it writes to another one: there, other hubs may write too."""
 
     @property
     def ref(self) -> str:
@@ -82,6 +84,6 @@ def standing(seen: Seen, owner: Owner, here: str) -> Standing:
     """Tell whose the object is, from what it carries alone."""
     if not seen.owner or seen.marker is None or seen.marker.at != here:
         return Standing.FOREIGN
-    if seen.marker.sync != owner.ref:
+    if (seen.marker.sync, seen.marker.hub) != (owner.ref, owner.hub):
         return Standing.RIVAL
     return Standing.OURS if seen.owner == owner.label else Standing.FORMER

@@ -7,16 +7,18 @@ is made again; where the object may have changed meanwhile, the write carries a 
 from collections.abc import Mapping
 from enum import Enum
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from syncline.api.common import ManagementPolicy, TargetState
 from syncline.core.digest import brief, leaves_digest
+from syncline.core.fields import lost_paths
 from syncline.core.merge import merge_one_way
 from syncline.core.objects import Content, Desired, Marker, Seen, Target
 from syncline.core.ownership import Owner, Standing, standing
 
 # The base is an annotation; Kubernetes allows 256 KiB for all annotations of an object together.
 MAX_BASE = 64 * 1024
+NAMED = 3
 METADATA_DIFFERS = "labels, annotations or marks differ from what was sent"
 
 
@@ -94,6 +96,8 @@ def plan(
         return _leave(
             desired, "ReconcileDisabled", "left alone: it is annotated syncline.dev/reconcile: Disabled", "Skipped"
         )
+    if desired.body is not None:
+        seen = _judged(desired, seen)
     whose = standing(seen, owner, here)
     if whose in (Standing.OURS, Standing.FORMER):
         return _plan_ours(desired, seen, policy, former=whose is Standing.FORMER)
@@ -101,7 +105,22 @@ def plan(
         return _leave(
             desired, "OwnedByOther", f"the object belongs to {rival}, which keeps it until it lets go", "Conflict"
         )
+    if whose is Standing.FOREIGN:
+        # What a stranger says of itself, in a marker or a base that it was copied with, is no record of ours.
+        seen = structs.replace(seen, marker=None, base=None)
     return _plan_foreign(desired, seen, policy)
+
+
+def _judged(desired: Desired, seen: Seen) -> Seen:
+    """Tell whether an object of a kind that is not compared by content is as we sent it.
+
+    Its digest is that of what was sent: it holds as long as the server counts every field of it as ours.
+    """
+    marker = seen.marker
+    if marker is None or desired.body is None or marker.digest != desired.digest:
+        return seen
+    lost = lost_paths(desired.body.fields, seen.fields or b"{}")
+    return structs.replace(seen, digest="", lost=lost) if lost else seen
 
 
 def _plan_absent(desired: Desired, policy: Policy, rival: str, *, kept: bool) -> Action:
@@ -109,8 +128,8 @@ def _plan_absent(desired: Desired, policy: Policy, rival: str, *, kept: bool) ->
         return _leave(desired, "ClaimedByOther", f"the older sync {rival} wants the same object", "Conflict")
     if policy.management == "Keep" and kept:
         return _leave(desired, "Kept", "it had its copy; Keep does not create a copy again that was deleted", "Skipped")
-    base = desired.content.leaves() if policy.conflict == "Merge" else None
-    if base is not None and (refusal := _base_too_large(desired, base)):
+    base = desired.values() if policy.conflict == "Merge" else None
+    if base is not None and (refusal := base_too_large(desired, base)):
         return refusal
     return Action(
         verb=Verb.CREATE,
@@ -143,20 +162,21 @@ def _plan_foreign(desired: Desired, seen: Seen, policy: Policy) -> Action:
 def _plan_ours(desired: Desired, seen: Seen, policy: Policy, *, former: bool) -> Action:
     marker = seen.marker
     assert marker is not None  # noqa: S101 - ours means that it has one
-    edited = seen.digest != marker.digest
-    equal = seen.digest == desired.digest
+    # Digests of another key say nothing: whether somebody edited the copy is not known then.
+    readable = not desired.key or marker.key == desired.key
+    edited = seen.digest != marker.digest and readable
+    equal = seen.digest == desired.digest and seen.type == desired.content.type
     if policy.management == "Keep":
         if equal:
             return _leave(desired, "Synced", "equal to the source", "Synced")
         return _leave(desired, "Kept", "differs from the source; Keep leaves it as it is", "Skipped")
-    if policy.conflict == "Skip" and edited and not equal:
-        by = f" by {seen.changed_by}" if seen.changed_by else ""
-        message = f"the copy was changed{by}; conflictPolicy Skip leaves it until it equals the source or is deleted"
-        return _leave(desired, "Edited", message, "Conflict")
+    if policy.conflict == "Skip" and not equal and (edited or not readable):
+        return _plan_edited(desired, seen, readable=readable)
     if former:
         reason, message = "Reowned", "written by an earlier sync of this name; owned again"
     elif edited and not equal and policy.conflict != "Merge":
-        reason, message = "DriftRepaired", "changed" + (f" by {seen.changed_by}" if seen.changed_by else " by somebody")
+        what = f"{', '.join(seen.lost[:NAMED])} " if seen.lost else ""
+        reason, message = "DriftRepaired", f"{what}changed by {seen.changed_by or 'somebody'}"
     elif not equal:
         reason, message = "SourceChanged", "the source has changed"
     else:
@@ -169,6 +189,18 @@ def _plan_ours(desired: Desired, seen: Seen, policy: Policy, *, former: bool) ->
     return _leave(desired, "Synced", "agrees with the source", "Synced")
 
 
+def _plan_edited(desired: Desired, seen: Seen, *, readable: bool) -> Action:
+    if not readable:
+        message = (
+            "it differs from the source, and the record of what was sent cannot be read: its key is gone; delete the "
+            "copy, or set conflictPolicy: SourceWins"
+        )
+        return _leave(desired, "RecordLost", message, "Conflict")
+    by = f" by {seen.changed_by}" if seen.changed_by else ""
+    message = f"the copy was changed{by}; conflictPolicy Skip leaves it until it equals the source or is deleted"
+    return _leave(desired, "Edited", message, "Conflict")
+
+
 def _settled(action: Action, desired: Desired, seen: Seen, marker: Marker) -> bool:
     """Whether the update would write what is there already."""
     edit = action.edit
@@ -177,6 +209,7 @@ def _settled(action: Action, desired: Desired, seen: Seen, marker: Marker) -> bo
         and edit is not None
         and edit.metadata_only
         and (marker.digest == edit.digest or edit.base is not None)
+        and (not desired.key or marker.key == desired.key)
         and seen.base == edit.base
         and (seen.immutable or not desired.content.immutable)
         and not metadata_differs(desired, seen, extras=edit.extras)
@@ -196,8 +229,8 @@ def _converge(desired: Desired, seen: Seen, policy: Policy, verb: Verb, *, mode:
             return Action(
                 verb=Verb.READ, target=desired.target, reason="Read", message="a merge needs the object's values"
             )
-        merged = merge_one_way(_base(seen, leaves), desired.content.leaves(), leaves)
-        if refusal := _base_too_large(desired, merged.base):
+        merged = merge_one_way(_base(desired, seen, leaves), desired.values(), leaves)
+        if refusal := base_too_large(desired, merged.base):
             return refusal
         conflicts = merged.conflicts
         edit = Edit(
@@ -228,9 +261,10 @@ def _converge(desired: Desired, seen: Seen, policy: Policy, verb: Verb, *, mode:
     if conflicts:
         reason, message = (
             "EditedOnBothSides",
-            f"changed here and in the source, kept as it is here: {_names(conflicts)}",
+            f"changed here and in the source, kept as it is here: {names_of(conflicts)}",
         )
-    if seen.immutable and not edit.metadata_only:
+    retyped = seen.type != desired.content.type
+    if retyped or (seen.immutable and not edit.metadata_only):
         return _plan_immutable(desired, seen, edit, state, conflicts)
     return Action(
         verb=verb,
@@ -246,34 +280,35 @@ def _converge(desired: Desired, seen: Seen, policy: Policy, verb: Verb, *, mode:
 
 def _plan_immutable(desired: Desired, seen: Seen, edit: Edit, state: TargetState, conflicts: tuple[str, ...]) -> Action:
     """Replace what cannot be changed, where we made it or may overwrite it."""
+    what = "immutable and differs" if seen.type == desired.content.type else f"of the unchangeable type {seen.type}"
     if edit.mode == "Adopted" and not edit.extras:
-        return _leave(
-            desired,
-            "Immutable",
-            "the adopted object is immutable and differs; delete it, or set resourceManagementPolicy: Overwrite",
-            "Failed",
-        )
+        message = f"the adopted object is {what}; delete it, or set resourceManagementPolicy: Overwrite"
+        return _leave(desired, "Immutable", message, "Failed")
     if not edit.whole and seen.content is None:
         return Action(verb=Verb.READ, target=desired.target, reason="Read", message="a merge needs the object's values")
     return Action(
         verb=Verb.RECREATE,
         target=desired.target,
         reason="Recreated",
-        message="the object is immutable and differs, so it is deleted and created again",
+        message=f"the object is {what}, so it is deleted and created again",
         state=state,
         edit=edit,
         conflicts=conflicts,
     )
 
 
-def _base(seen: Seen, leaves: Mapping[str, str]) -> Mapping[str, str]:
+def _base(desired: Desired, seen: Seen, leaves: Mapping[str, str]) -> Mapping[str, str]:
     """Return the recorded base; without one, an untouched copy is its own base, and anything else has none."""
+    marker = seen.marker
+    if marker is None or (desired.key and marker.key != desired.key):
+        return {}
     if seen.base is not None:
         return seen.base
-    return leaves if seen.marker is not None and seen.marker.digest == seen.digest else {}
+    return leaves if marker.digest == seen.digest else {}
 
 
-def _base_too_large(desired: Desired, base: Mapping[str, str]) -> Action | None:
+def base_too_large(desired: Desired, base: Mapping[str, str]) -> Action | None:
+    """Return the refusal to record a base that does not fit into an annotation; None where it fits."""
     size = sum(len(path) + len(digest) + 6 for path, digest in base.items())
     if size <= MAX_BASE:
         return None
@@ -296,7 +331,8 @@ def _map_differs(wanted: Mapping[str, str], there: Mapping[str, str], sent: tupl
     return any(key not in wanted for key in gone) or set(sent) != wanted.keys()
 
 
-def _names(paths: tuple[str, ...]) -> str:
+def names_of(paths: tuple[str, ...]) -> str:
+    """Name the keys of some paths, for a person."""
     names = [path.partition("/")[2] for path in paths]
     return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")  # noqa: PLR2004
 

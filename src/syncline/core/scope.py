@@ -43,7 +43,7 @@ class Scope(Struct, frozen=True, kw_only=True):
     globs: tuple[str, ...] = ()
     selector: LabelSelector | None = None
     guarded: frozenset[str] = frozenset()
-    """Namespaces that only an exact name reaches, beside `kube-*`: the operator's own."""
+    """Namespaces, names or globs, that only an exact name reaches, beside `kube-*`: the operator's own, and more."""
 
     def reach(self, namespace: Namespace) -> Reach:
         """Tell whether the sync writes to this namespace, and if not, why."""
@@ -57,7 +57,7 @@ class Scope(Struct, frozen=True, kw_only=True):
         """Whether the spec names it."""
         if namespace.name in self.names:
             return True
-        if namespace.name.startswith("kube-") or namespace.name in self.guarded:
+        if namespace.name.startswith("kube-") or any(glob_matches(guard, namespace.name) for guard in self.guarded):
             return False
         if any(glob_matches(glob, namespace.name) for glob in self.globs):
             return True

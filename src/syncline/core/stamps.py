@@ -9,8 +9,8 @@ from datetime import datetime
 
 from msgspec import Struct
 
+from syncline.core.fields import MANAGER
 from syncline.core.twoway import Side
-from syncline.core.wire import MANAGER
 
 # Whole seconds, and clocks that are set by the same time servers, more or less.
 TOLERANCE = 5.0

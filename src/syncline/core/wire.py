@@ -1,23 +1,31 @@
-"""ConfigMaps as they come over the wire, and what we keep of them."""
+"""Objects as they come over the wire, and what we keep of them."""
+
+from functools import lru_cache
 
 import msgspec
 from msgspec import Struct, field
 
 from syncline.api.common import GROUP, ObjectMeta
-from syncline.core.digest import brief, leaf_digests, leaves_digest
-from syncline.core.objects import Content, Seen, Target
+from syncline.core.digest import DigestKey, brief, leaf_digests, leaves_digest
+from syncline.core.fields import APPLY, MANAGER, owned
+from syncline.core.objects import PLAIN, Content, Marker, Seen, Target
 from syncline.core.ownership import BASE, DISABLED, OWNER_LABEL, PRUNE, RECONCILE, read_marker
-
-MANAGER = "syncline"
 
 _base_decoder = msgspec.json.Decoder(dict[str, str])
 
 
-class ManagedFields(Struct, gc=False):
-    """Who wrote, and when."""
+# Kinds whose content is compared value by value and made exactly the source's.
+DATA_KINDS = frozenset({"ConfigMap", "Secret"})
+
+
+class ManagedFields(Struct, rename={"fields": "fieldsV1"}):
+    """Who wrote what, and when."""
 
     manager: str = ""
+    operation: str = ""
     time: str = ""
+    subresource: str = ""
+    fields: msgspec.Raw = msgspec.Raw(b"")
 
 
 class CopyMeta(ObjectMeta, kw_only=True, rename="camel"):
@@ -26,46 +34,83 @@ class CopyMeta(ObjectMeta, kw_only=True, rename="camel"):
     managed_fields: list[ManagedFields] = field(default_factory=list)
 
 
-class ConfigMapWire(Struct, kw_only=True, rename="camel"):
-    """A ConfigMap, decoded no further than needed."""
+class DataWire(Struct, kw_only=True, rename="camel"):
+    """A ConfigMap or Secret, decoded no further than needed."""
 
     metadata: CopyMeta = field(default_factory=CopyMeta)
     data: dict[str, str] | None = None
     binary_data: dict[str, str] | None = None
     immutable: bool | None = None
+    type: str = ""
 
     def content(self) -> Content:
         """Return what is copied."""
-        return Content(data=self.data or {}, binary_data=self.binary_data or {}, immutable=bool(self.immutable))
+        return Content(
+            data=self.data or {}, binary_data=self.binary_data or {}, immutable=bool(self.immutable), type=self.type
+        )
 
 
-def see(wire: ConfigMapWire, *, cluster: str = "", body: bool = False) -> Seen:
-    """Reduce a ConfigMap to what a plan needs; the body is dropped unless asked for."""
+class ObjectWire(Struct, kw_only=True):
+    """An object of any other kind: what it says about itself is enough."""
+
+    metadata: CopyMeta = field(default_factory=CopyMeta)
+
+
+def see(
+    wire: DataWire | ObjectWire,
+    *,
+    kind: str = "ConfigMap",
+    cluster: str = "",
+    body: bool = False,
+    key: DigestKey = PLAIN,
+) -> Seen:
+    """Reduce an object to what a plan needs; the body is dropped unless asked for."""
     meta = wire.metadata
-    leaves = leaf_digests(wire.data or {}, wire.binary_data or {})
-    digest = leaves_digest(leaves)
     marker = read_marker(meta.annotations)
     base = _read_base(meta.annotations.get(BASE))
+    leaves: dict[str, str] | None = None
+    if isinstance(wire, DataWire):
+        leaves = leaf_digests(wire.data or {}, wire.binary_data or {}, key)
+        digest = leaves_digest(leaves)
+        edited = marker is not None and marker.digest != digest
+    else:
+        digest, edited = marker.digest if marker is not None else "", True
     return Seen(
-        target=Target(meta.namespace, meta.name, "ConfigMap", cluster),
+        target=Target(meta.namespace, meta.name, kind, cluster),
         uid=meta.uid,
         version=meta.resource_version,
         digest=digest,
         owner=meta.labels.get(OWNER_LABEL, ""),
         marker=marker,
-        immutable=bool(wire.immutable),
+        immutable=isinstance(wire, DataWire) and bool(wire.immutable),
+        type=wire.type if isinstance(wire, DataWire) else "",
         labels={key: value for key, value in meta.labels.items() if key != OWNER_LABEL},
         annotations={key: brief(value) for key, value in meta.annotations.items() if not key.startswith(f"{GROUP}/")},
         base=base,
-        leaves=leaves if base is not None else None,
+        leaves=leaves if base is not None or body else None,
+        fields=None
+        if isinstance(wire, DataWire)
+        else _shared(owned(meta.managed_fields, group=kind.partition(".")[2])),
+        applied=_is_applied(meta),
         prune_disabled=meta.annotations.get(PRUNE) == DISABLED,
         reconcile_disabled=meta.annotations.get(RECONCILE) == DISABLED,
         deleting=meta.deletion_timestamp is not None,
         has_labels=bool(meta.labels),
         has_annotations=bool(meta.annotations),
-        changed_by=_last_manager(meta) if marker is not None and marker.digest != digest else "",
-        content=wire.content() if body else None,
+        changed_by=_last_manager(meta, marker) if edited else "",
+        content=wire.content() if body and isinstance(wire, DataWire) else None,
     )
+
+
+def _is_applied(meta: CopyMeta) -> bool:
+    ours = {entry.operation for entry in meta.managed_fields if entry.manager == MANAGER and not entry.subresource}
+    return ours <= {APPLY}
+
+
+@lru_cache(maxsize=1024)
+def _shared(fields: bytes) -> bytes:
+    """Return one object for equal bytes: all copies of a source have the same fields."""
+    return fields
 
 
 def _read_base(text: str | None) -> dict[str, str] | None:
@@ -77,7 +122,9 @@ def _read_base(text: str | None) -> dict[str, str] | None:
         return None
 
 
-def _last_manager(meta: CopyMeta) -> str:
+def _last_manager(meta: CopyMeta, marker: Marker | None) -> str:
     """Name who wrote last, other than us; times are whole seconds of one server, so a tie is the later entry."""
-    others = [entry for entry in meta.managed_fields if entry.manager != MANAGER]
+    if marker is None:
+        return ""
+    others = [entry for entry in meta.managed_fields if entry.manager != MANAGER and not entry.subresource]
     return max(reversed(others), key=lambda entry: entry.time).manager if others else ""

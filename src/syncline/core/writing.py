@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from syncline.core.digest import brief
-from syncline.core.objects import Content, Desired, Marker, Seen
+from syncline.core.objects import Body, Content, Desired, Marker, Seen
 from syncline.core.ownership import BASE, MARKER, OWNER_LABEL, Owner
 from syncline.core.plan import Edit
 
@@ -19,23 +19,60 @@ Json = dict[str, Any]
 
 def create_body(desired: Desired, owner: Owner, here: str, edit: Edit, content: Content) -> Json:
     """Return the object to create."""
-    body: Json = {
-        "apiVersion": "v1",
-        "kind": desired.target.kind,
-        "metadata": {
-            "namespace": desired.target.namespace,
-            "name": desired.target.name,
-            "labels": {**desired.labels, OWNER_LABEL: owner.label},
-            "annotations": {**desired.annotations, **_marks(desired, owner, here, edit)},
-        },
-    }
+    metadata = _metadata(desired, owner, here, edit)
+    if desired.body is not None:
+        return _manifest(desired.body, metadata)
+    body: Json = {"apiVersion": "v1", "kind": desired.target.kind, "metadata": metadata}
     if content.data:
         body["data"] = content.data
     if content.binary_data:
         body["binaryData"] = content.binary_data
     if content.immutable:
         body["immutable"] = True
+    if content.type:
+        body["type"] = content.type
     return body
+
+
+def apply_body(desired: Desired, seen: Seen, owner: Owner, here: str, edit: Edit, *, version: str = "") -> Json:
+    """Return what a server-side apply sends; the UID makes the server refuse it on any other object.
+
+    Our labels, annotations and fields that are no longer sent go by themselves: the server knows that they were ours.
+    """
+    assert desired.body is not None  # noqa: S101 - the others are patched
+    metadata = {**_metadata(desired, owner, here, edit), "uid": seen.uid}
+    if version:
+        metadata["resourceVersion"] = version
+    return _manifest(desired.body, metadata)
+
+
+def replace_body(desired: Desired, live: Json, owner: Owner, here: str, edit: Edit) -> Json:
+    """Return the object that makes the live one exactly the source.
+
+    Finalizers and owner references stay; what the server has allocated is put back by the caller (`carry.allocated`).
+    """
+    assert desired.body is not None  # noqa: S101 - the others are patched
+    kept = {
+        key: value
+        for key, value in live["metadata"].items()
+        if key in ("uid", "resourceVersion", "finalizers", "ownerReferences", "creationTimestamp", "generation")
+    }
+    body = _manifest(desired.body, {**kept, **_metadata(desired, owner, here, edit)})
+    return {**body, **({"status": live["status"]} if "status" in live else {})}
+
+
+def _metadata(desired: Desired, owner: Owner, here: str, edit: Edit) -> Json:
+    namespace = {"namespace": desired.target.namespace} if desired.target.namespace else {}
+    return {
+        **namespace,
+        "name": desired.target.name,
+        "labels": {**desired.labels, OWNER_LABEL: owner.label},
+        "annotations": {**desired.annotations, **_marks(desired, owner, here, edit)},
+    }
+
+
+def _manifest(body: Body, metadata: Json) -> Json:
+    return {**body.fields, "apiVersion": body.api_version, "kind": body.kind, "metadata": metadata}
 
 
 def update_patch(desired: Desired, seen: Seen, owner: Owner, here: str, edit: Edit) -> list[Json]:
@@ -90,10 +127,10 @@ def _content_patch(desired: Desired, seen: Seen, edit: Edit) -> list[Json]:
     content = desired.content
     if edit.whole:
         # Setting an empty map removes the last key, and works whether or not the map is there.
-        return [
-            {"op": "add", "path": "/data", "value": content.data},
-            {"op": "add", "path": "/binaryData", "value": content.binary_data},
-        ]
+        whole: list[Json] = [{"op": "add", "path": "/data", "value": content.data}]
+        if desired.target.kind != "Secret":
+            whole.append({"op": "add", "path": "/binaryData", "value": content.binary_data})
+        return whole
     there = seen.leaves if seen.leaves is not None else (seen.content.leaves() if seen.content is not None else {})
     patch: list[Json] = [
         {"op": "add", "path": f"/{part}", "value": {}}
@@ -127,9 +164,11 @@ def _marks(desired: Desired, owner: Owner, here: str, edit: Edit) -> dict[str, s
     marker = Marker(
         sync=owner.ref,
         at=here,
+        hub=owner.hub,
         source=desired.source,
         revision=desired.revision,
         digest=edit.digest,
+        key=desired.key,
         mode=edit.mode,
         labels=tuple(sorted(desired.labels)),
         annotations=tuple(sorted(desired.annotations)),

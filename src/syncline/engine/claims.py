@@ -13,19 +13,30 @@ from syncline.kube.client import Client
 from syncline.kube.errors import NotFound
 from syncline.kube.resources import Resource
 
+Name = tuple[str, str, str]
+"""A name of copies: cluster, kind, name."""
+
+
+class Want(Struct, frozen=True):
+    """Copies of one name in one cluster; without a scope, the kind is in no namespace."""
+
+    name: Name
+    scope: Scope | None
+    source: Target
+
+    def covers(self, target: Target, namespace: Namespace | None) -> bool:
+        """Whether the sync would write to this target, which has the name."""
+        if not self.name[0] and target._replace(cluster="") == self.source:
+            return False
+        return self.scope is None or (namespace is not None and self.scope.matches(namespace))
+
 
 class Claim(Struct, frozen=True, kw_only=True):
     """What a sync wants."""
 
     ref: str
     created: str
-    name: str
-    scope: Scope
-    source: Target
-
-    def wants(self, target: Target, namespace: Namespace) -> bool:
-        """Whether the sync would write to this target."""
-        return target.name == self.name and target != self.source and self.scope.matches(namespace)
+    wants: tuple[Want, ...]
 
 
 class Claims:
@@ -35,34 +46,39 @@ class Claims:
         self._client = client
         self._kinds = kinds
         self._claims: dict[str, Claim] = {}
-        self._by_name: dict[str, set[str]] = {}
+        self._by_name: dict[Name, dict[str, list[Want]]] = {}
 
     def put(self, claim: Claim) -> None:
         """Enter or replace the claim of a sync."""
         self.drop(claim.ref)
         self._claims[claim.ref] = claim
-        self._by_name.setdefault(claim.name, set()).add(claim.ref)
+        for want in claim.wants:
+            self._by_name.setdefault(want.name, {}).setdefault(claim.ref, []).append(want)
 
     def drop(self, ref: str) -> bool:
         """Remove the claim of a sync that is gone or suspended; whether it had one."""
         claim = self._claims.pop(ref, None)
-        if claim is not None:
-            refs = self._by_name[claim.name]
-            refs.discard(ref)
+        if claim is None:
+            return False
+        for name in {want.name for want in claim.wants}:
+            refs = self._by_name[name]
+            del refs[ref]
             if not refs:
-                del self._by_name[claim.name]
-        return claim is not None
+                del self._by_name[name]
+        return True
 
-    def older(self, ref: str, target: Target, namespace: Namespace) -> str:
-        """Name the sync that wants the target too and is older, or nothing."""
-        refs = self._by_name.get(target.name, ())
-        if len(refs) <= 1:
-            return ""
+    def older(self, ref: str, cluster: str, target: Target, namespace: Namespace | None) -> str:
+        """Name the sync that wants the target of that cluster too and is older, or nothing."""
+        refs = self._by_name.get((cluster, target.kind, target.name), {})
         mine = self._claims.get(ref)
-        rivals = [claim for other in refs if (claim := self._claims[other]).wants(target, namespace)]
-        first = min(rivals, key=lambda claim: (claim.created, claim.ref), default=None)
-        if first is None or first.ref == ref or mine is None:
+        if len(refs) <= 1 or mine is None:
             return ""
+        rivals = [
+            self._claims[other]
+            for other, wants in refs.items()
+            if any(want.covers(target, namespace) for want in wants)
+        ]
+        first = min(rivals, key=lambda claim: (claim.created, claim.ref), default=mine)
         return first.ref if (first.created, first.ref) < (mine.created, mine.ref) else ""
 
     async def alive(self, ref: str) -> bool:

@@ -1,45 +1,61 @@
-"""One cluster as the engine sees it: its client, its namespaces, our copies, and strangers of interest."""
+"""One cluster as the engine sees it: its client, its namespaces, and a view of each kind that syncs work with."""
 
-from collections import Counter
-from collections.abc import Callable, Iterable
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import suppress
+from typing import Any
 
-from msgspec import Struct, field
-
-from syncline.api.common import ObjectMeta
-from syncline.core.objects import Seen, Target
-from syncline.core.ownership import OWNER_LABEL
+from syncline.core.digest import DigestKey
+from syncline.core.objects import PLAIN, Seen, Target
 from syncline.core.scope import Namespace
-from syncline.core.wire import ConfigMapWire
-from syncline.engine.copies import Copies
+from syncline.core.wire import DataWire, ObjectWire
+from syncline.engine.attention import Attention
+from syncline.engine.view import MetaWire, View
 from syncline.kube.cache import Key
 from syncline.kube.client import Client
-from syncline.kube.reflector import Reflector
-from syncline.kube.resources import CONFIGMAPS, NAMESPACES
+from syncline.kube.discovery import Discovery
+from syncline.kube.errors import KubeError
+from syncline.kube.reflector import AnyReflector, Reflector
+from syncline.kube.resources import CONFIGMAPS, NAMESPACES, SECRETS, Resource
+
+NamespaceListener = Callable[["Cluster", Namespace | None, Namespace | None], None]
+CopyListener = Callable[["Cluster", Seen | None, Seen | None], None]
+StrangerListener = Callable[["Cluster", Target], None]
+
+Follow = Callable[[Callable[[], Coroutine[Any, Any, None]]], Coroutine[Any, Any, None]]
+"""Runs a watch for good."""
+
+# Every server has these; nothing needs to be asked.
+BUILT_IN = {"ConfigMap": CONFIGMAPS, "Secret": SECRETS}
+_POLL = 0.02
 
 
-class MetaWire(Struct):
-    """An object of which only the metadata was asked for."""
-
-    metadata: ObjectMeta = field(default_factory=ObjectMeta)
+class NotWatchedError(KubeError):
+    """A kind cannot be watched, so nothing is known of its copies, and nothing is written."""
 
 
-NamespaceListener = Callable[[Namespace | None, Namespace | None], None]
-CopyListener = Callable[[Seen | None, Seen | None], None]
-StrangerListener = Callable[[Key], None]
+def kind_name(group: str, kind: str) -> str:
+    """Name a kind over all groups: `Secret`, `Deployment.apps`."""
+    return f"{kind}.{group}" if group else kind
 
 
 class Cluster:
-    """A live, partial view of one cluster.
+    """A live, partial view of one cluster: the namespaces, and what we manage of each kind.
 
-    `namespaces` holds name, UID and labels of each; `copies` what carries our label; `strangers` only tells that an
-    object without our label, of a name that some sync is interested in, has come, changed or gone: sources, and objects
-    that are in the way.
+    Start it; a kind is watched from the first `open` of it on. Targets that it tells of name no cluster: what a sync
+    calls it is the sync's matter, `name` only tells it from the others (empty: the one that the syncs are in).
     """
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, *, name: str = "", key: DigestKey = PLAIN, follow: Follow | None = None) -> None:
         self.client = client
+        self.name = name
+        self.key = key
+        self._follow = follow or _follow
+        self.attention = Attention()
+        self.discovery = Discovery(client)
+        self._views: dict[str, View] = {}
         self._listeners: list[tuple[NamespaceListener, CopyListener, StrangerListener]] = []
-        self._names: Counter[str] = Counter()
+        self._tasks: set[asyncio.Task[None]] | None = None
         self.namespaces: Reflector[MetaWire, Namespace] = Reflector(
             client,
             NAMESPACES,
@@ -47,16 +63,6 @@ class Cluster:
             project=_namespace,
             metadata_only=True,
             on_change=self._namespace_changed,
-        )
-        self.copies = Copies(client, self._copy_changed)
-        self.strangers: Reflector[MetaWire, str] = Reflector(
-            client,
-            CONFIGMAPS,
-            decode=MetaWire,
-            project=lambda wire: wire.metadata.resource_version if wire.metadata.name in self._names else None,
-            labels=f"!{OWNER_LABEL}",
-            metadata_only=True,
-            on_change=self._stranger_changed,
         )
 
     @property
@@ -66,11 +72,28 @@ class Cluster:
         return namespace.uid if namespace is not None else ""
 
     @property
-    def reflectors(
-        self,
-    ) -> "tuple[Reflector[MetaWire, Namespace], Reflector[ConfigMapWire, Seen], Reflector[MetaWire, str]]":
-        """All watches, to be run and to be asked for their health."""
-        return (self.namespaces, self.copies.reflector, self.strangers)
+    def reflectors(self) -> tuple[AnyReflector, ...]:
+        """All watches, to be asked for their health."""
+        return (self.namespaces, *(reflector for view in self._views.values() for reflector in view.reflectors))
+
+    @property
+    def vital(self) -> tuple[AnyReflector, ...]:
+        """The watches without which the operator can do nothing; other kinds concern only the syncs that name them."""
+        built_in = (self._views[name] for name in BUILT_IN if name in self._views)
+        return (self.namespaces, *(reflector for view in built_in for reflector in view.reflectors))
+
+    def start(self) -> None:
+        """Watch from now on."""
+        self._tasks = set()
+        self._run(*self.reflectors)
+
+    async def stop(self) -> None:
+        """End all watches."""
+        tasks, self._tasks = self._tasks or set(), None
+        for task in tasks:
+            task.cancel()
+        with suppress(asyncio.CancelledError):
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     def listen(self, on_namespace: NamespaceListener, on_copy: CopyListener, on_stranger: StrangerListener) -> None:
         """Be told of changes; what is called must only mark work."""
@@ -80,39 +103,92 @@ class Cluster:
         """Return a namespace by name."""
         return self.namespaces.get(Key("", name))
 
-    def watch_names(self, names: Iterable[str]) -> None:
-        """Take an interest in objects of these names, in any namespace."""
-        self._names.update(names)
+    async def open(self, group: str, kind: str, version: str | None = None) -> View:
+        """Return the view of a kind, and begin to watch it if nobody did.
 
-    def unwatch_names(self, names: Iterable[str]) -> None:
-        """Let go of an interest; other syncs may still have it."""
-        self._names.subtract(names)
-        for name in [name for name, interested in self._names.items() if interested <= 0]:
-            del self._names[name]
-
-    def note_stranger(self, wire: ConfigMapWire) -> None:
-        """Remember an object that was read live, so that its end is noticed too.
-
-        A list that ran before the interest arose has passed over it.
+        Raises `KindNotServed`, and what any read raises.
         """
-        if OWNER_LABEL not in wire.metadata.labels:
-            self.strangers.note(MetaWire(metadata=wire.metadata))
+        name = kind_name(group, kind)
+        if name not in self._views:
+            resource = BUILT_IN.get(name) or await self.discovery.find(group, kind, version)
+            self._add(name, resource)
+        return self._views[name]
 
-    async def read(self, target: Target, client: Client) -> ConfigMapWire:
-        """Read a ConfigMap live, as `client`."""
-        return await client.get(CONFIGMAPS, target.name, target.namespace, type=ConfigMapWire)
+    async def complete(self, view: View, patience: float) -> None:
+        """Wait until a view is complete; raises `NotWatchedError` where that takes too long, with the reason."""
+        deadline = asyncio.get_running_loop().time() + patience
+        while not view.synced:
+            if asyncio.get_running_loop().time() > deadline or (view.failure and patience <= 0):
+                why = view.failure or "the first list has not come yet"
+                raise NotWatchedError(f"cannot watch {view.resource.plural}: {why}")
+            await asyncio.sleep(_POLL)
+
+    async def settled(self, patience: float) -> None:
+        """Wait until the namespaces are known; raises `NotWatchedError` where that takes too long."""
+        try:
+            async with asyncio.timeout(patience):
+                await self.namespaces.synced.wait()
+        except TimeoutError:
+            why = self.namespaces.status().failure or "the first list has not come yet"
+            raise NotWatchedError(f"cannot watch namespaces: {why}") from None
+
+    def view(self, kind: str) -> View:
+        """Return the view of a kind that was opened."""
+        return self._views[kind]
+
+    def views(self) -> Iterator[View]:
+        """Yield all views; do not await meanwhile."""
+        yield from self._views.values()
+
+    def at(self, target: Target) -> Seen | None:
+        """Return what carries our label at this place."""
+        view = self._views.get(target.kind)
+        return view.copies.at(target) if view is not None else None
+
+    def copies_of(self, sync: str) -> list[Seen]:
+        """Return everything whose marker names this sync; whether it is truly its own, `ownership.standing` tells."""
+        return [seen for view in self._views.values() for seen in view.copies.of(sync)]
+
+    async def read(self, target: Target, client: Client) -> DataWire | ObjectWire:
+        """Read an object live, as `client`."""
+        view = self._views[target.kind]
+        return await client.get(view.resource, target.name, target.namespace or None, type=view.wire)
+
+    def _add(self, name: str, resource: Resource) -> None:
+        if name in self._views:  # somebody was faster
+            return
+        view = View(
+            self.client,
+            name,
+            resource,
+            key=self.key,
+            attention=self.attention,
+            on_copy=self._copy_changed,
+            on_stranger=self._stranger_changed,
+        )
+        self._views[name] = view
+        self._run(*view.reflectors)
+
+    def _run(self, *reflectors: AnyReflector) -> None:
+        if self._tasks is not None:
+            self._tasks |= {asyncio.create_task(self._follow(reflector.run)) for reflector in reflectors}
 
     def _namespace_changed(self, _: Key, old: Namespace | None, new: Namespace | None) -> None:
         for listener, _copy, _stranger in self._listeners:
-            listener(old, new)
+            listener(self, old, new)
 
     def _copy_changed(self, old: Seen | None, new: Seen | None) -> None:
         for _namespace, listener, _stranger in self._listeners:
-            listener(old, new)
+            listener(self, old, new)
 
-    def _stranger_changed(self, key: Key, _: str | None, __: str | None) -> None:
+    def _stranger_changed(self, kind: str, key: Key) -> None:
+        target = Target(key.namespace, key.name, kind)
         for _namespace, _copy, listener in self._listeners:
-            listener(key)
+            listener(self, target)
+
+
+async def _follow(run: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    await run()
 
 
 def _namespace(wire: MetaWire) -> Namespace:

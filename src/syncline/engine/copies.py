@@ -1,26 +1,35 @@
-"""The objects that carry our label, by place and by the sync that wrote them. Bodies are dropped on arrival."""
+"""The objects of a kind that carry our label, by place and by the sync that wrote them; bodies are dropped."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from syncline.core.objects import Seen, Target
 from syncline.core.ownership import OWNER_LABEL
-from syncline.core.wire import ConfigMapWire, see
+from syncline.core.wire import DataWire, ObjectWire
 from syncline.kube.cache import Key
 from syncline.kube.client import Client
 from syncline.kube.reflector import Reflector
-from syncline.kube.resources import CONFIGMAPS
+from syncline.kube.resources import Resource
+
+Wire = DataWire | ObjectWire
 
 
 class Copies:
     """An index over one watch. What a sync ever wrote is found here after any crash; there is no inventory to lose."""
 
-    def __init__(self, client: Client, on_change: Callable[[Seen | None, Seen | None], None]) -> None:
+    def __init__(
+        self,
+        client: Client,
+        resource: Resource,
+        wire: type[DataWire] | type[ObjectWire],
+        see: Callable[[Wire], Seen],
+        on_change: Callable[[Seen | None, Seen | None], None],
+    ) -> None:
         self._by_sync: dict[str, set[Key]] = {}
         self._held_back: dict[Key, list[tuple[Seen | None, Seen | None]]] = {}
         self._on_change = on_change
-        self.reflector: Reflector[ConfigMapWire, Seen] = Reflector(
-            client, CONFIGMAPS, decode=ConfigMapWire, project=see, labels=OWNER_LABEL, on_change=self._changed
+        self.reflector: Reflector[Wire, Seen] = Reflector(
+            client, resource, decode=wire, project=see, labels=OWNER_LABEL, on_change=self._changed, part="copies"
         )
 
     def at(self, target: Target) -> Seen | None:
@@ -50,7 +59,7 @@ class Copies:
             for change in self._held_back.pop(key):
                 self._on_change(*change)
 
-    def note(self, wire: ConfigMapWire) -> None:
+    def note(self, wire: Wire) -> None:
         """Remember the result of our own write, ahead of its echo from the watch."""
         meta = wire.metadata
         key = Key(meta.namespace, meta.name)

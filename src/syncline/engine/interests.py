@@ -1,23 +1,27 @@
 """Who is to be woken by what: sources, targets and namespaces, back to the syncs that care."""
 
 from collections.abc import Hashable, Iterator
-from typing import Generic, TypeVar
 
 from msgspec import Struct
 
+from syncline.core.objects import Target
 from syncline.core.scope import Namespace, Reach, Scope
+from syncline.engine.attention import Selection
+from syncline.engine.claims import Name
 from syncline.kube.cache import Key
-
-Entry = TypeVar("Entry", bound=Hashable)
 
 
 class Interest(Struct, frozen=True, kw_only=True):
     """What one sync cares about."""
 
-    source: Key
-    name: str
-    """The name of its copies."""
-    scope: Scope
+    objects: frozenset[Target] = frozenset()
+    """What it reads by name: its sources, and what they and it refer to."""
+    selections: tuple[tuple[str, Selection], ...] = ()
+    """Sources that it selects, by kind."""
+    names: frozenset[Name] = frozenset()
+    """The names of its copies."""
+    scopes: tuple[tuple[str, Scope], ...] = ()
+    """The namespaces that it writes to, by cluster."""
 
 
 class Interests:
@@ -25,71 +29,89 @@ class Interests:
 
     def __init__(self) -> None:
         self._of: dict[Key, Interest] = {}
-        self._by_source: _Index[Key] = _Index()
-        self._by_name: _Index[str] = _Index()
-        self._by_namespace: _Index[str] = _Index()
+        self._by_object = _Index()
+        self._by_selection = _Index()
+        self._by_name = _Index()
+        self._by_namespace = _Index()
         """Only for namespaces that a scope spells out; the syncs with globs and selectors must all be asked."""
-        self._open_ended: set[Key] = set()
+        self._open_ended = _Index()
+        self._by_cluster = _Index()
 
     def get(self, sync: Key) -> Interest | None:
         """Return what a sync cares about."""
         return self._of.get(sync)
 
+    def all(self) -> Iterator[Key]:
+        """Yield all syncs."""
+        yield from self._of
+
     def put(self, sync: Key, interest: Interest) -> None:
         """Enter or replace the interest of a sync."""
         self.drop(sync)
         self._of[sync] = interest
-        self._by_source.add(interest.source, sync)
-        self._by_name.add(interest.name, sync)
-        for namespace in interest.scope.names:
-            self._by_namespace.add(namespace, sync)
-        if interest.scope.globs or interest.scope.selector is not None:
-            self._open_ended.add(sync)
+        for index, entries in self._entries(interest):
+            for entry in entries:
+                index.add(entry, sync)
 
     def drop(self, sync: Key) -> None:
         """Forget a sync."""
         interest = self._of.pop(sync, None)
         if interest is None:
             return
-        self._by_source.discard(interest.source, sync)
-        self._by_name.discard(interest.name, sync)
-        for namespace in interest.scope.names:
-            self._by_namespace.discard(namespace, sync)
-        self._open_ended.discard(sync)
+        for index, entries in self._entries(interest):
+            for entry in entries:
+                index.discard(entry, sync)
 
-    def of_source(self, source: Key) -> Iterator[Key]:
-        """Yield the syncs that copy this object."""
-        yield from self._by_source.of(source)
+    def of_object(self, target: Target) -> Iterator[Key]:
+        """Yield the syncs that read this object, or might select it."""
+        yield from self._by_object.of(target)
+        yield from self._by_selection.of(target.kind)
 
-    def of_name(self, name: str) -> Iterator[Key]:
+    def of_name(self, name: Name) -> Iterator[Key]:
         """Yield the syncs whose copies have this name."""
         yield from self._by_name.of(name)
 
-    def of_namespace(self, old: Namespace | None, new: Namespace | None) -> Iterator[Key]:
+    def of_cluster(self, cluster: str) -> Iterator[Key]:
+        """Yield the syncs that write to this cluster."""
+        yield from self._by_cluster.of(cluster)
+
+    def of_namespace(self, cluster: str, old: Namespace | None, new: Namespace | None) -> Iterator[Key]:
         """Yield the syncs for which a namespace has come, gone, or changed its standing."""
         names = {namespace.name for namespace in (old, new) if namespace is not None}
-        for sync in self._open_ended.union(*(self._by_namespace.of(name) for name in names)):
-            scope = self._of[sync].scope
-            if _standing(scope, old) != _standing(scope, new):
+        spelled = (self._by_namespace.of((cluster, name)) for name in names)
+        for sync in set(self._open_ended.of(cluster)).union(*spelled):
+            scopes = [scope for where, scope in self._of[sync].scopes if where == cluster]
+            if any(_standing(scope, old) != _standing(scope, new) for scope in scopes):
                 yield sync
 
+    def _entries(self, interest: Interest) -> "Iterator[tuple[_Index, frozenset[Hashable]]]":
+        scopes = interest.scopes
+        spelled = frozenset((cluster, namespace) for cluster, scope in scopes for namespace in scope.names)
+        open_ended = frozenset(cluster for cluster, scope in scopes if scope.globs or scope.selector is not None)
+        yield self._by_object, interest.objects
+        yield self._by_selection, frozenset(kind for kind, _ in interest.selections)
+        yield self._by_name, interest.names
+        yield self._by_namespace, spelled
+        yield self._open_ended, open_ended
+        yield self._by_cluster, frozenset(cluster for cluster, _ in scopes)
 
-class _Index(Generic[Entry]):
+
+class _Index:
     """The syncs under each entry."""
 
     def __init__(self) -> None:
-        self._syncs: dict[Entry, set[Key]] = {}
+        self._syncs: dict[Hashable, set[Key]] = {}
 
-    def add(self, entry: Entry, sync: Key) -> None:
+    def add(self, entry: Hashable, sync: Key) -> None:
         self._syncs.setdefault(entry, set()).add(sync)
 
-    def discard(self, entry: Entry, sync: Key) -> None:
+    def discard(self, entry: Hashable, sync: Key) -> None:
         syncs = self._syncs[entry]
         syncs.discard(sync)
         if not syncs:
             del self._syncs[entry]
 
-    def of(self, entry: Entry) -> tuple[Key, ...]:
+    def of(self, entry: Hashable) -> tuple[Key, ...]:
         return tuple(self._syncs.get(entry, ()))
 
 

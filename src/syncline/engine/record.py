@@ -11,8 +11,8 @@ from syncline.kube.client import Client, PatchKind
 from syncline.kube.errors import NotFound
 from syncline.kube.resources import Resource
 
-Spec = TypeVar("Spec", bound=Struct)
-Status = TypeVar("Status", bound=Struct)
+Spec_co = TypeVar("Spec_co", bound=Struct, covariant=True)
+Status_co = TypeVar("Status_co", bound=Struct, covariant=True)
 
 
 class SyncWire(Struct, rename="camel"):
@@ -23,13 +23,13 @@ class SyncWire(Struct, rename="camel"):
     status: msgspec.Raw = field(default_factory=lambda: msgspec.Raw(b"{}"))
 
 
-class Sync(Struct, Generic[Spec, Status], frozen=True, kw_only=True):
+class Sync(Struct, Generic[Spec_co, Status_co], frozen=True, kw_only=True):
     """A sync as read: `spec` is None where it cannot be read, and `error` says why."""
 
     kind: str
     metadata: ObjectMeta
-    spec: Spec | None
-    status: Status
+    spec: Spec_co | None
+    status: Status_co
     error: str = ""
 
     @property
@@ -43,7 +43,9 @@ class Sync(Struct, Generic[Spec, Status], frozen=True, kw_only=True):
         return self.metadata.deletion_timestamp is not None
 
 
-def read_sync(kind: str, spec_type: type[Spec], status_type: type[Status], wire: SyncWire) -> Sync[Spec, Status]:
+def read_sync(
+    kind: str, spec_type: type[Spec_co], status_type: type[Status_co], wire: SyncWire
+) -> Sync[Spec_co, Status_co]:
     """Decode a sync; a spec that breaks the schema is reported, a status that does is forgotten."""
     error, spec = "", None
     try:

@@ -1,18 +1,24 @@
 """Brings one target to what its sync wants: plan, write, and plan again when the world turned out otherwise."""
 
+from typing import Any
+
 import structlog
+from msgspec import structs
 
 from syncline.api.common import TargetState
+from syncline.core.carry import allocated
+from syncline.core.fields import apply_ready
 from syncline.core.objects import Desired, Seen, Target
 from syncline.core.outcome import Outcome, outcome_of
 from syncline.core.ownership import Owner, Standing, place, standing
 from syncline.core.plan import Action, Edit, Policy, Verb, merged_content, plan
 from syncline.core.surplus import plan_removal
-from syncline.core.wire import ConfigMapWire, see
-from syncline.core.writing import create_body, release_patch, update_patch
+from syncline.core.wire import DataWire, ObjectWire
+from syncline.core.writing import apply_body, create_body, release_patch, replace_body, update_patch
 from syncline.engine.claims import Claims
 from syncline.engine.cluster import Cluster
 from syncline.engine.fights import Fights
+from syncline.engine.view import View
 from syncline.kube.client import Client, PatchKind
 from syncline.kube.errors import (
     AlreadyExists,
@@ -23,13 +29,17 @@ from syncline.kube.errors import (
     NotFound,
     Unreachable,
 )
-from syncline.kube.resources import CONFIGMAPS
+from syncline.kube.resources import Resource
+
+Wire = DataWire | ObjectWire
 
 log = structlog.get_logger(__name__)
 
 # How often the world may turn out otherwise before the target waits for its next turn.
 TRIES = 5
 TERMINATING = "NamespaceTerminating"
+# Their data goes with them, so they are never deleted to be created again.
+IRREPLACEABLE = frozenset({"PersistentVolumeClaim"})
 
 
 class Writer:
@@ -53,7 +63,7 @@ class Writer:
 
     async def settle(self, desired: Desired, *, kept: bool = False) -> Outcome:
         """Bring one target about. What the API server says against it becomes the outcome; nothing is raised."""
-        seen = self._cluster.copies.at(desired.target)
+        seen = self._cluster.at(desired.target)
         invalid = 0
         try:
             for _ in range(TRIES):
@@ -62,17 +72,19 @@ class Writer:
                     if action.verb is Verb.LEAVE:
                         return outcome_of(action)
                     if action.verb is not Verb.READ:
-                        return await self._carry_out(action, desired, seen)
+                        return await self.carry_out(action, desired, seen)
                 except KubeError as error:
                     # Refused twice, it is not the patch that came too late but the content that cannot be.
                     invalid += isinstance(error, Invalid)
-                    if not _is_surprise(error, existed=seen is not None) or invalid > 1:
+                    if invalid > 1 and desired.body is not None:
+                        return await self._unchangeable(desired, error)
+                    if not is_surprise(error, existed=seen is not None) or invalid > 1:
                         raise
                     log.debug("planned anew", target=str(desired.target), cause=str(error))
                 seen = await self.look(desired)
         except KubeError as error:
-            return _failure(desired.target, error)
-        return _contended(desired.target)
+            return failure(desired.target, error)
+        return contended(desired.target)
 
     async def remove(self, seen: Seen, reason: str, message: str) -> Outcome | None:
         """Let go of one object, or return None where there is none that is ours."""
@@ -84,19 +96,20 @@ class Writer:
                 if action.verb is Verb.LEAVE:
                     return outcome_of(action, gone=True)
                 try:
-                    with self._cluster.copies.writing(seen.target):
+                    with self._view(seen.target).copies.writing(seen.target):
                         await self._let_go(action, seen)
                     return outcome_of(action, written=True, gone=True)
                 except KubeError as error:
-                    if not _is_surprise(error, existed=True):
+                    if not is_surprise(error, existed=True):
                         raise
-                seen = see(await self._cluster.read(seen.target, self._client))
+                fresh = self._view(seen.target).see(await self._cluster.read(seen.target, self._client))
+                seen = structs.replace(fresh, target=seen.target)
         except NotFound:
-            self._cluster.copies.forget(seen)
+            self._view(seen.target).copies.forget(seen)
             return None
         except KubeError as error:
-            return _failure(seen.target, error, gone=True)
-        return _contended(seen.target, gone=True)
+            return failure(seen.target, error, gone=True)
+        return contended(seen.target, gone=True)
 
     async def look(self, desired: Desired) -> Seen | None:
         """Read the target live, body included."""
@@ -104,26 +117,34 @@ class Writer:
             wire = await self._cluster.read(desired.target, self._client)
         except NotFound:
             return None
-        self._cluster.note_stranger(wire)
-        return see(wire, body=True)
+        view = self._view(desired.target)
+        view.note_stranger(wire.metadata)
+        return view.see(wire, body=True)
+
+    def _view(self, target: Target) -> View:
+        return self._cluster.view(target.kind)
 
     async def _rival(self, desired: Desired, seen: Seen | None, here: str) -> str:
+        target = desired.target
         if seen is None:
-            namespace = self._cluster.namespace(desired.target.namespace)
-            return self._claims.older(self._owner.ref, desired.target, namespace) if namespace is not None else ""
-        if seen.marker is None or standing(seen, self._owner, here) is not Standing.RIVAL:
+            namespace = self._cluster.namespace(target.namespace) if target.namespace else None
+            return self._claims.older(self._owner.ref, self._cluster.name, target, namespace)
+        marker = seen.marker
+        if marker is None or standing(seen, self._owner, here) is not Standing.RIVAL:
             return ""
-        return seen.marker.sync if await self._claims.alive(seen.marker.sync) else ""
+        if marker.hub != self._owner.hub:  # a sync of another cluster: whether it lives cannot be known from here
+            return f"{marker.sync} of another cluster"
+        return marker.sync if await self._claims.alive(marker.sync) else ""
 
-    async def _carry_out(self, action: Action, desired: Desired, seen: Seen | None) -> Outcome:
-        """Write, unless somebody keeps undoing just that."""
+    async def carry_out(self, action: Action, desired: Desired, seen: Seen | None) -> Outcome:
+        """Write, unless somebody keeps undoing just that. Raises what the server says against it."""
         edit, target = action.edit, desired.target
         assert edit is not None  # noqa: S101 - every write of the plan has one
         namespace = self._cluster.namespace(target.namespace)
         uid = namespace.uid if namespace is not None else ""
         if rounds := self._fights.rounds(target, uid, edit.digest):
             return _fight(target, rounds, seen)
-        with self._cluster.copies.writing(target):
+        with self._view(target).copies.writing(target):
             await self._write(action, edit, desired, seen)
         self._fights.wrote(target, uid, edit.digest)
         return outcome_of(action, written=True)
@@ -133,12 +154,87 @@ class Writer:
         if action.verb is Verb.CREATE or seen is None:
             wire = await self._create(create_body(desired, self._owner, here, edit, desired.content), desired)
         elif action.verb is Verb.RECREATE:
-            body = create_body(desired, self._owner, here, edit, merged_content(desired, seen, edit))
+            content = desired.content if desired.body is not None else merged_content(desired, seen, edit)
+            body = create_body(desired, self._owner, here, edit, content)
             await self._delete(seen)
             wire = await self._create(body, desired)
+        elif desired.body is not None:
+            wire = await self._apply(action, edit, desired, seen, here)
         else:
             wire = await self._patch(seen, update_patch(desired, seen, self._owner, here, edit))
-        self._cluster.copies.note(wire)
+        self._view(desired.target).copies.note(wire)
+
+    async def _apply(self, action: Action, edit: Edit, desired: Desired, seen: Seen, here: str) -> Wire:
+        """Write an object that is not compared by content: what we send is ours, what others added stays theirs."""
+        version = seen.version
+        if edit.extras and not edit.metadata_only:
+            version = await self._replace(desired, edit, here)
+        elif not seen.applied:
+            version = await self._take_up(desired, seen)
+        guard = version if action.verb is Verb.ADOPT or edit.guard_version else ""
+        body = apply_body(desired, seen, self._owner, here, edit, version=guard)
+        resource, target = self._resource(desired), desired.target
+        return await self._client.patch(
+            resource,
+            target.name,
+            target.namespace or None,
+            body,
+            PatchKind.APPLY,
+            force=True,
+            type=ObjectWire,
+            fair_key=self._owner.ref,
+        )
+
+    async def _replace(self, desired: Desired, edit: Edit, here: str) -> str:
+        """Make the object exactly the source; what the server has allocated, finalizers and owners stay."""
+        resource, target = self._resource(desired), desired.target
+        live: dict[str, Any] = await self._client.get(resource, target.name, target.namespace or None)
+        body = allocated(live, replace_body(desired, live, self._owner, here, edit))
+        wire = await self._client.replace(
+            resource, target.name, target.namespace or None, body, type=ObjectWire, fair_key=self._owner.ref
+        )
+        return await self._take_up(desired, self._view(target).see(wire))
+
+    async def _take_up(self, desired: Desired, seen: Seen) -> str:
+        """Before the first apply: let the server count what we created as applied, or removed fields would stay."""
+        resource, target = self._resource(desired), desired.target
+        live: dict[str, Any] = await self._client.get(resource, target.name, target.namespace or None)
+        meta = live["metadata"]
+        version = str(meta["resourceVersion"])
+        patch = apply_ready(meta.get("managedFields") or [], seen.uid, version)
+        if patch is None:
+            return version
+        wire = await self._client.patch(
+            resource, target.name, target.namespace or None, patch, PatchKind.JSON, type=ObjectWire
+        )
+        return wire.metadata.resource_version
+
+    async def _unchangeable(self, desired: Desired, error: KubeError) -> Outcome:
+        """Deal with a change that the server refuses: a field that cannot be changed, or content that cannot be."""
+        seen = await self.look(desired)
+        ours = seen is not None and standing(seen, self._owner, place(self._cluster.uid, desired.target)) in (
+            Standing.OURS,
+            Standing.FORMER,
+        )
+        immutable = "immutable" in str(error) or "forbidden" in str(error).lower()
+        if seen is None or not ours or not immutable:
+            return failure(desired.target, error)
+        if self._policy.management != "Overwrite" or desired.target.kind in IRREPLACEABLE:
+            hint = (
+                "delete the copy to have it created again"
+                if desired.target.kind in IRREPLACEABLE
+                else "delete the copy, or set resourceManagementPolicy: Overwrite to have it deleted and created again"
+            )
+            return Outcome(target=desired.target, state="Failed", reason="Immutable", message=f"{error}; {hint}")
+        edit = Edit(digest=desired.digest, mode=seen.marker.mode if seen.marker else "Created")
+        action = Action(
+            verb=Verb.RECREATE,
+            target=desired.target,
+            reason="Recreated",
+            message="a field that cannot be changed differs, so it is deleted and created again",
+            edit=edit,
+        )
+        return await self.carry_out(action, desired, seen)
 
     async def _let_go(self, action: Action, seen: Seen) -> None:
         if action.verb is Verb.DELETE:
@@ -147,41 +243,59 @@ class Writer:
             await self._patch(seen, release_patch(seen))
             gone = True
         if gone:
-            self._cluster.copies.forget(seen)
+            self._view(seen.target).copies.forget(seen)
             self._fights.forget(seen.target)
 
-    async def _create(self, body: dict[str, object], desired: Desired) -> ConfigMapWire:
+    async def _create(self, body: dict[str, Any], desired: Desired) -> Wire:
+        view = self._view(desired.target)
         return await self._client.create(
-            CONFIGMAPS, body, desired.target.namespace, type=ConfigMapWire, fair_key=self._owner.ref
-        )
-
-    async def _delete(self, seen: Seen) -> bool:
-        """Delete this very object, in the very state in which it was seen."""
-        place = seen.target
-        return await self._client.delete(
-            CONFIGMAPS, place.name, place.namespace, uid=seen.uid, version=seen.version, fair_key=self._owner.ref
-        )
-
-    async def _patch(self, seen: Seen, patch: list[dict[str, object]]) -> ConfigMapWire:
-        return await self._client.patch(
-            CONFIGMAPS,
-            seen.target.name,
-            seen.target.namespace,
-            patch,
-            PatchKind.JSON,
-            type=ConfigMapWire,
+            self._resource(desired),
+            body,
+            desired.target.namespace or None,
+            type=view.wire,
             fair_key=self._owner.ref,
         )
 
+    async def _delete(self, seen: Seen) -> bool:
+        """Delete this very object, in the very state in which it was seen, and in the background what it owns."""
+        place, view = seen.target, self._view(seen.target)
+        return await self._client.delete(
+            view.resource,
+            place.name,
+            place.namespace or None,
+            uid=seen.uid,
+            version=seen.version,
+            propagation=None if view.wire is DataWire else "Background",
+            fair_key=self._owner.ref,
+        )
 
-def _is_surprise(error: KubeError, *, existed: bool) -> bool:
+    async def _patch(self, seen: Seen, patch: list[dict[str, Any]]) -> Wire:
+        view = self._view(seen.target)
+        return await self._client.patch(
+            view.resource,
+            seen.target.name,
+            seen.target.namespace or None,
+            patch,
+            PatchKind.JSON,
+            type=view.wire,
+            fair_key=self._owner.ref,
+        )
+
+    def _resource(self, desired: Desired) -> Resource:
+        """Return where to write: in the version that the body is of."""
+        resource = self._view(desired.target).resource
+        version = desired.body.api_version.rpartition("/")[2] if desired.body is not None else resource.version
+        return resource if version == resource.version else structs.replace(resource, version=version)
+
+
+def is_surprise(error: KubeError, *, existed: bool) -> bool:
     """Whether the world is only not as it was seen: then look again."""
     if isinstance(error, Unreachable):
         return error.ambiguous
     return isinstance(error, AlreadyExists | Conflict) or (existed and isinstance(error, Invalid | NotFound))
 
 
-def _failure(target: Target, error: KubeError, *, gone: bool = False) -> Outcome:
+def failure(target: Target, error: KubeError, *, gone: bool = False) -> Outcome:
     """Say for a person what stands in the way, and whether it may pass."""
     state: TargetState = "Failed"
     reason, message = "Failed", str(error)
@@ -205,6 +319,7 @@ def _fight(target: Target, rounds: int, seen: Seen | None) -> Outcome:
     return Outcome(target=target, state="Conflict", reason="Fight", message=message, retry=True)
 
 
-def _contended(target: Target, *, gone: bool = False) -> Outcome:
+def contended(target: Target, *, gone: bool = False) -> Outcome:
+    """Say that somebody else keeps changing the object while we write it."""
     message = f"the object changed {TRIES} times while it was being written; it is tried again"
     return Outcome(target=target, state="Failed", reason="Contended", message=message, retry=True, gone=gone)

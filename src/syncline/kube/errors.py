@@ -77,6 +77,7 @@ class ApiError(KubeError):
         name: str | None = None,
         retry_after: float | None = None,
         causes: tuple[str, ...] = (),
+        about: str = "",
     ) -> None:
         super().__init__(status, reason, message)
         self.status = status
@@ -89,6 +90,8 @@ class ApiError(KubeError):
         self.retry_after = retry_after
         self.causes = causes
         """Machine-readable reasons of the details, such as `ResourceVersionTooLarge`."""
+        self.about = about
+        """The name of the object that the server means; empty where it does not say, as for a kind that is unknown."""
 
     def __str__(self) -> str:
         place = f" {self.name!r}" if self.name else ""
@@ -148,6 +151,7 @@ class Cause(msgspec.Struct, frozen=True):
 class Details(msgspec.Struct, frozen=True, rename="camel"):
     """The details of a `Status`."""
 
+    name: str = ""
     causes: list[Cause] | None = None
     retry_after_seconds: float = 0
 
@@ -236,6 +240,7 @@ def from_status(
         name=name,
         retry_after=_retry_after(retry_after, said),
         causes=tuple(cause.reason for cause in causes[:_MAX_CAUSES] if cause.reason),
+        about=said.details.name if said.details else "",
     )
 
 

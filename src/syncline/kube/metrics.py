@@ -17,7 +17,11 @@ watch_restarts = Counter(
     "syncline_watch_restarts_total", "Watches that ended other than by their own time-out.", ["resource", "reason"]
 )
 relists = Counter("syncline_relists_total", "Complete lists taken.", ["resource"])
-cached = Gauge("syncline_cached_objects", "Objects held in memory, as projected.", ["resource"])
+cached = Gauge(
+    "syncline_cached_objects",
+    "Objects held in memory, as projected: all of a kind, our copies, or others of interest.",
+    ["resource", "part"],
+)
 queue_depth = Gauge("syncline_queue_depth", "Keys that are due and wait for a worker.", ["queue"])
 queue_oldest = Gauge("syncline_queue_oldest_seconds", "How long the oldest due key has been waiting.", ["queue"])
 queue_retries = Counter("syncline_queue_retries_total", "Keys that were put back after a failure.", ["queue"])

@@ -101,8 +101,10 @@ class Reflector(Generic[W, T]):
         metadata_only: bool = False,
         page: int = 500,
         timing: Timing | None = None,
+        part: str = "all",
     ) -> None:
         self.resource = resource
+        self._part = part
         self.synced = asyncio.Event()
         """Set after the first complete list, and from then on."""
         self._client = client
@@ -197,7 +199,7 @@ class Reflector(Generic[W, T]):
         changes = self._cache.replace(listed, version)
         self._version, self._doubt = version, False
         metrics.relists.labels(self.resource.plural).inc()
-        metrics.cached.labels(self.resource.plural).set(len(self))
+        metrics.cached.labels(self.resource.plural, self._part).set(len(self))
         for change in changes:
             self._tell(change)
         self.synced.set()
@@ -248,6 +250,9 @@ class Reflector(Generic[W, T]):
 
     def _collect(self, listed: dict[Key, Entry[T]], reading: Reading[W]) -> None:
         key = _key(reading.metadata)
+        known = listed.get(key)
+        if known is not None and is_older(reading.metadata.resource_version, known.version):
+            return  # told again, late: a stream may repeat itself
         entry = self._reduce(reading) if reading.kind != "DELETED" else None
         if entry:
             listed[key] = entry
@@ -293,7 +298,7 @@ class Reflector(Generic[W, T]):
         if self._version is None or not is_older(version, self._version):
             self._version = version
         if change:
-            metrics.cached.labels(self.resource.plural).set(len(self))
+            metrics.cached.labels(self.resource.plural, self._part).set(len(self))
             self._tell(change)
 
     def _reduce(self, reading: Reading[W]) -> Entry[T] | None:

@@ -1,0 +1,107 @@
+"""The operator's own eyes for a command that only looks: the same caches and the same plans, and nothing written."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+
+from syncline.api.common import API_VERSION
+from syncline.api.kinds import CONFIG_MAP_SYNC, MANIFEST_SYNC
+from syncline.controllers.copier import Copier, Preview
+from syncline.core.digest import DigestKey
+from syncline.engine.cluster import Cluster
+from syncline.engine.digestkey import read_digest_key
+from syncline.engine.record import SyncWire
+from syncline.kube.client import Client
+from syncline.kube.config import Connection
+from syncline.kube.errors import KubeError, NotFound
+from syncline.kube.events import EventRecorder
+from syncline.kube.reflector import AnyReflector
+from syncline.operator import Settings, copiers
+from syncline.render import Renderer
+
+KINDS = (CONFIG_MAP_SYNC, MANIFEST_SYNC)
+_POLL = 0.02
+
+
+class Previewer:
+    """Plans syncs that exist, and syncs that do not."""
+
+    def __init__(self, client: Client, hub: Cluster, controllers: Sequence[Copier]) -> None:
+        self.client = client
+        self.hub = hub
+        self._copiers = {copier.kind.name: copier for copier in controllers}
+
+    async def check(self, manifest: dict[str, Any], namespace: str) -> SyncWire:
+        """Let the API server check and default a manifest in a dry run; identity and status are the living one's."""
+        resource = self._copiers[manifest["kind"]].kind.resource
+        meta = manifest["metadata"]
+        name, namespace = str(meta["name"]), str(meta.get("namespace") or namespace)
+        body = {**manifest, "metadata": {**meta, "namespace": namespace}}
+        try:
+            living = await self.client.get(resource, name, namespace)
+        except NotFound:
+            checked = await self.client.create(resource, body, namespace, dry_run=True, type=SyncWire)
+            return msgspec.structs.replace(checked, status=msgspec.Raw(b"{}"))
+        # Replaced, not applied: what the file leaves out is not asked for any more.
+        annotations = {**(living["metadata"].get("annotations") or {}), **(meta.get("annotations") or {})}
+        body["metadata"] = {**living["metadata"], "annotations": annotations}
+        checked = await self.client.replace(resource, name, namespace, body, dry_run=True, type=SyncWire)
+        return msgspec.structs.replace(checked, status=msgspec.Raw(msgspec.json.encode(living.get("status") or {})))
+
+    async def read(self, kind: str, name: str, namespace: str) -> SyncWire:
+        """Read a sync that exists."""
+        return await self.client.get(self._copiers[kind].kind.resource, name, namespace, type=SyncWire)
+
+    async def preview(self, kind: str, wire: SyncWire) -> Preview:
+        """Plan a turn without taking it."""
+        return await self._copiers[kind].preview(wire)
+
+
+@asynccontextmanager
+async def previewer(connection: Connection, settings: Settings) -> AsyncIterator[Previewer]:
+    """Fill the caches, and hold them for as long as the block lasts."""
+    async with Client(connection) as client, Renderer() as renderer:
+        # A first read tells at once, and in words, what a watch would try again and again.
+        await client.version()
+        hub = Cluster(client, key=await _key(client, settings.namespace))
+        controllers = copiers(hub, renderer, EventRecorder(client, "syncline", "preview"), settings)
+        reflectors: tuple[AnyReflector, ...] = tuple(
+            reflector for copier in controllers for reflector in copier.syncs.values()
+        )
+        hub.start()
+        watches = [asyncio.create_task(reflector.run()) for reflector in reflectors]
+        try:
+            await _synced((hub.namespaces, *reflectors))
+            yield Previewer(client, hub, controllers)
+        finally:
+            for watch in watches:
+                watch.cancel()
+            await asyncio.gather(*watches, return_exceptions=True)
+            await hub.stop()
+
+
+async def _key(client: Client, namespace: str) -> DigestKey:
+    """Read the key of digests; somebody who may not do that sees by content alone whether copies agree."""
+    try:
+        return await read_digest_key(client, namespace)
+    except KubeError:
+        return DigestKey()
+
+
+async def _synced(reflectors: Sequence[AnyReflector]) -> None:
+    """Wait for the first lists; what a running operator would try again ends the command."""
+    while waiting := [reflector.status() for reflector in reflectors if not reflector.synced.is_set()]:
+        failures = [status.failure for status in waiting if status.failure]
+        if failures:
+            raise KubeError(failures[0])
+        await asyncio.sleep(_POLL)
+
+
+def is_sync(document: object) -> bool:
+    """Whether it is one of ours; a file may hold its source and namespaces too."""
+    if not isinstance(document, dict):
+        return False
+    return document.get("apiVersion") == API_VERSION and document.get("kind") in {kind.kind for kind in KINDS}

@@ -1,0 +1,433 @@
+"""The story of one sync of any copying kind, from top to bottom.
+
+    hold -> lower -> read the sources -> survey -> desire -> converge -> prune -> report
+
+Each turn starts from what is so now, whatever woke it; nothing is carried over from earlier turns but what saves
+requests. What is written is safe against a second operator, a crash at any point, and everybody else.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import Protocol
+
+from msgspec import Struct, structs
+
+from syncline.api.common import TargetState
+from syncline.api.status import SyncStatus
+from syncline.controllers.gathering import Gathered, Gatherer
+from syncline.controllers.memory import Memory
+from syncline.controllers.pipeline import Wish, desire
+from syncline.controllers.removal import Remover, wanted_by
+from syncline.controllers.reporting import AnySync, Problem, Report, Reporter
+from syncline.controllers.sites import Reached, Sites
+from syncline.controllers.survey import Site, Spot, Survey, survey
+from syncline.controllers.visibility import visible
+from syncline.controllers.wakes import Wakes
+from syncline.controllers.work import Work
+from syncline.core.digest import short_digest
+from syncline.core.objects import Desired, Target
+from syncline.core.outcome import Outcome
+from syncline.core.plan import Action, Verb
+from syncline.engine.claims import Claims
+from syncline.engine.cluster import Cluster
+from syncline.engine.fanout import FanOut, Job
+from syncline.engine.fights import Fights
+from syncline.engine.interests import Interest
+from syncline.engine.record import Records, SyncWire
+from syncline.engine.twoway import TwoWay, Upstream
+from syncline.engine.writer import Writer
+from syncline.kube.cache import Key
+from syncline.kube.events import EventRecorder
+from syncline.kube.queue import Queue
+from syncline.kube.reflector import Reflector
+from syncline.kube.resources import Resource
+from syncline.render import Renderer
+
+# A service account's rights may go without a word: its syncs are looked at so often, at least.
+RIGHTS_INTERVAL = 300.0
+
+
+class CopyingKind(Protocol):
+    """What differs between the kinds."""
+
+    @property
+    def name(self) -> str:
+        """The kind."""
+
+    @property
+    def resource(self) -> Resource:
+        """Where its objects are."""
+
+    def read(self, wire: SyncWire) -> AnySync:
+        """Decode a sync."""
+
+    def lower(self, sync: AnySync) -> Work:
+        """Lower a spec that could be read; raises `Problem` for one that cannot be carried out."""
+
+    def finish(self, report: Report, status: SyncStatus, now: str) -> SyncStatus:
+        """Add what only this kind reports."""
+
+
+class Shared(Struct, frozen=True):
+    """What the syncs of all kinds share."""
+
+    hub: Cluster
+    renderer: Renderer
+    events: EventRecorder
+    claims: Claims
+    fights: Fights
+    watch_namespaces: Sequence[str] = ()
+    allowed_kinds: frozenset[str] = frozenset()
+
+
+class Preview(Struct, frozen=True, kw_only=True):
+    """What a turn would do."""
+
+    actions: tuple[Action, ...] = ()
+    passed_over: tuple[Outcome, ...] = ()
+    problem: Problem | None = None
+    desired: tuple[tuple[Spot, Desired], ...] = ()
+
+
+class Copier:
+    """Reconciles all syncs of one kind."""
+
+    def __init__(self, kind: CopyingKind, sites: Sites, shared: Shared) -> None:
+        self.queue: Queue[Key] = Queue()
+        self.kind = kind
+        self._sites = sites
+        self._shared = shared
+        self._hub = shared.hub
+        self._records = Records(shared.hub.client, kind.resource)
+        self._reporter = Reporter(kind.name, self._records, shared.events, self._note, kind.finish)
+        self.wakes = Wakes(kind.name, self.queue, shared.hub, shared.claims)
+        self._gatherer = Gatherer(shared.hub, shared.claims, shared.allowed_kinds)
+        self._remover = Remover(self._writer, self.wakes)
+        self._memory: dict[Key, Memory] = {}
+        self.syncs: dict[str | None, Reflector[SyncWire, AnySync]] = {
+            namespace: Reflector(
+                shared.hub.client,
+                kind.resource,
+                decode=SyncWire,
+                project=kind.read,
+                namespace=namespace,
+                on_change=self._sync_changed,
+            )
+            for namespace in (shared.watch_namespaces or (None,))
+        }
+
+    def _sync_changed(self, key: Key, old: AnySync | None, new: AnySync | None) -> None:
+        if new is None or new.spec is None:
+            self.wakes.lose_interest(key)
+        elif old is None or old.metadata.generation != new.metadata.generation or new.deleting:
+            try:
+                work = self.kind.lower(new)
+            except Problem:
+                self.wakes.take_interest(key, Interest(), None)
+            else:
+                self.wakes.take_interest(key, work.interest(), work.claim())
+        self.wakes.sync_changed(key, old, new)
+
+    async def reconcile(self, key: Key) -> None:
+        """Bring one sync about."""
+        sync = self._get(key)
+        if sync is None:
+            self._forget(key)
+            return
+        memory = self._memory.setdefault(key, Memory(FanOut(partial(self.queue.add, key))))
+        if (left := memory.until_due(sync, time.monotonic())) > 0:
+            self.queue.add(key, delay=left)
+            return
+        with self._reporter.timed(sync):
+            report = await (self._finalize(sync, memory) if sync.deleting else self._turn(sync, memory))
+            if report is not None:
+                await self._reporter.publish(self._up_to_date(key, report))
+        if report is not None and report.retry:
+            self.queue.retry(key)
+        else:
+            self.queue.forget(key)
+        if report is not None and report.again is not None:
+            self.queue.add(key, delay=report.again)
+
+    async def drain(self, grace: float) -> None:
+        """Wait so long, and no longer, for writes that a turn has left behind."""
+        await asyncio.gather(*(memory.fan_out.drain(grace) for memory in self._memory.values()))
+
+    async def _turn(self, sync: AnySync, memory: Memory) -> Report:
+        reached = Reached()
+        try:
+            work = self._lower(sync)
+            sync = await self._hold(sync)
+            work = structs.replace(work, sync=sync)
+            reached = await self._sites.reach(work, self.wakes)
+            gathered = await self._gatherer.gather(work)
+            surveyed = await survey(work, reached.sites, gathered.sources, self._shared.renderer)
+            self._care(work, reached, gathered, surveyed)
+            wish = await desire(work, surveyed.spots, gathered.patches, self._shared.renderer, self._hub.key)
+        except Problem as problem:
+            return await self._trouble(sync, reached, problem)
+        await self._record(work, reached)
+        converged = await self._converge(work, memory, wish, gathered.revision)
+        waiting = await self._phantoms(work, reached, gathered.absent)
+        wanted = wanted_by(surveyed, waiting, gathered)
+        pruned = await self._remover.prune(work, memory, reached, wanted)
+        gone = await self._remover.sources_gone(work, memory, reached, gathered, wanted)
+        seen = [*converged, *wish.failed, *surveyed.unnamed, *surveyed.passed_over, *reached.outcomes]
+        seen += [_waits(spot.target, "Pending", "SourceNotFound") for spot in waiting.spots]
+        seen += waiting.passed_over
+        removed = [*pruned.outcomes, *gone.outcomes]
+        outcomes = [*await visible(work, seen, self._hub), *removed]
+        report = Report(
+            sync=sync,
+            outcomes=outcomes,
+            problem=pruned.held or gathered.problem,
+            revision=gathered.revision,
+            observed=gathered.observed,
+            # An edit of the scope stays the reason of a removal until every removal is done.
+            scope=work.scope_digest
+            if pruned.held is None and not reached.unsure and not any(outcome.retry for outcome in removed)
+            else None,
+            kept=self._kept(
+                work, reached, converged, gone.outcomes, partial_view=bool(gathered.absent) or reached.unsure
+            ),
+            retry=any(outcome.retry for outcome in outcomes),
+            again=_soonest(pruned.again, gone.again, reached.again, _next(work)),
+            waits=pruned.again is not None or gone.again is not None,
+        )
+        memory.done(sync, None if report.retry or report.waits else work.interval, time.monotonic())
+        return report
+
+    async def _trouble(self, sync: AnySync, reached: Reached, problem: Problem) -> Report:
+        """Report what keeps the whole sync from being carried out; its targets are Unknown meanwhile."""
+        outcomes = None
+        if sync.spec is not None and problem.reason not in ("InvalidSpec", "Suspended"):
+            work = self.kind.lower(sync)
+            surveyed = await self._phantoms(work, reached)
+            outcomes = [_waits(spot.target, "Unknown", problem.reason) for spot in surveyed.spots]
+            outcomes += [*surveyed.passed_over, *reached.outcomes]
+            outcomes = await visible(work, outcomes, self._hub)
+        again = problem.again if problem.again is not None else reached.again
+        return Report(
+            sync=sync, problem=problem, outcomes=outcomes, retry=problem.retry, again=again, waits=again is not None
+        )
+
+    async def _phantoms(self, work: Work, reached: Reached, absent: Sequence[Target] | None = None) -> Survey:
+        """Find the targets of named sources that are not there, or could not be read."""
+        phantoms = [source for source in self._gatherer.phantoms(work) if absent is None or source.target in absent]
+        if not phantoms:
+            return Survey()
+        try:
+            return await survey(work, reached.sites, phantoms, self._shared.renderer)
+        except Problem:
+            return Survey()
+
+    async def _hold(self, sync: AnySync) -> AnySync:
+        """Add the finalizer before the first write, so that no copy can outlive its sync unseen."""
+        wire = await self._records.hold(sync.metadata)
+        return sync if wire is None else self._note(wire)
+
+    def _lower(self, sync: AnySync) -> Work:
+        """Lower the spec, or say why nothing is to be done for this sync at all."""
+        if sync.spec is None:
+            raise Problem("InvalidSpec", sync.error, stalled=True)
+        work = self.kind.lower(sync)
+        if work.suspended:
+            raise Problem("Suspended", "spec.suspend is true: nothing is read or written", status="Unknown")
+        return work
+
+    def _care(self, work: Work, reached: Reached, gathered: Gathered, surveyed: Survey) -> None:
+        """Wake for what was found: other clusters, names that come from templates, objects that labels select."""
+        basic = work.interest()
+        wants = [want for want in surveyed.wants() if want.name not in basic.names]
+        scopes = {
+            (site.cluster.name, scope.digest()): (site.cluster.name, scope)
+            for site in reached.sites
+            if site.cluster.name or site.place.scope is None
+            for source in gathered.sources
+            for scope in (site.place.scope_of(source.target, work.guarded),)
+        }
+        interest = structs.replace(
+            basic,
+            names=basic.names | {want.name for want in wants},
+            scopes=(*basic.scopes, *scopes.values()),
+        )
+        self.wakes.take_interest(_key(work.sync), interest, work.claim(tuple(wants)))
+
+    async def _record(self, work: Work, reached: Reached) -> None:
+        """Write down the kinds and clusters that are about to be written to, before the first write there."""
+        latest = self._get(_key(work.sync)) or work.sync
+        status = self._sites.record(work, reached, latest.status)
+        if status != latest.status:
+            await self._reporter.record(latest, status)
+
+    async def _converge(self, work: Work, memory: Memory, wish: Wish, revision: str) -> list[Outcome]:
+        """Write what differs, many at once."""
+        key, generation = _key(work.sync), work.sync.metadata.generation
+        kept = frozenset(work.sync.status.kept)
+        writers = {id(spot.site): self._writer(spot.site) for spot, _ in wish.desired}
+        known: list[Outcome] = []
+        jobs: list[tuple[Target, Job]] = []
+        clusters: dict[Target, Cluster] = {}
+        for spot, desired in wish.desired:
+            cluster = spot.site.cluster
+            blocked = self.wakes.blocked(key, generation, cluster, desired.target)
+            if blocked is not None:
+                known.append(blocked)
+                continue
+            had = bool(kept) and _kept_mark(cluster, desired.target) in kept
+            clusters[desired.target] = cluster
+            jobs.append((desired.target, partial(self._settle, work, writers[id(spot.site)], spot, desired, had)))
+
+        async def progress(so_far: list[Outcome]) -> None:
+            await self._reporter.progress(work.sync, so_far, len(wish.desired), revision)
+
+        self.wakes.attend(key)
+        outcomes = await memory.fan_out.run(jobs, progress)
+        for outcome in outcomes:
+            if outcome.reason == "NotOurs":
+                self.wakes.block(key, generation, clusters[outcome.target], outcome)
+        return outcomes + known
+
+    async def _settle(self, work: Work, writer: Writer, spot: Spot, desired: Desired, kept: bool) -> Outcome:
+        if not work.two_way:
+            return await writer.settle(desired, kept=kept)
+        source, site = spot.source, spot.site
+        upstream = Upstream(
+            target=source.target, uid=source.meta.uid, version=source.meta.resource_version, manifest=source.manifest
+        )
+        pair = TwoWay(site.cluster, site.client, writer, work.two_way, keys=work.keys, transforms=work.transforms)
+        return await pair.settle(upstream, desired, kept=kept)
+
+    def _writer(self, site: Site) -> Writer:
+        return Writer(
+            site.cluster,
+            site.client,
+            site.owner,
+            site.place.policy,
+            claims=self._shared.claims,
+            fights=self._shared.fights,
+        )
+
+    async def _finalize(self, sync: AnySync, memory: Memory) -> Report | None:
+        """Let go of the copies as the policy says, then of the sync. Never traps it."""
+        work: Work | None = None
+        if sync.spec is not None:
+            try:
+                work = self.kind.lower(sync)
+            except Problem:
+                work = None
+        reached = await self._sites.reach(work, self.wakes, former=True) if work is not None else Reached()
+        ending = await self._remover.finalize(sync, work, memory, reached)
+        if ending.warning:
+            await self._reporter.warn(sync, "CopiesLeft", ending.warning)
+        self._reporter.ended(ending.outcomes)
+        if ending.problem is not None:
+            failed = [outcome for outcome in ending.outcomes if outcome.state not in ("Synced", "Skipped")]
+            return Report(sync=sync, problem=ending.problem, outcomes=failed, retry=True, again=reached.again)
+        await self._records.let_go(sync.metadata)
+        return None
+
+    async def preview(self, wire: SyncWire) -> Preview:
+        """Plan a turn without taking it; the sync need not exist."""
+        sync = self.kind.read(wire)
+        try:
+            work = self._lower(sync)
+            reached = await self._sites.reach(work, self.wakes)
+            gathered = await self._gatherer.gather(work)
+            surveyed = await survey(work, reached.sites, gathered.sources, self._shared.renderer)
+            wish = await desire(work, surveyed.spots, gathered.patches, self._shared.renderer, self._hub.key)
+        except Problem as problem:
+            return Preview(problem=problem)
+        kept = frozenset(sync.status.kept)
+        actions = []
+        for spot, item in wish.desired:
+            writer = self._writer(spot.site)
+            seen = spot.site.cluster.at(item.target) or await writer.look(item)
+            had = _kept_mark(spot.site.cluster, item.target) in kept
+            action = await writer.decide(item, seen, kept=had)
+            if action.verb is Verb.READ:
+                action = await writer.decide(item, await writer.look(item))
+            actions.append(action)
+        waiting = await self._phantoms(work, reached, gathered.absent)
+        removals, held = self._remover.preview(work, reached, gathered, wanted_by(surveyed, waiting, gathered))
+        passed_over = (*wish.failed, *surveyed.unnamed, *surveyed.passed_over, *reached.outcomes)
+        return Preview(
+            actions=(*actions, *removals),
+            passed_over=passed_over,
+            problem=held or gathered.problem,
+            desired=wish.desired,
+        )
+
+    def _kept(
+        self, work: Work, reached: Reached, converged: Sequence[Outcome], gone: Sequence[Outcome], *, partial_view: bool
+    ) -> list[str]:
+        """Under Keep, note which places have had their copy; one that went with its source has not."""
+        keeping = {site.place.cluster: site for site in reached.sites if site.place.policy.management == "Keep"}
+        if not keeping:
+            return []
+
+        def marks(outcomes: Sequence[Outcome]) -> dict[str, Outcome]:
+            ours = (outcome for outcome in outcomes if outcome.target.cluster in keeping)
+            return {_kept_mark(keeping[one.target.cluster].cluster, one.target): one for one in ours}
+
+        had = frozenset(work.sync.status.kept)
+        looked_at = marks(converged)
+        kept = {
+            mark
+            for mark, outcome in looked_at.items()
+            if mark in had or outcome.state == "Synced" or outcome.reason == "Kept"
+        }
+        went = {mark for mark, outcome in marks(gone).items() if outcome.written is not None}
+        # What was not looked at, for want of its source or cluster, stays as it was.
+        unseen = had - looked_at.keys() if partial_view else frozenset()
+        return sorted((kept | unseen) - went)
+
+    def _get(self, key: Key) -> AnySync | None:
+        reflector = self.syncs.get(None) or self.syncs.get(key.namespace)
+        return reflector.get(key) if reflector is not None else None
+
+    def _note(self, wire: SyncWire) -> AnySync:
+        """Remember the result of our own write to a sync, ahead of its echo."""
+        reflector = self.syncs.get(None) or self.syncs[wire.metadata.namespace]
+        reflector.note(wire)
+        return self.kind.read(wire)
+
+    def _up_to_date(self, key: Key, report: Report) -> Report:
+        """Compare with the status as it is now: a long turn has written its progress there."""
+        latest = self._get(key)
+        if latest is None or latest.metadata.uid != report.sync.metadata.uid:
+            return report
+        return structs.replace(report, sync=structs.replace(report.sync, status=latest.status))
+
+    def _forget(self, key: Key) -> None:
+        self._memory.pop(key, None)
+        self._sites.forget(key)
+        self._reporter.forget(key)
+        self.queue.forget(key)
+
+
+def _key(sync: AnySync) -> Key:
+    return Key(sync.metadata.namespace, sync.metadata.name)
+
+
+def _kept_mark(cluster: Cluster, target: Target) -> str:
+    """Name a place that has had its copy; a namespace re-created under the same name has not."""
+    namespace = cluster.namespace(target.namespace) if target.namespace else None
+    return short_digest(target.cluster, target.kind, target.name, namespace.uid if namespace else "")
+
+
+def _next(work: Work) -> float | None:
+    """Return after how many seconds to look again though nothing has happened."""
+    if work.interval is not None:
+        return work.interval
+    return RIGHTS_INTERVAL if work.user is not None else None
+
+
+def _soonest(*seconds: float | None) -> float | None:
+    return min((given for given in seconds if given is not None), default=None)
+
+
+def _waits(target: Target, state: TargetState, reason: str) -> Outcome:
+    return Outcome(target=target, state=state, reason=reason, message="waits for the source")

@@ -1,0 +1,59 @@
+"""What is remembered of a sync between its turns. All of it can be lost."""
+
+from syncline.api.common import CONFIRM_DELETION, REQUESTED_AT
+from syncline.controllers.reporting import AnySync
+from syncline.core.objects import Target
+from syncline.engine.fanout import FanOut
+
+# Labels that a script takes off one by one, or that flicker, are one change: it is acted on once it has come to rest.
+SHRINKAGE_GRACE = 2.0
+# Removals that nobody asked for count together for so long.
+SHRINKAGE_WINDOW = 600.0
+
+
+class Memory:
+    """The turns of one sync."""
+
+    def __init__(self, fan_out: FanOut) -> None:
+        self.fan_out = fan_out
+        self.missing: dict[Target, float] = {}
+        """Sources that are not there, and since when."""
+        self.finalizing_since: float | None = None
+        self._unwanted: tuple[frozenset[Target], float] = frozenset(), 0.0
+        """The copies that are no longer wanted, and since when it is just these."""
+        self._shrunk: list[float] = []
+        """When copies were removed lately without anybody asking for it."""
+        self._handled: tuple[object, ...] = ()
+        self._due = 0.0
+
+    def unrest(self, unwanted: frozenset[Target], now: float) -> float:
+        """Return for how many seconds the set of unwanted copies must still stay the same to count as at rest."""
+        if self._unwanted[0] != unwanted:
+            self._unwanted = unwanted, now
+        return self._unwanted[1] + SHRINKAGE_GRACE - now if unwanted else 0.0
+
+    def recently_shrunk(self, now: float) -> int:
+        """Return how many copies were removed lately without anybody asking for it."""
+        self._shrunk = [at for at in self._shrunk if now - at < SHRINKAGE_WINDOW]
+        return len(self._shrunk)
+
+    def shrank(self, count: int, now: float) -> None:
+        """Count removals that nobody asked for."""
+        self._shrunk += [now] * count
+
+    def was_asked(self) -> None:
+        """Somebody asked for removals: what shrank before is settled with it."""
+        self._shrunk.clear()
+
+    def until_due(self, sync: AnySync, now: float) -> float:
+        """Return for how many seconds a sync with an interval is not due; what its user asks for is due at once."""
+        return self._due - now if not sync.deleting and self._handled == _asked(sync) else 0.0
+
+    def done(self, sync: AnySync, interval: float | None, now: float) -> None:
+        """Note the end of a turn; the next one is due after the interval, if there is one."""
+        self._handled, self._due = _asked(sync), now + interval if interval is not None else 0.0
+
+
+def _asked(sync: AnySync) -> tuple[object, ...]:
+    meta = sync.metadata
+    return meta.uid, meta.generation, *(meta.annotations.get(key) for key in (REQUESTED_AT, CONFIRM_DELETION))

@@ -1,0 +1,243 @@
+"""From a source to what each target should hold: select, rename, transform, sanitize, patch. No cluster is touched."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from syncline.api.manifestsync import Patch, PatchContentRef, Selection
+from syncline.controllers.reporting import Problem
+from syncline.controllers.survey import Spot
+from syncline.controllers.work import Source, Work, is_template
+from syncline.core.carry import NotCarried, carried
+from syncline.core.content import ContentError, select_keys
+from syncline.core.digest import DigestKey
+from syncline.core.objects import Body, Content, Desired
+from syncline.core.outcome import Outcome
+from syncline.core.patching import PatchError, parse_patch, patched
+from syncline.core.sanitize import travelling
+from syncline.core.secrets import decoded, encoded
+from syncline.core.wire import DATA_KINDS
+from syncline.render import Renderer, RenderFailed, TransformError
+from syncline.render import Source as RenderSource
+from syncline.render import Target as RenderTarget
+
+Json = dict[str, Any]
+PatchTexts = Mapping[PatchContentRef, str]
+"""The patches that are held by other objects."""
+
+
+class Wish(Struct, frozen=True, kw_only=True):
+    """What each target should hold, and where that cannot be said."""
+
+    desired: tuple[tuple[Spot, Desired], ...] = ()
+    failed: tuple[Outcome, ...] = ()
+
+
+class _Form(Struct, frozen=True):
+    """What is the same for all targets that get the same."""
+
+    content: Content
+    body: Body | None
+    digest: str
+    leaves: Mapping[str, str] | None
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+
+
+async def desire(work: Work, spots: Sequence[Spot], texts: PatchTexts, renderer: Renderer, key: DigestKey) -> Wish:
+    """Say what each target should hold. Raises `Problem` where it can be said for none."""
+    groups: dict[tuple[int, int], list[Spot]] = {}
+    for spot in spots:
+        groups.setdefault((id(spot.source), id(spot.site.place)), []).append(spot)
+    desired: list[tuple[Spot, Desired]] = []
+    failed: list[Outcome] = []
+    for group in groups.values():
+        try:
+            forms = await _forms(work, group, texts, renderer, key)
+        except (ContentError, NotCarried, PatchError, TransformError) as error:
+            if len(groups) == 1:
+                raise Problem("InvalidContent", str(error), stalled=True) from error
+            failed += [_invalid(spot, error) for spot in group]
+            continue
+        except RenderFailed as error:
+            raise Problem("RenderFailed", str(error), again=error.retry_after, retry=not error.retry_after) from error
+        for spot, form in zip(group, forms, strict=True):
+            if isinstance(form, Exception):
+                failed.append(_invalid(spot, form))
+            else:
+                desired.append((spot, _desired(spot, form, key)))
+    return Wish(desired=tuple(desired), failed=tuple(failed))
+
+
+def _desired(spot: Spot, form: _Form, key: DigestKey) -> Desired:
+    source = spot.source
+    return Desired(
+        target=spot.target,
+        content=form.content,
+        body=form.body,
+        digest=form.digest,
+        leaves=form.leaves,
+        key=key.id,
+        source=str(source),
+        revision=source.meta.resource_version,
+        labels=form.labels,
+        annotations=form.annotations,
+    )
+
+
+async def _forms(
+    work: Work, spots: Sequence[Spot], texts: PatchTexts, renderer: Renderer, key: DigestKey
+) -> list[_Form | Exception]:
+    """Return what the targets of one source and place get; equal ones share one form."""
+    source, place = spots[0].source, spots[0].site.place
+    metadata = _travelling(work, source)
+    base = carried(source.manifest)
+    manifests: Sequence[Json | TransformError] = [base] * len(spots)
+    if source.target.kind in DATA_KINDS and (work.keys is not None or work.transforms):
+        manifests = await _transformed(work, spots, base, renderer)
+    patches: Sequence[str | TransformError | None] = [None] * len(spots)
+    if place.patch is not None:
+        patches = await _patch_texts(spots, place.patch, texts, renderer)
+    known: dict[tuple[int, str | None], _Form | Exception] = {}
+    forms: list[_Form | Exception] = []
+    for spot, manifest, patch in zip(spots, manifests, patches, strict=True):
+        if isinstance(manifest, TransformError) or isinstance(patch, TransformError):
+            forms.append(manifest if isinstance(manifest, TransformError) else _wrong_patch(patch))
+            continue
+        which = (id(manifest), patch)
+        if which not in known:
+            try:
+                known[which] = _form(spot, manifest, metadata, patch, key)
+            except (PatchError, ContentError) as error:
+                known[which] = error
+        forms.append(known[which])
+    failures = [form for form in forms if isinstance(form, Exception)]
+    if failures and len(failures) == len(forms) and len({str(failure) for failure in failures}) == 1:
+        raise failures[0]
+    return forms
+
+
+def _form(
+    spot: Spot, manifest: Json, metadata: tuple[Mapping[str, str], Mapping[str, str]], patch: str | None, key: DigestKey
+) -> _Form:
+    labels, annotations = metadata
+    kind, place = spot.target.kind, spot.site.place
+    if patch is not None and place.patch is not None:
+        strategy = place.patch.patch_strategy
+        whole = {
+            **manifest,
+            "metadata": {
+                "name": spot.target.name,
+                **({"namespace": spot.target.namespace} if spot.target.namespace else {}),
+                "labels": dict(labels),
+                "annotations": dict(annotations),
+            },
+        }
+        result = patched(whole, strategy, parse_patch(patch, strategy))
+        changed = result.get("metadata") or {}
+        labels, annotations = changed.get("labels") or {}, changed.get("annotations") or {}
+        manifest = result
+    fields = {name: value for name, value in manifest.items() if name not in ("apiVersion", "kind", "metadata")}
+    if kind not in DATA_KINDS:
+        body = Body(str(manifest["apiVersion"]), str(manifest["kind"]), fields)
+        return _Form(Content(), body, body.digest(key), None, labels, annotations)
+    content = _content(kind, fields)
+    leaves = content.leaves(key)
+    return _Form(content, None, content.digest(key), leaves, labels, annotations)
+
+
+def _content(kind: str, fields: Json) -> Content:
+    """Return the exact part of a ConfigMap or Secret; a patch may have made it something else."""
+    data = {**(fields.get("data") or {})}
+    texts = fields.get("stringData") or {} if kind == "Secret" else {}
+    binary = fields.get("binaryData") or {}
+    for part in (data, texts, binary):
+        if not isinstance(part, dict) or not all(isinstance(value, str) for value in part.values()):
+            raise ContentError(f"the values of a {kind} must be strings; put them in quotes")
+    data |= {name: encoded(value) for name, value in texts.items()}
+    return Content(
+        data=data,
+        binary_data=binary,
+        immutable=fields.get("immutable") is True,
+        type=str(fields.get("type") or "Opaque") if kind == "Secret" else "",
+    )
+
+
+async def _transformed(
+    work: Work, spots: Sequence[Spot], manifest: Json, renderer: Renderer
+) -> list[Json | TransformError]:
+    """Select and rename keys, and transform values, of a ConfigMap or Secret."""
+    secret = spots[0].target.kind == "Secret"
+    data, binary = manifest.get("data") or {}, manifest.get("binaryData") or {}
+    if secret:
+        data, binary = _texts(data)
+    data, binary = select_keys(work.keys, data, binary)
+    results: Sequence[Mapping[str, str] | TransformError] = [data] * len(spots)
+    if work.transforms:
+        source = spots[0].source.target
+        results = await renderer.transform(
+            work.transforms,
+            data,
+            binary,
+            RenderSource(source.namespace, source.name),
+            [RenderTarget(spot.target.namespace, spot.target.name) for spot in spots],
+        )
+    known: dict[int, Json] = {}
+    manifests: list[Json | TransformError] = []
+    for result in results:
+        if isinstance(result, TransformError):
+            manifests.append(result)
+            continue
+        if id(result) not in known:
+            values = (
+                {"data": {**binary, **{name: encoded(text) for name, text in result.items()}}}
+                if secret
+                else {"data": result, "binaryData": binary}
+            )
+            known[id(result)] = {**manifest, **values}
+        manifests.append(known[id(result)])
+    return manifests
+
+
+def _texts(data: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Split the values of a Secret into texts, decoded, and what is no text, left as it is."""
+    texts: dict[str, str] = {}
+    rest: dict[str, str] = {}
+    for name, value in data.items():
+        text = decoded(value)
+        if text is None:
+            rest[name] = value
+        else:
+            texts[name] = text
+    return texts, rest
+
+
+async def _patch_texts(
+    spots: Sequence[Spot], patch: Patch, texts: PatchTexts, renderer: Renderer
+) -> Sequence[str | TransformError]:
+    ref = patch.patch_content_ref
+    text = texts[ref] if ref is not None else patch.patch_content or ""
+    if not is_template(text):
+        return [text] * len(spots)
+    source = spots[0].source
+    place = RenderSource(source.target.namespace, source.target.name, source.ref.kind)
+    targets = [RenderTarget(spot.target.namespace, spot.target.name, spot.target.cluster) for spot in spots]
+    return await renderer.texts(text, place, targets)
+
+
+def _wrong_patch(patch: object) -> Exception:
+    return PatchError(f"the patch: {patch.cause}") if isinstance(patch, TransformError) else PatchError("the patch")
+
+
+def _travelling(work: Work, source: Source) -> tuple[dict[str, str], dict[str, str]]:
+    labels = work.options.labels or Selection()
+    annotations = work.options.annotations or Selection()
+    return (
+        travelling(source.meta.labels, labels.include, labels.exclude),
+        travelling(source.meta.annotations, annotations.include, annotations.exclude),
+    )
+
+
+def _invalid(spot: Spot, error: Exception) -> Outcome:
+    return Outcome(target=spot.target, state="Failed", reason="InvalidContent", message=str(error))

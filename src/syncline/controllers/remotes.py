@@ -1,0 +1,297 @@
+"""Other clusters, as a sync reaches them: by a Secret of its namespace, or by a SyncTarget that lets it."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+
+from msgspec import Struct, structs
+
+from syncline.api.common import TargetState
+from syncline.api.connection import ClusterConnection, NameRef
+from syncline.api.manifestsync import ManifestSyncStatus, WrittenCluster
+from syncline.api.status import SyncStatus
+from syncline.api.synctarget import SyncTarget
+from syncline.controllers.sites import LIST_PATIENCE, LocalSites, Reached
+from syncline.controllers.survey import Site
+from syncline.controllers.wakes import Wakes
+from syncline.controllers.work import Place, Work, is_template
+from syncline.core.objects import Target
+from syncline.core.outcome import Outcome
+from syncline.core.scope import Scope
+from syncline.engine.cluster import Cluster, NotWatchedError
+from syncline.fleet import (
+    Credentials,
+    Fleet,
+    Member,
+    MemberKey,
+    NotResolved,
+    ReadSecret,
+    Resolved,
+    SecretWire,
+    resolve,
+    resolve_target,
+    targets_of,
+)
+from syncline.kube.cache import Key
+from syncline.kube.client import Client
+from syncline.kube.errors import KindNotServed, KubeError
+from syncline.kube.resources import SECRETS
+
+# While a cluster is being reached for the first time, its syncs look again so often.
+CONNECTING = 1.0
+NOWHERE = Scope()
+
+Targets = Callable[[], Iterable[SyncTarget]]
+
+
+class _Arrival(Struct, frozen=True, kw_only=True):
+    """What came of reaching one place."""
+
+    site: Site | None = None
+    key: MemberKey | None = None
+    outcomes: tuple[Outcome, ...] = ()
+    again: float | None = None
+
+
+class FleetSites(LocalSites):
+    """For syncs that write to this cluster and to others."""
+
+    def __init__(self, hub: Cluster, fleet: Fleet, targets: Targets) -> None:
+        super().__init__(hub)
+        self._fleet = fleet
+        self._targets = targets
+        self._clusters: dict[Member, Cluster] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+        self._wakes: Wakes | None = None
+        fleet.listen(self._member_changed)
+
+    async def reach(self, work: Work, wakes: Wakes, *, former: bool = True) -> Reached:
+        """Return the clusters of a sync, all reached at once; those out of reach hold up nobody."""
+        self._wakes = wakes
+        local = await super().reach(work, wakes)
+        places = [place for place in work.places if place.connection is not None]
+        old = self._former(work, places) if former else []
+        if not places and not old:
+            self._fleet.keep(_key(work), ())
+            return local
+        arrivals, visits = await asyncio.gather(self._go_all(work, wakes, places), self._go_all(work, wakes, old))
+        self._fleet.keep(_key(work), {one.key for one in (*arrivals, *visits) if one.key is not None})
+        reached = [one.site for one in arrivals if one.site is not None]
+        known = {site.cluster.uid for site in (*local.sites, *reached)}
+        outcomes = tuple(outcome for one in (*arrivals, *visits) for outcome in one.outcomes)
+        return Reached(
+            sites=(*local.sites, *reached),
+            former=tuple(one.site for one in visits if one.site is not None and one.site.cluster.uid not in known),
+            outcomes=outcomes,
+            unsure=local.unsure or bool(outcomes),
+            again=min((one.again for one in (*arrivals, *visits) if one.again is not None), default=local.again),
+            kinds=local.kinds,
+        )
+
+    def record(self, work: Work, reached: Reached, status: SyncStatus) -> SyncStatus:
+        """Note kinds and clusters; a cluster that the spec no longer names goes once nothing is left there."""
+        assert isinstance(status, ManifestSyncStatus)  # noqa: S101 - only these name other clusters
+        kinds = {ref.kind_name for ref in work.sources}
+        current = {site.place.cluster: site for site in reached.sites if site.place.cluster}
+        emptied = {
+            site.place.cluster
+            for site in reached.former
+            if not any(
+                seen.marker and seen.marker.hub == site.owner.hub for seen in site.cluster.copies_of(site.owner.ref)
+            )
+        }
+        clusters = {
+            (entry.name, entry.connection.type): entry for entry in status.clusters if entry.name not in emptied
+        }
+        for name, site in current.items():
+            connection = site.place.connection
+            if connection is not None:
+                clusters[name, connection.type] = WrittenCluster(name=name, connection=connection)
+        written = set(status.written) | {f"{name}/{kind}" for name in current for kind in kinds}
+        written = {entry for entry in written if entry.partition("/")[0] not in emptied - current.keys()}
+        if any(not place.cluster and place.connection is None for place in work.places):
+            written |= kinds
+        return structs.replace(status, written=sorted(written), clusters=list(clusters.values()))
+
+    def forget(self, key: Key) -> None:
+        """Let go of the clusters of a sync that is gone."""
+        self._fleet.keep(key, ())
+
+    async def stop(self) -> None:
+        """End all watches of other clusters."""
+        await asyncio.gather(*(cluster.stop() for cluster in self._clusters.values()), *self._ending)
+
+    def _former(self, work: Work, places: Sequence[Place]) -> list[Place]:
+        """Return the clusters that were written to and that the spec no longer names, as places for no copies."""
+        status = work.sync.status
+        if not isinstance(status, ManifestSyncStatus):
+            return []
+        named = {(place.cluster, place.connection) for place in places}
+        selected = {place.connection for place in places if place.connection and place.connection.selector is not None}
+        return [
+            Place(cluster=entry.name, connection=entry.connection, scope=NOWHERE)
+            for entry in status.clusters
+            if (entry.name, entry.connection) not in named
+            and not (selected and entry.connection.type == "SyncTarget" and self._is_selected(entry, selected, work))
+        ]
+
+    def _is_selected(self, entry: WrittenCluster, selected: Iterable[ClusterConnection | None], work: Work) -> bool:
+        namespace = work.sync.metadata.namespace
+        names = {
+            target.metadata.name
+            for connection in selected
+            if connection is not None
+            for target in targets_of(connection, namespace, self._targets())
+        }
+        return entry.name in names
+
+    async def _go_all(self, work: Work, wakes: Wakes, places: Sequence[Place]) -> list[_Arrival]:
+        found = await asyncio.gather(*(self._go(work, wakes, place) for place in places))
+        return [arrival for arrivals in found for arrival in arrivals]
+
+    async def _go(self, work: Work, wakes: Wakes, place: Place) -> list[_Arrival]:
+        """Reach one place, which may mean several clusters."""
+        connection = place.connection
+        assert connection is not None  # noqa: S101 - the caller looked
+        namespace = work.sync.metadata.namespace
+        try:
+            if connection.selector is None:
+                return [await self._arrive(work, wakes, place, await self._resolve(work, connection))]
+            arrivals = []
+            for target in targets_of(connection, namespace, self._targets()):
+                name = target.metadata.name
+                single = ClusterConnection(type="SyncTarget", sync_target_ref=NameRef(name=name))
+                named = structs.replace(place, cluster=name, connection=single)
+                try:
+                    resolved = await resolve_target(
+                        target,
+                        namespace,
+                        read_secret=_reader(self._hub.client),
+                        allow_loopback=self._fleet.allow_loopback,
+                    )
+                except KubeError as error:
+                    arrivals.append(_lost(work, named, error))
+                else:
+                    arrivals.append(await self._arrive(work, wakes, named, resolved))
+            return arrivals
+        except KubeError as error:
+            return [_lost(work, place, error)]
+
+    async def _resolve(self, work: Work, connection: ClusterConnection) -> Resolved:
+        client = self._hub.client if work.user is None else self._hub.client.impersonating(work.user)
+        return await resolve(
+            connection,
+            work.sync.metadata.namespace,
+            read_secret=_reader(client),
+            targets=self._targets(),
+            read_target_secret=_reader(self._hub.client),
+            allow_loopback=self._fleet.allow_loopback,
+        )
+
+    async def _arrive(self, work: Work, wakes: Wakes, place: Place, resolved: Resolved) -> _Arrival:
+        named = structs.replace(place, cluster=place.cluster or resolved.name)
+        status = work.sync.status
+        known = isinstance(status, ManifestSyncStatus) and named.cluster in {entry.name for entry in status.clusters}
+        if resolved.unschedulable and not known:
+            message = f"SyncTarget {resolved.name} takes no new syncs (unschedulable)"
+            return _Arrival(outcomes=_outcomes(work, named, ("Pending", "Unschedulable", message)))
+
+        connection = named.connection
+        assert connection is not None  # noqa: S101 - the caller looked
+
+        async def reread() -> Credentials:
+            return (await self._resolve(work, connection)).credentials
+
+        member = self._fleet.member(resolved.key, resolved.credentials, user=_key(work), reread=reread)
+        cluster = self._cluster(member, wakes)
+        if not await member.settled():
+            health = member.health
+            seen = f"last seen {member.last_seen:%Y-%m-%dT%H:%M:%SZ}" if member.last_seen else "never seen"
+            message = f"cluster {named.cluster} cannot be reached ({seen}): {health.message}"
+            lost = _outcomes(work, named, ("Unknown", health.reason or "Unreachable", message), cluster)
+            return _Arrival(key=resolved.key, outcomes=lost)
+        owner = structs.replace(work.sync.owner, hub=self._hub.uid)
+        home = member.uid == self._hub.uid
+        site = Site(place=named, cluster=cluster, client=member.client, owner=owner, home=home)
+        return structs.replace(await self._look(work, site), key=resolved.key)
+
+    async def _look(self, work: Work, site: Site) -> _Arrival:
+        """See to it that the kinds are watched there."""
+        name = site.place.cluster
+        recorded = [entry.partition("/")[2] for entry in work.sync.status.written if entry.startswith(f"{name}/")]
+        wanted = [] if site.place.scope is NOWHERE else [(ref.group, ref.kind, ref.version) for ref in work.sources]
+        wanted += [(group, kind, "") for kind, _, group in (entry.partition(".") for entry in recorded)]
+        try:
+            for group, kind, version in wanted:
+                view = await site.cluster.open(group, kind, version or None)
+                await site.cluster.complete(view, LIST_PATIENCE)
+            await site.cluster.settled(LIST_PATIENCE)
+        except KindNotServed as error:
+            lost = _outcomes(work, site.place, ("Failed", "KindNotServed", f"cluster {name}: {error}"))
+            return _Arrival(outcomes=lost)
+        except NotWatchedError as error:
+            lost = _outcomes(work, site.place, ("Unknown", "KindNotWatched", f"cluster {name}: {error}"), site.cluster)
+            return _Arrival(outcomes=lost, again=CONNECTING)
+        except KubeError as error:
+            lost = _outcomes(work, site.place, ("Unknown", "Unreachable", f"cluster {name}: {error}"), site.cluster)
+            return _Arrival(outcomes=lost, again=CONNECTING)
+        return _Arrival(site=site)
+
+    def _cluster(self, member: Member, wakes: Wakes) -> Cluster:
+        if member not in self._clusters:
+            name = f"{member.namespace}/{member.name}#{id(member):x}"
+            cluster = Cluster(member.client, name=name, key=self._hub.key, follow=member.follow)
+            cluster.start()
+            self._clusters[member] = cluster
+        wakes.attach(self._clusters[member])
+        return self._clusters[member]
+
+    def _member_changed(self, member: Member) -> None:
+        cluster = self._clusters.get(member)
+        if cluster is None:
+            return
+        if self._wakes is not None:
+            self._wakes.cluster_changed(cluster.name)
+        if member.closed:
+            del self._clusters[member]
+            task = asyncio.get_running_loop().create_task(cluster.stop())
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
+
+
+def _reader(client: Client) -> ReadSecret:
+    async def read(namespace: str, name: str) -> SecretWire:
+        return await client.get(SECRETS, name, namespace, type=SecretWire)
+
+    return read
+
+
+def _lost(work: Work, place: Place, error: KubeError) -> _Arrival:
+    """Say of all targets of a place why it cannot be reached at all."""
+    connection = place.connection
+    reason = error.reason if isinstance(error, NotResolved) else "CredentialUnreadable"
+    target = connection.sync_target_ref.name if connection is not None and connection.sync_target_ref else ""
+    named = structs.replace(place, cluster=place.cluster or target)
+    return _Arrival(outcomes=_outcomes(work, named, ("Failed", reason, f"cluster {named.cluster}: {error}")))
+
+
+def _outcomes(
+    work: Work, place: Place, why: tuple[TargetState, str, str], cluster: Cluster | None = None
+) -> tuple[Outcome, ...]:
+    """Say the same of all targets of a place, as far as they are known."""
+    state, reason, message = why
+    targets: list[Target] = []
+    for ref in work.sources:
+        name = work.target_name if work.target_name and not is_template(work.target_name) else ref.name
+        scope = place.scope if place.scope is not None else Scope(names=frozenset({ref.namespace}))
+        namespaces = set(scope.names)
+        if cluster is not None:
+            namespaces |= {one.name for one in cluster.namespaces.values() if scope.matches(one)}
+        targets += [Target(namespace, name, ref.kind_name, place.cluster) for namespace in sorted(namespaces or {""})]
+    return tuple(
+        Outcome(target=target, state=state, reason=reason, message=message, retry=state == "Failed")
+        for target in targets
+    )
+
+
+def _key(work: Work) -> Key:
+    return Key(work.sync.metadata.namespace, work.sync.metadata.name)

@@ -1,0 +1,279 @@
+"""Lets go of copies: where they are no longer wanted, when their source is gone, and when their sync is deleted.
+
+Each needs its own evidence, and none of them takes silence for it.
+"""
+
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from functools import partial
+
+from msgspec import Struct, structs
+
+from syncline.api.common import ABANDON, CONFIRM_DELETION
+from syncline.controllers.gathering import Gathered
+from syncline.controllers.memory import Memory
+from syncline.controllers.reporting import AnySync, Problem
+from syncline.controllers.sites import Reached
+from syncline.controllers.survey import Site, Survey
+from syncline.controllers.wakes import Wakes
+from syncline.controllers.work import Work
+from syncline.core.objects import Seen, Target
+from syncline.core.outcome import Outcome
+from syncline.core.ownership import OWNER_LABEL
+from syncline.core.plan import Action
+from syncline.core.scope import Namespace
+from syncline.core.surplus import Brake, brake, plan_removal
+from syncline.engine.view import MetaWire, View
+from syncline.engine.writer import Writer
+from syncline.kube.cache import Key
+from syncline.kube.errors import KubeError, NotFound
+from syncline.kube.resources import NAMESPACES
+
+# A source that is replaced (deleted and created again) is away for a moment; its copies stay meanwhile.
+SOURCE_GRACE = 2.0
+# How long a deletion is retried before the copies are left behind and the sync is let go.
+FINALIZE_PATIENCE = 300.0
+UNWANTED = ("Pruned", "no longer a destination of this sync")
+
+Owned = tuple[Site, Seen]
+
+
+class Removed(Struct, frozen=True, kw_only=True):
+    """What was removed, and whether to look again after some seconds."""
+
+    outcomes: tuple[Outcome, ...] = ()
+    held: Problem | None = None
+    again: float | None = None
+
+
+class Ending(Struct, frozen=True, kw_only=True):
+    """How far the deletion of a sync has come; with a problem, it is tried again."""
+
+    outcomes: tuple[Outcome, ...] = ()
+    problem: Problem | None = None
+    warning: str = ""
+
+
+class Wanted(Struct, frozen=True):
+    """Which copies a sync still wants."""
+
+    targets: frozenset[Target]
+    orphans: frozenset[Target]
+    """Those whose source does not exist: what becomes of them is not for pruning to say."""
+    absent: frozenset[str]
+    """Those sources, as markers name them."""
+    certain: bool
+    """Whether all names are known."""
+
+    def is_orphan(self, seen: Seen) -> bool:
+        """Whether the source of a copy does not exist."""
+        return seen.target in self.orphans or (seen.marker is not None and seen.marker.source in self.absent)
+
+
+def wanted_by(surveyed: Survey, waiting: Survey, gathered: Gathered) -> Wanted:
+    """Sum up which copies are wanted; `waiting` are those that wait for their source."""
+    return Wanted(
+        targets=frozenset(spot.target for spot in surveyed.spots),
+        orphans=frozenset(spot.target for spot in waiting.spots),
+        absent=frozenset(f"{target.kind}/{target.namespace}/{target.name}" for target in gathered.absent),
+        certain=not surveyed.unnamed and not waiting.unnamed,
+    )
+
+
+class Remover:
+    """Removes copies for the syncs of one kind."""
+
+    def __init__(self, writer: Callable[[Site], Writer], wakes: Wakes) -> None:
+        self._writer = writer
+        self._wakes = wakes
+
+    async def prune(self, work: Work, memory: Memory, reached: Reached, wanted: Wanted) -> Removed:
+        """Remove copies from where they are no longer wanted, or say why, or for how long, that must wait.
+
+        Shrinkage that nobody spelled out waits until it has come to rest, so that it is judged as a whole: then, if it
+        is large, for a person.
+        """
+        stale = _stale(work, reached, wanted)
+        now = time.monotonic()
+        verdict = self._brake(work, reached, _removals(stale), memory.recently_shrunk(now))
+        if verdict.held:
+            return Removed(held=Problem("DeletionHeld", verdict.message))
+        if verdict.derived and (left := memory.unrest(frozenset(seen.target for _, seen in stale), now)) > 0:
+            return Removed(again=left)
+        jobs = [(seen.target, partial(self._remove_proven, work, site, seen)) for site, seen in stale]
+        removed = await memory.fan_out.run(jobs, _no_progress)
+        if verdict.derived:
+            memory.shrank(sum(outcome.written is not None for outcome in removed), now)
+        else:
+            memory.was_asked()
+        return Removed(outcomes=tuple(removed))
+
+    async def sources_gone(
+        self, work: Work, memory: Memory, reached: Reached, gathered: Gathered, wanted: Wanted
+    ) -> Removed:
+        """Act on sources that do not exist: wait a moment, look again, then follow the policy."""
+        now = time.monotonic()
+        memory.missing = {target: memory.missing.get(target, now) for target in gathered.absent}
+        copies = [one for one in owned(reached) if wanted.is_orphan(one[1])]
+        if not gathered.absent or not copies or work.source_deletion_policy == "Orphan":
+            return Removed()
+        if (left := max(memory.missing.values()) + SOURCE_GRACE - now) > 0:
+            return Removed(again=left)
+        what = gathered.problem.message if gathered.problem is not None else "the source does not exist"
+        return Removed(outcomes=tuple(await self._remove(work.sync, memory, copies, ("SourceDeleted", what))))
+
+    async def finalize(self, sync: AnySync, work: Work | None, memory: Memory, reached: Reached) -> Ending:
+        """Let go of all copies as the policy says. Never traps the sync."""
+        abandon = sync.metadata.annotations.get(ABANDON) == "true"
+        if abandon or work is None or work.suspended:
+            why = "abandoned on request" if abandon else "the sync was suspended" if work else "its spec is unreadable"
+            left = any(owned(reached)) or work is None
+            return Ending(warning=f"the copies were left where they are: {why}" if left else "")
+        if work.deletion_policy == "Orphan":
+            return Ending()
+        removed = [*await self._remove_all(sync, memory, reached), *reached.outcomes]
+        failed = [outcome for outcome in removed if outcome.state not in ("Synced", "Skipped")]
+        # On our own clock: the API server's may be another, and nothing is left behind because of that.
+        memory.finalizing_since = memory.finalizing_since or time.monotonic()
+        if failed and time.monotonic() - memory.finalizing_since < FINALIZE_PATIENCE:
+            problem = Problem("CleanupFailed", f"{len(failed)} copies cannot be removed yet: {failed[0].message}")
+            return Ending(outcomes=tuple(removed), problem=problem)
+        closed = sum(not _is_open(site, seen) for site, seen in owned(reached))
+        words = [f"{len(failed)} copies could not be removed and were left: {failed[0].message}"] if failed else []
+        words += [f"{closed} copies stay in namespaces that are closed to us"] if closed else []
+        return Ending(outcomes=tuple(removed), warning="; ".join(words))
+
+    def preview(
+        self, work: Work, reached: Reached, gathered: Gathered, wanted: Wanted
+    ) -> tuple[list[Action], Problem | None]:
+        """Return what `prune` and `sources_gone` would do."""
+        removals = _removals(_stale(work, reached, wanted))
+        verdict = self._brake(work, reached, removals)
+        if work.source_deletion_policy == "Delete" and gathered.problem is not None:
+            gone = [one for one in owned(reached) if wanted.is_orphan(one[1]) and _is_open(*one)]
+            removals += _removals(gone, ("SourceDeleted", gathered.problem.message))
+        return removals, Problem("DeletionHeld", verdict.message) if verdict.held else None
+
+    def _brake(self, work: Work, reached: Reached, removals: list[Action], recent: int = 0) -> Brake:
+        return brake(
+            removals,
+            sum(1 for _ in owned(reached)),
+            asked_for=work.sync.status.scope not in (None, work.scope_digest),
+            confirmed=work.sync.metadata.annotations.get(CONFIRM_DELETION, ""),
+            recent=recent,
+        )
+
+    async def _remove_proven(self, work: Work, site: Site, seen: Seen) -> Outcome | None:
+        """Remove a copy after a live look at its namespace has confirmed that it is unwanted."""
+        if not seen.target.namespace:
+            return await self._let_go(work.sync, site, seen, UNWANTED)
+        try:
+            wire = await site.cluster.client.get(NAMESPACES, seen.target.namespace, type=MetaWire, metadata_only=True)
+        except NotFound:
+            return None
+        except KubeError as error:
+            return Outcome(
+                target=seen.target, state="Unknown", reason="Unproven", message=str(error), retry=True, gone=True
+            )
+        meta = wire.metadata
+        live = Namespace(meta.name, meta.uid, meta.labels, meta.deletion_timestamp is not None)
+        if (
+            live.terminating
+            or live.ignored
+            or _matches(site, live) != _matches(site, site.cluster.namespace(meta.name))
+        ):
+            return None
+        return await self._let_go(work.sync, site, seen, UNWANTED)
+
+    async def _remove_all(self, sync: AnySync, memory: Memory, reached: Reached) -> list[Outcome]:
+        """Remove every copy, found by the cache and by a live list: a cache may lag behind another leader's write."""
+        known: dict[Target, Owned] = {seen.target: (site, seen) for site, seen in owned(reached)}
+        troubles: list[Outcome] = []
+        for site in (*reached.sites, *reached.former):
+            for view in list(site.cluster.views()):
+                if not site.cluster.name and view.kind not in reached.kinds:
+                    continue
+                try:
+                    found = await self._list(site, view)
+                except KubeError as error:
+                    where = Target("", view.kind, view.kind, site.place.cluster)
+                    troubles.append(
+                        Outcome(target=where, state="Failed", reason="CleanupFailed", message=str(error), gone=True)
+                    )
+                    continue
+                known.update((seen.target, (site, seen)) for seen in found)
+        why = ("SyncDeleted", "the sync was deleted")
+        return [*await self._remove(sync, memory, known.values(), why), *troubles]
+
+    async def _list(self, site: Site, view: View) -> list[Seen]:
+        found, _ = await site.cluster.client.list(
+            view.resource, labels=f"{OWNER_LABEL}={site.owner.label}", type=view.wire
+        )
+        return [_relabelled(site, view.see(wire)) for wire in found]
+
+    async def _remove(
+        self, sync: AnySync, memory: Memory, copies: Iterable[Owned], why: tuple[str, str]
+    ) -> list[Outcome]:
+        """Remove copies for a reason that needs no proof; closed namespaces are left alone."""
+        jobs: list[tuple[Target, Callable[[], Awaitable[Outcome | None]]]] = [
+            (seen.target, partial(self._let_go, sync, site, seen, why)) for site, seen in copies if _is_open(site, seen)
+        ]
+        return await memory.fan_out.run(jobs, _no_progress)
+
+    async def _let_go(self, sync: AnySync, site: Site, seen: Seen, why: tuple[str, str]) -> Outcome | None:
+        """Remove a copy, and wake those that wait for its place."""
+        outcome = await self._writer(site).remove(seen, *why)
+        if outcome is not None and outcome.written is not None:
+            self._wakes.freed(Key(sync.metadata.namespace, sync.metadata.name), site.cluster, seen.target)
+        return outcome
+
+
+def owned(reached: Reached) -> Iterator[Owned]:
+    """Yield all copies of a sync, by the names that it has for its clusters."""
+    seen_clusters = set()
+    for site in (*reached.sites, *reached.former):
+        if site.cluster.uid in seen_clusters:  # two places of one cluster
+            continue
+        seen_clusters.add(site.cluster.uid)
+        for seen in site.cluster.copies_of(site.owner.ref):
+            if seen.marker is not None and seen.marker.hub == site.owner.hub:
+                yield site, _relabelled(site, seen)
+
+
+def _relabelled(site: Site, seen: Seen) -> Seen:
+    if not site.place.cluster:
+        return seen
+    return structs.replace(seen, target=seen.target._replace(cluster=site.place.cluster))
+
+
+def _stale(work: Work, reached: Reached, wanted: Wanted) -> list[Owned]:
+    """Return the copies that are no longer wanted; a namespace on its way out takes its copy along."""
+    if not work.prune or not wanted.certain:
+        return []
+    return [
+        (site, seen)
+        for site, seen in owned(reached)
+        if seen.target not in wanted.targets and not wanted.is_orphan(seen) and _is_open(site, seen)
+    ]
+
+
+def _removals(copies: Iterable[Owned], why: tuple[str, str] = UNWANTED) -> list[Action]:
+    removals = (plan_removal(seen, site.owner, site.cluster.uid, *why) for site, seen in copies)
+    return [action for action in removals if action is not None]
+
+
+def _is_open(site: Site, seen: Seen) -> bool:
+    """Whether the namespace of a copy lets us touch it."""
+    if not seen.target.namespace:
+        return True
+    namespace = site.cluster.namespace(seen.target.namespace)
+    return namespace is not None and not namespace.terminating and not namespace.ignored
+
+
+def _matches(site: Site, namespace: Namespace | None) -> bool:
+    scope = site.place.scope
+    return scope is not None and namespace is not None and scope.matches(namespace)
+
+
+async def _no_progress(_: list[Outcome]) -> None:
+    return

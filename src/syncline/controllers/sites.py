@@ -1,0 +1,90 @@
+"""The clusters that a sync writes to, as it reaches them now."""
+
+from typing import Protocol
+
+from msgspec import Struct, structs
+
+from syncline.api.status import SyncStatus
+from syncline.controllers.survey import Site
+from syncline.controllers.wakes import Wakes
+from syncline.controllers.work import Work
+from syncline.core.outcome import Outcome
+from syncline.engine.cluster import Cluster, NotWatchedError
+from syncline.kube.cache import Key
+from syncline.kube.errors import KindNotServed
+
+# How long a turn waits for the first list of a kind that an earlier turn has written.
+LIST_PATIENCE = 5.0
+
+
+class Reached(Struct, frozen=True, kw_only=True):
+    """What could be reached, and what not."""
+
+    sites: tuple[Site, ...] = ()
+    former: tuple[Site, ...] = ()
+    """Clusters that the spec no longer names and that may still hold copies."""
+    outcomes: tuple[Outcome, ...] = ()
+    """Targets in clusters that cannot be seen."""
+    unsure: bool = False
+    """Whether any place could not be looked at: then nothing is known to be done."""
+    again: float | None = None
+    kinds: frozenset[str] = frozenset()
+    """The kinds that this sync writes, or has written, in this cluster."""
+
+
+class Sites(Protocol):
+    """Finds the clusters of syncs."""
+
+    async def reach(self, work: Work, wakes: Wakes, *, former: bool = True) -> Reached:
+        """Return the clusters of a sync; those that are out of reach become outcomes."""
+
+    def record(self, work: Work, reached: Reached, status: SyncStatus) -> SyncStatus:
+        """Note in the status what is about to be written to."""
+
+    def forget(self, key: Key) -> None:
+        """Let go of what was held for a sync that is gone."""
+
+
+class LocalSites:
+    """For syncs that write to their own cluster only."""
+
+    def __init__(self, hub: Cluster) -> None:
+        self._hub = hub
+
+    async def reach(self, work: Work, wakes: Wakes, *, former: bool = True) -> Reached:  # noqa: ARG002 - see the protocol
+        """Return this cluster, with a view of every kind that the sync has written."""
+        kinds = {ref.kind_name for ref in work.sources} | set(local_kinds(work.sync.status))
+        unsure = await self._open(local_kinds(work.sync.status))
+        client = self._hub.client if work.user is None else self._hub.client.impersonating(work.user)
+        sites = tuple(
+            Site(place=place, cluster=self._hub, client=client, owner=work.sync.owner)
+            for place in work.places
+            if not place.cluster
+        )
+        return Reached(sites=sites, unsure=unsure, kinds=frozenset(kinds))
+
+    def record(self, work: Work, reached: Reached, status: SyncStatus) -> SyncStatus:  # noqa: ARG002 - see the protocol
+        """Note the kinds."""
+        written = sorted({*status.written, *(ref.kind_name for ref in work.sources)})
+        return structs.replace(status, written=written)
+
+    def forget(self, key: Key) -> None:
+        """Nothing is held."""
+
+    async def _open(self, kinds: tuple[str, ...]) -> bool:
+        """Watch the kinds that were written earlier; whether any of them cannot be."""
+        unsure = False
+        for name in kinds:
+            kind, _, group = name.partition(".")
+            try:
+                await self._hub.complete(await self._hub.open(group, kind), LIST_PATIENCE)
+            except KindNotServed:
+                continue  # its objects went with it
+            except NotWatchedError:
+                unsure = True
+        return unsure
+
+
+def local_kinds(status: SyncStatus) -> tuple[str, ...]:
+    """Return the kinds that a sync has written in its own cluster."""
+    return tuple(entry for entry in status.written if "/" not in entry)

@@ -1,0 +1,163 @@
+"""Where the copies of a sync belong, as its clusters are now: every target, and those passed over with the reason."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from msgspec import Struct
+
+from syncline.api.common import TargetState
+from syncline.controllers.reporting import Problem
+from syncline.controllers.work import Place, Source, Work, is_template
+from syncline.core.objects import Target
+from syncline.core.outcome import Outcome
+from syncline.core.ownership import Owner
+from syncline.core.scope import Namespace, Reach, Scope
+from syncline.engine.claims import Want
+from syncline.engine.cluster import Cluster
+from syncline.kube.client import Client
+from syncline.render import Renderer, RenderFailed, TransformError
+from syncline.render import Source as RenderSource
+from syncline.render import Target as RenderTarget
+
+
+class Site(Struct, frozen=True, kw_only=True):
+    """A cluster as one sync reaches it."""
+
+    place: Place
+    cluster: Cluster
+    client: Client
+    """With the identity that the sync writes with."""
+    owner: Owner
+    home: bool = True
+    """Whether it is the cluster of the sync itself, also where the sync takes it for another one."""
+
+    def is_source(self, target: Target, source: Source) -> bool:
+        """Whether a place here is that of the source itself."""
+        return self.home and target._replace(cluster="") == source.target
+
+    def target(self, namespace: str, name: str, kind: str) -> Target:
+        """Return a place in this cluster, by the name that the sync has for it."""
+        return Target(namespace, name, kind, self.place.cluster)
+
+
+class Spot(Struct, frozen=True, kw_only=True):
+    """One target: what is to be copied where."""
+
+    site: Site
+    source: Source
+    target: Target
+
+
+class Survey(Struct, frozen=True, kw_only=True):
+    """All targets of a sync."""
+
+    spots: tuple[Spot, ...] = ()
+    passed_over: tuple[Outcome, ...] = ()
+    unnamed: tuple[Outcome, ...] = ()
+    """Targets whose name cannot be said: as long as there are any, no copy counts as unwanted."""
+
+    def wants(self) -> tuple[Want, ...]:
+        """Return what is wanted where, to be told from what other syncs want."""
+        wants = {
+            (spot.site.cluster.name, spot.target.kind, spot.target.name, str(spot.source)): Want(
+                (spot.site.cluster.name, spot.target.kind, spot.target.name),
+                spot.site.place.scope_of(spot.source.target, frozenset()) if spot.source.namespaced else None,
+                spot.source.target,
+            )
+            for spot in self.spots
+        }
+        return tuple(wants.values())
+
+
+async def survey(work: Work, sites: Sequence[Site], sources: Sequence[Source], renderer: Renderer) -> Survey:
+    """Find all targets. Raises `Problem` where two sources would be copied to one place."""
+    spots: list[Spot] = []
+    passed_over: list[Outcome] = []
+    unnamed: list[Outcome] = []
+    for site in sites:
+        for source in sources:
+            wanted, missed = _reached(work, site, source)
+            names = await _names(work, site, source, wanted, renderer)
+            for namespace, name in zip(wanted, names, strict=True):
+                if isinstance(name, TransformError):
+                    target = site.target(namespace, source.target.name, source.target.kind)
+                    message = f"targetName: {name.cause}"
+                    unnamed.append(Outcome(target=target, state="Failed", reason="InvalidName", message=message))
+                    continue
+                target = site.target(namespace, name, source.target.kind)
+                if not site.is_source(target, source):
+                    spots.append(Spot(site=site, source=source, target=target))
+            passed_over += missed
+    _refuse_clashes(spots)
+    return Survey(spots=tuple(spots), passed_over=tuple(passed_over), unnamed=tuple(unnamed))
+
+
+def _reached(work: Work, site: Site, source: Source) -> tuple[list[str], list[Outcome]]:
+    """Sort the namespaces of a place into those to write to, and those passed over."""
+    if not source.namespaced:
+        return [""], []
+    scope = site.place.scope_of(source.target, work.guarded)
+    name = work.target_name if work.target_name and not is_template(work.target_name) else source.target.name
+    wanted: list[str] = []
+    missed: list[Outcome] = []
+
+    def pass_over(namespace: str, state: TargetState, reason: str, message: str) -> None:
+        target = site.target(namespace, name, source.target.kind)
+        missed.append(Outcome(target=target, state=state, reason=reason, message=message))
+
+    for namespace in _named(scope, site.cluster):
+        if site.is_source(site.target(namespace.name, name, source.target.kind), source):
+            continue
+        match scope.reach(namespace):
+            case Reach.WANTED:
+                wanted.append(namespace.name)
+            case Reach.IGNORED:
+                message = f"namespace {namespace.name!r} is labelled syncline.dev/ignore: true"
+                pass_over(namespace.name, "Skipped", "NamespaceIgnored", message)
+            case Reach.TERMINATING:
+                pass_over(namespace.name, "Skipped", "NamespaceTerminating", "the namespace is being deleted")
+            case _:
+                pass
+    for spelled in sorted(spelled for spelled in scope.names if site.cluster.namespace(spelled) is None):
+        message = f"namespace {spelled!r} does not exist; it gets its copy when it is created"
+        pass_over(spelled, "Pending", "NamespaceNotFound", message)
+    return wanted, missed
+
+
+def _named(scope: Scope, cluster: Cluster) -> Iterator[Namespace]:
+    """Yield the namespaces that may be meant."""
+    # Without globs and selectors the cost is that of the names, however many namespaces there are.
+    open_ended = bool(scope.globs) or scope.selector is not None
+    spelled = (cluster.namespace(name) for name in sorted(scope.names))
+    found: Iterable[Namespace | None] = cluster.namespaces.values() if open_ended else spelled
+    yield from (namespace for namespace in found if namespace is not None)
+
+
+async def _names(
+    work: Work, site: Site, source: Source, namespaces: Sequence[str], renderer: Renderer
+) -> Sequence[str | TransformError]:
+    name = work.target_name
+    if not name or not is_template(name):
+        return [name or source.target.name] * len(namespaces)
+    place = RenderSource(source.target.namespace, source.target.name, source.ref.kind)
+    targets = [RenderTarget(namespace, source.target.name, site.place.cluster) for namespace in namespaces]
+    try:
+        return await renderer.texts(name, place, targets)
+    except TransformError as error:
+        return [error] * len(namespaces)
+    except RenderFailed as error:
+        raise Problem("RenderFailed", str(error), again=error.retry_after, retry=not error.retry_after) from error
+
+
+def _refuse_clashes(spots: Iterable[Spot]) -> None:
+    taken: dict[tuple[str, Target], Spot] = {}
+    for spot in spots:
+        # By the cluster itself: a sync may have two names for one.
+        place = (spot.site.cluster.uid, spot.target._replace(cluster=""))
+        other = taken.setdefault(place, spot)
+        if other is not spot:
+            what = (
+                f"{other.source} and {spot.source} would both be copied to {spot.target}; give them names of their own"
+                if other.source is not spot.source
+                else f"{other.target} and {spot.target} are the same object: the two names mean one cluster"
+            )
+            raise Problem("SameTarget", what, stalled=True)

@@ -1,0 +1,40 @@
+"""What the operator was told about tenants: whose rights a sync acts with, and what it may ask for."""
+
+from msgspec import Struct
+
+from syncline.controllers.reporting import Problem
+from syncline.core.durations import seconds
+
+
+class Tenancy(Struct, frozen=True, kw_only=True):
+    """The operator's flags about tenants."""
+
+    guarded: frozenset[str] = frozenset()
+    """Namespaces, names or globs, that only an exact name in a sync reaches."""
+    default_account: str = ""
+    require_account: bool = False
+    min_interval: float = 10.0
+
+    def user(self, namespace: str, account: str | None) -> str | None:
+        """Return whom a sync of this namespace acts as; None: the operator itself.
+
+        Raises `Problem` where it must name an account and names none.
+        """
+        account = account or self.default_account
+        if account:
+            return f"system:serviceaccount:{namespace}:{account}"
+        if self.require_account:
+            message = "this operator acts only as service accounts: set serviceAccountName to one of this namespace"
+            raise Problem("AccountRequired", message, stalled=True)
+        return None
+
+    def interval(self, text: str) -> float:
+        """Return an interval that a sync asks for, in seconds."""
+        try:
+            asked = seconds(text)
+        except ValueError as error:
+            raise Problem("InvalidSpec", f"interval: {error}", stalled=True) from error
+        if asked < self.min_interval:
+            message = f"interval {text} is shorter than this operator allows: at least {self.min_interval:g}s"
+            raise Problem("InvalidSpec", message, stalled=True)
+        return asked

@@ -1,0 +1,184 @@
+"""What any copying kind is lowered to: sources, places, policies. Only the lowering differs between kinds."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from syncline.api.common import DeletionPolicy, LabelSelector, ObjectMeta
+from syncline.api.connection import ClusterConnection
+from syncline.api.content import Keys, Transform
+from syncline.api.manifestsync import Patch, ReplicationOptions
+from syncline.api.status import SyncStatus
+from syncline.core.digest import short_digest
+from syncline.core.objects import Target
+from syncline.core.plan import Policy
+from syncline.core.scope import Scope
+from syncline.core.twoway import Strategy
+from syncline.engine.attention import Selection
+from syncline.engine.claims import Claim, Want
+from syncline.engine.cluster import kind_name
+from syncline.engine.interests import Interest
+from syncline.engine.record import Sync
+
+AnySync = Sync[Struct, SyncStatus]
+
+
+class SourceRef(Struct, frozen=True, kw_only=True):
+    """One source that a spec names: an object, or all objects of a namespace with some labels."""
+
+    group: str = ""
+    version: str = "v1"
+    kind: str = "ConfigMap"
+    namespace: str = ""
+    name: str = ""
+    selector: LabelSelector | None = None
+
+    @property
+    def kind_name(self) -> str:
+        """The kind as targets name it."""
+        return kind_name(self.group, self.kind)
+
+    def __str__(self) -> str:
+        what = self.name or f"with labels {selector_words(self.selector)}"
+        return f"{self.kind} {self.namespace}/{what}" if self.namespace else f"{self.kind} {what}"
+
+
+class Place(Struct, frozen=True, kw_only=True):
+    """Where copies are wanted: a cluster, and the namespaces there."""
+
+    cluster: str = ""
+    """What the sync calls the cluster; empty for the one that the sync is in."""
+    connection: ClusterConnection | None = None
+    scope: Scope | None = None
+    """None: the namespace of each source."""
+    policy: Policy = Policy()
+    patch: Patch | None = None
+
+    def scope_of(self, source: Target, guarded: frozenset[str]) -> Scope:
+        """Return the namespaces for copies of a source."""
+        if self.scope is not None:
+            return self.scope
+        return Scope(names=frozenset({source.namespace} if source.namespace else ()), guarded=guarded)
+
+
+class Source(Struct, frozen=True, kw_only=True):
+    """A source as it was read."""
+
+    ref: SourceRef
+    target: Target
+    """Its place."""
+    namespaced: bool
+    meta: ObjectMeta
+    manifest: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        return f"{self.target.kind}/{self.target.namespace}/{self.target.name}"
+
+
+class Work(Struct, frozen=True, kw_only=True):
+    """What one turn of a sync works with, as far as the spec alone tells."""
+
+    sync: AnySync
+    sources: tuple[SourceRef, ...]
+    places: tuple[Place, ...]
+    guarded: frozenset[str] = frozenset()
+    target_name: str = ""
+    """The name of the copies, as a template; empty: the source's."""
+    keys: Keys | None = None
+    transforms: tuple[Transform, ...] = ()
+    options: ReplicationOptions = ReplicationOptions()
+    user: str | None = None
+    """Who reads and writes in this cluster; None: the operator itself."""
+    prune: bool = True
+    suspended: bool = False
+    two_way: Strategy | None = None
+    """The strategy of a sync that goes both ways."""
+    interval: float | None = None
+    deletion_policy: DeletionPolicy = "Delete"
+    source_deletion_policy: DeletionPolicy = "Delete"
+    scope_digest: str = ""
+    """Names what the spec says about where copies are."""
+
+    @property
+    def one(self) -> bool:
+        """Whether the spec names exactly one source."""
+        return len(self.sources) == 1 and bool(self.sources[0].name)
+
+    def patch_refs(self) -> Iterator[Target]:
+        """Yield the objects that hold patches."""
+        for place in self.places:
+            if place.patch is not None and (ref := place.patch.patch_content_ref) is not None:
+                yield Target(self.sync.metadata.namespace, ref.name, ref.kind)
+
+    def secret_refs(self) -> Iterator[Target]:
+        """Yield the Secrets that hold credentials of other clusters."""
+        for place in self.places:
+            connection = place.connection
+            if connection is None:
+                continue
+            for ref in (connection.kubeconfig_secret_ref, connection.service_account_token_ref):
+                if ref is not None:
+                    yield Target(self.sync.metadata.namespace, ref.name, "Secret")
+
+    def interest(self) -> Interest:
+        """Return what should wake the sync, before any cluster was looked at."""
+        named = {Target(ref.namespace, ref.name, ref.kind_name) for ref in self.sources if ref.name}
+        selected = (ref for ref in self.sources if ref.selector is not None)
+        return Interest(
+            objects=frozenset(named | set(self.patch_refs()) | set(self.secret_refs())),
+            selections=tuple(
+                (ref.kind_name, Selection(ref.namespace, ref.selector)) for ref in selected if ref.selector is not None
+            ),
+            names=frozenset(want.name for want in self.wants()),
+            scopes=tuple(("", place.scope) for place in self.places if not place.cluster and place.scope is not None),
+        )
+
+    def wants(self) -> Iterator[Want]:
+        """Yield what is wanted in this cluster as far as the names are known from the spec alone."""
+        for place in self.places:
+            for ref in self.sources:
+                name = self.target_name or ref.name
+                if place.cluster or place.scope is None or not name or is_template(name):
+                    continue
+                source = Target(ref.namespace, ref.name, ref.kind_name)
+                yield Want(("", ref.kind_name, name), place.scope if ref.namespace else None, source)
+
+    def claim(self, more: tuple[Want, ...] = ()) -> Claim | None:
+        """Return what the sync lays claim to; one that is suspended or being deleted to nothing."""
+        if self.suspended or self.sync.deleting:
+            return None
+        return Claim(
+            ref=self.sync.owner.ref,
+            created=self.sync.metadata.creation_timestamp,
+            wants=(*self.wants(), *more),
+        )
+
+
+def is_template(text: str) -> bool:
+    """Whether a text has to be rendered."""
+    return "{{" in text or "{%" in text or "{#" in text
+
+
+def scope_digest(places: tuple[Place, ...], *parts: str) -> str:
+    """Name what a spec says about where copies are, to tell an edit of it from a change of the cluster."""
+    words = [f"{place.cluster}={place.scope.digest() if place.scope is not None else ''}" for place in places]
+    return short_digest(*words, "parts", *parts)
+
+
+def selector_words(selector: LabelSelector | None) -> str:
+    """Write a selector as kubectl does."""
+    if selector is None:
+        return ""
+    words = [f"{key}={value}" for key, value in sorted(selector.match_labels.items())]
+    for requirement in selector.match_expressions:
+        values = f"({','.join(requirement.values)})"
+        words.append(
+            {
+                "In": f"{requirement.key} in {values}",
+                "NotIn": f"{requirement.key} notin {values}",
+                "Exists": requirement.key,
+                "DoesNotExist": f"!{requirement.key}",
+            }[requirement.operator]
+        )
+    return ",".join(words)

@@ -1,0 +1,49 @@
+"""Which objects that are not ours are worth noticing: sources, what they refer to, and what may be in the way."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from syncline.api.common import LabelSelector, ObjectMeta
+from syncline.core.selectors import selector_matches
+
+
+class Selection(Struct, frozen=True):
+    """Objects of one namespace (or of all, where it is empty) with these labels."""
+
+    namespace: str
+    selector: LabelSelector
+
+    def matches(self, meta: ObjectMeta) -> bool:
+        """Whether an object is selected."""
+        return self.namespace in ("", meta.namespace) and selector_matches(self.selector, meta.labels)
+
+
+class Attention:
+    """By kind: names, counted over the syncs that are interested in them, and selections. All else is dropped."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, Counter[str]] = {}
+        self._selections: dict[str, list[Selection]] = {}
+
+    def pay(self, kind: str, names: Iterable[str] = (), selections: Iterable[Selection] = ()) -> None:
+        """Take an interest in objects of these names, in any namespace, and in selected ones."""
+        self._names.setdefault(kind, Counter()).update(names)
+        self._selections.setdefault(kind, []).extend(selections)
+
+    def end(self, kind: str, names: Iterable[str] = (), selections: Iterable[Selection] = ()) -> None:
+        """Let go of an interest; other syncs may still have it."""
+        counts = self._names.setdefault(kind, Counter())
+        for name in names:
+            counts[name] -= 1
+            if counts[name] <= 0:
+                del counts[name]
+        for selection in selections:
+            self._selections[kind].remove(selection)
+
+    def is_paid(self, kind: str, meta: ObjectMeta) -> bool:
+        """Whether any sync is interested in this object."""
+        if meta.name in self._names.get(kind, ()):
+            return True
+        return any(selection.matches(meta) for selection in self._selections.get(kind, ()))

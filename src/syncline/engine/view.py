@@ -1,0 +1,87 @@
+"""What is watched of one kind in one cluster: our copies, and strangers of interest. Bodies are dropped on arrival."""
+
+from collections.abc import Callable
+
+from msgspec import Struct, field
+
+from syncline.api.common import ObjectMeta
+from syncline.core.digest import DigestKey
+from syncline.core.objects import Seen
+from syncline.core.ownership import OWNER_LABEL
+from syncline.core.wire import DATA_KINDS, DataWire, ObjectWire, see
+from syncline.engine.attention import Attention
+from syncline.engine.copies import Copies
+from syncline.kube.cache import Key
+from syncline.kube.client import Client
+from syncline.kube.reflector import AnyReflector, Reflector
+from syncline.kube.resources import Resource
+
+Wire = DataWire | ObjectWire
+
+
+class MetaWire(Struct):
+    """An object of which only the metadata was asked for."""
+
+    metadata: ObjectMeta = field(default_factory=ObjectMeta)
+
+
+class View:
+    """`copies` holds what carries our label.
+
+    `strangers` only tells that an object without our label, that some sync pays attention to, has come, changed or
+    gone: a source, or an object that is in the way.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        kind: str,
+        resource: Resource,
+        *,
+        key: DigestKey,
+        attention: Attention,
+        on_copy: Callable[[Seen | None, Seen | None], None],
+        on_stranger: Callable[[str, Key], None],
+    ) -> None:
+        self.kind = kind
+        self.resource = resource
+        self.wire: type[DataWire | ObjectWire] = DataWire if kind in DATA_KINDS else ObjectWire
+        self._key = key
+        self.copies = Copies(client, resource, self.wire, self.see, on_copy)
+        self.strangers: Reflector[MetaWire, str] = Reflector(
+            client,
+            resource,
+            decode=MetaWire,
+            project=lambda wire: wire.metadata.resource_version if attention.is_paid(kind, wire.metadata) else None,
+            labels=f"!{OWNER_LABEL}",
+            metadata_only=True,
+            on_change=lambda at, _old, _new: on_stranger(kind, at),
+            part="others",
+        )
+
+    @property
+    def reflectors(self) -> tuple[AnyReflector, AnyReflector]:
+        """Its watches, to be run and to be asked for their health."""
+        return (self.copies.reflector, self.strangers)
+
+    @property
+    def synced(self) -> bool:
+        """Whether it has been complete once."""
+        return all(reflector.synced.is_set() for reflector in self.reflectors)
+
+    @property
+    def failure(self) -> str:
+        """What stands in the way of a watch, for a person; empty if nothing does."""
+        return next((status.failure for one in self.reflectors if (status := one.status()).failure), "")
+
+    def see(self, wire: Wire, *, body: bool = False) -> Seen:
+        """Reduce an object to what a plan needs."""
+        return see(wire, kind=self.kind, body=body, key=self._key)
+
+    def note_stranger(self, meta: ObjectMeta) -> None:
+        """Remember an object that was read live, so that its end is noticed too.
+
+        A list that ran before the interest arose has passed over it.
+        """
+        if OWNER_LABEL not in meta.labels:
+            self.strangers.note(MetaWire(metadata=meta))
