@@ -1,0 +1,121 @@
+"""YAML or JSON that a user wrote, read as JSON: nothing that explodes, nothing that JSON cannot say.
+
+YAML is read as Kubernetes reads it: a date and a time of day are text. No message quotes the text: it may be secret.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+import yaml
+
+SIZE_LIMIT = 1024 * 1024
+DEPTH_LIMIT = 200
+
+_STRING = "tag:yaml.org,2002:str"
+_NUMBERS = (
+    ("tag:yaml.org,2002:int", re.compile(r"[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|0o?[0-7_]+|[1-9][0-9_]*|0)\Z")),
+    ("tag:yaml.org,2002:float", re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")),
+)
+
+
+class DocumentError(Exception):
+    """A text that cannot be read; the message says at which line, and what to write."""
+
+
+def read_document(text: str) -> Any:
+    """Read one document: a map, a list or a single value."""
+    if len(text) > SIZE_LIMIT:
+        raise DocumentError("it is larger than 1 MiB")
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+        value = _read_yaml(text)
+    if is_deep(value):
+        raise DocumentError(f"it is nested more than {DEPTH_LIMIT} deep")
+    _check(value)
+    return value
+
+
+def is_deep(value: Any) -> bool:
+    """Whether a value is nested deeper than anybody writes, and than we would dare to walk."""
+    level = [value]
+    for _ in range(DEPTH_LIMIT):
+        level = [inside for one in level for inside in _values(one)]
+        if not level:
+            return False
+    return True
+
+
+def _read_yaml(text: str) -> Any:
+    try:
+        _check_events(yaml.parse(text, Loader=_Loader))
+        return yaml.load(text, Loader=_Loader)  # noqa: S506  # a SafeLoader underneath
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        raise DocumentError(f"{_line(mark)}neither YAML nor JSON") from None
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # libyaml where it is built in
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode) or key.tag != _STRING:
+                raise DocumentError(f"{_line(key.start_mark)}a key must be text: put it in quotes")
+            if key.value in seen:
+                raise DocumentError(f"{_line(key.start_mark)}the same key for the second time")
+            seen.add(key.value)
+        result: dict[Any, Any] = super().construct_mapping(node, deep)
+        return result
+
+
+def _resolvers() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
+    """Return what plain scalars may mean beside text, by their first character: true and false, null, numbers."""
+    kept = {
+        first: [pair for pair in pairs if pair[0].endswith((":bool", ":null"))]
+        for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+    for first in "-+.0123456789":
+        kept.setdefault(first, []).extend(_NUMBERS)
+    return kept
+
+
+_Loader.yaml_implicit_resolvers = _resolvers()
+
+
+def _check_events(events: Iterator[yaml.Event]) -> None:
+    """Refuse what explodes when composed: aliases and deep nesting. Events come flat, so looking is cheap."""
+    depth = documents = 0
+    for event in events:
+        if isinstance(event, yaml.AliasEvent):
+            # Not quoted: a password that begins with an asterisk reads as an alias.
+            raise DocumentError(f"{_line(event.start_mark)}aliases are not read; write it out, or put it in quotes")
+        documents += isinstance(event, yaml.DocumentStartEvent)
+        if documents > 1:
+            raise DocumentError(f"{_line(event.start_mark)}a second document begins; write one")
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEPTH_LIMIT:
+            raise DocumentError(f"{_line(event.start_mark)}nested more than {DEPTH_LIMIT} deep")
+
+
+def _check(value: Any) -> None:
+    """Refuse what only YAML can say, by a tag or a number without end."""
+    for inside in _values(value):
+        _check(inside)
+    if isinstance(value, float) and not abs(value) < float("inf"):
+        raise DocumentError("it holds a number that is infinite, or none")
+    if isinstance(value, int) and not -(2**63) <= value < 2**64:
+        raise DocumentError("it holds a number of more than 64 bits; put it in quotes")
+    if value is not None and not isinstance(value, str | int | float | dict | list):
+        raise DocumentError("it holds a value that JSON cannot say; remove its tag (!!...)")
+
+
+def _values(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
+
+
+def _line(mark: Any) -> str:
+    return f"line {mark.line + 1}: " if mark is not None else ""

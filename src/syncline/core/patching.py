@@ -1,0 +1,336 @@
+"""Patches that a user writes for copies: JSON merge patch (RFC 7386), JSON Patch (RFC 6902), replacement of keys.
+
+    patch = parse_patch(text, "Merge")
+    copy = patched(manifest, "Merge", patch)
+
+A patch works on a copy and either succeeds whole or raises `PatchError`, which names the field or the operation. No
+message holds a value, of the patch or of the object: both may be secret.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from typing import Any
+
+from msgspec import Struct
+
+from syncline.api.common import GROUP
+from syncline.api.manifestsync import PatchStrategy
+from syncline.core.documents import DocumentError, is_deep, read_document
+
+Json = dict[str, Any]
+Patch = Mapping[str, Any] | Sequence[Any]
+
+COPY_LIMIT = 2 * 1024 * 1024
+"""Characters that the copies of one patch may make in all; no API server takes an object of that size."""
+OPERATIONS = ("add", "remove", "replace", "move", "copy", "test")
+
+_SHOWN = 5
+_LONGEST_PATH = 200
+_IDENTITY = ("apiVersion", "kind")
+_NAMES = ("name", "namespace")
+_CHANGEABLE = ("labels", "annotations")
+_INDEX = re.compile(r"0|[1-9][0-9]*").fullmatch
+_BAD_ESCAPE = re.compile(r"~(?![01])").search
+
+
+class PatchError(Exception):
+    """A patch that cannot be read or carried out; the message tells its author what to change."""
+
+
+def parse_patch(text: str, strategy: PatchStrategy) -> Patch:
+    """Read a patch, YAML or JSON: a map of fields, or for JSONPatch a list of operations."""
+    try:
+        patch = read_document(text)
+    except DocumentError as error:
+        raise PatchError(f"the patch cannot be read: {error}") from None
+    if strategy == "JSONPatch":
+        if not isinstance(patch, list):
+            hint = "; for a map of fields write patchStrategy Merge" if isinstance(patch, dict) else ""
+            raise PatchError(
+                "a JSONPatch is a list of operations, such as [{op: replace, path: /spec/replicas, value: 2}]; "
+                f"found {_called(patch)}{hint}"
+            )
+        for index, operation in enumerate(patch):
+            _read_operation(index, operation)
+        return patch
+    if not isinstance(patch, dict):
+        hint = "; for a list of operations write patchStrategy JSONPatch" if isinstance(patch, list) else ""
+        raise PatchError(
+            f"a {strategy} patch is a map of fields, such as {{spec: {{replicas: 2}}}}; found {_called(patch)}{hint}"
+        )
+    return patch
+
+
+def patched(manifest: Mapping[str, Any], strategy: PatchStrategy, patch: Patch) -> Json:
+    """Return the object after the patch. Which object it is, and our marks on it, cannot be changed by a patch."""
+    try:
+        if isinstance(patch, Mapping):
+            result = replace_keys(manifest, patch) if strategy == "Replace" else merge_patch(manifest, patch)
+        else:
+            result = json_patch(manifest, patch)
+        if not isinstance(result, dict):
+            raise PatchError(f"the patch leaves {_called(result)} in place of the object")
+        deep = is_deep(result)
+    except RecursionError:
+        deep = True
+    if deep:
+        raise PatchError("what the patch makes is nested too deeply")
+    _check_identity(manifest, result)
+    return result
+
+
+def merge_patch(target: Any, patch: Any) -> Any:
+    """Return the target after a JSON merge patch: maps are merged, null removes, anything else replaces."""
+    return _merge(deepcopy(target), patch)
+
+
+def _merge(target: Any, patch: Any) -> Any:
+    if not isinstance(patch, Mapping):
+        return deepcopy(patch)
+    result = target if isinstance(target, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            result.pop(name, None)
+        else:
+            result[name] = _merge(result.get(name), value)
+    return result
+
+
+def replace_keys(manifest: Mapping[str, Any], patch: Mapping[str, Any]) -> Json:
+    """Return the object with the named top-level keys replaced whole, null removing one; name and namespace stay."""
+    result = deepcopy(dict(manifest))
+    for key, value in patch.items():
+        if key == "metadata" and isinstance(value, Mapping):
+            before = manifest.get("metadata") or {}
+            result[key] = {**{name: before[name] for name in _NAMES if name in before}, **deepcopy(dict(value))}
+        elif value is None:
+            result.pop(key, None)
+        else:
+            result[key] = deepcopy(value)
+    return result
+
+
+def json_patch(target: Any, operations: Sequence[Any]) -> Any:
+    """Return the target after all operations, in order; where one fails, nothing is patched."""
+    steps = [_read_operation(index, operation) for index, operation in enumerate(operations)]
+    document = {"": deepcopy(target)}  # a parent for the root, so that it is a value like others
+    room = COPY_LIMIT
+    for step in steps:
+        try:
+            room -= _carry_out(document, step, room)
+        except _WrongError as wrong:
+            raise PatchError(f"{step}: {wrong}") from None
+    return document[""]
+
+
+class _Operation(Struct, frozen=True, kw_only=True):
+    index: int
+    op: str
+    path: tuple[str, ...]
+    origin: tuple[str, ...] = ()
+    value: Any = None
+
+    def __str__(self) -> str:
+        return f"operation {self.index} ({self.op} {_pointer(self.path)})"
+
+
+class _WrongError(Exception):
+    """Why an operation cannot be carried out, before it is known which."""
+
+
+def _read_operation(index: int, raw: Any) -> _Operation:
+    if not isinstance(raw, Mapping):
+        raise PatchError(f"operation {index}: write a map with op and path; found {_called(raw)}")
+    op, path = raw.get("op"), raw.get("path")
+    if op not in OPERATIONS:
+        raise PatchError(f"operation {index}: op must be one of {', '.join(OPERATIONS)}")
+    where = f"operation {index} ({op})"
+    if not isinstance(path, str):
+        raise PatchError(f"{where}: needs a path, such as /spec/replicas")
+    if op in {"add", "replace", "test"} and "value" not in raw:
+        raise PatchError(f"{where}: needs a value; write value: null if you mean null")
+    origin = raw.get("from") if op in {"move", "copy"} else ""
+    if not isinstance(origin, str):
+        raise PatchError(f"{where}: needs from, the path to {op} from")
+    try:
+        return _Operation(index=index, op=op, path=_parts(path), origin=_parts(origin), value=raw.get("value"))
+    except _WrongError as wrong:
+        raise PatchError(f"{where}: {wrong}") from None
+
+
+def _parts(pointer: str) -> tuple[str, ...]:
+    """Split a JSON pointer; the first part leads to the root of the document."""
+    if pointer and not pointer.startswith("/"):
+        raise _WrongError("a path begins with a slash, such as /spec/replicas, or is empty for the whole object")
+    if _BAD_ESCAPE(pointer):
+        raise _WrongError("in a path, write ~0 for ~ and ~1 for /")
+    return tuple(part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/"))
+
+
+def _carry_out(document: Json, step: _Operation, room: int) -> int:
+    """Change the document; return how much was copied."""
+    match step.op:
+        case "add":
+            _add(document, step.path, deepcopy(step.value))
+        case "remove":
+            _remove(document, step.path)
+        case "replace":
+            _replace(document, step.path, deepcopy(step.value))
+        case "move":
+            _move(document, step.origin, step.path)
+        case "copy":
+            value = _find(document, step.origin)
+            size = _size(value, room)
+            _add(document, step.path, deepcopy(value))
+            return size
+        case _:
+            found = _find(document, step.path)
+            if not _same(found, step.value):
+                raise _WrongError(f"the test fails: there is {_called(found)}, but of another value")
+    return 0
+
+
+def _find(document: Any, path: Sequence[str]) -> Any:
+    found = document
+    for depth, part in enumerate(path):
+        key = _key(found, part, path[:depth])
+        if isinstance(found, dict) and key not in found:
+            raise _WrongError(_missing(found, part, path[:depth]))
+        found = found[key]
+    return found
+
+
+def _key(parent: Any, part: str, path: Sequence[str], *, room: int = 0) -> Any:
+    """Return the key or index that a part of a path means; `room`: how far beyond its end a list may be named."""
+    if isinstance(parent, dict):
+        return part
+    if not isinstance(parent, list):
+        raise _WrongError(f"{_pointer(path)} is {_called(parent)}, which has no {part}")
+    if part == "-" and room:
+        return len(parent)
+    if not _INDEX(part):
+        raise _WrongError(f"{_pointer(path)} is a list, so write the number of an item (from 0) in place of {part}")
+    # A number of many digits is none of the items; to read it would take long.
+    index = int(part) if len(part) <= len(str(len(parent))) else len(parent) + room
+    if index >= len(parent) + room:
+        raise _WrongError(f"{_pointer(path)} is a list of {len(parent)}, which has no item {part} (the first is 0)")
+    return index
+
+
+def _add(document: Json, path: Sequence[str], value: Any) -> None:
+    parent = _find(document, path[:-1])
+    key = _key(parent, path[-1], path[:-1], room=1)
+    if isinstance(parent, list):
+        parent.insert(key, value)
+    else:
+        parent[key] = value
+
+
+def _replace(document: Json, path: Sequence[str], value: Any) -> None:
+    _find(document, path)
+    parent = _find(document, path[:-1])
+    parent[_key(parent, path[-1], path[:-1])] = value
+
+
+def _move(document: Json, origin: Sequence[str], path: Sequence[str]) -> None:
+    _find(document, origin)
+    if path == origin:
+        return
+    if path[: len(origin)] == origin:
+        raise _WrongError(f"{_pointer(origin)} cannot be moved into itself")
+    _add(document, path, _remove(document, origin))
+
+
+def _remove(document: Json, path: Sequence[str]) -> Any:
+    value = _find(document, path)
+    parent = _find(document, path[:-1])
+    if parent is document:
+        raise _WrongError("the whole object cannot be removed")
+    del parent[_key(parent, path[-1], path[:-1])]
+    return value
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two values are the same JSON; in Python true is 1, in JSON it is not."""
+    if isinstance(one, dict) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(_same(value, other[name]) for name, value in one.items())
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_same, one, other))
+    return bool(isinstance(one, bool) == isinstance(other, bool) and one == other)
+
+
+def _size(value: Any, limit: int) -> int:
+    size = 0
+    for part in _sizes(value):
+        size += part
+        if size > limit:
+            raise _WrongError("the copies make the object too large")
+    return size
+
+
+def _sizes(value: Any) -> Iterator[int]:
+    """Yield what each part of a value adds to its size, about."""
+    if isinstance(value, dict):
+        for name, inside in value.items():
+            yield len(name)
+            yield from _sizes(inside)
+    elif isinstance(value, list):
+        for inside in value:
+            yield from _sizes(inside)
+    yield len(value) if isinstance(value, str) else 8
+
+
+def _missing(found: Mapping[str, Any], part: str, path: Sequence[str]) -> str:
+    shown = ", ".join([*found][:_SHOWN]) + (", ..." if len(found) > _SHOWN else "")
+    return f"there is no {part} in {_pointer(path)}; there {f'are {shown}' if found else 'is nothing'}"
+
+
+def _pointer(path: Sequence[str]) -> str:
+    text = "/".join(part.replace("~", "~0").replace("/", "~1") for part in path)
+    text = text if len(text) <= _LONGEST_PATH else text[:_LONGEST_PATH] + "..."
+    return text or "the whole object"
+
+
+def _called(value: Any) -> str:
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return "true or false"
+        case int() | float():
+            return "a number"
+        case str():
+            return "text"
+        case Mapping():
+            return "a map"
+        case _:
+            return "a list"
+
+
+def _check_identity(before: Mapping[str, Any], after: Json) -> None:
+    for name in _IDENTITY:
+        if after.get(name) != before.get(name):
+            raise PatchError(f"the patch changes {name}; it must stay")
+    if "status" in after and "status" not in before:
+        raise PatchError("the patch sets status; that is for the controllers at the target")
+    was, now = before.get("metadata") or {}, after.get("metadata")
+    if not isinstance(now, dict):
+        raise PatchError("the patch removes metadata; it may change metadata.labels and metadata.annotations")
+    for name in [*was, *now]:
+        if name not in _CHANGEABLE and was.get(name) != now.get(name):
+            hint = "; write targetName to name copies otherwise" if name == "name" else ""
+            raise PatchError(f"the patch changes metadata.{name}; only labels and annotations may change{hint}")
+    for part in _CHANGEABLE:
+        _check_texts(part, was.get(part) or {}, now.get(part))
+
+
+def _check_texts(part: str, was: Mapping[str, Any], now: Any) -> None:
+    if now is not None and not isinstance(now, dict):
+        raise PatchError(f"the patch makes metadata.{part} {_called(now)}; it must be a map")
+    for key in [*was, *(now or {})]:
+        value = (now or {}).get(key)
+        if key.startswith(f"{GROUP}/") and value != was.get(key):
+            raise PatchError(f"the patch changes metadata.{part} {key}; those of {GROUP} are Syncline's own")
+        if key in (now or {}) and not isinstance(value, str):
+            raise PatchError(f"metadata.{part} {key} is {_called(value)}; it must be text: put it in quotes")
