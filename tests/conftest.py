@@ -68,5 +68,5 @@ def installed(sandbox: Sandbox) -> Path:
 @pytest.fixture(scope="session")
 def operator(installed: Path) -> Iterator[OperatorProcess]:
     """One operator for all tests of this process; it acts on every namespace of the sandbox."""
-    with OperatorProcess(installed) as running:
+    with OperatorProcess(installed, "--allow-loopback") as running:
         yield running

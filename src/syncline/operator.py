@@ -13,9 +13,11 @@ import structlog
 from msgspec import Struct
 
 from syncline.controllers.configmapsync import ConfigMapSyncs
-from syncline.controllers.copier import Copier, Shared
+from syncline.controllers.copier import Copier, CopyingKind, Shared
 from syncline.controllers.manifestsync import ManifestSyncs
-from syncline.controllers.sites import LocalSites
+from syncline.controllers.remotes import FleetSites
+from syncline.controllers.sites import LocalSites, Sites
+from syncline.controllers.synctargets import SyncTargets
 from syncline.controllers.tenancy import Tenancy
 from syncline.core.digest import DigestKey
 from syncline.engine.claims import Claims
@@ -23,6 +25,7 @@ from syncline.engine.cluster import Cluster
 from syncline.engine.digestkey import ensure_digest_key
 from syncline.engine.fights import Fights
 from syncline.engine.view import MetaWire
+from syncline.fleet import Fleet
 from syncline.kube.cache import Key
 from syncline.kube.client import Client
 from syncline.kube.config import Connection
@@ -78,16 +81,22 @@ async def run(connection: Connection, settings: Settings) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    async with Client(connection) as client, Renderer() as renderer:
+    async with (
+        Client(connection) as client,
+        Renderer() as renderer,
+        Fleet(allow_loopback=settings.allow_loopback) as fleet,
+    ):
         key = await _unless(stop, _digest_key(client, settings.namespace))
         if key is not None:
-            await Operator(client, renderer, settings, key).run(stop)
+            await Operator(Cluster(client, key=key), renderer, fleet, settings).run(stop)
 
 
-def copiers(hub: Cluster, renderer: Renderer, events: EventRecorder, settings: Settings) -> tuple[Copier, ...]:
+def copiers(
+    hub: Cluster, renderer: Renderer, events: EventRecorder, settings: Settings, remotes: Sites | None = None
+) -> tuple[Copier, ...]:
     """Return the controllers of all copying kinds."""
     tenancy = settings.tenancy()
-    kinds = (ConfigMapSyncs(tenancy), ManifestSyncs(tenancy))
+    kinds: tuple[CopyingKind, ...] = (ConfigMapSyncs(tenancy), ManifestSyncs(tenancy))
     shared = Shared(
         hub=hub,
         renderer=renderer,
@@ -97,17 +106,22 @@ def copiers(hub: Cluster, renderer: Renderer, events: EventRecorder, settings: S
         watch_namespaces=settings.watch_namespaces,
         allowed_kinds=frozenset(settings.allow_kinds),
     )
-    return tuple(Copier(kind, LocalSites(hub), shared) for kind in kinds)
+    local = LocalSites(hub)
+    return tuple(Copier(kind, sites, shared) for kind, sites in zip(kinds, (local, remotes or local), strict=True))
 
 
 class Operator:
     """One process of the operator."""
 
-    def __init__(self, client: Client, renderer: Renderer, settings: Settings, key: DigestKey) -> None:
+    def __init__(self, hub: Cluster, renderer: Renderer, fleet: Fleet, settings: Settings) -> None:
         identity = f"{os.environ.get('POD_NAME') or socket.gethostname()}_{os.getpid()}"
+        client = hub.client
         self._settings = settings
-        self._hub = Cluster(client, key=key)
-        self._copiers = copiers(self._hub, renderer, EventRecorder(client, "syncline", identity), settings)
+        self._hub = hub
+        events = EventRecorder(client, "syncline", identity)
+        self._targets = SyncTargets(client, self._targets_changed)
+        self._remotes = FleetSites(hub, fleet, self._targets.all)
+        self._copiers = copiers(hub, renderer, events, settings, self._remotes)
         self._kinds: Reflector[MetaWire, str] = Reflector(
             client,
             CRDS,
@@ -118,6 +132,7 @@ class Operator:
         )
         self._reflectors: tuple[AnyReflector, ...] = (
             self._kinds,
+            self._targets.reflector,
             *(reflector for copier in self._copiers for reflector in copier.syncs.values()),
         )
         self._election = LeaderElection(client, settings.namespace, LEASE, identity) if settings.leader_elect else None
@@ -151,6 +166,7 @@ class Operator:
             await _end([work], WRITES_GRACE)
             await asyncio.gather(*(copier.drain(1.0) for copier in self._copiers))
             await self._hub.stop()
+            await self._remotes.stop()
             await _end(watches, 1.0)
             if self._election is not None and election is not None:
                 await _end([election], 1.0)
@@ -184,6 +200,11 @@ class Operator:
         self._hub.discovery.forget()
         for copier in self._copiers:
             copier.wakes.kinds_changed()
+
+    def _targets_changed(self) -> None:
+        """Look again at the syncs that may mean a SyncTarget that came, changed or went."""
+        for copier in self._copiers:
+            copier.wakes.targets_changed()
 
     def _is_working(self) -> bool:
         """Whether turns may be in hand: before the caches are complete and while another leads, there are none."""

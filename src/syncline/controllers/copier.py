@@ -252,6 +252,7 @@ class Copier:
             basic,
             names=basic.names | {want.name for want in wants},
             scopes=(*basic.scopes, *scopes.values()),
+            clusters=reached.clusters,
         )
         self.wakes.take_interest(_key(work.sync), interest, work.claim(tuple(wants)))
 

@@ -48,6 +48,7 @@ class _Arrival(Struct, frozen=True, kw_only=True):
 
     site: Site | None = None
     key: MemberKey | None = None
+    cluster: str = ""
     outcomes: tuple[Outcome, ...] = ()
     again: float | None = None
 
@@ -84,6 +85,7 @@ class FleetSites(LocalSites):
             outcomes=outcomes,
             unsure=local.unsure or bool(outcomes),
             again=min((one.again for one in (*arrivals, *visits) if one.again is not None), default=local.again),
+            clusters=frozenset(one.cluster for one in (*arrivals, *visits) if one.cluster),
             kinds=local.kinds,
         )
 
@@ -208,11 +210,11 @@ class FleetSites(LocalSites):
             seen = f"last seen {member.last_seen:%Y-%m-%dT%H:%M:%SZ}" if member.last_seen else "never seen"
             message = f"cluster {named.cluster} cannot be reached ({seen}): {health.message}"
             lost = _outcomes(work, named, ("Unknown", health.reason or "Unreachable", message), cluster)
-            return _Arrival(key=resolved.key, outcomes=lost)
+            return _Arrival(key=resolved.key, cluster=cluster.name, outcomes=lost)
         owner = structs.replace(work.sync.owner, hub=self._hub.uid)
         home = member.uid == self._hub.uid
         site = Site(place=named, cluster=cluster, client=member.client, owner=owner, home=home)
-        return structs.replace(await self._look(work, site), key=resolved.key)
+        return structs.replace(await self._look(work, site), key=resolved.key, cluster=cluster.name)
 
     async def _look(self, work: Work, site: Site) -> _Arrival:
         """See to it that the kinds are watched there."""

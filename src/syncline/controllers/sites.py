@@ -28,6 +28,8 @@ class Reached(Struct, frozen=True, kw_only=True):
     unsure: bool = False
     """Whether any place could not be looked at: then nothing is known to be done."""
     again: float | None = None
+    clusters: frozenset[str] = frozenset()
+    """All other clusters that were tried."""
     kinds: frozenset[str] = frozenset()
     """The kinds that this sync writes, or has written, in this cluster."""
 

@@ -99,6 +99,11 @@ class Wakes:
         for key in self._interests.all():
             self._queue.add(key, priority=1)
 
+    def targets_changed(self) -> None:
+        """Wake the syncs that may mean a SyncTarget: one came, changed or went."""
+        for key in self._interests.of_targets():
+            self._queue.add(key)
+
     def attend(self, key: Key) -> None:
         """Note from now on what moves at the targets of a sync: a turn begins to look at them."""
         self._moved[key] = set()

@@ -123,7 +123,13 @@ class Work(Struct, frozen=True, kw_only=True):
 
     def interest(self) -> Interest:
         """Return what should wake the sync, before any cluster was looked at."""
-        named = {Target(ref.namespace, ref.name, ref.kind_name) for ref in self.sources if ref.name}
+        # Whether a kind is in namespaces only the server knows: until it was asked, both are of interest.
+        named = {
+            Target(namespace, ref.name, ref.kind_name)
+            for ref in self.sources
+            if ref.name
+            for namespace in (ref.namespace, "")
+        }
         selected = (ref for ref in self.sources if ref.selector is not None)
         return Interest(
             objects=frozenset(named | set(self.patch_refs()) | set(self.secret_refs())),
@@ -131,6 +137,9 @@ class Work(Struct, frozen=True, kw_only=True):
                 (ref.kind_name, Selection(ref.namespace, ref.selector)) for ref in selected if ref.selector is not None
             ),
             names=frozenset(want.name for want in self.wants()),
+            targets=any(
+                place.connection is not None and place.connection.type == "SyncTarget" for place in self.places
+            ),
             scopes=tuple(("", place.scope) for place in self.places if not place.cluster and place.scope is not None),
         )
 

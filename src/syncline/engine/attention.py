@@ -10,14 +10,15 @@ from syncline.core.selectors import selector_matches
 
 
 class Selection(Struct, frozen=True):
-    """Objects of one namespace (or of all, where it is empty) with these labels."""
+    """Objects of one namespace (or of all, where it is empty) with these labels; or of a kind that is in none."""
 
     namespace: str
     selector: LabelSelector
 
     def matches(self, meta: ObjectMeta) -> bool:
         """Whether an object is selected."""
-        return self.namespace in ("", meta.namespace) and selector_matches(self.selector, meta.labels)
+        here = not meta.namespace or self.namespace in ("", meta.namespace)
+        return here and selector_matches(self.selector, meta.labels)
 
 
 class Attention:

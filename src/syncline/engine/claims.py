@@ -18,7 +18,7 @@ Name = tuple[str, str, str]
 
 
 class Want(Struct, frozen=True):
-    """Copies of one name in one cluster; without a scope, the kind is in no namespace."""
+    """Copies of one name in one cluster; for a kind that is in no namespace the scope says nothing."""
 
     name: Name
     scope: Scope | None
@@ -26,9 +26,10 @@ class Want(Struct, frozen=True):
 
     def covers(self, target: Target, namespace: Namespace | None) -> bool:
         """Whether the sync would write to this target, which has the name."""
-        if not self.name[0] and target._replace(cluster="") == self.source:
+        source = self.source if target.namespace else self.source._replace(namespace="")
+        if not self.name[0] and target._replace(cluster="") == source:
             return False
-        return self.scope is None or (namespace is not None and self.scope.matches(namespace))
+        return not target.namespace or self.scope is None or (namespace is not None and self.scope.matches(namespace))
 
 
 class Claim(Struct, frozen=True, kw_only=True):

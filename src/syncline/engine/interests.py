@@ -22,6 +22,10 @@ class Interest(Struct, frozen=True, kw_only=True):
     """The names of its copies."""
     scopes: tuple[tuple[str, Scope], ...] = ()
     """The namespaces that it writes to, by cluster."""
+    clusters: frozenset[str] = frozenset()
+    """Other clusters that it writes to, whether or not they can be reached now."""
+    targets: bool = False
+    """Whether it means clusters by their SyncTargets."""
 
 
 class Interests:
@@ -75,6 +79,10 @@ class Interests:
         """Yield the syncs that write to this cluster."""
         yield from self._by_cluster.of(cluster)
 
+    def of_targets(self) -> Iterator[Key]:
+        """Yield the syncs that mean clusters by their SyncTargets."""
+        yield from (sync for sync, interest in self._of.items() if interest.targets)
+
     def of_namespace(self, cluster: str, old: Namespace | None, new: Namespace | None) -> Iterator[Key]:
         """Yield the syncs for which a namespace has come, gone, or changed its standing."""
         names = {namespace.name for namespace in (old, new) if namespace is not None}
@@ -93,7 +101,7 @@ class Interests:
         yield self._by_name, interest.names
         yield self._by_namespace, spelled
         yield self._open_ended, open_ended
-        yield self._by_cluster, frozenset(cluster for cluster, _ in scopes)
+        yield self._by_cluster, interest.clusters
 
 
 class _Index:

@@ -1,0 +1,43 @@
+"""The SyncTargets that exist, kept at hand for the syncs that name them."""
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from syncline.api import synctarget as api
+from syncline.api.common import GROUP, VERSION
+from syncline.api.synctarget import SyncTarget, SyncTargetSpec
+from syncline.engine.record import SyncWire
+from syncline.kube.cache import Key
+from syncline.kube.client import Client
+from syncline.kube.reflector import Reflector
+from syncline.kube.resources import Resource
+
+RESOURCE = Resource(GROUP, VERSION, api.PLURAL, api.KIND)
+
+
+class SyncTargets:
+    """All SyncTargets with a spec that can be read."""
+
+    def __init__(self, client: Client, on_change: Callable[[], None]) -> None:
+        self._on_change = on_change
+        self.reflector: Reflector[SyncWire, SyncTarget] = Reflector(
+            client, RESOURCE, decode=SyncWire, project=_read, on_change=self._changed
+        )
+
+    def all(self) -> Iterator[SyncTarget]:
+        """Yield all of them; do not await meanwhile."""
+        yield from self.reflector.values()
+
+    def _changed(self, _key: Key, old: SyncTarget | None, new: SyncTarget | None) -> None:
+        # Statuses are ours, and say nothing that a sync does not know.
+        if old is None or new is None or (old.spec, old.metadata.labels) != (new.spec, new.metadata.labels):
+            self._on_change()
+
+
+def _read(wire: SyncWire) -> SyncTarget | None:
+    try:
+        spec = msgspec.json.decode(wire.spec, type=SyncTargetSpec)
+    except msgspec.MsgspecError:
+        return None
+    return SyncTarget(metadata=wire.metadata, spec=spec)

@@ -1,0 +1,134 @@
+"""ManifestSync into another cluster, with two real control planes."""
+
+from collections.abc import Iterator
+
+import pytest
+from tests.configmapsync.world import until
+from tests.fleet.scene import Scene, becomes, edge, targets, turns
+from tests.fleet.world import Remote
+
+from syncline.sandbox import Sandbox
+from syncline.testing.faults import Fault
+from syncline.testing.operator import OperatorProcess
+from syncline.testing.proxy import FaultProxy
+
+
+@pytest.fixture
+def scene(sandbox: Sandbox, remote: Remote, operator: OperatorProcess) -> Iterator[Scene]:
+    remote.allow("namespaces", "configmaps", "secrets")
+    scene = Scene(sandbox, remote)
+    yield scene
+    scene.end()
+    assert operator.returncode is None, operator.log()[-2000:]
+
+
+def test_a_secret_is_copied_into_another_cluster_and_kept_equal(scene: Scene) -> None:
+    namespace = scene.there("a")
+    scene.credential()
+    scene.source(password="one")
+    sync = scene.sync(edge(namespace))
+    becomes(scene.copy(namespace), "one")
+    turns(sync, "True", "Synced")
+    entry = targets(sync)[0]
+    assert (entry["type"], entry["clusterName"], entry["namespace"], entry["name"], entry["status"]) == (
+        "RemoteCluster",
+        "edge",
+        namespace,
+        "token",
+        "Synced",
+    )
+    scene.source(password="two")
+    becomes(scene.copy(namespace), "two")
+
+
+def test_an_edit_in_the_other_cluster_is_repaired(scene: Scene) -> None:
+    namespace = scene.there("a")
+    scene.credential()
+    scene.source(password="one")
+    scene.sync(edge(namespace))
+    becomes(scene.copy(namespace), "one")
+    scene.copy(namespace).edit(lambda body: body.update(data={"password": "eA=="}))
+    becomes(scene.copy(namespace), "one")
+    scene.copy(namespace).delete()
+    becomes(scene.copy(namespace), "one")
+
+
+def test_without_namespaces_a_copy_goes_to_the_namespace_of_its_source(scene: Scene) -> None:
+    scene.there("home")
+    scene.credential()
+    scene.source(password="one")
+    scene.sync(edge())
+    becomes(scene.copy(scene.home), "one")
+
+
+def test_namespaces_there_are_found_by_glob_and_label_as_here(scene: Scene) -> None:
+    first, labelled = scene.there("x-1"), scene.there("other", team=scene.prefix)
+    scene.credential()
+    scene.source(password="one")
+    scene.sync(edge(f"{scene.prefix}-x-*", namespaceSelector={"matchLabels": {"team": scene.prefix}}))
+    becomes(scene.copy(first), "one")
+    becomes(scene.copy(labelled), "one")
+    late = scene.there("x-2")
+    becomes(scene.copy(late), "one")
+
+
+def test_what_is_there_and_not_ours_stays(scene: Scene) -> None:
+    namespace = scene.there("a")
+    scene.remote.sandbox.request(
+        "POST",
+        f"/api/v1/namespaces/{namespace}/secrets",
+        {"metadata": {"name": "token"}, "data": {"password": "Zm9yZWlnbg=="}},
+    )
+    scene.credential()
+    scene.source(password="one")
+    sync = scene.sync(edge(namespace))
+    turns(sync, "False", "NotOurs")
+    becomes(scene.copy(namespace), "foreign")
+    scene.sync(edge(namespace, resourceManagementPolicy="Adopt"))
+    becomes(scene.copy(namespace), "one")
+
+
+def test_deleting_the_sync_removes_its_copies_there(scene: Scene) -> None:
+    namespace = scene.there("a")
+    scene.credential()
+    scene.source(password="one")
+    sync = scene.sync(edge(namespace))
+    becomes(scene.copy(namespace), "one")
+    sync.delete()
+    scene.copy(namespace).gone()
+    sync.gone()
+
+
+def test_a_cluster_that_leaves_the_spec_loses_its_copies(scene: Scene) -> None:
+    namespace, here = scene.there("a"), scene.namespace(scene.hub, "here")
+    scene.credential()
+    scene.source(password="one")
+    sync = scene.sync(edge(namespace))
+    becomes(scene.copy(namespace), "one")
+    scene.sync(targets={"inCluster": {"namespaces": [here]}})
+    scene.copy(namespace).gone()
+    turns(sync, "True", "Synced")
+    until(lambda: sync.read()["status"].get("clusters", []), lambda seen: seen == [])
+
+
+def test_a_cluster_out_of_reach_is_unknown_and_loses_nothing(scene: Scene, proxy: FaultProxy) -> None:
+    namespace, here = scene.there("a"), scene.namespace(scene.hub, "here")
+    scene.credential(wire=scene.remote.secret(server=proxy.server))
+    scene.source(password="one")
+    sync = scene.sync(targets={"remoteClusters": [edge(namespace)], "inCluster": {"namespaces": [here]}})
+    becomes(scene.copy(namespace), "one")
+    turns(sync, "True", "Synced")
+    outage = proxy.inject(Fault(cut=True), when=lambda _: True)
+    proxy.cut_watches()
+    told = until(lambda: targets(sync), lambda seen: any(one["status"] == "Unknown" for one in seen))
+    away = next(one for one in told if one["status"] == "Unknown")
+    assert away["clusterName"] == "edge"
+    assert "last seen" in away["message"]
+    scene.source(password="two")
+    until(
+        lambda: scene.hub.request("GET", f"/api/v1/namespaces/{here}/secrets/token")["data"]["password"], "dHdv".__eq__
+    )
+    assert scene.copy(namespace).look() is not None
+    outage.lift()
+    becomes(scene.copy(namespace), "two")
+    turns(sync, "True", "Synced")
