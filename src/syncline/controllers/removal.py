@@ -120,6 +120,9 @@ class Remover:
         if (left := max(memory.missing.values()) + SOURCE_GRACE - now) > 0:
             return Removed(again=left)
         what = gathered.problem.message if gathered.problem is not None else "the source does not exist"
+        if work.two_way is not None:
+            # Of two sides, an edit beats a deletion.
+            copies = [(site, seen) for site, seen in copies if seen.marker and seen.marker.digest == seen.digest]
         return Removed(outcomes=tuple(await self._remove(work.sync, memory, copies, ("SourceDeleted", what))))
 
     async def finalize(self, sync: AnySync, work: Work | None, memory: Memory, reached: Reached) -> Ending:
