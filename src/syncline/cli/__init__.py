@@ -4,11 +4,14 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 
+import syncline.cli.diff as diff_command
+import syncline.cli.get as get_command
 import syncline.cli.install as install_command
 import syncline.cli.plan as plan_command
 import syncline.cli.run as run_command
 import syncline.cli.sandbox as sandbox_command
 from syncline import __version__
+from syncline.cli.words import UsageError
 from syncline.kube.errors import KubeError
 
 __all__ = ["main"]
@@ -21,13 +24,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"syncline {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for module in (run_command, plan_command, install_command, sandbox_command):
+    for module in (run_command, get_command, plan_command, diff_command, install_command, sandbox_command):
         module.register(commands)
     given = parser.parse_args(arguments)
     command: Callable[[argparse.Namespace], int] = given.func
     try:
         return command(given)
-    except KubeError as error:
+    except (KubeError, UsageError) as error:
         print(f"syncline: {error}", file=sys.stderr)
         return 1
     except BrokenPipeError:

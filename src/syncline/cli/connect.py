@@ -4,6 +4,7 @@ import argparse
 
 from syncline.deploy import NAMESPACE
 from syncline.kube.config import Connection, discover
+from syncline.operator import Settings
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -29,3 +30,8 @@ def add_operator_flags(parser: argparse.ArgumentParser) -> None:
 def connection(given: argparse.Namespace) -> Connection:
     """Return the connection that the flags name."""
     return discover(given.kubeconfig, given.context)
+
+
+def settings(given: argparse.Namespace) -> Settings:
+    """Return the operator's settings that `add_operator_flags` asks for."""
+    return Settings(namespace=given.operator_namespace, allow_loopback=given.allow_loopback)

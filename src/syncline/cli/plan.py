@@ -2,27 +2,20 @@
 
 import argparse
 import asyncio
-import sys
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
-import msgspec
-import yaml
-
-from syncline.api.common import API_VERSION
+from syncline.api.manifestsync import KIND as MANIFEST_SYNC
 from syncline.cli import connect
-from syncline.cli.preview import KINDS, is_sync, previewer
-from syncline.cli.table import print_table
+from syncline.cli.preview import previewer
+from syncline.cli.table import print_table, printable
+from syncline.cli.words import read_syncs
 from syncline.controllers.copier import Preview
+from syncline.core.objects import Target
 from syncline.engine.record import SyncWire
 from syncline.kube.config import Connection
 from syncline.operator import Settings
 from syncline.telemetry import configure
-
-
-class _FileError(Exception):
-    """What was given cannot be planned."""
 
 
 def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -40,38 +33,11 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
 
 
 def _plan(given: argparse.Namespace) -> int:
-    try:
-        manifests = _read(given.filename)
-    except _FileError as error:
-        print(f"syncline: {error}", file=sys.stderr)
-        return 1
+    manifests = read_syncs(given.filename)
     connection = connect.connection(given)
     # What goes wrong ends the command with a line of its own.
     configure("console", "error")
-    settings = Settings(namespace=given.operator_namespace, allow_loopback=given.allow_loopback)
-    return asyncio.run(_plan_all(connection, manifests, given.namespace, settings))
-
-
-def _read(filename: str) -> list[dict[str, Any]]:
-    try:
-        text = sys.stdin.read() if filename == "-" else Path(filename).read_text(encoding="utf-8")
-        documents = [document for document in yaml.safe_load_all(text) if document is not None]
-    except OSError as error:
-        raise _FileError(f"cannot read {filename}: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise _FileError(f"{filename} is not YAML: {' '.join(str(error).split())}") from error
-    try:
-        msgspec.json.encode(documents)
-    except RecursionError:
-        raise _FileError(f"{filename} refers to itself without end") from None
-    syncs = [document for document in documents if is_sync(document)]
-    for sync in syncs:
-        if not isinstance(sync.get("metadata"), dict) or not sync["metadata"].get("name"):
-            raise _FileError(f"{filename}: a sync needs metadata.name")
-    if not syncs:
-        kinds = " or ".join(kind.kind for kind in KINDS)
-        raise _FileError(f"{filename} holds no object of apiVersion {API_VERSION} and kind {kinds}")
-    return syncs
+    return asyncio.run(_plan_all(connection, manifests, given.namespace, connect.settings(given)))
 
 
 async def _plan_all(
@@ -88,10 +54,24 @@ async def _plan_all(
 
 def _show(kind: str, wire: SyncWire, preview: Preview) -> None:
     print(f"{kind} {wire.metadata.namespace}/{wire.metadata.name}")
-    rows = [(action.verb.value, str(action.target), action.state, action.message) for action in preview.actions]
-    rows += [("-", str(outcome.target), outcome.state, outcome.message) for outcome in preview.passed_over]
-    print_table(("ACTION", "TARGET", "THEN", "WHY"), rows)
+    # A ConfigMapSync writes ConfigMaps, and in this cluster: two columns less to read.
+    anything = kind == MANIFEST_SYNC
+    rows = [
+        (action.verb.value, *_place(action.target, anything=anything), action.state, action.message)
+        for action in preview.actions
+    ]
+    rows += [
+        ("-", *_place(outcome.target, anything=anything), outcome.state, outcome.message)
+        for outcome in preview.passed_over
+    ]
+    place = ("CLUSTER", "KIND", "TARGET") if anything else ("TARGET",)
+    print_table(("ACTION", *place, "THEN", "WHY"), rows)
     if preview.problem is not None:
-        print(f"{preview.problem.reason}: {preview.problem.message}")
+        print(printable(f"{preview.problem.reason}: {preview.problem.message}"))
     verbs = Counter(action.verb.value for action in preview.actions)
     print(", ".join(f"{number} to {verb}" for verb, number in sorted(verbs.items())) or "nothing to do")
+
+
+def _place(target: Target, *, anything: bool) -> tuple[str, ...]:
+    where = f"{target.namespace}/{target.name}" if target.namespace else target.name
+    return (target.cluster or "-", target.kind, where) if anything else (where,)

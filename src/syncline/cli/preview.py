@@ -7,13 +7,14 @@ from typing import Any
 
 import msgspec
 
-from syncline.api.common import API_VERSION
-from syncline.api.kinds import CONFIG_MAP_SYNC, MANIFEST_SYNC
 from syncline.controllers.copier import Copier, Preview
+from syncline.controllers.remotes import FleetSites
+from syncline.controllers.synctargets import SyncTargets
 from syncline.core.digest import DigestKey
 from syncline.engine.cluster import Cluster
 from syncline.engine.digestkey import read_digest_key
 from syncline.engine.record import SyncWire
+from syncline.fleet import Fleet
 from syncline.kube.client import Client
 from syncline.kube.config import Connection
 from syncline.kube.errors import KubeError, NotFound
@@ -22,7 +23,6 @@ from syncline.kube.reflector import AnyReflector
 from syncline.operator import Settings, copiers
 from syncline.render import Renderer
 
-KINDS = (CONFIG_MAP_SYNC, MANIFEST_SYNC)
 _POLL = 0.02
 
 
@@ -63,13 +63,20 @@ class Previewer:
 @asynccontextmanager
 async def previewer(connection: Connection, settings: Settings) -> AsyncIterator[Previewer]:
     """Fill the caches, and hold them for as long as the block lasts."""
-    async with Client(connection) as client, Renderer() as renderer:
+    async with (
+        Client(connection) as client,
+        Renderer() as renderer,
+        Fleet(allow_loopback=settings.allow_loopback) as fleet,
+    ):
         # A first read tells at once, and in words, what a watch would try again and again.
         await client.version()
         hub = Cluster(client, key=await _key(client, settings.namespace))
-        controllers = copiers(hub, renderer, EventRecorder(client, "syncline", "preview"), settings)
-        reflectors: tuple[AnyReflector, ...] = tuple(
-            reflector for copier in controllers for reflector in copier.syncs.values()
+        targets = SyncTargets(client, lambda *_: None)
+        remotes = FleetSites(hub, fleet, targets.all)
+        controllers = copiers(hub, renderer, EventRecorder(client, "syncline", "preview"), settings, remotes)
+        reflectors: tuple[AnyReflector, ...] = (
+            targets.reflector,
+            *(reflector for copier in controllers for reflector in copier.syncs.values()),
         )
         hub.start()
         watches = [asyncio.create_task(reflector.run()) for reflector in reflectors]
@@ -80,6 +87,7 @@ async def previewer(connection: Connection, settings: Settings) -> AsyncIterator
             for watch in watches:
                 watch.cancel()
             await asyncio.gather(*watches, return_exceptions=True)
+            await remotes.stop()
             await hub.stop()
 
 
@@ -98,10 +106,3 @@ async def _synced(reflectors: Sequence[AnyReflector]) -> None:
         if failures:
             raise KubeError(failures[0])
         await asyncio.sleep(_POLL)
-
-
-def is_sync(document: object) -> bool:
-    """Whether it is one of ours; a file may hold its source and namespaces too."""
-    if not isinstance(document, dict):
-        return False
-    return document.get("apiVersion") == API_VERSION and document.get("kind") in {kind.kind for kind in KINDS}

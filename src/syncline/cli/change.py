@@ -1,0 +1,155 @@
+"""What an action makes of an object: the live one, and what it would be then.
+
+ConfigMaps and Secrets are changed here as the patch would change them. Of other kinds only the server knows what comes
+of an apply, so it is asked in a dry run, with the identity that would write.
+"""
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from typing import Any
+
+import msgspec
+from msgspec import structs
+
+from syncline.controllers.survey import Site
+from syncline.core.carry import allocated
+from syncline.core.fields import owned
+from syncline.core.objects import Desired, Seen, Target
+from syncline.core.ownership import place
+from syncline.core.plan import Action, Edit, Verb, merged_content
+from syncline.core.wire import CopyMeta
+from syncline.core.writing import apply_body, create_body, release_patch, replace_body, update_patch
+from syncline.engine.cluster import Cluster
+from syncline.engine.view import View
+from syncline.kube.client import Client, PatchKind
+from syncline.kube.errors import Invalid, NotFound
+from syncline.kube.resources import Resource
+
+Json = dict[str, Any]
+States = tuple[Json | None, Json | None]
+"""Before and after; None where there is no object."""
+
+
+async def written(site: Site, desired: Desired, action: Action) -> States:
+    """Return what a write changes. Raises `KubeError` where the server would refuse it, or cannot be asked."""
+    cluster, client, edit = site.cluster, site.client, action.edit
+    assert edit is not None  # noqa: S101 - every write of the plan has one
+    here = place(cluster.uid, desired.target)
+    view = cluster.view(desired.target.kind)
+    live = await _read(client, view.resource, desired.target)
+    fresh = create_body(desired, site.owner, here, edit, desired.content)
+    if live is None or action.verb is Verb.CREATE:
+        return live, fresh
+    seen = _see(view, live)
+    if desired.body is None:
+        if action.verb is Verb.RECREATE:
+            return live, create_body(desired, site.owner, here, edit, merged_content(desired, seen, edit))
+        return live, _changed(live, update_patch(desired, seen, site.owner, here, edit))
+    try:
+        return live, await _applied(site, desired, seen, live, edit)
+    except Invalid:
+        if site.place.policy.management != "Overwrite":
+            raise
+        return live, fresh  # a field that cannot be changed: it is deleted and created again
+
+
+async def removed(cluster: Cluster, client: Client, action: Action) -> States:
+    """Return what a removal changes: the object goes, or only our marks on it."""
+    target = action.target._replace(cluster="")
+    view = cluster.view(target.kind)
+    live = await _read(client, view.resource, target)
+    if live is None or action.verb is not Verb.RELEASE:
+        return live, None
+    return live, _changed(live, release_patch(_see(view, live)))
+
+
+async def _read(client: Client, resource: Resource, target: Target) -> Json | None:
+    try:
+        live: Json = await client.get(resource, target.name, target.namespace or None)
+    except NotFound:
+        return None
+    return {"apiVersion": resource.api_version, "kind": resource.kind, **live}
+
+
+def _see(view: View, live: Json) -> Seen:
+    return view.see(msgspec.json.decode(msgspec.json.encode(live), type=view.wire), body=True)
+
+
+async def _applied(site: Site, desired: Desired, seen: Seen, live: Json, edit: Edit) -> Json:
+    """Ask the server what would come of the apply."""
+    here = place(site.cluster.uid, desired.target)
+    resource, target = _resource(site, desired), desired.target
+    if edit.extras and not edit.metadata_only:
+        body = allocated(live, replace_body(desired, live, site.owner, here, edit))
+        return await site.client.replace(resource, target.name, target.namespace or None, body, dry_run=True)
+    body = apply_body(desired, seen, site.owner, here, edit)
+    result: Json = await site.client.patch(
+        resource, target.name, target.namespace or None, body, PatchKind.APPLY, force=True, dry_run=True
+    )
+    if not seen.applied:
+        # A real turn first has the server count as applied what we created; in a dry run nothing comes first.
+        meta = msgspec.json.decode(msgspec.json.encode(live["metadata"]), type=CopyMeta)
+        ours = msgspec.json.decode(owned(meta.managed_fields, group=target.kind.partition(".")[2]))
+        _let_go(result, ours, body)
+    return result
+
+
+def _resource(site: Site, desired: Desired) -> Resource:
+    resource = site.cluster.view(desired.target.kind).resource
+    version = desired.body.api_version.rpartition("/")[2] if desired.body is not None else resource.version
+    return structs.replace(resource, version=version)
+
+
+def _let_go(result: Json, ours: Mapping[str, Any], sent: Mapping[str, Any]) -> None:
+    """Drop from a result the fields that were ours and are not sent any more."""
+    for element, below in ours.items():
+        name = element[2:]
+        if element[0] != "f" or below is None or name not in result:
+            continue
+        there, kept = result[name], sent.get(name)
+        if isinstance(there, dict) and below and (isinstance(kept, dict) or _is_shared(below)):
+            # Where others have a part in it, only ours goes.
+            _let_go(there, below, kept or {})
+        elif isinstance(there, list) and below and isinstance(kept, list):
+            _let_items_go(there, below, kept)
+        elif name not in sent:
+            del result[name]
+
+
+def _let_items_go(result: list[Any], ours: Mapping[str, Any], sent: Sequence[Any]) -> None:
+    for element, below in ours.items():
+        if element[0] != "k" or not below:
+            continue
+        keys = msgspec.json.decode(element[2:])
+        item, kept = _item(result, keys), _item(sent, keys)
+        if item is not None and kept is None:
+            result.remove(item)
+        elif item is not None and kept is not None:
+            _let_go(item, below, kept)
+
+
+def _item(items: Sequence[Any], keys: Mapping[str, Any]) -> Json | None:
+    """Return the item of a list with these keys; those that the server fills in may be absent."""
+    fitting = (one for one in items if isinstance(one, dict) and not keys.keys().isdisjoint(one))
+    return next((one for one in fitting if all(one.get(key, value) == value for key, value in keys.items())), None)
+
+
+def _is_shared(tree: Mapping[str, Any]) -> bool:
+    return any(below is None or _is_shared(below) for below in tree.values())
+
+
+def _changed(live: Json, patch: Sequence[Json]) -> Json:
+    """Carry out a patch of ours; its tests are for the server."""
+    result = deepcopy(live)
+    for operation in patch:
+        if operation["op"] == "test":
+            continue
+        *way, last = (step.replace("~1", "/").replace("~0", "~") for step in operation["path"].split("/")[1:])
+        holder = result
+        for step in way:
+            holder = holder.setdefault(step, {})
+        if operation["op"] == "remove":
+            holder.pop(last, None)
+        else:
+            holder[last] = deepcopy(operation["value"])
+    return result

@@ -1,0 +1,139 @@
+"""One sync or SyncTarget in full: conditions, targets, history."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from syncline.api.common import LabelSelector
+from syncline.api.kinds import CONFIG_MAP_SYNC, SYNC_TARGET, Kind
+from syncline.cli.table import print_table, printable
+from syncline.controllers.work import selector_words
+
+Json = dict[str, Any]
+
+_STATES = ("failed", "conflicted", "unknown", "pending", "skipped")
+_UNITS = (("d", timedelta(days=1)), ("h", timedelta(hours=1)), ("m", timedelta(minutes=1)))
+# Up to here the next smaller unit says something too: 90m, 47h, 9d.
+_COARSE = 2
+
+
+def show_details(kind: Kind, one: Json) -> None:
+    """Print all that the object says about itself."""
+    meta, status = one["metadata"], one.get("status") or {}
+    print(printable(f"{kind.kind} {meta['namespace']}/{meta['name']}"))
+    facts = _cluster_facts(one, status) if kind is SYNC_TARGET else _sync_facts(one, status)
+    facts.append(("Age", age(meta["creationTimestamp"])))
+    if "deletionTimestamp" in meta:
+        facts.append(("Deleted", f"{age(meta['deletionTimestamp'])} ago; the operator lets go of its copies first"))
+    width = max(len(name) for name, _ in facts) + 1
+    for name, value in facts:
+        print(f"  {name + ':':{width}} {printable(value)}")
+    if not status:
+        print("\nNothing is reported yet: is the operator running, and does it watch this namespace?")
+    _section(
+        ("CONDITION", "STATUS", "REASON", "SINCE", "MESSAGE"),
+        [
+            (one["type"], one["status"], one["reason"], age(one["lastTransitionTime"]), one.get("message") or "")
+            for one in status.get("conditions") or ()
+        ],
+    )
+    _section(("RESOURCE", "STATE", "MESSAGE"), [_resource_row(entry) for entry in status.get("syncedResources") or ()])
+    targets = status.get("targetStatuses") or []
+    _section(
+        ("CLUSTER", "KIND", "NAMESPACE", "NAME", "STATUS", "WHY", "WHEN"), [_target_row(entry) for entry in targets]
+    )
+    total = (status.get("targets") or {}).get("desired", 0)
+    if total > len(targets):
+        print(f"{len(targets)} of {total} targets are listed, the worst first")
+    _section(
+        ("WHEN", "REVISION", "RESULT", "CHANGES"),
+        [
+            (f"{age(entry['time'])} ago", entry["revision"] or "-", entry["result"], entry["changes"])
+            for entry in status.get("history") or ()
+        ],
+    )
+
+
+def ready(status: Json) -> tuple[str, str]:
+    """Return the Ready condition of an object and its reason, as cells."""
+    found = next((one for one in status.get("conditions") or () if one["type"] == "Ready"), None)
+    return (found["status"], found["reason"]) if found else ("-", "-")
+
+
+def source_words(one: Json) -> str:
+    """Say what a sync copies from; of several sources the first."""
+    spec = one["spec"]
+    if one["kind"] == CONFIG_MAP_SYNC.kind:
+        return f"{spec['sourceNamespace']}/{spec['configMapName']}"
+    refs = [spec["sourceRef"]] if "sourceRef" in spec else spec.get("sourceRefs") or []
+    if not refs:
+        return "-"
+    more = f" and {len(refs) - 1} more" if len(refs) > 1 else ""
+    return f"{refs[0]['kind']} {_object_words(refs[0])}{more}"
+
+
+def age(timestamp: str) -> str:
+    """Say how long ago a time was, as kubectl does."""
+    try:
+        passed = datetime.now(UTC) - datetime.fromisoformat(timestamp)
+    except ValueError:
+        return "-"
+    for unit, size in _UNITS:
+        if passed >= _COARSE * size:
+            return f"{passed // size}{unit}"
+    return f"{max(0, passed // timedelta(seconds=1))}s"
+
+
+def _object_words(ref: Json) -> str:
+    """Name a source as the spec does: whether its kind is in namespaces at all, the spec does not say."""
+    name = ref.get("name") or f"({selector_words(msgspec.convert(ref.get('selector') or {}, LabelSelector))})"
+    return f"{ref['namespace']}/{name}" if ref.get("namespace") else name
+
+
+def _sync_facts(one: Json, status: Json) -> list[tuple[str, str]]:
+    revision = status.get("sourceRevision")
+    facts = [("Source", source_words(one) + (f", revision {revision}" if revision else ""))]
+    counts = status.get("targets")
+    if counts:
+        wrong = [f"{counts[state]} {state}" for state in _STATES if counts.get(state)]
+        facts.append(("Targets", ", ".join([f"{counts['summary']} synced", *wrong])))
+    last = status.get("lastSuccessfulSyncTime") or status.get("lastSyncTime")
+    if last:
+        facts.append(("Last sync", f"{last} ({age(last)} ago)"))
+    return facts
+
+
+def _cluster_facts(one: Json, status: Json) -> list[tuple[str, str]]:
+    spec = one["spec"]
+    allowed = spec.get("allowedNamespaces") or [one["metadata"]["namespace"]]
+    facts = [("Connection", spec["connection"]["type"]), ("For syncs of", ", ".join(allowed))]
+    if spec.get("unschedulable"):
+        facts.append(("Unschedulable", "no sync starts to use it"))
+    for name, key in (("Version", "version"), ("Credential ends", "credentialExpiry"), ("Last seen", "lastSeen")):
+        if status.get(key):
+            facts.append((name, status[key]))
+    return facts
+
+
+def _resource_row(entry: Json) -> tuple[str, ...]:
+    return entry["name"], entry["state"], entry.get("message") or ""
+
+
+def _target_row(entry: Json) -> tuple[str, ...]:
+    reason, message = entry.get("reason") or "", entry.get("message") or ""
+    return (
+        entry.get("clusterName") or "-",
+        entry.get("kind") or "ConfigMap",
+        entry.get("namespace") or "-",
+        entry["name"],
+        entry["status"],
+        ": ".join(part for part in (reason, message) if part) or "-",
+        f"{age(entry['lastSyncTime'])} ago" if entry.get("lastSyncTime") else "-",
+    )
+
+
+def _section(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+    if rows:
+        print()
+        print_table(header, rows)

@@ -1,0 +1,171 @@
+"""`syncline diff`: what the next turn of a sync would change, object by object, without changing it."""
+
+import argparse
+import asyncio
+import difflib
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from syncline.cli import connect
+from syncline.cli.change import States, removed, written
+from syncline.cli.preview import Previewer, previewer
+from syncline.cli.table import printable
+from syncline.cli.veil import shown
+from syncline.cli.words import COPYING, UsageError, kind_and_name, kind_named, read_syncs
+from syncline.controllers.copier import Preview
+from syncline.core.plan import WRITES, Action
+from syncline.engine.record import SyncWire
+from syncline.kube.config import Connection
+from syncline.kube.errors import KubeError, NotFound
+from syncline.operator import Settings
+from syncline.telemetry import configure
+
+SAME, DIFFERENT, WRONG = 0, 1, 2
+
+Json = dict[str, Any]
+
+
+class _Part(Struct, frozen=True):
+    """What is to be told of one target."""
+
+    action: Action
+    states: States = (None, None)
+    error: str = ""
+
+
+def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "diff",
+        help="what the next turn of a sync would change, object by object",
+        description="Shows live objects against what would be written. Values of Secrets are never shown. "
+        "Exit code 0: no difference, 1: differences, 2: something went wrong.",
+    )
+    connect.add_flags(parser)
+    parser.add_argument("kind", nargs="?", metavar="KIND", help="ConfigMapSync (cms) or ManifestSync (msync)")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="the sync")
+    parser.add_argument("-f", "--filename", metavar="FILE", help="manifest of one or more syncs; - for stdin")
+    parser.add_argument("-n", "--namespace", metavar="N", help="namespace of the sync (default: the context's)")
+    connect.add_operator_flags(parser)
+    parser.set_defaults(func=_diff)
+
+
+def _diff(given: argparse.Namespace) -> int:
+    try:
+        kind, name, manifests = _asked(given)
+        connection = connect.connection(given)
+        configure("console", "error")
+        return asyncio.run(_diff_all(connection, connect.settings(given), manifests, (kind, name), given.namespace))
+    except (KubeError, UsageError) as error:
+        print(f"syncline: {error}", file=sys.stderr)
+        return WRONG
+
+
+def _asked(given: argparse.Namespace) -> tuple[str, str, list[Json]]:
+    """Return the kind and name that were given, or the manifests."""
+    word, name = kind_and_name(given.kind, given.name)
+    if (given.filename is None) == (word is None):
+        raise UsageError("write either -f FILE, or KIND and NAME")
+    if word is None:
+        return "", "", read_syncs(given.filename)
+    kind = kind_named(word, COPYING).kind
+    if name is None:
+        raise UsageError(f"which {kind}? Write its name too")
+    return kind, name, []
+
+
+async def _diff_all(
+    connection: Connection, settings: Settings, manifests: list[Json], named: tuple[str, str], namespace: str | None
+) -> int:
+    home = namespace or connection.namespace or "default"
+    code = SAME
+    async with previewer(connection, settings) as eyes:
+        asked = [(one["kind"], await eyes.check(one, home)) for one in manifests]
+        if not manifests:
+            asked.append((named[0], await eyes.read(*named, home)))
+        for kind, wire in asked:
+            preview = await eyes.preview(kind, wire)
+            parts = [await _part(eyes, preview, index) for index in range(len(preview.actions))]
+            title = f"{kind} {wire.metadata.namespace}/{wire.metadata.name}"
+            private = _is_private(wire) or (bool(manifests) and await _was_private(eyes, kind, wire))
+            code = max(code, _show(title, preview, parts, private=private))
+    return code
+
+
+async def _part(eyes: Previewer, preview: Preview, index: int) -> _Part:
+    """Look at one target; the wanted ones come first, in their own order, then the removals."""
+    action = preview.actions[index]
+    if action.verb not in WRITES:
+        return _Part(action)
+    try:
+        if index < len(preview.desired):
+            spot, desired = preview.desired[index]
+            return _Part(action, await written(spot.site, desired, action))
+        sites = {spot.target.cluster: spot.site for spot, _ in preview.desired}
+        if (site := sites.get(action.target.cluster)) is not None:
+            return _Part(action, await removed(site.cluster, site.client, action))
+        if not action.target.cluster:
+            return _Part(action, await removed(eyes.hub, eyes.client, action))
+    except KubeError as error:
+        return _Part(action, error=str(error))
+    return _Part(action)
+
+
+def _is_private(wire: SyncWire) -> bool:
+    """Whether a sync patches its copies with what a Secret says, so that they may hold that though they are none."""
+
+    def refers(value: object) -> bool:
+        if isinstance(value, list):
+            return any(map(refers, value))
+        if not isinstance(value, dict):
+            return False
+        ref = value.get("patchContentRef")
+        return (isinstance(ref, dict) and ref.get("kind") == "Secret") or any(map(refers, value.values()))
+
+    return refers(msgspec.json.decode(wire.spec))
+
+
+async def _was_private(eyes: Previewer, kind: str, wire: SyncWire) -> bool:
+    """Whether that was so before an edit: then the live copies still hold it."""
+    try:
+        return _is_private(await eyes.read(kind, wire.metadata.name, wire.metadata.namespace))
+    except NotFound:
+        return False
+
+
+def _show(title: str, preview: Preview, parts: list[_Part], *, private: bool) -> int:
+    code = SAME
+    lines: list[str] = []
+    for part in parts:
+        action = part.action
+        if action.verb in WRITES:
+            code = max(code, WRONG if part.error else DIFFERENT)
+            lines.append(printable(f"# {action.verb.value} {action.target}: {action.message}"))
+            lines += _lines(part, private=private)
+        elif action.state != "Synced":
+            lines.append(printable(f"# left as it is: {action.target}: {action.message}"))
+    lines += [printable(f"# {one.state}: {one.target}: {one.message}") for one in preview.passed_over]
+    problem = preview.problem
+    if problem is not None and problem.reason == "Suspended":
+        lines.append(printable(f"# {problem.message}"))
+    if lines:
+        print("\n".join([f"# {printable(title)}", *lines]))
+    if problem is not None and problem.reason != "Suspended":
+        print(printable(f"syncline: {title}: {problem.reason}: {problem.message}"), file=sys.stderr)
+        return WRONG
+    return code
+
+
+def _lines(part: _Part, *, private: bool) -> Iterator[str]:
+    target = part.action.target
+    if part.error:
+        yield printable(f"# this cannot be shown: {part.error}")
+        return
+    before, after = shown(*part.states, secret=target.kind == "Secret", private=private)
+    yield from difflib.unified_diff(
+        before.splitlines(), after.splitlines(), f"live {target}", f"wanted {target}", lineterm=""
+    )

@@ -1,0 +1,130 @@
+"""`syncline get [KIND] [NAME]`: the syncs of a cluster, and all that one of them has to say."""
+
+import argparse
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from syncline.api.common import API_VERSION
+from syncline.api.kinds import KINDS, Kind
+from syncline.cli import connect
+from syncline.cli.details import age, ready, show_details, source_words
+from syncline.cli.table import print_table
+from syncline.cli.words import COPYING, UsageError, kind_and_name, kind_named, resource_of
+from syncline.kube.client import Client
+from syncline.kube.config import Connection
+from syncline.kube.errors import NotFound
+from syncline.telemetry import configure
+
+Json = dict[str, Any]
+Found = list[tuple[Kind, Json]]
+
+
+def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "get",
+        help="list the syncs and SyncTargets, or show one of them in full",
+        description="Without KIND: all syncs and SyncTargets. With NAME: conditions, targets and history.",
+    )
+    connect.add_flags(parser)
+    parser.add_argument(
+        "kind", nargs="?", metavar="KIND", help="ConfigMapSync, ManifestSync, SyncTarget; cms, msync, st"
+    )
+    parser.add_argument("name", nargs="?", metavar="NAME", help="one object, which is shown in full")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("-n", "--namespace", metavar="N", help="where to look (default: the context's namespace)")
+    where.add_argument("-A", "--all-namespaces", action="store_true", help="look everywhere")
+    parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="json: the objects as such")
+    parser.set_defaults(func=_get)
+
+
+def _get(given: argparse.Namespace) -> int:
+    word, name = kind_and_name(given.kind, given.name)
+    kinds = KINDS if word is None else (kind_named(word),)
+    if name is not None and given.all_namespaces:
+        raise UsageError("one object is in one namespace: give -n instead of -A")
+    connection = connect.connection(given)
+    configure("console", "error")
+    namespace = None if given.all_namespaces else given.namespace or connection.namespace or "default"
+    found = asyncio.run(_find(connection, kinds, namespace, name))
+    if given.output == "json":
+        _print_json(found, single=name is not None)
+    elif name is not None:
+        show_details(*found[0])
+    else:
+        _print_tables(found, namespace)
+    return 0
+
+
+async def _find(connection: Connection, kinds: Sequence[Kind], namespace: str | None, name: str | None) -> Found:
+    """Read what was asked for; kinds that the cluster does not serve are passed over, unless it serves none of them."""
+    found: Found = []
+    missing: list[str] = []
+    async with Client(connection) as client:
+        for kind in kinds:
+            resource = resource_of(kind)
+            try:
+                if name is not None:
+                    objects = [await client.get(resource, name, namespace)]
+                else:
+                    objects, _ = await client.list(resource, namespace)
+            except NotFound as error:
+                if name is not None and error.about == name:
+                    raise UsageError(f"there is no {kind.kind} {name} in namespace {namespace}") from None
+                missing.append(kind.kind)
+                continue
+            found += [(kind, _clean(kind, one)) for one in objects]
+    if len(missing) == len(kinds):
+        raise UsageError(f"the cluster does not serve {', '.join(missing)}: install Syncline there (syncline install)")
+    return found
+
+
+def _clean(kind: Kind, one: Json) -> Json:
+    """Name the kind, which lists leave out, and drop what nobody reads."""
+    metadata = {key: value for key, value in one["metadata"].items() if key != "managedFields"}
+    return {"apiVersion": API_VERSION, "kind": kind.kind, **one, "metadata": metadata}
+
+
+def _print_json(found: Found, *, single: bool) -> None:
+    objects = [one for _, one in found]
+    body = objects[0] if single else {"apiVersion": "v1", "kind": "List", "items": objects}
+    print(json.dumps(body, indent=2, ensure_ascii=False))
+
+
+def _print_tables(found: Found, namespace: str | None) -> None:
+    syncs = [(kind, one) for kind, one in found if kind in COPYING]
+    clusters = [one for kind, one in found if kind not in COPYING]
+    print_table(
+        ("KIND", "NAMESPACE", "NAME", "SOURCE", "TARGETS", "READY", "REASON", "AGE"),
+        [_sync_row(kind, one) for kind, one in syncs],
+    )
+    if syncs and clusters:
+        print()
+    print_table(
+        ("KIND", "NAMESPACE", "NAME", "VERSION", "EXPIRES", "READY", "REASON", "AGE"),
+        [_cluster_row(one) for one in clusters],
+    )
+    if not found:
+        print("nothing found" if namespace is None else f"nothing found in namespace {namespace}; -A looks everywhere")
+
+
+def _sync_row(kind: Kind, one: Json) -> tuple[str, ...]:
+    meta, status = one["metadata"], one.get("status") or {}
+    counts = (status.get("targets") or {}).get("summary") or "-"
+    source = source_words(one)
+    return (kind.kind, meta["namespace"], meta["name"], source, counts, *ready(status), age(meta["creationTimestamp"]))
+
+
+def _cluster_row(one: Json) -> tuple[str, ...]:
+    meta, status = one["metadata"], one.get("status") or {}
+    return (
+        one["kind"],
+        meta["namespace"],
+        meta["name"],
+        status.get("version") or "-",
+        status.get("credentialExpiry") or "-",
+        *ready(status),
+        age(meta["creationTimestamp"]),
+    )
