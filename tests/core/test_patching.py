@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from tests.core.strategies import quick
 
 from syncline.api.manifestsync import PatchStrategy
-from syncline.core.documents import DocumentError, read_document
 from syncline.core.patching import PatchError, json_patch, merge_patch, parse_patch, patched, replace_keys
 
 Json = dict[str, Any]
@@ -287,45 +286,6 @@ def test_a_text_that_is_no_patch_says_what_to_write(text: str, strategy: PatchSt
     with pytest.raises(PatchError, match=message) as caught:
         parse_patch(text, strategy)
     assert "canary" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("22:30", "22:30"),
-        ("2024-01-01", "2024-01-01"),
-        ("2024-01-01T00:00:00Z", "2024-01-01T00:00:00Z"),
-        ("1.2.3", "1.2.3"),
-        ("=", "="),
-        ("<<", "<<"),
-        (".inf", ".inf"),
-        ("0644", 420),
-        ("0x1F", 31),
-        ("1_000", 1000),
-        ("-5", -5),
-        ("1.5", 1.5),
-        (".5", 0.5),
-        ("1e3", 1000.0),
-        ("yes", True),
-        ("off", False),
-        ("~", None),
-        ("null", None),
-        ("'1'", "1"),
-        ("100m", "100m"),
-        ("1Gi", "1Gi"),
-    ],
-)
-def test_plain_values_mean_what_they_mean_to_kubernetes(text: str, expected: Any) -> None:
-    found = read_document(f"a: {text}")["a"]
-    assert found == expected
-    assert type(found) is type(expected)
-
-
-def test_laughs_cost_nothing() -> None:
-    lines = ["a: &a [x, x, x, x, x, x, x, x, x]"]
-    lines += [f"{new}: &{new} [*{old}, *{old}, *{old}]" for old, new in zip("abcdefghi", "bcdefghij", strict=True)]
-    with pytest.raises(DocumentError, match="line 2: aliases"):
-        read_document("\n".join(lines))
 
 
 scalars = st.none() | st.booleans() | st.integers(-2, 2) | st.sampled_from(["", "a", "~", "/"])

@@ -9,7 +9,7 @@ from typing import Self
 
 import msgspec
 
-from syncline.render.jobs import FRAME_LIMIT, LENGTH_BYTES, Answer, Done, Job, Ready, decode_answer, frame
+from syncline.render.jobs import FRAME_LIMIT, LENGTH_BYTES, Answer, AnyJob, Done, Ready, decode_answer, frame
 
 START_SECONDS = 30.0
 """How long a child may take to start, on a busy machine."""
@@ -67,7 +67,7 @@ class Child:
             raise ChildCrashed
         self.confined = answer.seccomp
 
-    async def perform(self, job: Job) -> tuple[list[Answer], Done]:
+    async def perform(self, job: AnyJob) -> tuple[list[Answer], Done]:
         """Return the child's answers, one a target, and how it ended its turn."""
         with contextlib.suppress(OSError):  # a child that died is noticed when it does not answer
             self._stdin.write(frame(job))

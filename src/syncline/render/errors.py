@@ -13,21 +13,26 @@ class RenderError(Exception):
 
 
 class TransformError(RenderError):
-    """A transform that cannot be carried out: which one, at which key, and why; for which target, if it depends."""
+    """A transform that cannot be carried out: which one, at which key, and why; for which target, if it depends.
 
-    def __init__(self, index: int, key: str, cause: str, *, line: int | None = None, target: str | None = None) -> None:
+    A template that is a text of its own, such as a patch, is no transform: `index` is None and `key` is empty.
+    """
+
+    def __init__(
+        self, index: int | None, key: str, cause: str, *, line: int | None = None, target: str | None = None
+    ) -> None:
         self.index = index
         self.key = key
         self.cause = cause
         self.line = line
         self.target = target
         places = [
-            f"transforms[{index}]",
-            f"key {key}",
+            f"transforms[{index}]" if index is not None else "",
+            f"key {key}" if key else "",
             f"line {line} of the template" if line else "",
             f"for {target}" if target else "",
         ]
-        super().__init__(f"{', '.join(filter(None, places))}: {cause}")
+        super().__init__(": ".join(filter(None, [", ".join(filter(None, places)), cause])))
 
 
 class RenderFailed(RenderError):  # noqa: N818 - a failure of the work, not an error of its author

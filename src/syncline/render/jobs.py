@@ -1,8 +1,8 @@
 """What the operator and its rendering children say to each other: frames of msgpack, each after its length.
 
-The child says `Ready` once. Then the operator sends a `Job`, and the child answers with one `Rendered`, `Repeated` or
-`Refused` a target, in their order, and `Done` when it stops. It stops early when its turn is over: what it left out is
-for the operator to send again.
+The child says `Ready` once. Then the operator sends a `Job` or a `TextJob`, and the child answers with one `Rendered`,
+`Repeated` or `Refused` a target, in their order, and `Done` when it stops. It stops early when its turn is
+over: what it left out is for the operator to send again.
 """
 
 import hashlib
@@ -18,20 +18,26 @@ FRAME_LIMIT = 8 * 1024 * 1024
 
 
 class Source(NamedTuple):
-    """The object that the data is from."""
+    """The object that the data is from. Templates see the kind where it is given."""
 
     namespace: str
     name: str
+    kind: str = ""
 
 
 class Target(NamedTuple):
-    """The object that the data is for."""
+    """The object that the data is for; the cluster is empty where it is the sync's own."""
 
     namespace: str
     name: str
+    cluster: str = ""
+
+    def __str__(self) -> str:
+        place = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return f"{self.cluster}: {place}" if self.cluster else place
 
 
-class Job(msgspec.Struct, frozen=True, array_like=True):
+class Job(msgspec.Struct, frozen=True, array_like=True, tag=0):
     """Data to transform, for some targets."""
 
     transforms: list[Transform]
@@ -44,6 +50,22 @@ class Job(msgspec.Struct, frozen=True, array_like=True):
         """Name the work by its content, whatever the targets."""
         content = _encoder.encode((self.transforms, self.data, self.binary, self.source))
         return hashlib.blake2b(content, digest_size=16).digest()
+
+
+class TextJob(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """A template to render, for some targets; the text is answered under the key `TEXT`."""
+
+    template: str
+    source: Source
+    targets: list[Target]
+
+    def digest(self) -> bytes:
+        """Name the work by its content, whatever the targets."""
+        return hashlib.blake2b(_encoder.encode((self.template, self.source)), digest_size=16).digest()
+
+
+TEXT = ""
+AnyJob = Job | TextJob
 
 
 class Ready(msgspec.Struct, frozen=True, array_like=True, tag=0):
@@ -63,9 +85,9 @@ class Repeated(msgspec.Struct, frozen=True, array_like=True, tag=2):
 
 
 class Refused(msgspec.Struct, frozen=True, array_like=True, tag=3):
-    """A transform that cannot be carried out."""
+    """A transform, or a text without an index, that cannot be carried out."""
 
-    index: int
+    index: int | None
     key: str
     cause: str
     line: int | None
@@ -81,16 +103,16 @@ Answer = Ready | Rendered | Repeated | Refused | Done
 
 _encoder = msgspec.msgpack.Encoder()
 _answers: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
-_jobs = msgspec.msgpack.Decoder(Job)
+_jobs: msgspec.msgpack.Decoder[AnyJob] = msgspec.msgpack.Decoder(AnyJob)
 
 
-def frame(message: Job | Answer) -> bytes:
+def frame(message: AnyJob | Answer) -> bytes:
     """Encode a message, with its length in front."""
     body = _encoder.encode(message)
     return len(body).to_bytes(LENGTH_BYTES, "big") + body
 
 
-def decode_job(body: bytes) -> Job:
+def decode_job(body: bytes) -> AnyJob:
     """Decode what a child received."""
     return _jobs.decode(body)
 

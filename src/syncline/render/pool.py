@@ -17,7 +17,19 @@ from syncline.api.content import Transform
 from syncline.render.child import Child, ChildCrashed
 from syncline.render.confinement import MEMORY_LIMIT
 from syncline.render.errors import RenderFailed, TransformError
-from syncline.render.jobs import Answer, Done, Job, Refused, Rendered, Repeated, Source, Target
+from syncline.render.jobs import (
+    TEXT,
+    Answer,
+    AnyJob,
+    Done,
+    Job,
+    Refused,
+    Rendered,
+    Repeated,
+    Source,
+    Target,
+    TextJob,
+)
 from syncline.render.quarantine import Quarantine
 from syncline.render.turns import Turns
 
@@ -37,6 +49,11 @@ BYTES_PER_KEY = 64
 
 Result = dict[str, str] | TransformError
 """What a target gets: its data, or why there is none."""
+
+
+def is_template(text: str) -> bool:
+    """Whether a text is anything but itself when it is rendered."""
+    return any(mark in text for mark in ("{{", "{%", "{#"))
 
 
 class _StoppedError(Exception):
@@ -81,14 +98,26 @@ class Renderer:
         """
         if not transforms:
             return [dict(data)] * len(targets)
-        job = Job(list(transforms), dict(data), dict(binary), source, list(targets))
+        return await self._perform(Job(list(transforms), dict(data), dict(binary), source, list(targets)))
+
+    async def texts(self, template: str, source: Source, targets: Sequence[Target]) -> list[str | TransformError]:
+        """Return a text, such as a patch or a name, for each target, in their order.
+
+        A text that is no template is returned as it is, and no child is asked. Otherwise as `transform`.
+        """
+        if not is_template(template):
+            return [template] * len(targets)
+        results = await self._perform(TextJob(template, source, list(targets)))
+        return [result if isinstance(result, TransformError) else result[TEXT] for result in results]
+
+    async def _perform(self, job: AnyJob) -> list[Result]:
         digest = job.digest()
         now = asyncio.get_running_loop().time
         if held := self._quarantine.holds(digest, now()):
             raise RenderFailed(held.reason, retry_after=held.seconds)
         try:
             suspect = digest in self._quarantine
-            async with self._turns_of_suspects.turn(source.namespace) if suspect else nullcontext():
+            async with self._turns_of_suspects.turn(job.source.namespace) if suspect else nullcontext():
                 results = await self._render(job)
         except _StoppedError as stopped:
             held = self._quarantine.add(digest, str(stopped), now())
@@ -107,7 +136,7 @@ class Renderer:
                 await places.enter_async_context(self._turns.turn(""))
             await asyncio.gather(*(child.gone for child in self._children))
 
-    async def _render(self, job: Job) -> list[Result]:
+    async def _render(self, job: AnyJob) -> list[Result]:
         now = asyncio.get_running_loop().time
         results = _Results(job)
         budget = self._deadline + SECONDS_PER_TARGET * len(job.targets)
@@ -119,22 +148,22 @@ class Renderer:
             results.add(answers, done)
             if budget < 0:
                 raise _StoppedError(
-                    f"the transforms took too long for {len(job.targets)} targets and were stopped; make them simpler"
+                    f"{_subject(job)} took too long for {len(job.targets)} targets and were stopped; make them simpler"
                 )
         return results.all
 
-    async def _turn(self, child: Child, job: Job) -> tuple[list[Answer], Done]:
+    async def _turn(self, child: Child, job: AnyJob) -> tuple[list[Answer], Done]:
         try:
             async with asyncio.timeout(self._deadline):
                 return await child.perform(job)
         except TimeoutError:
             raise _StoppedError(
-                f"the transforms took longer than {self._deadline:g} s and were stopped; make them simpler"
+                f"{_subject(job)} took longer than {self._deadline:g} s and were stopped; make them simpler"
             ) from None
         except ChildCrashed:
             self._refuse_when_closed()
             raise _StoppedError(
-                f"the transforms took more than {MEMORY_LIMIT >> 20} MiB of memory or nest too deeply, "
+                f"{_subject(job)} took more than {MEMORY_LIMIT >> 20} MiB of memory or nest too deeply, "
                 "and were stopped; make them simpler"
             ) from None
 
@@ -186,11 +215,17 @@ class Renderer:
             raise RenderFailed("rendering has ended, because the operator is stopping")
 
 
+def _subject(job: AnyJob) -> str:
+    return "the transforms" if isinstance(job, Job) else "the templates"
+
+
 class _Results:
     """What has been rendered of a job so far."""
 
-    def __init__(self, job: Job) -> None:
-        self._job = job
+    def __init__(self, job: AnyJob) -> None:
+        self._targets = job.targets
+        self._data: dict[str, str] = job.data if isinstance(job, Job) else {}
+        self._is_text = isinstance(job, TextJob)
         self._size = 0
         self.all: list[Result] = []
 
@@ -198,23 +233,23 @@ class _Results:
         """Take the answers of a turn; each is for the next target."""
         for answer in answers:
             match answer:
-                case Rendered(changed):
-                    self._size += sum(map(len, changed.values())) + BYTES_PER_KEY * len(self._job.data)
+                case Rendered(changed) if not self._is_text or TEXT in changed:
+                    self._size += sum(map(len, changed.values())) + BYTES_PER_KEY * (len(self._data) or 1)
                     if self._size > RESULT_LIMIT:
                         raise _StoppedError(
-                            f"the results for {len(self._job.targets)} targets are larger than "
+                            f"the results for {len(self._targets)} targets are larger than "
                             f"{RESULT_LIMIT >> 20} MiB in all; split the sync"
                         )
                     # Values that did not change stay the same objects, for all targets.
-                    self.all.append(self._job.data | changed)
+                    self.all.append(self._data | changed)
                 case Repeated() if self.all:
                     self.all.append(self.all[-1])
                 case Refused(index, key, cause, line):
                     if done.shared:
                         raise TransformError(index, key, cause, line=line)
-                    target = "/".join(self._job.targets[len(self.all)])
+                    target = str(self._targets[len(self.all)])
                     self.all.append(TransformError(index, key, cause, line=line, target=target))
                 case _:
                     raise _StoppedError("the process for rendering broke its protocol")
         if done.shared:
-            self.all *= len(self._job.targets)
+            self.all *= len(self._targets)

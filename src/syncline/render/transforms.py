@@ -14,7 +14,7 @@ import re2
 from syncline.api.content import Replace, Transform
 from syncline.core.selectors import glob_matches, is_glob
 from syncline.render.errors import TransformError
-from syncline.render.jobs import Source, Target
+from syncline.render.jobs import TEXT, Source, Target
 
 SIZE_LIMIT = 1024 * 1024
 """What the API server accepts as the values of one ConfigMap, in bytes."""
@@ -27,8 +27,11 @@ PATTERN_MEMORY = 2 * 1024 * 1024
 
 # Variables are strings: a dict would be a live Python object inside the template, whose methods can be called. The
 # mappings are made by the engine itself, on the first line, so that line numbers stay the author's.
-_SOURCE = '{% set source = {"namespace": source_namespace, "name": source_name} %}'
-_TARGET = '{% set target = {"namespace": target_namespace, "name": target_name} %}'
+_SOURCE = (
+    '{% set source = {"namespace": source_namespace, "name": source_name, "kind": source_kind} if source_kind '
+    'else {"namespace": source_namespace, "name": source_name} %}'
+)
+_TARGET = '{% set target = {"namespace": target_namespace, "name": target_name, "cluster": target_cluster} %}'
 
 _MENTIONS_TARGET = re2.compile(r"\btarget\b")
 _REFERENCE = re.compile(r"\\(.?)", re.DOTALL)
@@ -39,9 +42,10 @@ _CAUSES = {
     "InvalidOperation": "an operation that its operands do not allow, such as text + number",
     "OutOfFuel": "takes too many steps; loop over less",
     "TemplateNotFound": "include, import and extends are not available",
-    "UndefinedError": "an undefined value; there are value, key, source.namespace, source.name, "
-    "target.namespace and target.name",
 }
+_THERE_ARE = "an undefined value; there are {}source.namespace, source.name{}, target.namespace, target.name and {}"
+_UNDEFINED = _THERE_ARE.format("value, key, ", "", "target.cluster")
+_UNDEFINED_IN_TEXT = _THERE_ARE.format("", ", source.kind", "target.cluster")
 
 _LONGEST_CAUSE = 120
 
@@ -101,9 +105,7 @@ class Recipe:
         self, data: Mapping[str, str], binary: Mapping[str, str], source: Source, target: Target | None
     ) -> dict[str, str]:
         """Return the data for one target."""
-        variables = {"source_namespace": source.namespace, "source_name": source.name}
-        if target is not None:
-            variables |= {"target_namespace": target.namespace, "target_name": target.name}
+        variables = _variables(source, target)
         result = dict(data)
         room = SIZE_LIMIT - sum(map(_size, data.values())) - sum(map(_decoded_size, binary.values()))
         for index, (transform, step) in enumerate(zip(self._transforms, self._steps, strict=True)):
@@ -128,6 +130,39 @@ class Recipe:
         return [transform.key] if transform.key in data or transform.set is not None else []
 
 
+class TextTemplate:
+    """A text of its own, such as a patch or a name, compiled once and rendered for any number of targets."""
+
+    def __init__(self, template: str) -> None:
+        self.uses_target = bool(_MENTIONS_TARGET.search(template))
+        try:
+            self._render = _template(_engine(), TEXT, template, _UNDEFINED_IN_TEXT)
+        except _WrongError as error:
+            raise _wrong_text(error) from None
+
+    def render(self, source: Source, target: Target | None) -> str:
+        """Return the text for one target; None will do where the text does not use it."""
+        try:
+            return self._render(_variables(source, target))
+        except _WrongError as error:
+            raise _wrong_text(error) from None
+
+
+def _wrong_text(error: _WrongError) -> TransformError:
+    return TransformError(None, TEXT, error.cause, line=error.line)
+
+
+def _variables(source: Source, target: Target | None) -> dict[str, str]:
+    variables = {"source_namespace": source.namespace, "source_name": source.name, "source_kind": source.kind}
+    if target is not None:
+        variables |= {
+            "target_namespace": target.namespace,
+            "target_name": target.name,
+            "target_cluster": target.cluster,
+        }
+    return variables
+
+
 def _compile(engine: minijinja.Environment, name: str, transform: Transform) -> Step:
     match transform.set, transform.replace, transform.template:
         case str() as value, None, None:
@@ -135,7 +170,8 @@ def _compile(engine: minijinja.Environment, name: str, transform: Transform) -> 
         case None, Replace() as replace, None:
             return _replace(replace)
         case None, None, str() as template:
-            return _template(engine, name, template)
+            render = _template(engine, name, template, _UNDEFINED)
+            return lambda key, value, variables: render({**variables, "key": key, "value": value})
         case _:
             raise _WrongError("needs exactly one of set, replace and template")
 
@@ -153,24 +189,26 @@ def _engine() -> minijinja.Environment:
     return engine
 
 
-def _template(engine: minijinja.Environment, name: str, template: str) -> Step:
+def _template(engine: minijinja.Environment, name: str, template: str, undefined: str) -> Callable[[_Variables], str]:
     prelude = _SOURCE + (_TARGET if _MENTIONS_TARGET.search(template) else "")
     try:
         engine.add_template(name, prelude + template)
     except minijinja.TemplateError as error:
-        raise _wrong_template(error) from None
+        raise _wrong_template(error, undefined) from None
 
-    def step(key: str, value: str, variables: _Variables) -> str:
+    def render(variables: _Variables) -> str:
         try:
-            result = engine.render_template(name, key=key, value=value, **variables)
+            result = engine.render_template(name, **variables)
         except minijinja.TemplateError as error:
-            raise _wrong_template(error) from None
+            raise _wrong_template(error, undefined) from None
         return _checked(result)
 
-    return step
+    return render
 
 
-def _wrong_template(error: minijinja.TemplateError) -> _WrongError:
+def _wrong_template(error: minijinja.TemplateError, undefined: str) -> _WrongError:
+    if error.kind == "UndefinedError":
+        return _WrongError(undefined, error.line)
     if error.kind in _QUOTES_TEMPLATE and error.detail:
         return _WrongError(_short(error.detail), error.line)
     return _WrongError(_CAUSES.get(error.kind, f"the template failed ({error.kind})"), error.line)

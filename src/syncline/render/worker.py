@@ -6,7 +6,7 @@ It holds nothing of one job while it works on the next. When a job takes too muc
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
 import re2
@@ -16,7 +16,9 @@ from syncline.render.confinement import confine
 from syncline.render.errors import TransformError
 from syncline.render.jobs import (
     LENGTH_BYTES,
+    TEXT,
     Answer,
+    AnyJob,
     Done,
     Job,
     Ready,
@@ -25,32 +27,31 @@ from syncline.render.jobs import (
     Repeated,
     Source,
     Target,
+    TextJob,
     decode_job,
     frame,
 )
-from syncline.render.transforms import Recipe, uses_target
+from syncline.render.transforms import Recipe, TextTemplate, uses_target
 
 TURN_SECONDS = 0.25
 TURN_BYTES = 4 * 1024 * 1024
 """A turn ends with the target that exceeds one of these, so that jobs of many targets take turns with others."""
 
 
-def work(job: Job) -> Iterator[Answer]:
+def work(job: AnyJob) -> Iterator[Answer]:
     """Answer a job, target by target, until all are done or the turn is over."""
     started = time.monotonic()
     sent = 0
     last: dict[str, str] | None = None
-    shared = not uses_target(job.transforms)
     try:
-        recipe = Recipe(job.transforms)
+        render, shared = _renderer(job)
     except TransformError as error:
         yield _refused(error)
         yield Done(shared=True)
         return
     for target in job.targets:
         try:
-            result = recipe.apply(job.data, job.binary, job.source, None if shared else target)
-            changed = {key: value for key, value in result.items() if job.data.get(key) != value}
+            changed = render(None if shared else target)
             yield Repeated() if changed == last else Rendered(changed)
             last = changed
             sent += sum(map(len, changed.values()))
@@ -60,6 +61,20 @@ def work(job: Job) -> Iterator[Answer]:
         if shared or sent > TURN_BYTES or time.monotonic() - started > TURN_SECONDS:
             break
     yield Done(shared)
+
+
+def _renderer(job: AnyJob) -> tuple[Callable[[Target | None], dict[str, str]], bool]:
+    """Compile a job: what gives the values for a target, and whether they are the same for all."""
+    if isinstance(job, TextJob):
+        text = TextTemplate(job.template)
+        return lambda target: {TEXT: text.render(job.source, target)}, not text.uses_target
+    recipe = Recipe(job.transforms)
+
+    def changed(target: Target | None) -> dict[str, str]:
+        result = recipe.apply(job.data, job.binary, job.source, target)
+        return {key: value for key, value in result.items() if job.data.get(key) != value}
+
+    return changed, not uses_target(job.transforms)
 
 
 def _refused(error: TransformError) -> Refused:
@@ -93,6 +108,8 @@ def _rehearse() -> None:
     targets = [Target("namespace", "name")]
     for transforms in (steps[:2], steps):
         list(work(Job(transforms, {"key": "aa"}, {}, Source("namespace", "name"), targets)))
+    for template in ("{{ source.kind }}{{ target.cluster }}", "{{ missing }}"):
+        list(work(TextJob(template, Source("namespace", "name", "kind"), targets)))
 
 
 def _read_frame(stream: BinaryIO) -> bytes | None:
