@@ -15,6 +15,7 @@ from syncline.core.fields import lost_paths
 from syncline.core.merge import merge_one_way
 from syncline.core.objects import Content, Desired, Marker, Seen, Target
 from syncline.core.ownership import Owner, Standing, standing
+from syncline.core.sanitize import is_state
 
 # The base is an annotation; Kubernetes allows 256 KiB for all annotations of an object together.
 MAX_BASE = 64 * 1024
@@ -327,8 +328,13 @@ def metadata_differs(desired: Desired, seen: Seen, *, extras: bool) -> bool:
 def _map_differs(wanted: Mapping[str, str], there: Mapping[str, str], sent: tuple[str, ...], *, extras: bool) -> bool:
     if any(there.get(key) != brief(value) for key, value in wanted.items()):
         return True
-    gone = there.keys() if extras else there.keys() & set(sent)
+    gone = extra_keys(there) if extras else there.keys() & set(sent)
     return any(key not in wanted for key in gone) or set(sent) != wanted.keys()
+
+
+def extra_keys(there: Mapping[str, str]) -> set[str]:
+    """Return the labels or annotations that Overwrite may remove: not what controllers note about the object itself."""
+    return {key for key in there if not is_state(key)}
 
 
 def names_of(paths: tuple[str, ...]) -> str:

@@ -12,7 +12,7 @@ import msgspec
 from syncline.core.digest import brief
 from syncline.core.objects import Body, Content, Desired, Marker, Seen
 from syncline.core.ownership import BASE, MARKER, OWNER_LABEL, Owner
-from syncline.core.plan import Edit
+from syncline.core.plan import Edit, extra_keys
 
 Json = dict[str, Any]
 
@@ -89,14 +89,14 @@ def update_patch(desired: Desired, seen: Seen, owner: Owner, here: str, edit: Ed
         desired.labels if seen.owner == owner.label else {**desired.labels, OWNER_LABEL: owner.label},
         seen.labels,
         there=seen.has_labels,
-        gone=seen.labels.keys() if edit.extras else (sent.labels if sent else ()),
+        gone=extra_keys(seen.labels) if edit.extras else (sent.labels if sent else ()),
     )
     patch += _map_patch(
         "/metadata/annotations",
         {**desired.annotations, **marks},
         seen.annotations,
         there=seen.has_annotations,
-        gone=seen.annotations.keys() if edit.extras else (sent.annotations if sent else ()),
+        gone=extra_keys(seen.annotations) if edit.extras else (sent.annotations if sent else ()),
     )
     if edit.base is None and seen.base is not None:
         patch.append({"op": "remove", "path": f"/metadata/annotations/{_escape(BASE)}"})

@@ -10,7 +10,7 @@ from syncline.core.carry import allocated
 from syncline.core.fields import apply_ready
 from syncline.core.objects import Desired, Seen, Target
 from syncline.core.outcome import Outcome, outcome_of
-from syncline.core.ownership import Owner, Standing, place, standing
+from syncline.core.ownership import OWNER_LABEL, Owner, Standing, place, standing
 from syncline.core.plan import Action, Edit, Policy, Verb, merged_content, plan
 from syncline.core.surplus import plan_removal
 from syncline.core.wire import DataWire, ObjectWire
@@ -166,12 +166,13 @@ class Writer:
 
     async def _apply(self, action: Action, edit: Edit, desired: Desired, seen: Seen, here: str) -> Wire:
         """Write an object that is not compared by content: what we send is ours, what others added stays theirs."""
-        version = seen.version
-        if edit.extras and not edit.metadata_only:
-            version = await self._replace(desired, edit, here)
-        elif not seen.applied:
-            version = await self._take_up(desired, seen)
-        guard = version if action.verb is Verb.ADOPT or edit.guard_version else ""
+        guard = ""
+        if edit.extras:
+            # It bears our mark from here on, so that nobody's write in between makes it less ours.
+            await self._replace(action, edit, desired, seen, here)
+        else:
+            version = seen.version if seen.applied else await self._take_up(desired, seen.uid)
+            guard = version if action.verb is Verb.ADOPT or edit.guard_version else ""
         body = apply_body(desired, seen, self._owner, here, edit, version=guard)
         resource, target = self._resource(desired), desired.target
         return await self._client.patch(
@@ -185,29 +186,42 @@ class Writer:
             fair_key=self._owner.ref,
         )
 
-    async def _replace(self, desired: Desired, edit: Edit, here: str) -> str:
+    async def _replace(self, action: Action, edit: Edit, desired: Desired, seen: Seen, here: str) -> None:
         """Make the object exactly the source; what the server has allocated, finalizers and owners stay."""
         resource, target = self._resource(desired), desired.target
         live: dict[str, Any] = await self._client.get(resource, target.name, target.namespace or None)
         body = allocated(live, replace_body(desired, live, self._owner, here, edit))
+        owner = (live["metadata"].get("labels") or {}).get(OWNER_LABEL, "")
+        if action.verb is Verb.ADOPT or owner != seen.owner:
+            body["metadata"]["resourceVersion"] = seen.version  # refused if it is no longer what was planned for
+        body["metadata"]["uid"] = seen.uid
         wire = await self._client.replace(
             resource, target.name, target.namespace or None, body, type=ObjectWire, fair_key=self._owner.ref
         )
-        return await self._take_up(desired, self._view(target).see(wire))
+        await self._take_up(desired, wire.metadata.uid)
 
-    async def _take_up(self, desired: Desired, seen: Seen) -> str:
+    async def _take_up(self, desired: Desired, uid: str) -> str:
         """Before the first apply: let the server count what we created as applied, or removed fields would stay."""
         resource, target = self._resource(desired), desired.target
-        live: dict[str, Any] = await self._client.get(resource, target.name, target.namespace or None)
-        meta = live["metadata"]
-        version = str(meta["resourceVersion"])
-        patch = apply_ready(meta.get("managedFields") or [], seen.uid, version)
-        if patch is None:
-            return version
-        wire = await self._client.patch(
-            resource, target.name, target.namespace or None, patch, PatchKind.JSON, type=ObjectWire
-        )
-        return wire.metadata.resource_version
+        tries = TRIES
+        while True:
+            live: dict[str, Any] = await self._client.get(resource, target.name, target.namespace or None)
+            meta = live["metadata"]
+            version = str(meta["resourceVersion"])
+            patch = apply_ready(meta.get("managedFields") or [], uid, version)
+            if patch is None:
+                return version
+            try:
+                wire = await self._client.patch(
+                    resource, target.name, target.namespace or None, patch, PatchKind.JSON, type=ObjectWire
+                )
+            except Conflict:
+                # The kind's own controllers write just after us. What they write does not matter here.
+                tries -= 1
+                if not tries:
+                    raise
+            else:
+                return wire.metadata.resource_version
 
     async def _unchangeable(self, desired: Desired, error: KubeError) -> Outcome:
         """Deal with a change that the server refuses: a field that cannot be changed, or content that cannot be."""

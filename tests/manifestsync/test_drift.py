@@ -1,0 +1,147 @@
+"""What others change of a copy is repaired; what they or the server add beside it is theirs, and no reason to write."""
+
+from tests.configmapsync.world import Json, until
+from tests.manifestsync.world import Manifests, ManifestSync, Object, deployment_spec
+
+CONTAINER = ("spec", "template", "spec", "containers", 0)
+IMAGE = (*CONTAINER, "image")
+
+
+def scene(world: Manifests, **spec: object) -> tuple[Object, Object, ManifestSync]:
+    """Return a Deployment, its copy and their sync, in agreement."""
+    source = world.deployment()
+    target = world.namespace("a")
+    sync = world.msync("sync", source, into=[target], **spec)
+    sync.becomes("Synced", synced=1)
+    return source, world.find("Deployment", target), sync
+
+
+def test_a_changed_field_is_repaired_and_the_event_names_the_field_and_who_changed_it(world: Manifests) -> None:
+    _, copy, sync = scene(world)
+    uid = copy.uid
+    copy.put(*IMAGE, value="example.com/other:9", manager="kubectl-edit")
+    copy.shows(*IMAGE, value="example.com/app:1")
+    event = sync.tells("DriftRepaired")
+    assert "spec.template.spec.containers[name=app].image changed by kubectl-edit" in event["note"]
+    assert copy.uid == uid
+    sync.becomes("Synced", synced=1)
+    world.stays_quiet(sync)
+
+
+def test_a_removed_field_is_put_back(world: Manifests) -> None:
+    _, copy, _ = scene(world)
+    copy.put(*CONTAINER, "env", value=[{"name": "MODE", "value": "fast"}])
+    copy.shows(*CONTAINER, "env", value=deployment_spec()["template"]["spec"]["containers"][0]["env"])
+
+
+def test_what_others_add_beside_our_fields_is_theirs(world: Manifests) -> None:
+    _, copy, sync = scene(world)
+
+    def add(body: Json) -> None:
+        body["metadata"]["annotations"]["their/note"] = "x"
+        body["metadata"]["labels"]["theirs"] = "yes"
+        body["spec"]["minReadySeconds"] = 7
+        body["spec"]["template"]["spec"]["containers"][0]["env"].append({"name": "THEIRS", "value": "1"})
+
+    mark = world.mark()
+    copy.edit(add, "injector")
+    sync.now()
+    assert world.copying(mark) == []
+    assert copy.spec["minReadySeconds"] == 7
+    assert copy.annotations["their/note"] == "x"
+
+
+def test_status_is_no_change(world: Manifests) -> None:
+    _, copy, sync = scene(world)
+    mark = world.mark()
+    body = copy.read()
+    body["status"] = {"observedGeneration": 1, "replicas": 2, "readyReplicas": 2, "availableReplicas": 2}
+    copy.sandbox.request("PUT", f"{copy.path}/status?fieldManager=kubelet", body)
+    sync.now()
+    assert world.copying(mark) == []
+
+
+def test_the_status_of_a_source_is_not_copied_and_writes_nothing(world: Manifests) -> None:
+    source, copy, sync = scene(world)
+    mark = world.mark()
+    body = source.read()
+    body["status"] = {"observedGeneration": 1, "replicas": 2, "readyReplicas": 2}
+    source.sandbox.request("PUT", f"{source.path}/status?fieldManager=kubelet", body)
+    sync.now()
+    assert world.copying(mark) == []
+    assert not copy.at("status", "readyReplicas")
+
+
+def test_a_copy_that_its_own_controllers_work_on_is_not_written_again(world: Manifests) -> None:
+    _, copy, sync = scene(world)
+    # The Deployment controller has noted its revision on both, and counts.
+    until(copy.read, lambda body: "deployment.kubernetes.io/revision" in body["metadata"]["annotations"])
+    world.stays_quiet(sync)
+
+
+def test_a_field_that_is_taken_out_of_the_source_goes_from_the_copies(world: Manifests) -> None:
+    source, copy, sync = scene(world)
+    source.put(*CONTAINER, "env", value=[{"name": "MODE", "value": "fast"}])
+    copy.shows(*CONTAINER, "env", value=[{"name": "MODE", "value": "fast"}])
+    source.put(*CONTAINER, "env", value=None)
+    copy.shows(*CONTAINER, "env", value=None)
+    source.put("spec", "template", "metadata", "annotations", value={"note": "x"})
+    copy.shows("spec", "template", "metadata", "annotations", value={"note": "x"})
+    source.put("spec", "template", "metadata", "annotations", value=None)
+    copy.shows("spec", "template", "metadata", "annotations", value=None)
+    sync.becomes("Synced")
+    world.stays_quiet(sync)
+
+
+def test_labels_of_the_source_come_and_go_on_the_copies(world: Manifests) -> None:
+    source, copy, sync = scene(world)
+    source.label(team="a", tier="web")
+    until(lambda: copy.labels, lambda seen: seen == {"team": "a", "tier": "web"})
+    source.label(team="b", tier=None)
+    until(lambda: copy.labels, lambda seen: seen == {"team": "b"})
+    copy.label(team="mine")
+    until(lambda: copy.labels, lambda seen: seen == {"team": "b"})
+    sync.becomes("Synced")
+    world.stays_quiet(sync)
+
+
+def test_a_deleted_copy_is_created_again(world: Manifests) -> None:
+    _, copy, sync = scene(world)
+    uid = copy.uid
+    copy.delete()
+    until(copy.look, lambda seen: seen is not None and seen["metadata"]["uid"] != uid)
+    sync.becomes("Synced", synced=1)
+
+
+def test_a_copy_with_reconcile_disabled_is_left_alone(world: Manifests) -> None:
+    source, copy, sync = scene(world)
+    copy.annotate({"syncline.dev/reconcile": "Disabled"})
+    source.put(*IMAGE, value="example.com/app:2")
+    copy.put("spec", "replicas", value=9)
+    sync.says(copy.namespace, "ReconcileDisabled")
+    sync.now()
+    assert (copy.at(*IMAGE), copy.at("spec", "replicas")) == ("example.com/app:1", 9)
+    copy.annotate({"syncline.dev/reconcile": None})
+    copy.shows(*IMAGE, value="example.com/app:2")
+    copy.shows("spec", "replicas", value=2)
+
+
+def test_a_fight_over_a_field_is_noticed_named_and_not_fought_on(world: Manifests) -> None:
+    source, copy, sync = scene(world)
+    for number in range(60):
+        copy.put(*IMAGE, value=f"example.com/other:{number}", manager="the-other-controller")
+        until(
+            sync.read,
+            lambda _: copy.at(*IMAGE) == "example.com/app:1" or sync.conditions["Ready"]["reason"] == "Fight",
+        )
+        if sync.conditions["Ready"]["reason"] == "Fight":
+            break
+    ready = sync.becomes("Fight", conflicted=1)
+    assert "changed again each time, last by the-other-controller" in ready["message"]
+    mark = world.mark()
+    copy.put(*IMAGE, value="example.com/other:last", manager="the-other-controller")
+    sync.now()
+    assert world.copying(mark) == []
+    source.put(*IMAGE, value="example.com/app:2")
+    copy.shows(*IMAGE, value="example.com/app:2")
+    sync.becomes("Synced")
