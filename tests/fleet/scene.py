@@ -50,10 +50,11 @@ class Scene:
         self.hub.request("PATCH", f"{thing.path}?fieldManager=somebody&force=true", body)
         return thing
 
-    def credential(self, name: str = "edge", wire: SecretWire | None = None) -> Thing:
+    def credential(self, name: str = "edge", *, wire: SecretWire | None = None, namespace: str = "") -> Thing:
         """Put a kubeconfig for the other cluster beside the syncs."""
         wire = wire or self.remote.secret()
-        return self.secret(self.home, name, {key: base64.b64decode(value) for key, value in (wire.data or {}).items()})
+        place = namespace or self.home
+        return self.secret(place, name, {key: base64.b64decode(value) for key, value in (wire.data or {}).items()})
 
     def sync(self, *clusters: Json, name: str = "sync", **spec: Any) -> Thing:
         """Create or change the sync."""
@@ -74,6 +75,31 @@ class Scene:
         else:
             thing.edit(lambda living: living.update(spec=body["spec"]))
         return thing
+
+    def target(self, name: str, *, namespace: str = "", **labels: str) -> Thing:
+        """Declare the other cluster as a SyncTarget."""
+        folder = f"/apis/{API_VERSION}/namespaces/{namespace or self.home}/synctargets"
+        connection = {"type": "KubeconfigSecret", "kubeconfigSecretRef": {"name": "edge"}}
+        thing = Thing(self.hub, folder, name)
+        thing.create(
+            {
+                "apiVersion": API_VERSION,
+                "kind": "SyncTarget",
+                "metadata": {"name": name, "labels": labels},
+                "spec": {"connection": connection},
+            }
+        )
+        return thing
+
+    def grant(self, group: str, resource: str) -> None:
+        """Let the operator work with another kind, as an admin does."""
+        role = {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRole",
+            "metadata": {"name": self.prefix, "labels": {"syncline.dev/aggregate-to-operator": "true"}},
+            "rules": [{"apiGroups": [group], "resources": [resource], "verbs": ["*"]}],
+        }
+        self.hub.request("POST", "/apis/rbac.authorization.k8s.io/v1/clusterroles", role)
 
     def copy(self, namespace: str, name: str = "token") -> Thing:
         return Thing(self.remote.sandbox, f"/api/v1/namespaces/{namespace}/secrets", name)

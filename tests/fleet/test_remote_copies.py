@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 from tests.configmapsync.world import until
-from tests.fleet.scene import Scene, becomes, edge, targets, turns
+from tests.fleet.scene import Scene, becomes, edge, ready, targets, turns
 from tests.fleet.world import Remote
 
-from syncline.sandbox import Sandbox
+from syncline.sandbox import RequestError, Sandbox
 from syncline.testing.faults import Fault
 from syncline.testing.operator import OperatorProcess
 from syncline.testing.proxy import FaultProxy
@@ -132,3 +132,114 @@ def test_a_cluster_out_of_reach_is_unknown_and_loses_nothing(scene: Scene, proxy
     outage.lift()
     becomes(scene.copy(namespace), "two")
     turns(sync, "True", "Synced")
+
+
+def test_a_rotated_credential_is_used_without_a_restart(scene: Scene) -> None:
+    namespace = scene.there("a")
+    scene.credential(wire=scene.remote.secret(scene.remote.issue("old")))
+    scene.source(password="one")
+    scene.sync(edge(namespace))
+    becomes(scene.copy(namespace), "one")
+    scene.credential(wire=scene.remote.secret(scene.remote.issue("new")))
+    scene.remote.revoke("old")
+    scene.source(password="two")
+    becomes(scene.copy(namespace), "two")
+
+
+def test_a_sync_target_is_a_cluster_with_a_name(scene: Scene) -> None:
+    namespace = scene.there("a")
+    scene.credential()
+    scene.target("edge-1", region="eu")
+    scene.source(password="one")
+    connection = {"type": "SyncTarget", "syncTargetRef": {"name": "edge-1"}}
+    sync = scene.sync({"connection": connection, "namespaces": [namespace]})
+    becomes(scene.copy(namespace), "one")
+    turns(sync, "True", "Synced")
+    assert targets(sync)[0]["clusterName"] == "edge-1"
+
+
+def test_labels_choose_clusters_as_they_come_and_go(scene: Scene) -> None:
+    namespace = scene.there("a")
+    scene.credential()
+    scene.source(password="one")
+    connection = {"type": "SyncTarget", "selector": {"matchLabels": {"region": "eu"}}}
+    sync = scene.sync({"connection": connection, "namespaces": [namespace]})
+    turns(sync, "True", "Synced")
+    target = scene.target("edge-1", region="eu")
+    becomes(scene.copy(namespace), "one")
+    target.label(region="us")
+    scene.copy(namespace).gone()
+
+
+def test_a_sync_target_of_another_namespace_must_be_named_and_allow_it(scene: Scene) -> None:
+    namespace, elsewhere = scene.there("a"), scene.namespace(scene.hub, "elsewhere")
+    scene.credential(namespace=elsewhere)
+    target = scene.target("edge-1", namespace=elsewhere)
+    scene.source(password="one")
+    connection = {"type": "SyncTarget", "syncTargetRef": {"name": "edge-1"}}
+    sync = scene.sync({"connection": connection, "namespaces": [namespace]})
+    turns(sync, "False", "SyncTargetNotFound")
+    scene.sync({"connection": {**connection, "syncTargetNamespace": elsewhere}, "namespaces": [namespace]})
+    turns(sync, "False", "SyncTargetNotFound")
+    target.edit(lambda body: body["spec"].update(allowedNamespaces=[scene.home]))
+    becomes(scene.copy(namespace), "one")
+
+
+def test_a_missing_or_unusable_credential_is_named(scene: Scene) -> None:
+    namespace = scene.there("a")
+    scene.source(password="one")
+    sync = scene.sync(edge(namespace))
+    assert "edge" in turns(sync, "False", "SecretNotFound")["message"]
+    scene.secret(scene.home, "edge", {"value": b"users: [{name: u, user: {exec: {command: /bin/sh}}}]"})
+    until(lambda: ready(sync)["reason"], lambda reason: reason != "SecretNotFound")
+    assert "exec" in ready(sync)["message"]
+    scene.credential()
+    becomes(scene.copy(namespace), "one")
+
+
+def test_two_names_for_one_cluster_are_refused(scene: Scene) -> None:
+    namespace = scene.there("a")
+    scene.credential()
+    scene.source(password="one")
+    sync = scene.sync(edge(namespace), edge(namespace, name="other"))
+    assert "one cluster" in turns(sync, "False", "SameTarget")["message"]
+
+
+def test_a_kind_that_is_not_served_there_is_named(scene: Scene) -> None:
+    namespace = scene.there("a")
+    scene.credential()
+    group = f"{scene.prefix}.example.com"
+    scene.hub.request(
+        "POST",
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+        {
+            "metadata": {"name": f"widgets.{group}"},
+            "spec": {
+                "group": group,
+                "names": {"kind": "Widget", "plural": "widgets"},
+                "scope": "Namespaced",
+                "versions": [
+                    {
+                        "name": "v1",
+                        "served": True,
+                        "storage": True,
+                        "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+                    }
+                ],
+            },
+        },
+    )
+    scene.grant(group, "widgets")
+    path = f"/apis/{group}/v1/namespaces/{scene.home}/widgets"
+    body = {"apiVersion": f"{group}/v1", "kind": "Widget", "metadata": {"name": "token"}, "spec": {"size": 1}}
+    until(lambda: _created(scene, path, body), lambda done: done)
+    sync = scene.sync(edge(namespace), sourceRef={"apiVersion": f"{group}/v1", "kind": "Widget", "name": "token"})
+    assert "edge" in turns(sync, "False", "KindNotServed")["message"]
+
+
+def _created(scene: Scene, path: str, body: dict[str, object]) -> bool:
+    try:
+        scene.hub.request("POST", path, body)
+    except RequestError as error:
+        return error.status == 409
+    return True

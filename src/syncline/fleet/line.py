@@ -1,9 +1,7 @@
 """The way of every request to another cluster: through the gate, within bounds, and judged by what comes back."""
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TypeVar
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 
 from syncline.fleet.errors import ClusterDown
 from syncline.fleet.pulse import Pulse
@@ -16,8 +14,6 @@ from syncline.kube.retry import Retry
 from syncline.kube.session import Session
 from syncline.kube.transport import Answer, Dialing, Transport
 
-T = TypeVar("T")
-
 WRITES_IN_FLIGHT = 16
 MAX_ANSWER = 8 * 1024 * 1024
 """What a cluster may make us hold at once, times the reads in flight: a tenant's cluster may send what it likes."""
@@ -28,18 +24,11 @@ _SERVER_ERRORS = 500
 
 
 class Line(Transport):
-    """A transport with a gate. What is under way can be broken off, for a dead server breaks nothing off itself."""
+    """A transport with a gate."""
 
     def __init__(self, connection: Connection, pulse: Pulse, *, timeout: float, dialing: Dialing) -> None:
         super().__init__(connection, timeout=timeout, dialing=dialing)
         self._pulse = pulse
-        self._under_way: set[asyncio.Timeout] = set()
-
-    def break_off(self) -> None:
-        """End all requests and streams under way, as if their connections had broken."""
-        under_way, self._under_way = self._under_way, set()
-        for scope in under_way:
-            scope.reschedule(asyncio.get_running_loop().time())
 
     async def send(
         self,
@@ -54,8 +43,7 @@ class Line(Transport):
         await self._pulse.enter()
         changes = method != "GET"
         try:
-            request = super().send(method, path, headers=headers, body=body, timeout=timeout)
-            answer = await self._breakable(request, changes=changes)
+            answer = await super().send(method, path, headers=headers, body=body, timeout=timeout)
             self._judge(answer, headers, changes=changes)
         except Unreachable:
             self._pulse.failed(broken=True)
@@ -78,12 +66,10 @@ class Line(Transport):
         """Open an answer without end, if the cluster can be used."""
         await self._pulse.enter()
         try:
-            async with AsyncExitStack() as stack:
-                opening = stack.enter_async_context(super().stream(path, headers, silence))
-                status, retry_after, chunks = await self._breakable(opening, changes=False)
-                if status >= _SERVER_ERRORS:
+            async with super().stream(path, headers, silence) as opened:
+                if opened[0] >= _SERVER_ERRORS:
                     self._pulse.failed(broken=False)
-                yield status, retry_after, self._chunks(chunks)
+                yield opened
         except Unreachable:
             self._pulse.failed(broken=True)
             raise
@@ -97,27 +83,6 @@ class Line(Transport):
             wants_json = headers.get("Accept", "").startswith("application/json")
             if wants_json and not answer.body[:16].lstrip().startswith(b"{"):
                 raise BadAnswer(f"{self._server} answers with something else than JSON", ambiguous=changes)
-
-    async def _chunks(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        while True:
-            try:
-                chunk = await self._breakable(anext(chunks), changes=False)
-            except StopAsyncIteration:
-                return
-            yield chunk
-
-    async def _breakable(self, work: Awaitable[T], *, changes: bool) -> T:
-        try:
-            async with asyncio.timeout(None) as scope:
-                self._under_way.add(scope)
-                try:
-                    return await work
-                finally:
-                    self._under_way.discard(scope)
-        except TimeoutError:
-            if not scope.expired():  # silence, which is for the transport to name
-                raise
-            raise Unreachable(f"the connection to {self._server} was given up", ambiguous=changes) from None
 
 
 class Patience(Retry, frozen=True):

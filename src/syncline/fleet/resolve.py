@@ -1,7 +1,7 @@
 """From what a sync says about a cluster to a credential: the one place where such references are followed.
 
 A Secret is of the namespace of whoever names it: a sync's own, or a SyncTarget's own. A SyncTarget is of the sync's
-namespace, or of one that allows the sync's namespace; of others it is not even said that they exist.
+namespace, or of one that the sync names and that allows the sync's; of others it is not even said that they exist.
 """
 
 import hashlib
@@ -19,8 +19,6 @@ from syncline.kube.errors import ApiError, ConfigError, NotFound
 
 ReadSecret = Callable[[str, str], Awaitable[SecretWire]]
 """Reads the Secret of a namespace and name, with the rights of whoever asks. Raises what any read raises."""
-
-_NAMED = 5
 
 
 class MemberKey(Struct, frozen=True, order=True):
@@ -61,11 +59,14 @@ def may_use(target: SyncTarget, namespace: str) -> bool:
 def targets_of(connection: ClusterConnection, namespace: str, targets: Iterable[SyncTarget]) -> tuple[SyncTarget, ...]:
     """Return the SyncTargets that a connection of a namespace means: one by name, or all with these labels.
 
-    Raises `NotResolved` for a name that leads to none, or to several. A selector may lead to none.
+    They are of that namespace, or of the one that the connection names. Nowhere else: a stranger's SyncTarget that
+    allows everybody must not draw anybody's Secrets. Raises `NotResolved` for a name that leads to none. A selector may
+    lead to none.
     """
+    home = connection.sync_target_namespace or namespace
     allowed = sorted(
-        (target for target in targets if may_use(target, namespace)),
-        key=lambda target: (target.metadata.namespace != namespace, target.metadata.namespace, target.metadata.name),
+        (target for target in targets if target.metadata.namespace == home and may_use(target, namespace)),
+        key=lambda target: target.metadata.name,
     )
     if connection.selector is not None:
         selector = connection.selector
@@ -73,19 +74,11 @@ def targets_of(connection: ClusterConnection, namespace: str, targets: Iterable[
     if connection.sync_target_ref is None:
         raise NotResolved("InvalidSpec", "connection type SyncTarget needs syncTargetRef or selector")
     name = connection.sync_target_ref.name
-    found = [target for target in allowed if target.metadata.name == name]
+    found = tuple(target for target in allowed if target.metadata.name == name)
     if not found:
-        raise NotResolved(
-            "SyncTargetNotFound",
-            f"there is no SyncTarget {name} in namespace {namespace}, nor one elsewhere that allows this namespace",
-        )
-    if found[0].metadata.namespace != namespace and len(found) > 1:
-        places = ", ".join(target.metadata.namespace for target in found[:_NAMED])
-        raise NotResolved(
-            "SyncTargetAmbiguous",
-            f"several namespaces have a SyncTarget {name} that allows {namespace}: {places}; only one may",
-        )
-    return (found[0],)
+        whose = "" if home == namespace else f" that allows {namespace}"
+        raise NotResolved("SyncTargetNotFound", f"there is no SyncTarget {name} in namespace {home}{whose}")
+    return found
 
 
 async def resolve(

@@ -5,12 +5,14 @@ on what became of it, which is the session's business.
 """
 
 import asyncio
+import contextlib
 import os
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, NamedTuple
+from weakref import WeakSet
 
 import aiohttp
 from aiohttp import abc, hdrs
@@ -113,6 +115,7 @@ class Transport:
         self._limits = self._limit(timeout)
         self._pool: _Pool | None = None
         self._retired: list[_Pool] = []
+        self._sockets: WeakSet[socket.socket] = WeakSet()
         self._load(connection)
 
     def use(self, connection: Connection) -> None:
@@ -126,11 +129,18 @@ class Transport:
             self._retired = [pool for pool in (*self._retired, self._pool) if not pool.session.closed]
             self._pool = None
 
+    def break_off(self) -> None:
+        """Break all connections now, with all that is under way on them: a server that fell silent never would."""
+        for each in tuple(self._sockets):
+            with contextlib.suppress(OSError):  # not connected yet, or no longer
+                each.shutdown(socket.SHUT_RDWR)
+
     async def close(self) -> None:
         """Close all connections."""
         for pool in (*self._retired, self._pool):
             if pool is not None:
                 await pool.session.close()
+        self.break_off()  # also those that still wait for TLS's goodbye
 
     def _load(self, connection: Connection) -> None:
         tls = tls_context(connection) if connection.server.startswith("https:") else True
@@ -214,7 +224,7 @@ class Transport:
             ssl=self._tls,
             limit=0,
             resolver=self._dialing.resolver,
-            socket_factory=_checked(self._dialing.check_address) if self._dialing.check_address else None,
+            socket_factory=self._new_socket,
         )
         session = aiohttp.ClientSession(
             connector=connector,
@@ -227,20 +237,18 @@ class Transport:
         self._pool = _Pool(session)
         return self._pool
 
+    def _new_socket(self, info: Any) -> socket.socket:
+        """Make the socket for an address: the last moment, when it is certain where a connection goes."""
+        family, kind, protocol, _, address = info
+        if self._dialing.check_address is not None:
+            self._dialing.check_address(address[0])
+        made = socket.socket(family, kind, protocol)
+        self._sockets.add(made)
+        return made
+
     def _limit(self, timeout: float) -> aiohttp.ClientTimeout:
         connect = self._dialing.connect_timeout
         return aiohttp.ClientTimeout(total=timeout, connect=connect, sock_connect=connect)
-
-
-def _checked(check: Callable[[str], None]) -> Callable[[Any], socket.socket]:
-    """Make sockets for addresses that pass: the last moment, when it is certain where a connection goes."""
-
-    def make(info: Any) -> socket.socket:
-        family, kind, protocol, _, address = info
-        check(address[0])
-        return socket.socket(family, kind, protocol)
-
-    return make
 
 
 async def _read(response: aiohttp.ClientResponse, most: int) -> bytes:
