@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from msgspec import Struct
 from tests.core.oracle import other_map
 from tests.core.strategies import quick
-from tests.core.twoway_world import Rules, World
+from tests.core.twoway_world import Record, Rules, World, digests, stop_before
 
+from syncline.core.pairs import Pair
 from syncline.core.twoway import Agreement, Base, Flow, Side, Strategy, agree, changes
 
 Leaves = dict[str, str]
@@ -223,6 +224,33 @@ def test_edits_of_different_keys_merge_alike_whenever_passes_are_made(
     assert world.up.values == world.down.values == {path: value for path, value in expected.items() if value}
 
 
+@quick
+@given(
+    st.tuples(st.sampled_from((None, "1")), st.sampled_from((None, "1", "2")), st.sampled_from((None, "1", "3"))),
+    st.tuples(st.sampled_from((None, "1")), st.sampled_from((None, "1", "2")), st.sampled_from((None, "1", "3"))),
+    st.booleans(),
+)
+def test_a_pass_that_is_killed_before_any_write_is_finished_by_the_next(
+    a: tuple[str | None, ...], b: tuple[str | None, ...], first: bool
+) -> None:
+    was, up, down = (
+        {path: value for path, value in (("data/a", one), ("data/b", other)) if value}
+        for one, other in zip(a, b, strict=True)
+    )
+    for strategy, up_first, interim in product(STRATEGIES, (True, False), (True, False)):
+        before = World(Rules(strategy=strategy))
+        before.up.create(up)
+        before.down.create(down)
+        if not first:
+            before.record = Record(Base.same(digests(was)), Pair(before.up.uid, before.down.uid))
+        undisturbed = before.copy()
+        for number in range(undisturbed.full_pass() + 1 + interim):
+            world = before.copy()
+            stop_before(world.writes(up_first=up_first, interim=interim), number)
+            world.full_pass()
+            assert world.state() == undisturbed.state()
+
+
 def synced(rules: Rules) -> World:
     world = World(rules)
     world.up.create({"data/a": "0", "data/b": "0"})
@@ -278,6 +306,8 @@ def test_what_a_dry_run_shows_to_be_alike_is_agreed() -> None:
     agreement = agree(BASE, up, down, "Merge", alike={"data/a", "data/default"})
     assert agreement == Agreement(upstream=up, downstream=down, was=BASE)
     assert agreement.base == Base(up, down)
+    moved = agree(BASE, {"data/a": "2"}, {"binaryData/a": "2"}, "Merge", alike={"data/a"})
+    assert moved.conflicts == ("binaryData/a", "data/a")
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

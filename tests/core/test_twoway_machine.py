@@ -10,6 +10,8 @@ import msgspec
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from msgspec import Struct
+from tests.core.strategies import rarely
 from tests.core.twoway_world import HOUR, NOW, RefusedError, Rules, Server, Values, World, digests, stop_before
 
 from syncline.core.pairs import Step
@@ -43,59 +45,67 @@ rules = st.builds(
 )
 
 
+class Edit(Struct, frozen=True):
+    """Somebody sets a value, or removes a key; by a clock that may be wrong."""
+
+    side: Side
+    path: str
+    value: str | None
+    skew: float
+
+
+edits = st.lists(st.builds(Edit, sides, paths, values | values | st.none(), skews), max_size=4)
+
+
 class TwoSides(RuleBasedStateMachine):
-    @initialize(rules=rules, up=st.none() | contents(), down=st.none() | contents(), synced=st.booleans())
-    def begin(self, rules: Rules, up: Values | None, down: Values | None, synced: bool) -> None:
+    @initialize(rules=rules, up=contents(), down=st.none() | contents(), synced=st.integers(0, 3))
+    def begin(self, rules: Rules, up: Values, down: Values | None, synced: int) -> None:
         self.world = World(rules)
         self.clock = NOW - 2 * HOUR
         self.fresh: dict[tuple[Side, str], str] = {}
-        for server, content in ((self.world.up, up), (self.world.down, down)):
-            if content is not None:
-                server.create(content)
+        self.world.up.create(up)
+        if down is not None:
+            self.world.down.create(down)
         if synced:
             self.check_pass()
 
-    @rule(side=sides, path=paths, value=values, skew=skews)
-    def somebody_sets_a_value(self, side: Side, path: str, value: str, skew: float) -> None:
+    @rule(edits=edits)
+    def people_edit(self, edits: list[Edit]) -> None:
+        for edit in edits:
+            server = self.server(edit.side)
+            server.set(edit.path, edit.value)
+            self.stamp(edit.side, edit.skew)
+            self.forget(edit.side, key(edit.path))
+            if server.values is not None and edit.value is not None:
+                self.fresh[edit.side, edit.path] = server.values[edit.path]
+        self.forget_what_is_agreed()
+
+    @rule(edits=edits)
+    def a_pass(self, edits: list[Edit]) -> None:
+        self.people_edit(edits)
+        self.check_pass()
+
+    @rule(side=sides, content=st.none() | contents())
+    def somebody_makes_an_object_anew(self, side: Side, content: Values | None) -> None:
+        """Make the same object again, or another."""
         server = self.server(side)
-        server.set(path, value)
-        self.stamp(side, skew)
-        self.forget(side, key(path))
-        if server.values is not None:
-            self.fresh[side, path] = server.values[path]
-
-    @rule(side=sides, path=paths)
-    def somebody_removes_a_key(self, side: Side, path: str) -> None:
-        self.server(side).set(path, None)
-        self.stamp(side)
-        self.forget(side, key(path))
-
-    @rule(side=sides)
-    def somebody_deletes_an_object(self, side: Side) -> None:
-        server = self.server(side)
-        if server.values is not None:
-            server.delete(server.uid)
-        self.forget(side, *KEYS)
-
-    @rule(side=sides, content=contents())
-    def somebody_makes_an_object_anew(self, side: Side, content: Values) -> None:
-        self.somebody_deletes_an_object(side)
-        self.server(side).create(content)
+        made = server.values if content is None else content
+        self.remove(server)
+        server.create(made or {})
         self.stamp(side)
 
-    @rule(side=sides)
-    def somebody_makes_the_same_object_anew(self, side: Side) -> None:
-        content = self.server(side).values
-        if content is not None:
-            self.somebody_makes_an_object_anew(side, content)
+    @precondition(lambda self: self.both_there())
+    @rule(side=sides, edits=edits)
+    def an_object_goes(self, side: Side, edits: list[Edit]) -> None:
+        self.remove(self.server(side))
+        self.people_edit(edits)
+        self.check_pass()
 
     @precondition(lambda self: self.world.record is not None)
-    @rule()
-    def the_base_is_lost(self) -> None:
+    @rule(edits=edits)
+    def the_base_is_lost(self, edits: list[Edit]) -> None:
+        self.people_edit(edits)
         self.world.record = None
-
-    @rule()
-    def a_pass(self) -> None:
         self.check_pass()
 
     @rule(side=sides)
@@ -112,40 +122,63 @@ class TwoSides(RuleBasedStateMachine):
         self.server(side).reachable = True
         assert self.world.state() == before
 
-    @rule(number=st.integers(0, 4), up_first=st.booleans(), interim=st.booleans())
-    def a_crash_and_a_pass(self, number: int, up_first: bool, interim: bool) -> None:
+    @rule(edits=edits, lost=rarely, number=st.integers(0, 3), up_first=st.booleans(), interim=st.booleans())
+    def a_crash_and_a_pass(self, edits: list[Edit], lost: bool, number: int, up_first: bool, interim: bool) -> None:
         """5: killed before any write, the next pass ends where an undisturbed one would have ended."""
+        self.people_edit(edits)
+        self.world.unsure = True
+        if lost:
+            self.world.record = None
         undisturbed = self.world.copy()
         undisturbed.full_pass()
-        if stop_before(self.world.writes(up_first=up_first, interim=interim), number):
-            self.check_pass()
+        self.run_until(number, up_first=up_first, interim=interim)
+        self.check_pass()
         assert self.world.state() == undisturbed.state()
-        self.check_quiet()
 
-    @rule(number=st.integers(0, 4), up_first=st.booleans(), interim=st.booleans())
-    def a_crash(self, number: int, up_first: bool, interim: bool) -> None:
-        stop_before(self.world.writes(up_first=up_first, interim=interim), number)
+    @rule(edits=edits, number=st.integers(0, 3), up_first=st.booleans(), interim=st.booleans())
+    def a_crash(self, edits: list[Edit], number: int, up_first: bool, interim: bool) -> None:
+        self.people_edit(edits)
+        self.run_until(number, up_first=up_first, interim=interim)
 
-    @rule(number=st.integers(0, 3), side=sides, path=paths, value=values)
-    def an_edit_during_a_pass(self, number: int, side: Side, path: str, value: str) -> None:
+    @rule(before=edits, number=st.integers(0, 3), during=edits)
+    def edits_during_a_pass(self, before: list[Edit], number: int, during: list[Edit]) -> None:
+        self.people_edit(before)
         writes = self.world.writes(interim=True)
         stop_before(writes, number)
-        self.somebody_sets_a_value(side, path, value, 0.0)
+        self.forget_what_is_agreed()
+        self.people_edit(during)
         with suppress(RefusedError):
             list(writes)
+        self.forget_what_is_agreed()
         self.check_pass()
 
-    @rule(number=st.integers(0, 3), side=sides, content=contents())
-    def an_object_made_anew_during_a_pass(self, number: int, side: Side, content: Values) -> None:
+    @rule(gone=st.none() | sides, number=st.integers(0, 3), side=sides, content=st.none() | contents())
+    def an_object_made_anew_during_a_pass(
+        self, gone: Side | None, number: int, side: Side, content: Values | None
+    ) -> None:
         """9: what was made anew stays, also where a pass had decided to delete what was there before."""
+        if gone is not None:
+            self.remove(self.server(gone))
         writes = self.world.writes()
         stop_before(writes, number)
+        self.forget_what_is_agreed()
         self.somebody_makes_an_object_anew(side, content)
         uid = self.server(side).uid
         with suppress(RefusedError):
             list(writes)
+        self.forget_what_is_agreed()
         assert self.server(side).uid == uid
         self.check_pass()
+
+    def run_until(self, number: int, *, up_first: bool, interim: bool) -> None:
+        """Make a pass that dies before a write, if it comes so far."""
+        stop_before(self.world.writes(up_first=up_first, interim=interim), number)
+        self.forget_what_is_agreed()
+
+    def remove(self, server: Server) -> None:
+        if server.values is not None:
+            server.delete(server.uid)
+        self.forget(server.name, *KEYS)
 
     def server(self, side: Side) -> Server:
         return self.world.up if side == "Upstream" else self.world.down
@@ -156,11 +189,17 @@ class TwoSides(RuleBasedStateMachine):
         self.world.seen.append(side)
 
     def forget(self, side: Side, *names: str) -> None:
-        self.fresh = {
-            edit: value
-            for edit, value in self.fresh.items()
-            if (edit[0], key(edit[1])) not in {(side, name) for name in names}
-        }
+        gone = [edit for edit in self.fresh if edit[0] == side and key(edit[1]) in names]
+        for edit in gone:
+            del self.fresh[edit]
+
+    def forget_what_is_agreed(self) -> None:
+        """Forget the edits that changed nothing, or that a pass has recorded."""
+        base = self.world.base()
+        for side, path in list(self.fresh) if base is not None else []:
+            was = base.up if side == "Upstream" else base.down
+            if was.get(path) == digests({path: self.fresh[side, path]})[path]:
+                del self.fresh[side, path]
 
     def both_there(self) -> bool:
         return self.world.up.values is not None and self.world.down.values is not None
@@ -171,7 +210,7 @@ class TwoSides(RuleBasedStateMachine):
         self.check_quiet()
         self.check_deletions(before)
         self.check_records()
-        self.check_fresh_edits(before)
+        self.check_fresh_edits()
         if before.decide().step is Step.AGREE:
             self.check_clock(before)
             self.check_oneway(before)
@@ -201,14 +240,12 @@ class TwoSides(RuleBasedStateMachine):
         if self.both_there():
             assert b"value-" not in msgspec.json.encode(self.world.agreement()).lower()
 
-    def check_fresh_edits(self, before: World) -> None:
+    def check_fresh_edits(self) -> None:
         """3: a merge overwrites nothing that a person has changed since the last pass, wherever that one died."""
-        rules, base = before.rules, before.base()
+        rules = self.world.rules
         for (side, path), value in self.fresh.items():
             content = self.server(side).values
-            was = None if base is None else (base.up if side == "Upstream" else base.down).get(path)
-            changed = digests({path: value})[path] != was
-            if changed and content is not None and not (rules.names_a_winner or shielded(rules, path)):
+            if content is not None and not (rules.names_a_winner or shielded(rules, path)):
                 assert content.get(path) == value
         self.fresh.clear()
 

@@ -28,6 +28,7 @@ SITUATIONS = {
     "both alike": ("a=2 b=1", "a=2 b=1"),
     "upstream added": ("a=1 b=1 c=2", "a=1 b=1"),
     "downstream added": ("a=1 b=1", "a=1 b=1 c=3"),
+    "both added, other keys": ("a=1 b=1 c=2", "a=1 b=1 d=3"),
     "upstream deleted": ("b=1", "a=1 b=1"),
     "downstream deleted": ("a=1 b=1", "b=1"),
     "upstream edited, downstream deleted": ("a=2 b=1", "b=1"),
@@ -45,6 +46,7 @@ TABLE: dict[Strategy, dict[str, tuple[str, str, str]]] = {
         "both alike": ("a=2 b=1", "a=2 b=1", ""),
         "upstream added": ("a=1 b=1 c=2", "a=1 b=1 c=2", ""),
         "downstream added": ("a=1 b=1", "a=1 b=1 c=3", "local: c"),
+        "both added, other keys": ("a=1 b=1 c=2", "a=1 b=1 c=2 d=3", "local: d"),
         "upstream deleted": ("b=1", "b=1", ""),
         "downstream deleted": ("a=1 b=1", "a=1 b=1", "overruled: a"),
         "upstream edited, downstream deleted": ("a=2 b=1", "a=2 b=1", "overruled: a"),
@@ -59,6 +61,7 @@ TABLE: dict[Strategy, dict[str, tuple[str, str, str]]] = {
         "both alike": ("a=2 b=1", "a=2 b=1", ""),
         "upstream added": ("a=1 b=1 c=2", "a=1 b=1", "local: c"),
         "downstream added": ("a=1 b=1 c=3", "a=1 b=1 c=3", ""),
+        "both added, other keys": ("a=1 b=1 c=2 d=3", "a=1 b=1 d=3", "local: c"),
         "upstream deleted": ("a=1 b=1", "a=1 b=1", "overruled: a"),
         "downstream deleted": ("b=1", "b=1", ""),
         "upstream edited, downstream deleted": ("b=1", "b=1", "overruled: a"),
@@ -74,6 +77,7 @@ TABLE: dict[Strategy, dict[str, tuple[str, str, str]]] = {
         "both alike": ("a=2 b=1", "a=2 b=1", ""),
         "upstream added": ("a=1 b=1 c=2", "a=1 b=1 c=2", ""),
         "downstream added": ("a=1 b=1 c=3", "a=1 b=1 c=3", ""),
+        "both added, other keys": ("a=1 b=1 d=3", "a=1 b=1 d=3", "overruled: c"),
         "upstream deleted": ("b=1", "b=1", ""),
         "downstream deleted": ("b=1", "b=1", ""),
         "upstream edited, downstream deleted": ("b=1", "b=1", "overruled: a"),
@@ -88,6 +92,7 @@ TABLE: dict[Strategy, dict[str, tuple[str, str, str]]] = {
         "both alike": ("a=2 b=1", "a=2 b=1", ""),
         "upstream added": ("a=1 b=1 c=2", "a=1 b=1 c=2", ""),
         "downstream added": ("a=1 b=1 c=3", "a=1 b=1 c=3", ""),
+        "both added, other keys": ("a=1 b=1 c=2 d=3", "a=1 b=1 c=2 d=3", ""),
         "upstream deleted": ("b=1", "b=1", ""),
         "downstream deleted": ("b=1", "b=1", ""),
         "upstream edited, downstream deleted": ("a=2 b=1", "a=2 b=1", "overruled: a"),
@@ -102,6 +107,7 @@ TABLE: dict[Strategy, dict[str, tuple[str, str, str]]] = {
         "both alike": ("a=2 b=1", "a=2 b=1", ""),
         "upstream added": ("a=1 b=1 c=2", "a=1 b=1 c=2", ""),
         "downstream added": ("a=1 b=1", "a=1 b=1 c=3", "conflicts: c"),
+        "both added, other keys": ("a=1 b=1 c=2", "a=1 b=1 d=3", "conflicts: d; held: c"),
         "upstream deleted": ("b=1", "b=1", ""),
         "downstream deleted": ("a=1 b=1", "b=1", "conflicts: a"),
         "upstream edited, downstream deleted": ("a=2 b=1", "b=1", "conflicts: a"),
@@ -123,6 +129,9 @@ def test_which_values_flow(strategy: Strategy, situation: str) -> None:
     assert (agreement.upstream, agreement.downstream) == (leaves(up_after), leaves(down_after))
     reports = {name: getattr(agreement, name) for name in ("conflicts", "held", "local", "overruled")}
     assert {name: paths for name, paths in reports.items() if paths} == told(report)
+    again = agree(agreement.base, agreement.upstream, agreement.downstream, strategy, "Downstream")
+    assert (bool(again.up), bool(again.down), again.base) == (False, False, agreement.base)
+    assert (again.conflicts, again.held) == (agreement.conflicts, agreement.held)
 
 
 @pytest.mark.parametrize(("later", "expected"), [("Upstream", "a=2 b=1"), ("Downstream", "a=1 b=3")])

@@ -131,6 +131,8 @@ class World:
         self.down = Server("Downstream", defaulting if rules.own_spelling else as_sent)
         self.record: Record | None = None
         self.seen: list[Side] = []
+        self.unsure = True
+        """Whether the last pass did not come to its end: then a dry run tells what it has done already."""
 
     def copy(self) -> "World":
         return copy.deepcopy(self)
@@ -161,7 +163,7 @@ class World:
             self.rules.strategy,
             later or later_side(self.up.stamp, self.down.stamp, now=NOW, seen_order=self.seen),
             oneway=self.rules.oneway,
-            alike=self._alike() if self.rules.own_spelling else frozenset(),
+            alike=self._alike() if self.unsure or self.base() is None else frozenset(),
             exact=self.rules.exact,
             on_conflict=self.rules.on_conflict,
         )
@@ -174,6 +176,8 @@ class World:
         """Decide, then stop before every write with its name; going on carries it out."""
         decision = self.decide()
         match decision.step:
+            case Step.WAIT:
+                return
             case Step.AGREE:
                 yield from self._agree(up_first=up_first, interim=interim)
             case Step.CREATE_DOWN | Step.CREATE_UP:
@@ -193,9 +197,11 @@ class World:
                 yield from self._keep(None)
             case Step.FORGET:
                 yield from self._keep(None)
+        self.unsure = False
 
     def _agree(self, *, up_first: bool, interim: bool) -> Iterator[str]:
         agreement, pair = self.agreement(), Pair(self.up.uid, self.down.uid)
+        self.unsure = True
         up_values, down_values = dict(self.up.values or {}), dict(self.down.values or {})
         jobs = [
             (self.up, agreement.up, up_values, down_values, self.up.version),
@@ -238,6 +244,7 @@ def changed(values: Values, flow: Flow, others: Values) -> Values:
     return kept | {path: others[path] for path in flow.take}
 
 
-def stop_before(writes: Iterator[str], number: int) -> bool:
-    """Carry out so many writes, then crash. Returns whether there was anything left to do."""
-    return all(next(writes, None) is not None for _ in range(number + 1))
+def stop_before(writes: Iterator[str], number: int) -> None:
+    """Carry out so many writes and stop before the next, if there is one."""
+    for _ in range(number + 1):
+        next(writes, None)
