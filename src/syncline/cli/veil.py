@@ -19,6 +19,8 @@ CHANGED = "<changed>"
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 _SERVERS_OWN = ("creationTimestamp", "generation", "managedFields", "resourceVersion", "selfLink", "uid")
+# The server does not keep them when they are empty.
+_DROPPED_EMPTY = ("annotations", "binaryData", "data", "labels")
 _IDENTITY = frozenset({"apiVersion", "kind", "metadata"})
 _ABSENT = object()
 
@@ -66,6 +68,10 @@ def _own(manifest: Json | None) -> Json:
         return {}
     copy = {name: deepcopy(value) for name, value in manifest.items() if name != "status"}
     copy["metadata"] = {name: value for name, value in copy["metadata"].items() if name not in _SERVERS_OWN}
+    for holder in (copy, copy["metadata"]):
+        for name in _DROPPED_EMPTY:
+            if holder.get(name) == {}:
+                del holder[name]
     return copy
 
 

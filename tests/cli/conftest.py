@@ -1,0 +1,52 @@
+"""The command as a user types it, in a cluster where the operator runs."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+from tests.manifestsync.conftest import grant
+from tests.manifestsync.world import Manifests
+
+from syncline.sandbox import Sandbox
+from syncline.testing.operator import OperatorProcess
+
+
+class Command(Protocol):
+    """Runs `syncline`, and returns what it prints."""
+
+    def __call__(self, *arguments: str | Path, stdin: str = "", code: int = 0) -> str:
+        """Expect this exit code; unless all goes well, what stderr says is returned too."""
+
+
+@pytest.fixture(scope="session")
+def syncline(sandbox: Sandbox) -> Command:
+    """Run the command against the sandbox, as an admin."""
+
+    def run(*arguments: str | Path, stdin: str = "", code: int = 0) -> str:
+        program = Path(sys.executable).with_name("syncline")
+        command = [program, *arguments, "--kubeconfig", sandbox.kubeconfig]
+        result = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, check=False)
+        assert result.returncode == code, (result.stdout, result.stderr)
+        if code == 0:
+            assert result.stderr == ""
+        return result.stdout + result.stderr
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def rights(sandbox: Sandbox, operator: OperatorProcess) -> None:  # noqa: ARG001 - it installs the role that grows
+    """The operator may copy the kinds that these tests use."""
+    grant(sandbox)
+
+
+@pytest.fixture
+def world(sandbox: Sandbox, operator: OperatorProcess, rights: None) -> Iterator[Manifests]:  # noqa: ARG001
+    """Namespaces of this test's own, in a cluster where the operator runs."""
+    world = Manifests(sandbox)
+    yield world
+    world.end()
+    assert operator.returncode is None, operator.log()[-2000:]
