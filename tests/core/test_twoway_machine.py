@@ -313,4 +313,4 @@ def at(server: Server, name: str) -> Values:
 
 
 TestTwoSides = TwoSides.TestCase
-TestTwoSides.settings = settings(max_examples=300, stateful_step_count=20, deadline=None)
+TestTwoSides.settings = settings(max_examples=200, stateful_step_count=20, deadline=None)
