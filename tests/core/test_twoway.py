@@ -288,6 +288,9 @@ def test_what_a_server_makes_of_a_value_is_no_edit() -> None:
         again = agree(base, sent, stored, strategy)
         assert again == Agreement(upstream=sent, downstream=stored, was=base)
         assert again.base == base
+        edited = agree(base, sent | {"spec/replicas": "5"}, stored, strategy)
+        assert edited.down.take + edited.up.take == ("spec/replicas",)
+        assert (edited.conflicts, edited.local) == ((), ())
 
 
 def test_what_a_server_returned_does_not_settle_a_conflict() -> None:
