@@ -120,7 +120,7 @@ class Operator:
         self._hub = hub
         events = EventRecorder(client, "syncline", identity)
         self._targets = SyncTargets(client, self._targets_changed)
-        self._remotes = FleetSites(hub, fleet, self._targets.all)
+        self._remotes = FleetSites(hub, fleet, self._targets)
         self._copiers = copiers(hub, renderer, events, settings, self._remotes)
         self._kinds: Reflector[MetaWire, str] = Reflector(
             client,

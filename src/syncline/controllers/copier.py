@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Protocol
 
+import structlog
 from msgspec import Struct, structs
 
 from syncline.api.common import TargetState
@@ -39,11 +40,14 @@ from syncline.engine.record import Records, SyncWire
 from syncline.engine.twoway import TwoWay, Upstream
 from syncline.engine.writer import Writer
 from syncline.kube.cache import Key
+from syncline.kube.errors import KubeError
 from syncline.kube.events import EventRecorder
 from syncline.kube.queue import Queue
 from syncline.kube.reflector import Reflector
 from syncline.kube.resources import Resource
 from syncline.render import Renderer
+
+log = structlog.get_logger(__name__)
 
 # A service account's rights may go without a word: its syncs are looked at so often, at least.
 RIGHTS_INTERVAL = 300.0
@@ -141,7 +145,7 @@ class Copier:
             self.queue.add(key, delay=left)
             return
         with self._reporter.timed(sync):
-            report = await (self._finalize(sync, memory) if sync.deleting else self._turn(sync, memory))
+            report = await self._take_turn(sync, memory)
             if report is not None:
                 await self._reporter.publish(self._up_to_date(key, report))
         if report is not None and report.retry:
@@ -150,6 +154,17 @@ class Copier:
             self.queue.forget(key)
         if report is not None and report.again is not None:
             self.queue.add(key, delay=report.again)
+
+    async def _take_turn(self, sync: AnySync, memory: Memory) -> Report | None:
+        """Take a turn; a mistake of ours is told where its user looks, not in the log alone."""
+        try:
+            return await (self._finalize(sync, memory) if sync.deleting else self._turn(sync, memory))
+        except KubeError:
+            raise
+        except Exception as error:
+            log.exception("a turn failed in an unforeseen way")
+            message = f"unforeseen {type(error).__name__}; the operator's log has the details"
+            return Report(sync=sync, problem=Problem("InternalError", message), retry=True)
 
     async def drain(self, grace: float) -> None:
         """Wait so long, and no longer, for writes that a turn has left behind."""

@@ -121,6 +121,12 @@ class Gatherer:
             resource = structs.replace(resource, version=ref.version)
         try:
             manifests = await _fetch(client, resource, ref)
+        except NotFound as error:  # not of the object, but of its kind
+            try:
+                await self._hub.check_served(view, ref.version)
+            except KindNotServed as why:
+                raise Problem("KindNotServed", str(why), retry=True) from error
+            raise Problem("SourceUnreadable", str(error), retry=True) from error
         except Forbidden as error:
             raise Problem("SourceForbidden", str(error), retry=True) from error
         except ApiError as error:

@@ -8,7 +8,7 @@ from msgspec import Struct
 from syncline.api.manifestsync import Patch, PatchContentRef, Selection
 from syncline.controllers.reporting import Problem
 from syncline.controllers.survey import Spot
-from syncline.controllers.work import Source, Work, is_template
+from syncline.controllers.work import Source, Work
 from syncline.core.carry import NotCarried, carried
 from syncline.core.content import ContentError, select_keys
 from syncline.core.digest import DigestKey
@@ -18,7 +18,7 @@ from syncline.core.patching import PatchError, parse_patch, patched
 from syncline.core.sanitize import travelling
 from syncline.core.secrets import decoded, encoded
 from syncline.core.wire import DATA_KINDS
-from syncline.render import Renderer, RenderFailed, TransformError
+from syncline.render import Renderer, RenderFailed, TransformError, is_template
 from syncline.render import Source as RenderSource
 from syncline.render import Target as RenderTarget
 
@@ -103,7 +103,7 @@ async def _forms(
     forms: list[_Form | Exception] = []
     for spot, manifest, patch in zip(spots, manifests, patches, strict=True):
         if isinstance(manifest, TransformError) or isinstance(patch, TransformError):
-            forms.append(manifest if isinstance(manifest, TransformError) else _wrong_patch(patch))
+            forms.append(manifest if isinstance(manifest, TransformError) else PatchError(f"the patch: {patch}"))
             continue
         which = (id(manifest), patch)
         if which not in known:
@@ -180,8 +180,8 @@ async def _transformed(
             work.transforms,
             data,
             binary,
-            RenderSource(source.namespace, source.name),
-            [RenderTarget(spot.target.namespace, spot.target.name) for spot in spots],
+            RenderSource(source.namespace, source.name, spots[0].source.ref.kind),
+            [RenderTarget(spot.target.namespace, spot.target.name, spot.target.cluster) for spot in spots],
         )
     known: dict[int, Json] = {}
     manifests: list[Json | TransformError] = []
@@ -224,10 +224,6 @@ async def _patch_texts(
     place = RenderSource(source.target.namespace, source.target.name, source.ref.kind)
     targets = [RenderTarget(spot.target.namespace, spot.target.name, spot.target.cluster) for spot in spots]
     return await renderer.texts(text, place, targets)
-
-
-def _wrong_patch(patch: object) -> Exception:
-    return PatchError(f"the patch: {patch.cause}") if isinstance(patch, TransformError) else PatchError("the patch")
 
 
 def _travelling(work: Work, source: Source) -> tuple[dict[str, str], dict[str, str]]:

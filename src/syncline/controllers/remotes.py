@@ -1,7 +1,7 @@
 """Other clusters, as a sync reaches them: by a Secret of its namespace, or by a SyncTarget that lets it."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct, structs
 
@@ -12,8 +12,9 @@ from syncline.api.status import SyncStatus
 from syncline.api.synctarget import SyncTarget
 from syncline.controllers.sites import LIST_PATIENCE, LocalSites, Reached
 from syncline.controllers.survey import Site
+from syncline.controllers.synctargets import SyncTargets
 from syncline.controllers.wakes import Wakes
-from syncline.controllers.work import Place, Work, is_template
+from syncline.controllers.work import Place, Work
 from syncline.core.objects import Target
 from syncline.core.outcome import Outcome
 from syncline.core.scope import Scope
@@ -35,12 +36,11 @@ from syncline.kube.cache import Key
 from syncline.kube.client import Client
 from syncline.kube.errors import KindNotServed, KubeError
 from syncline.kube.resources import SECRETS
+from syncline.render import is_template
 
 # While a cluster is being reached for the first time, its syncs look again so often.
 CONNECTING = 1.0
 NOWHERE = Scope()
-
-Targets = Callable[[], Iterable[SyncTarget]]
 
 
 class _Arrival(Struct, frozen=True, kw_only=True):
@@ -56,7 +56,7 @@ class _Arrival(Struct, frozen=True, kw_only=True):
 class FleetSites(LocalSites):
     """For syncs that write to this cluster and to others."""
 
-    def __init__(self, hub: Cluster, fleet: Fleet, targets: Targets) -> None:
+    def __init__(self, hub: Cluster, fleet: Fleet, targets: SyncTargets) -> None:
         super().__init__(hub)
         self._fleet = fleet
         self._targets = targets
@@ -110,7 +110,7 @@ class FleetSites(LocalSites):
                 clusters[name, connection.type] = WrittenCluster(name=name, connection=connection)
         written = set(status.written) | {f"{name}/{kind}" for name in current for kind in kinds}
         written = {entry for entry in written if entry.partition("/")[0] not in emptied - current.keys()}
-        if any(not place.cluster and place.connection is None for place in work.places):
+        if any(place.local for place in work.places):
             written |= kinds
         return structs.replace(status, written=sorted(written), clusters=list(clusters.values()))
 
@@ -127,8 +127,8 @@ class FleetSites(LocalSites):
         status = work.sync.status
         if not isinstance(status, ManifestSyncStatus):
             return []
-        named = {(place.cluster, place.connection) for place in places}
-        selected = {place.connection for place in places if place.connection and place.connection.selector is not None}
+        named = [(place.cluster, place.connection) for place in places]
+        selected = [place.connection for place in places if place.connection and place.connection.selector is not None]
         return [
             Place(cluster=entry.name, connection=entry.connection, scope=NOWHERE)
             for entry in status.clusters
@@ -142,7 +142,7 @@ class FleetSites(LocalSites):
             target.metadata.name
             for connection in selected
             if connection is not None
-            for target in targets_of(connection, namespace, self._targets())
+            for target in targets_of(connection, namespace, self._targets.all())
         }
         return entry.name in names
 
@@ -159,9 +159,13 @@ class FleetSites(LocalSites):
             if connection.selector is None:
                 return [await self._arrive(work, wakes, place, await self._resolve(work, connection))]
             arrivals = []
-            for target in targets_of(connection, namespace, self._targets()):
+            for target in targets_of(connection, namespace, await self._known(work, connection)):
                 name = target.metadata.name
-                single = ClusterConnection(type="SyncTarget", sync_target_ref=NameRef(name=name))
+                single = ClusterConnection(
+                    type="SyncTarget",
+                    sync_target_ref=NameRef(name=name),
+                    sync_target_namespace=connection.sync_target_namespace,
+                )
                 named = structs.replace(place, cluster=name, connection=single)
                 try:
                     resolved = await resolve_target(
@@ -184,10 +188,19 @@ class FleetSites(LocalSites):
             connection,
             work.sync.metadata.namespace,
             read_secret=_reader(client),
-            targets=self._targets(),
+            targets=await self._known(work, connection),
             read_target_secret=_reader(self._hub.client),
             allow_loopback=self._fleet.allow_loopback,
         )
+
+    async def _known(self, work: Work, connection: ClusterConnection) -> Iterable[SyncTarget]:
+        """Return the SyncTargets that the sync may see: an account may use only what it can read."""
+        if connection.type != "SyncTarget":
+            return ()
+        if work.user is None:
+            return tuple(self._targets.all())
+        client = self._hub.client.impersonating(work.user)
+        return await self._targets.seen_by(client, connection, work.sync.metadata.namespace)
 
     async def _arrive(self, work: Work, wakes: Wakes, place: Place, resolved: Resolved) -> _Arrival:
         named = structs.replace(place, cluster=place.cluster or resolved.name)

@@ -198,6 +198,8 @@ class Remover:
                     continue
                 try:
                     found = await self._list(site, view)
+                except NotFound:
+                    continue  # the kind is no longer served: its objects went with it
                 except KubeError as error:
                     where = Target("", view.kind, view.kind, site.place.cluster)
                     troubles.append(

@@ -1,5 +1,6 @@
 """What a sync says about itself: status, events, metrics and logs, all made from the outcomes of one turn."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -8,7 +9,7 @@ from typing import Literal
 import structlog
 from msgspec import Struct, structs
 
-from syncline.api.common import API_VERSION, REQUESTED_AT, ConditionStatus, HistoryEntry, ObjectMeta
+from syncline.api.common import API_VERSION, REQUESTED_AT, ConditionStatus, HistoryEntry, ObjectMeta, TargetState
 from syncline.api.manifestsync import SourceObservedState
 from syncline.api.status import SyncStatus
 from syncline.core.conditions import Finding, find, settle_conditions, shorten
@@ -26,6 +27,7 @@ Finish = Callable[["Report", SyncStatus, str], SyncStatus]
 
 HISTORY = 10
 NAMED = 3
+_FAILURES: frozenset[TargetState] = frozenset({"Failed", "Unknown"})
 
 
 class Problem(Exception):  # noqa: N818 - it is not the program's error
@@ -91,9 +93,14 @@ class Reporter:
     @contextmanager
     def timed(self, sync: AnySync) -> Iterator[None]:
         """Measure one turn, and give its log lines the name of the sync."""
-        name = f"{sync.metadata.namespace}/{sync.metadata.name}"
+        meta = sync.metadata
+        name = f"{meta.namespace}/{meta.name}"
         with structlog.contextvars.bound_contextvars(sync=name), metrics.sync_pass(self._kind):
-            yield
+            try:
+                yield
+            except Exception:
+                metrics.count_failures(self._kind, meta.namespace, meta.name, "")
+                raise
 
     async def publish(self, report: Report) -> None:
         """Write the status if it changed, and tell of the change."""
@@ -107,6 +114,7 @@ class Reporter:
         if status.targets is not None:
             metrics.set_targets(self._kind, meta.namespace, meta.name, status.targets)
         self._count(report.sync.status, outcomes)
+        self._count_failures(report)
         await self._write(report.sync, status)
         await self._announce(report, status, changes)
 
@@ -142,6 +150,23 @@ class Reporter:
         known = before.targets.conflicted if before.targets is not None else 0
         for _ in range(count(outcomes).conflicted - known):
             metrics.count_conflict(self._kind)
+
+    def _count_failures(self, report: Report) -> None:
+        meta, problem = report.sync.metadata, report.problem
+        outcomes = report.outcomes or ()
+        failures = Counter(
+            outcome.target.cluster
+            for outcome in outcomes
+            # Targets that only share the fate of the whole sync are not counted beside it.
+            if outcome.state in _FAILURES and (problem is None or outcome.reason != problem.reason)
+        )
+        if problem is not None and problem.status == "False":
+            failures[""] += 1
+        for cluster, number in failures.items():
+            metrics.count_failures(self._kind, meta.namespace, meta.name, cluster, number)
+        if report.outcomes is not None:
+            clusters = {outcome.target.cluster for outcome in outcomes}
+            metrics.set_clusters(self._kind, meta.namespace, meta.name, clusters)
 
     async def _write(self, sync: AnySync, status: SyncStatus) -> None:
         wire = await self._records.write_status(sync.metadata, sync.status, status)

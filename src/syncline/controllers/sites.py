@@ -61,7 +61,7 @@ class LocalSites:
         sites = tuple(
             Site(place=place, cluster=self._hub, client=client, owner=work.sync.owner)
             for place in work.places
-            if not place.cluster
+            if place.local
         )
         return Reached(sites=sites, unsure=unsure, kinds=frozenset(kinds))
 

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from syncline.api.common import TargetState
 from syncline.controllers.reporting import Problem
-from syncline.controllers.work import Place, Source, Work, is_template
+from syncline.controllers.work import Place, Source, Work
 from syncline.core.objects import Target
 from syncline.core.outcome import Outcome
 from syncline.core.ownership import Owner
@@ -14,7 +14,7 @@ from syncline.core.scope import Namespace, Reach, Scope
 from syncline.engine.claims import Want
 from syncline.engine.cluster import Cluster
 from syncline.kube.client import Client
-from syncline.render import Renderer, RenderFailed, TransformError
+from syncline.render import Renderer, RenderFailed, TransformError, is_template
 from syncline.render import Source as RenderSource
 from syncline.render import Target as RenderTarget
 

@@ -6,10 +6,12 @@ import msgspec
 
 from syncline.api import synctarget as api
 from syncline.api.common import GROUP, VERSION
+from syncline.api.connection import ClusterConnection
 from syncline.api.synctarget import SyncTarget, SyncTargetSpec
 from syncline.engine.record import SyncWire
 from syncline.kube.cache import Key
 from syncline.kube.client import Client
+from syncline.kube.errors import NotFound
 from syncline.kube.reflector import Reflector
 from syncline.kube.resources import Resource
 
@@ -28,6 +30,18 @@ class SyncTargets:
     def all(self) -> Iterator[SyncTarget]:
         """Yield all of them; do not await meanwhile."""
         yield from self.reflector.values()
+
+    async def seen_by(self, client: Client, connection: ClusterConnection, namespace: str) -> tuple[SyncTarget, ...]:
+        """Read the SyncTargets that a connection may mean, with the rights of whoever names them."""
+        home = connection.sync_target_namespace or namespace
+        if connection.sync_target_ref is not None:
+            try:
+                wires = [await client.get(RESOURCE, connection.sync_target_ref.name, home, type=SyncWire)]
+            except NotFound:
+                wires = []
+        else:
+            wires, _ = await client.list(RESOURCE, home, type=SyncWire)
+        return tuple(target for target in map(_read, wires) if target is not None)
 
     def _changed(self, _key: Key, old: SyncTarget | None, new: SyncTarget | None) -> None:
         # Statuses are ours, and say nothing that a sync does not know.

@@ -20,6 +20,7 @@ from syncline.engine.claims import Claim, Want
 from syncline.engine.cluster import kind_name
 from syncline.engine.interests import Interest
 from syncline.engine.record import Sync
+from syncline.render import is_template
 
 AnySync = Sync[Struct, SyncStatus]
 
@@ -54,6 +55,11 @@ class Place(Struct, frozen=True, kw_only=True):
     """None: the namespace of each source."""
     policy: Policy = Policy()
     patch: Patch | None = None
+
+    @property
+    def local(self) -> bool:
+        """Whether it is in the cluster that the sync is in."""
+        return self.connection is None
 
     def scope_of(self, source: Target, guarded: frozenset[str]) -> Scope:
         """Return the namespaces for copies of a source."""
@@ -140,7 +146,7 @@ class Work(Struct, frozen=True, kw_only=True):
             targets=any(
                 place.connection is not None and place.connection.type == "SyncTarget" for place in self.places
             ),
-            scopes=tuple(("", place.scope) for place in self.places if not place.cluster and place.scope is not None),
+            scopes=tuple(("", place.scope) for place in self.places if place.local and place.scope is not None),
         )
 
     def wants(self) -> Iterator[Want]:
@@ -148,7 +154,7 @@ class Work(Struct, frozen=True, kw_only=True):
         for place in self.places:
             for ref in self.sources:
                 name = self.target_name or ref.name
-                if place.cluster or place.scope is None or not name or is_template(name):
+                if not place.local or place.scope is None or not name or is_template(name):
                     continue
                 source = Target(ref.namespace, ref.name, ref.kind_name)
                 yield Want(("", ref.kind_name, name), place.scope if ref.namespace else None, source)
@@ -162,11 +168,6 @@ class Work(Struct, frozen=True, kw_only=True):
             created=self.sync.metadata.creation_timestamp,
             wants=(*self.wants(), *more),
         )
-
-
-def is_template(text: str) -> bool:
-    """Whether a text has to be rendered."""
-    return "{{" in text or "{%" in text or "{#" in text
 
 
 def scope_digest(places: tuple[Place, ...], *parts: str) -> str:
