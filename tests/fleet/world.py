@@ -1,5 +1,6 @@
 """Clusters to be members: real ones with accounts of their own, and one that says what it is told to."""
 
+import asyncio
 import datetime as dt
 import secrets
 import ssl
@@ -191,7 +192,9 @@ class Impostor:
         try:
             yield self
         finally:
+            self.drop_connections()
             await self._runner.cleanup()
+            await asyncio.sleep(0.05)  # for connections that end in the middle of an answer
 
 
 @contextmanager

@@ -250,6 +250,7 @@ class Pulse:
 
 
 def _reason(error: KubeError) -> str:
-    if isinstance(error, BadAnswer | ServerError | TooManyRequests):
+    if isinstance(error, ServerError | TooManyRequests):
         return type(error).__name__
-    return "Unreachable" if isinstance(error, Unreachable) else "BadAnswer"
+    lost = isinstance(error, Unreachable) and not isinstance(error, BadAnswer)
+    return "Unreachable" if lost else "BadAnswer"
