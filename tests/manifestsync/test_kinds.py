@@ -2,7 +2,6 @@
 
 import base64
 
-from tests.configmapsync.world import until
 from tests.manifestsync.world import Manifests, Object
 
 CANARY = "canary-7f3a9"
@@ -135,8 +134,8 @@ def test_a_custom_kind_is_copied_once_its_definition_appears(world: Manifests) -
     ref = {"apiVersion": "example.com/v1", "kind": kind, "name": "app"}
     sync = world.msync(sourceRef=ref, targets={"inCluster": {"namespaces": [target]}})
     ready = sync.becomes("KindNotServed")
-    assert f"does not serve {kind} of example.com/v1" in ready["message"] or kind in ready["message"]
-    definition = world.define(plural, kind)
+    assert f"kind {kind} of example.com/v1 is not served" in ready["message"]
+    world.define(plural, kind)
     source = Object(world.sandbox, kind, world.home, "app", ("example.com/v1", plural))
     body = {
         "apiVersion": "example.com/v1",
@@ -144,7 +143,6 @@ def test_a_custom_kind_is_copied_once_its_definition_appears(world: Manifests) -
         "metadata": {"name": "app"},
         "spec": {"size": 1, "tags": ["a"]},
     }
-    until(definition.read, lambda seen: "Established" in str(seen.get("status")))
     source.create(body)
     copy = Object(world.sandbox, kind, target, "app", ("example.com/v1", plural))
     copy.shows("spec", value={"size": 1, "tags": ["a"]})
@@ -156,3 +154,22 @@ def test_a_custom_kind_is_copied_once_its_definition_appears(world: Manifests) -
     copy.shows("spec", "tags", value=["a"])
     source.put("spec", "tags", value=None)
     copy.shows("spec", value={"size": 2})
+
+
+def test_a_kind_that_is_served_in_another_version_only_is_watched_in_that_one(world: Manifests) -> None:
+    plural, kind = f"{world.name}s", world.name.capitalize()
+    definition = world.define(plural, kind, "v1beta1", "v1")
+    source = Object(world.sandbox, kind, world.home, "app", ("example.com/v1", plural))
+    source.create({"apiVersion": "example.com/v1", "kind": kind, "metadata": {"name": "app"}, "spec": {"size": 1}})
+    target = world.namespace("a")
+    old = {"apiVersion": "example.com/v1beta1", "kind": kind, "name": "app"}
+    sync = world.msync(sourceRef=old, targets={"inCluster": {"namespaces": [target]}})
+    sync.becomes("Synced", synced=1)
+    definition.put("spec", "versions", 0, "served", value=False)
+    ready = sync.becomes("KindNotServed")
+    assert "write apiVersion example.com/v1" in ready["message"]
+    sync.change(sourceRef=source.ref)
+    sync.becomes("Synced", synced=1)
+    copy = Object(world.sandbox, kind, target, "app", ("example.com/v1", plural))
+    copy.put("spec", "size", value=5)
+    copy.shows("spec", "size", value=1)

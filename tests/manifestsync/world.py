@@ -16,6 +16,7 @@ from syncline.testing.audit import OPERATOR, AuditLog, Entry
 # apiVersion and plural of the kinds that the tests work with.
 KINDS: dict[str, tuple[str, str]] = {
     "ConfigMap": ("v1", "configmaps"),
+    "CustomResourceDefinition": ("apiextensions.k8s.io/v1", "customresourcedefinitions"),
     "Deployment": ("apps/v1", "deployments"),
     "Ingress": ("networking.k8s.io/v1", "ingresses"),
     "Job": ("batch/v1", "jobs"),
@@ -216,16 +217,20 @@ class Manifests(World):
         )
         return made
 
-    def define(self, plural: str, kind: str) -> Thing:
-        """Have the cluster serve a kind of its own, in example.com/v1."""
-        name = f"{plural}.example.com"
-        made = Thing(self.sandbox, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", name)
+    def define(self, plural: str, kind: str, *versions: str) -> Object:
+        """Have the cluster serve a kind of its own, in versions of example.com; the last one is how it is stored."""
+        versions = versions or ("v1",)
         schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-        served = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+        served = [
+            {"name": name, "served": True, "storage": name == versions[-1], "schema": {"openAPIV3Schema": schema}}
+            for name in versions
+        ]
+        made = self.find("CustomResourceDefinition", name=f"{plural}.example.com")
         names = {"plural": plural, "singular": kind.lower(), "kind": kind}
-        spec = {"group": "example.com", "scope": "Namespaced", "names": names, "versions": [served]}
-        made.create({"metadata": {"name": name}, "spec": spec})
+        spec = {"group": "example.com", "scope": "Namespaced", "names": names, "versions": served}
+        made.create({"metadata": {"name": made.name}, "spec": spec})
         self._made.append(made)
+        until(made.read, lambda seen: "Established" in str(seen.get("status")))
         return made
 
     def requests(self, since: int) -> list[Entry]:

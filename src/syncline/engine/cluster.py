@@ -14,7 +14,7 @@ from syncline.engine.view import MetaWire, View
 from syncline.kube.cache import Key
 from syncline.kube.client import Client
 from syncline.kube.discovery import Discovery
-from syncline.kube.errors import KubeError
+from syncline.kube.errors import KindNotServed, KubeError
 from syncline.kube.reflector import AnyReflector, Reflector
 from syncline.kube.resources import CONFIGMAPS, NAMESPACES, SECRETS, Resource
 
@@ -55,7 +55,7 @@ class Cluster:
         self.discovery = Discovery(client)
         self._views: dict[str, View] = {}
         self._listeners: list[tuple[NamespaceListener, CopyListener, StrangerListener]] = []
-        self._tasks: set[asyncio.Task[None]] | None = None
+        self._tasks: dict[AnyReflector, asyncio.Task[None]] | None = None
         self.namespaces: Reflector[MetaWire, Namespace] = Reflector(
             client,
             NAMESPACES,
@@ -84,16 +84,16 @@ class Cluster:
 
     def start(self) -> None:
         """Watch from now on."""
-        self._tasks = set()
+        self._tasks = {}
         self._run(*self.reflectors)
 
     async def stop(self) -> None:
         """End all watches."""
-        tasks, self._tasks = self._tasks or set(), None
-        for task in tasks:
+        tasks, self._tasks = self._tasks or {}, None
+        for task in tasks.values():
             task.cancel()
         with suppress(asyncio.CancelledError):
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(*tasks.values(), return_exceptions=True)
 
     def listen(self, on_namespace: NamespaceListener, on_copy: CopyListener, on_stranger: StrangerListener) -> None:
         """Be told of changes; what is called must only mark work."""
@@ -109,10 +109,32 @@ class Cluster:
         Raises `KindNotServed`, and what any read raises.
         """
         name = kind_name(group, kind)
-        if name not in self._views:
-            resource = BUILT_IN.get(name) or await self.discovery.find(group, kind, version)
-            self._add(name, resource)
+        view = self._views.get(name)
+        if view is None:
+            self._add(name, BUILT_IN.get(name) or await self.discovery.find(group, kind, version))
+        elif view.failure and name not in BUILT_IN:
+            await self._renew(view)
         return self._views[name]
+
+    async def check_served(self, view: View, version: str) -> None:
+        """Ask again for a kind of which the server says that it does not know it; raises `KindNotServed`."""
+        self.discovery.forget()
+        await self.discovery.find(view.resource.group, view.resource.kind, version)
+
+    async def _renew(self, view: View) -> None:
+        """Watch a kind in another version where the one that was watched is no longer served."""
+        resource = view.resource
+        served = await self.discovery.find(resource.group, resource.kind)
+        try:
+            await self.discovery.find(resource.group, resource.kind, resource.version)
+        except KindNotServed as error:
+            if not error.certain or self._views[view.kind] is not view:
+                return
+            for reflector in view.reflectors:
+                if self._tasks is not None and (task := self._tasks.pop(reflector, None)) is not None:
+                    task.cancel()
+            del self._views[view.kind]
+            self._add(view.kind, served)
 
     async def complete(self, view: View, patience: float) -> None:
         """Wait until a view is complete; raises `NotWatchedError` where that takes too long, with the reason."""
@@ -171,7 +193,7 @@ class Cluster:
 
     def _run(self, *reflectors: AnyReflector) -> None:
         if self._tasks is not None:
-            self._tasks |= {asyncio.create_task(self._follow(reflector.run)) for reflector in reflectors}
+            self._tasks |= {reflector: asyncio.create_task(self._follow(reflector.run)) for reflector in reflectors}
 
     def _namespace_changed(self, _: Key, old: Namespace | None, new: Namespace | None) -> None:
         for listener, _copy, _stranger in self._listeners:
