@@ -73,3 +73,38 @@ def test_writes_repairs_and_conflicts_are_counted() -> None:
 def test_the_build_is_named() -> None:
     (line,) = lines_with("syncline_build_info{")
     assert f'version="{syncline.__version__}"' in line
+
+
+def failures(name: str) -> dict[str, float]:
+    """Return the failures of a sync by cluster."""
+    return {
+        sample.labels["cluster"]: sample.value
+        for family in REGISTRY.collect()
+        for sample in family.samples
+        if sample.name == "syncline_failures_total" and sample.labels["name"] == name
+    }
+
+
+def test_failures_are_counted_by_sync_and_cluster() -> None:
+    metrics.count_failures("KindG", "team", "failing", "")
+    metrics.count_failures("KindG", "team", "failing", "edge", 3)
+    metrics.count_failures("KindG", "team", "failing", "edge")
+    assert failures("failing") == {"": 1, "edge": 4}
+
+
+def test_the_failures_in_a_cluster_go_when_the_sync_no_longer_writes_there() -> None:
+    for cluster in ("", "edge", "old"):
+        metrics.count_failures("KindH", "team", "moving", cluster)
+    metrics.set_clusters("KindH", "team", "moving", {"edge"})
+    assert failures("moving") == {"": 1, "edge": 1}
+    metrics.set_clusters("KindH", "team", "never", {"edge"})
+
+
+def test_the_failures_of_a_sync_go_with_it_and_start_anew_with_the_next_of_its_name() -> None:
+    metrics.count_failures("KindI", "team", "again", "edge", 5)
+    metrics.count_failures("KindI", "team", "staying", "edge", 2)
+    metrics.forget_sync("KindI", "team", "again")
+    assert lines_with('name="again"') == []
+    assert failures("staying") == {"edge": 2}
+    metrics.count_failures("KindI", "team", "again", "edge")
+    assert failures("again") == {"edge": 1}

@@ -4,7 +4,7 @@ import argparse
 import asyncio
 import difflib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -17,6 +17,7 @@ from syncline.cli.table import printable
 from syncline.cli.veil import shown
 from syncline.cli.words import COPYING, UsageError, kind_and_name, kind_named, read_syncs
 from syncline.controllers.copier import Preview
+from syncline.controllers.survey import Site
 from syncline.core.plan import WRITES, Action
 from syncline.engine.record import SyncWire
 from syncline.kube.config import Connection
@@ -89,14 +90,15 @@ async def _diff_all(
             asked.append((named[0], await eyes.read(*named, home)))
         for kind, wire in asked:
             preview = await eyes.preview(kind, wire)
-            parts = [await _part(eyes, preview, index) for index in range(len(preview.actions))]
+            sites = {spot.target.cluster: spot.site for spot, _ in preview.desired}
+            parts = await asyncio.gather(*(_part(eyes, preview, sites, index) for index in range(len(preview.actions))))
             title = f"{kind} {wire.metadata.namespace}/{wire.metadata.name}"
             private = _is_private(wire) or (bool(manifests) and await _was_private(eyes, kind, wire))
             code = max(code, _show(title, preview, parts, private=private))
     return code
 
 
-async def _part(eyes: Previewer, preview: Preview, index: int) -> _Part:
+async def _part(eyes: Previewer, preview: Preview, sites: Mapping[str, Site], index: int) -> _Part:
     """Look at one target; the wanted ones come first, in their own order, then the removals."""
     action = preview.actions[index]
     if action.verb not in WRITES:
@@ -105,7 +107,6 @@ async def _part(eyes: Previewer, preview: Preview, index: int) -> _Part:
         if index < len(preview.desired):
             spot, desired = preview.desired[index]
             return _Part(action, await written(spot.site, desired, action))
-        sites = {spot.target.cluster: spot.site for spot, _ in preview.desired}
         if (site := sites.get(action.target.cluster)) is not None:
             return _Part(action, await removed(site.cluster, site.client, action))
         if not action.target.cluster:
@@ -137,7 +138,7 @@ async def _was_private(eyes: Previewer, kind: str, wire: SyncWire) -> bool:
         return False
 
 
-def _show(title: str, preview: Preview, parts: list[_Part], *, private: bool) -> int:
+def _show(title: str, preview: Preview, parts: Sequence[_Part], *, private: bool) -> int:
     code = SAME
     lines: list[str] = []
     for part in parts:

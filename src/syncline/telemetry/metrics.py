@@ -1,13 +1,14 @@
 """What is counted about syncs, in the registry that prometheus_client exposes by default.
 
-Only two gauges name single syncs, and their series go with the sync: call `forget_sync`. Whether this process leads and
-what it asks of API servers is counted where it happens, in `syncline.kube.metrics`.
+Three of them name single syncs; their series go with the sync (`forget_sync`), and those that name a cluster too when
+the sync no longer writes there (`set_clusters`). Whether this process leads and what it asks of API servers is counted
+where it happens, in `syncline.kube.metrics`; how clusters are, in `syncline.fleet.metrics`.
 """
 
 import contextlib
 import platform
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Literal
 
 from prometheus_client import Counter, Gauge, Histogram
@@ -31,10 +32,18 @@ _targets = Gauge("syncline_targets", "Targets of a sync, by state.", ["kind", "n
 _ready = Gauge(
     "syncline_ready", "The Ready condition of a sync: 1 True, 0 False, -1 Unknown.", ["kind", "namespace", "name"]
 )
+_failures = Counter(
+    "syncline_failures",
+    "What went wrong for a sync, by cluster: targets that could not be written or seen, and passes that failed.",
+    ["kind", "namespace", "name", "cluster"],
+)
 _writes = Counter("syncline_writes", "Objects written at targets, by what was done.", ["kind", "action"])
 _repairs = Counter("syncline_drift_repairs", "Copies that somebody had changed and that were put right.", ["kind"])
 _conflicts = Counter("syncline_conflicts", "Targets found in the hands of somebody else.", ["kind"])
 _build = Gauge("syncline_build_info", "Always 1; the labels say what runs.", ["version", "python"])
+_failed_in: dict[tuple[str, str, str], set[str]] = {}
+"""The clusters with a series of failures, by sync: what is to be removed one day."""
+
 _build.labels(syncline.__version__, platform.python_version()).set(1)
 
 
@@ -67,8 +76,24 @@ def set_ready(kind: str, namespace: str, name: str, status: ConditionStatus) -> 
     _ready.labels(kind, namespace, name).set(_READY[status])
 
 
+def count_failures(kind: str, namespace: str, name: str, cluster: str, number: int = 1) -> None:
+    """Count what went wrong for a sync in a cluster, by the name that the sync has for it; empty: its own cluster."""
+    _failed_in.setdefault((kind, namespace, name), set()).add(cluster)
+    _failures.labels(kind, namespace, name, cluster).inc(number)
+
+
+def set_clusters(kind: str, namespace: str, name: str, clusters: Collection[str]) -> None:
+    """Drop the series of clusters that a sync no longer writes to; its own cluster always counts."""
+    known = _failed_in.get((kind, namespace, name), set())
+    for cluster in known - {"", *clusters}:
+        known.discard(cluster)
+        _failures.remove(kind, namespace, name, cluster)
+
+
 def forget_sync(kind: str, namespace: str, name: str) -> None:
     """Drop the series of a sync that is gone."""
+    for cluster in _failed_in.pop((kind, namespace, name), set()):
+        _failures.remove(kind, namespace, name, cluster)
     with contextlib.suppress(KeyError):
         _ready.remove(kind, namespace, name)
     for state in _STATES:
