@@ -1,6 +1,7 @@
 """ManifestSync into another cluster, with two real control planes."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from tests.configmapsync.world import until
@@ -243,3 +244,24 @@ def _created(scene: Scene, path: str, body: dict[str, object]) -> bool:
     except RequestError as error:
         return error.status == 409
     return True
+
+
+def test_a_credential_that_ends_soon_is_told_of_while_all_is_well(scene: Scene) -> None:
+    namespace, now = scene.there("a"), datetime.now(UTC)
+    scene.remote.sandbox.request(
+        "POST",
+        "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+        {
+            "metadata": {"name": scene.prefix},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": scene.remote.namespace},
+            "subjects": [{"kind": "User", "name": scene.prefix, "apiGroup": "rbac.authorization.k8s.io"}],
+        },
+    )
+    begins, ends = now - timedelta(days=10), now + timedelta(days=1)
+    scene.credential(wire=scene.remote.secret_with_certificate(scene.prefix, begins=begins, ends=ends))
+    scene.source(password="one")
+    sync = scene.sync(edge(namespace))
+    turns(sync, "True", "Synced")
+    conditions = {one["type"]: one for one in sync.read()["status"]["conditions"]}
+    assert conditions["CredentialExpiring"]["status"] == "True"
+    assert "renew it" in conditions["CredentialExpiring"]["message"]

@@ -99,7 +99,7 @@ class Copier:
     """Reconciles all syncs of one kind."""
 
     def __init__(self, kind: CopyingKind, sites: Sites, shared: Shared) -> None:
-        self.queue: Queue[Key] = Queue()
+        self.queue: Queue[Key] = Queue(kind.name)
         self.kind = kind
         self._sites = sites
         self._shared = shared
@@ -210,6 +210,7 @@ class Copier:
             retry=any(outcome.retry for outcome in outcomes),
             again=_soonest(pruned.again, gone.again, reached.again, _next(work)),
             waits=pruned.again is not None or gone.again is not None,
+            warnings=reached.warnings,
         )
         memory.done(sync, None if report.retry or report.waits else work.interval, time.monotonic())
         return report

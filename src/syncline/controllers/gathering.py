@@ -24,7 +24,7 @@ from syncline.kube.resources import Resource
 
 # How long a turn waits for the first list of a kind.
 LIST_PATIENCE = 5.0
-AGGREGATE = "the label syncline.dev/aggregate-to-operator"
+AGGREGATE = 'the label syncline.dev/aggregate-to-operator: "true"'
 
 
 class Gathered(Struct, frozen=True, kw_only=True):
@@ -111,8 +111,11 @@ class Gatherer:
         except KindNotServed as error:
             raise Problem("KindNotServed", str(error), retry=True) from error
         except NotWatchedError as error:
-            message = f"{error}; if it is a matter of rights, give the operator get, list, watch, create, patch and "
-            raise Problem("KindNotWatched", f"{message}delete by a ClusterRole with {AGGREGATE}", retry=True) from error
+            message = (
+                f"{error}; if it is a matter of rights, give the operator get, list, watch, create, patch, delete and, "
+                f"for Overwrite, update by a ClusterRole with {AGGREGATE}"
+            )
+            raise Problem("KindNotWatched", message, retry=True) from error
         return view
 
     async def _read(self, client: Client, ref: SourceRef, view: View) -> list[Source]:

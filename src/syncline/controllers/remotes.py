@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 
 from msgspec import Struct, structs
 
@@ -38,6 +39,8 @@ from syncline.kube.errors import KindNotServed, KubeError
 from syncline.kube.resources import SECRETS
 from syncline.render import is_template
 
+# Credentials that end are looked at so often, since their end comes without a word.
+EXPIRY_LOOK = 3600.0
 # While a cluster is being reached for the first time, its syncs look again so often.
 CONNECTING = 1.0
 NOWHERE = Scope()
@@ -51,6 +54,7 @@ class _Arrival(Struct, frozen=True, kw_only=True):
     cluster: str = ""
     outcomes: tuple[Outcome, ...] = ()
     again: float | None = None
+    warning: str | None = None
 
 
 class FleetSites(LocalSites):
@@ -85,6 +89,7 @@ class FleetSites(LocalSites):
             outcomes=outcomes,
             unsure=local.unsure or bool(outcomes),
             again=min((one.again for one in (*arrivals, *visits) if one.again is not None), default=local.again),
+            warnings=tuple(dict.fromkeys(one.warning for one in (*arrivals, *visits) if one.warning)),
             clusters=frozenset(one.cluster for one in (*arrivals, *visits) if one.cluster),
             kinds=local.kinds,
         )
@@ -227,7 +232,10 @@ class FleetSites(LocalSites):
         owner = structs.replace(work.sync.owner, hub=self._hub.uid)
         home = member.uid == self._hub.uid
         site = Site(place=named, cluster=cluster, client=member.client, owner=owner, home=home)
-        return structs.replace(await self._look(work, site), key=resolved.key, cluster=cluster.name)
+        arrival = await self._look(work, site)
+        warning = resolved.credentials.warning(datetime.now(UTC))
+        again = arrival.again or (EXPIRY_LOOK if resolved.credentials.life is not None else None)
+        return structs.replace(arrival, key=resolved.key, cluster=cluster.name, warning=warning, again=again)
 
     async def _look(self, work: Work, site: Site) -> _Arrival:
         """See to it that the kinds are watched there."""

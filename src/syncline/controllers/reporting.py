@@ -26,6 +26,7 @@ Finish = Callable[["Report", SyncStatus, str], SyncStatus]
 """Adds to a status what only its kind has."""
 
 HISTORY = 10
+EXPIRING = "CredentialExpiring"
 NAMED = 3
 _FAILURES: frozenset[TargetState] = frozenset({"Failed", "Unknown"})
 
@@ -71,6 +72,8 @@ class Report(Struct, frozen=True, kw_only=True):
     """Look again after so many seconds."""
     waits: bool = False
     """Whether something is still to be done then."""
+    warnings: tuple[str, ...] = ()
+    """What will be wrong soon."""
 
 
 class Reporter:
@@ -187,6 +190,9 @@ class Reporter:
             note += f" ({_name(drifted or [outcome for outcome in report.outcomes or () if outcome.written])})"
             log.info("synced", revision=report.revision, changes=changes)
             await self._events.emit(reference, "Normal", reason, note, "Sync")
+        expiring = find(status.conditions, EXPIRING)
+        if expiring is not None and find(report.sync.status.conditions, EXPIRING) is None:
+            await self._events.emit(reference, "Warning", EXPIRING, expiring.message, "Sync")
         turned = before is None or (before.status, before.reason) != (ready.status, ready.reason)
         if turned and ready.status != "True":
             level: Literal["Normal", "Warning"] = "Normal" if ready.reason == "Suspended" else "Warning"
@@ -251,6 +257,8 @@ def _findings(report: Report) -> list[Finding]:
         findings.append(Finding("Reconciling", "True", "Retrying", "trying again"))
     if (conflict := conflicted(outcomes)) is not None:
         findings.append(conflict)
+    if report.warnings:
+        findings.append(Finding(EXPIRING, "True", "RenewSoon", "; ".join(report.warnings)))
     return findings
 
 

@@ -13,7 +13,7 @@ from syncline.core.objects import Seen, Target
 from syncline.core.outcome import Outcome
 from syncline.core.scope import Namespace
 from syncline.engine.claims import Claim, Claims, Name
-from syncline.engine.cluster import Cluster
+from syncline.engine.cluster import BUILT_IN, Cluster
 from syncline.engine.interests import Interest, Interests
 from syncline.engine.record import Sync
 from syncline.kube.cache import Key
@@ -95,8 +95,8 @@ class Wakes:
             self._queue.add(key)
 
     def kinds_changed(self) -> None:
-        """Wake all syncs: what the server serves has changed."""
-        for key in self._interests.all():
+        """Wake the syncs of kinds that may be served now, or no more."""
+        for key in self._interests.of_other_kinds(BUILT_IN.keys()):
             self._queue.add(key, priority=1)
 
     def targets_changed(self) -> None:

@@ -1,6 +1,7 @@
 """Who is to be woken by what: sources, targets and namespaces, back to the syncs that care."""
 
 from collections.abc import Hashable, Iterator
+from collections.abc import Set as AbstractSet
 
 from msgspec import Struct
 
@@ -45,9 +46,12 @@ class Interests:
         """Return what a sync cares about."""
         return self._of.get(sync)
 
-    def all(self) -> Iterator[Key]:
-        """Yield all syncs."""
-        yield from self._of
+    def of_other_kinds(self, built_in: AbstractSet[str]) -> Iterator[Key]:
+        """Yield the syncs that work with kinds that a server need not have."""
+        for sync, interest in self._of.items():
+            kinds = {target.kind for target in interest.objects} | {kind for kind, _ in interest.selections}
+            if not kinds <= built_in:
+                yield sync
 
     def put(self, sync: Key, interest: Interest) -> None:
         """Enter or replace the interest of a sync."""
