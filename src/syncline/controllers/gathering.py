@@ -68,7 +68,7 @@ class Gatherer:
         for ref in work.sources:
             self._refuse(work, ref)
             view = await self._open(ref)
-            found = await self._read(client, ref, view)
+            found = await self._read(client, work, ref, view)
             sources += found
             if ref.name and not found:
                 absent.append(_place(ref, view))
@@ -118,7 +118,7 @@ class Gatherer:
             raise Problem("KindNotWatched", message, retry=True) from error
         return view
 
-    async def _read(self, client: Client, ref: SourceRef, view: View) -> list[Source]:
+    async def _read(self, client: Client, work: Work, ref: SourceRef, view: View) -> list[Source]:
         resource = view.resource
         if ref.version != resource.version:
             resource = structs.replace(resource, version=ref.version)
@@ -131,7 +131,7 @@ class Gatherer:
                 raise Problem("KindNotServed", str(why), retry=True) from error
             raise Problem("SourceUnreadable", str(error), retry=True) from error
         except Forbidden as error:
-            raise Problem("SourceForbidden", str(error), retry=True) from error
+            raise Problem("SourceForbidden", f"{error}; {_needs(work, error)}", retry=True) from error
         except ApiError as error:
             raise Problem("SourceUnreadable", str(error), retry=True) from error
         sources = []
@@ -163,9 +163,12 @@ class Gatherer:
         try:
             holder: dict[str, Any] = await client.get(view.resource, ref.name, namespace)
         except NotFound:
-            raise Problem("PatchNotFound", f"the {where} does not exist") from None
+            raise Problem("PatchNotFound", f"the {where} does not exist: create it") from None
+        except Forbidden as error:
+            message = f"the {where} cannot be read: {error}; {_needs(work, error)}"
+            raise Problem("PatchUnreadable", message, retry=True) from error
         except KubeError as error:
-            raise Problem("PatchUnreadable", str(error), retry=True) from error
+            raise Problem("PatchUnreadable", f"the {where} cannot be read: {error}", retry=True) from error
         view.note_stranger(msgspec.convert(holder["metadata"], ObjectMeta))
         value = (holder.get("data") or {}).get(ref.key)
         text = decoded(value) if ref.kind == "Secret" and value is not None else value
@@ -186,6 +189,12 @@ async def _fetch(client: Client, resource: Resource, ref: SourceRef) -> list[dic
         if error.about != ref.name:  # not the object is unknown, but its kind: or something else answers
             raise
         return []
+
+
+def _needs(work: Work, error: Forbidden) -> str:
+    """Say who lacks which right: of Secrets the server's own words are not told."""
+    who = work.user or "the operator, which this sync acts as,"
+    return f"{who} needs the right to {error.verb} {error.resource} there"
 
 
 def _place(ref: SourceRef, view: View) -> Target:

@@ -33,6 +33,10 @@ from syncline.kube.resources import NAMESPACES
 SOURCE_GRACE = 2.0
 # How long a deletion is retried before the copies are left behind and the sync is let go.
 FINALIZE_PATIENCE = 300.0
+PATIENCE_ENDS = (
+    f"after {FINALIZE_PATIENCE / 60:.0f} minutes of trying they are left where they are, and at once if this sync is "
+    f'annotated {ABANDON}: "true"'
+)
 UNWANTED = ("Pruned", "no longer a destination of this sync")
 
 Owned = tuple[Site, Seen]
@@ -139,11 +143,12 @@ class Remover:
         # On our own clock: the API server's may be another, and nothing is left behind because of that.
         memory.finalizing_since = memory.finalizing_since or time.monotonic()
         if failed and time.monotonic() - memory.finalizing_since < FINALIZE_PATIENCE:
-            problem = Problem("CleanupFailed", f"{len(failed)} copies cannot be removed yet: {failed[0].message}")
+            message = f"{len(failed)} copies cannot be removed yet: {failed[0].message}; {PATIENCE_ENDS}"
+            problem = Problem("CleanupFailed", message)
             return Ending(outcomes=tuple(removed), problem=problem)
         closed = sum(not _is_open(site, seen) for site, seen in owned(reached))
         words = [f"{len(failed)} copies could not be removed and were left: {failed[0].message}"] if failed else []
-        words += [f"{closed} copies stay in namespaces that are closed to us"] if closed else []
+        words += [f"{closed} copies stay in namespaces that are ignored or being deleted"] if closed else []
         return Ending(outcomes=tuple(removed), warning="; ".join(words))
 
     def preview(
@@ -175,8 +180,9 @@ class Remover:
         except NotFound:
             return None
         except KubeError as error:
+            message = f"it is no longer wanted, but stays until its namespace can be read to be sure: {error}"
             return Outcome(
-                target=seen.target, state="Unknown", reason="Unproven", message=str(error), retry=True, gone=True
+                target=seen.target, state="Unknown", reason="Unproven", message=message, retry=True, gone=True
             )
         meta = wire.metadata
         live = Namespace(meta.name, meta.uid, meta.labels, meta.deletion_timestamp is not None)
