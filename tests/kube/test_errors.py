@@ -60,6 +60,22 @@ def test_nothing_that_a_server_says_about_a_secret_is_repeated_but_field_names()
     assert str(error).endswith("422 Invalid: see data[password]")
 
 
+def test_a_refusal_that_quotes_a_whole_object_is_cut_to_what_is_wrong() -> None:
+    quoted = json.dumps({"containers": [{"env": [{"name": f"E{number}", "value": "x"} for number in range(50)]}]})
+    causes = [
+        {
+            "field": "spec.template",
+            "message": f"Invalid value: {quoted}: field is immutable",
+            "reason": "FieldValueInvalid",
+        },
+        {"field": "spec", "message": "Forbidden: cannot be changed\n@@ -1,6 +1,6 @@", "reason": "FieldValueForbidden"},
+    ]
+    error = refusal(422, "Invalid", f"Job is invalid: {quoted}", resource="jobs", details={"causes": causes})
+    assert str(error).endswith(
+        "422 Invalid: spec.template: Invalid value: field is immutable; spec: Forbidden: cannot be changed"
+    )
+
+
 @pytest.mark.parametrize(
     ("header", "details", "seconds"),
     [

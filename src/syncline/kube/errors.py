@@ -26,6 +26,8 @@ import msgspec
 
 _MESSAGE_LIMIT = 2048
 _MAX_CAUSES = 10
+# What is longer than this quotes what it is about.
+_SENTENCE = 300
 
 
 class KubeError(Exception):
@@ -246,10 +248,18 @@ def from_status(
 
 def _message(said: Status, causes: list[Cause], resource: str) -> str:
     if resource != "secrets":
-        return said.message[:_MESSAGE_LIMIT]
+        quotes = len(said.message) > _SENTENCE or "\n" in said.message
+        words = [f"{cause.field}: {_brief(cause.message)}" for cause in causes[:_MAX_CAUSES] if cause.message]
+        return ("; ".join(words) if quotes and words else said.message)[:_MESSAGE_LIMIT]
     # The server quotes the values that it refuses. Where they may be secret, only the names of the fields pass.
     fields = [cause.field for cause in causes[:_MAX_CAUSES] if cause.field]
     return f"see {', '.join(fields)}"[:_MESSAGE_LIMIT] if fields else ""
+
+
+def _brief(message: str) -> str:
+    """Cut what the server quotes, which may be a whole object or a diff: what is wrong is said after it, or before."""
+    line = message.partition("\n")[0]
+    return line if len(line) <= _SENTENCE else f"{line.partition(': ')[0]}: {line.rpartition(': ')[2]}"
 
 
 def _retry_after(header: str | None, said: Status) -> float | None:
