@@ -190,7 +190,7 @@ class Copier:
         pruned = await self._remover.prune(work, memory, reached, wanted)
         gone = await self._remover.sources_gone(work, memory, reached, gathered, wanted)
         seen = [*converged, *wish.failed, *surveyed.unnamed, *surveyed.passed_over, *reached.outcomes]
-        seen += [_waits(spot.target, "Pending", "SourceNotFound") for spot in waiting.spots]
+        seen += [_waits(spot.target, "Pending", "SourceNotFound", "waits for the source") for spot in waiting.spots]
         seen += waiting.passed_over
         removed = [*pruned.outcomes, *gone.outcomes]
         outcomes = [*await visible(work, seen, self._hub), *removed]
@@ -218,10 +218,11 @@ class Copier:
     async def _trouble(self, sync: AnySync, reached: Reached, problem: Problem) -> Report:
         """Report what keeps the whole sync from being carried out; its targets are Unknown meanwhile."""
         outcomes = None
-        if sync.spec is not None and problem.reason not in ("InvalidSpec", "Suspended"):
-            work = self.kind.lower(sync)
+        work = self._work(sync)
+        if work is not None and not work.suspended:
             surveyed = await self._phantoms(work, reached)
-            outcomes = [_waits(spot.target, "Unknown", problem.reason) for spot in surveyed.spots]
+            why = "not looked at: see the Ready condition of the sync"
+            outcomes = [_waits(spot.target, "Unknown", problem.reason, why) for spot in surveyed.spots]
             outcomes += [*surveyed.passed_over, *reached.outcomes]
             outcomes = await visible(work, outcomes, self._hub)
         again = problem.again if problem.again is not None else reached.again
@@ -252,6 +253,13 @@ class Copier:
         if work.suspended:
             raise Problem("Suspended", "spec.suspend is true: nothing is read or written", status="Unknown")
         return work
+
+    def _work(self, sync: AnySync) -> Work | None:
+        """Lower the spec; None where it cannot be carried out."""
+        try:
+            return self.kind.lower(sync) if sync.spec is not None else None
+        except Problem:
+            return None
 
     def _care(self, work: Work, reached: Reached, gathered: Gathered, surveyed: Survey) -> None:
         """Wake for what was found: other clusters, names that come from templates, objects that labels select."""
@@ -329,12 +337,7 @@ class Copier:
 
     async def _finalize(self, sync: AnySync, memory: Memory) -> Report | None:
         """Let go of the copies as the policy says, then of the sync. Never traps it."""
-        work: Work | None = None
-        if sync.spec is not None:
-            try:
-                work = self.kind.lower(sync)
-            except Problem:
-                work = None
+        work = self._work(sync)
         reached = await self._sites.reach(work, self.wakes, former=True) if work is not None else Reached()
         ending = await self._remover.finalize(sync, work, memory, reached)
         if ending.warning:
@@ -446,5 +449,5 @@ def _soonest(*seconds: float | None) -> float | None:
     return min((given for given in seconds if given is not None), default=None)
 
 
-def _waits(target: Target, state: TargetState, reason: str) -> Outcome:
-    return Outcome(target=target, state=state, reason=reason, message="waits for the source")
+def _waits(target: Target, state: TargetState, reason: str, message: str) -> Outcome:
+    return Outcome(target=target, state=state, reason=reason, message=message)
