@@ -1,0 +1,56 @@
+"""What `kubectl describe` shows is enough to understand a failure: who, what, and what to do."""
+
+from collections.abc import Iterator
+
+import pytest
+from tests.manifestsync.world import Manifests
+
+from syncline.testing.fixtures import SandboxFactory
+from syncline.testing.operator import OperatorProcess, install
+
+
+def account(world: Manifests, name: str) -> None:
+    """Create a service account without rights."""
+    world.sandbox.request("POST", f"/api/v1/namespaces/{world.home}/serviceaccounts", {"metadata": {"name": name}})
+
+
+def test_an_account_without_rights_is_named_with_the_right_that_it_lacks(world: Manifests) -> None:
+    account(world, "courier")
+    target = world.namespace("a")
+    sync = world.msync("sync", world.secret(), into=[target], serviceAccountName="courier")
+    ready = sync.becomes("SourceForbidden")
+    who = f"system:serviceaccount:{world.home}:courier"
+    assert ready["message"].endswith(f"; {who} needs the right to get secrets there")
+    entry = sync.target(target)
+    assert (entry["status"], entry["message"]) == ("Unknown", "not looked at: see the Ready condition of the sync")
+
+
+def test_a_patch_that_is_not_there_is_named(world: Manifests) -> None:
+    patch = {"patchContentRef": {"name": "changes", "key": "patch"}}
+    sync = world.msync("sync", world.secret(), into=[world.namespace("a")], patch=patch)
+    ready = sync.becomes("PatchNotFound")
+    assert ready["message"] == (
+        f"the ConfigMap {world.home}/changes, which patchContentRef names, does not exist: create it"
+    )
+
+
+def test_a_kind_that_the_operator_may_not_watch_is_told_with_the_way_to_allow_it(world: Manifests) -> None:
+    source = world.make("LimitRange", spec={"limits": []})
+    ready = world.msync("sync", source, into=[world.namespace("a")]).becomes("KindNotWatched")
+    assert ready["message"].startswith("cannot watch limitranges: ")
+    assert 'a ClusterRole with the label syncline.dev/aggregate-to-operator: "true"' in ready["message"]
+
+
+@pytest.fixture
+def strict(sandbox_factory: SandboxFactory) -> Iterator[Manifests]:
+    """A world in a cluster whose operator acts only as service accounts."""
+    sandbox = sandbox_factory(audit_log=True)
+    with OperatorProcess(install(sandbox), "--require-service-account"):
+        yield Manifests(sandbox)
+
+
+def test_an_operator_that_wants_an_account_says_so(strict: Manifests) -> None:
+    sync = strict.msync("sync", strict.secret(), into=[strict.namespace("a")])
+    ready = sync.becomes("AccountRequired")
+    assert "set serviceAccountName to one of this namespace" in ready["message"]
+    assert sync.conditions["Stalled"]["reason"] == "AccountRequired"
