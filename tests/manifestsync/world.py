@@ -90,13 +90,7 @@ class Object(Thing):
 
     def at(self, *path: str | int) -> Any:
         """Return the value at a path; None where there is none."""
-        found: Any = self.read()
-        for step in path:
-            try:
-                found = found[step]
-            except (KeyError, IndexError):
-                return None
-        return found
+        return _at(self.read(), path)
 
     def put(self, *path: str | int, value: object, manager: str = "somebody") -> None:
         """Set the value at a path; None takes it away."""
@@ -115,7 +109,7 @@ class Object(Thing):
 
     def shows(self, *path: str | int, value: object) -> None:
         """Wait until the value at a path is this one; None: until there is none."""
-        until(lambda: self.at(*path) if self.look() else ..., lambda seen: seen == value)
+        until(self.look, lambda seen: seen is not None and _at(seen, path) == value)
 
     def holds(self, **values: str) -> None:
         """Wait until a Secret holds exactly these values."""
@@ -281,6 +275,15 @@ def deployment_spec(image: str = "example.com/app:1", **labels: str) -> Json:
 def service_spec() -> Json:
     """Return the spec of a Service, as a person writes one."""
     return {"type": "NodePort", "selector": {"app": "app"}, "ports": [{"name": "http", "port": 80}]}
+
+
+def _at(found: Any, path: Sequence[str | int]) -> Any:
+    for step in path:
+        try:
+            found = found[step]
+        except (KeyError, IndexError):
+            return None
+    return found
 
 
 def _meta(body: Json, part: str) -> dict[str, str]:

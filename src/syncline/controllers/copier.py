@@ -13,7 +13,7 @@ from functools import partial
 from typing import Protocol
 
 import structlog
-from msgspec import Struct, structs
+from msgspec import Struct, field, structs
 
 from syncline.api.common import TargetState
 from syncline.api.status import SyncStatus
@@ -84,6 +84,7 @@ class Shared(Struct, frozen=True):
     fights: Fights
     watch_namespaces: Sequence[str] = ()
     allowed_kinds: frozenset[str] = frozenset()
+    wakes: list[Wakes] = field(default_factory=list)
 
 
 class Preview(Struct, frozen=True, kw_only=True):
@@ -106,7 +107,7 @@ class Copier:
         self._hub = shared.hub
         self._records = Records(shared.hub.client, kind.resource)
         self._reporter = Reporter(kind.name, self._records, shared.events, self._note, kind.finish)
-        self.wakes = Wakes(kind.name, self.queue, shared.hub, shared.claims)
+        self.wakes = Wakes(kind.name, self.queue, shared.hub, shared.claims, shared.wakes)
         self._gatherer = Gatherer(shared.hub, shared.claims, shared.allowed_kinds)
         self._remover = Remover(self._writer, self.wakes)
         self._memory: dict[Key, Memory] = {}

@@ -25,9 +25,14 @@ Place = tuple[str, Target]
 
 
 class Wakes:
-    """Marks the syncs of one kind for work, and remembers what stands in their way."""
+    """Marks the syncs of one kind for work, and remembers what stands in their way.
 
-    def __init__(self, kind: str, queue: Queue[Key], hub: Cluster, claims: Claims) -> None:
+    `peers` are those of all kinds: what one sync lets go, a sync of another kind may wait for.
+    """
+
+    def __init__(
+        self, kind: str, queue: Queue[Key], hub: Cluster, claims: Claims, peers: "list[Wakes] | None" = None
+    ) -> None:
         self._kind = kind
         self._queue = queue
         self._hub = hub
@@ -36,6 +41,8 @@ class Wakes:
         self._interests = Interests()
         self._blocked: dict[Key, dict[Place, tuple[int, Outcome]]] = {}
         self._moved: dict[Key, set[Place]] = {}
+        self._peers = peers if peers is not None else []
+        self._peers.append(self)
         self.attach(hub)
 
     def attach(self, cluster: Cluster) -> None:
@@ -79,15 +86,13 @@ class Wakes:
         self._moved.pop(key, None)
         self._wake_others(key, interest.names)
         for copy in self._hub.copies_of(self._ref(key)):
-            self._wake_readers(copy.target)
+            self._wake_all_readers(copy.target)
 
     def freed(self, key: Key, cluster: Cluster, target: Target) -> None:
         """Wake the others that want, or copy, an object that this sync has just let go: no watch tells of that."""
-        for other in self._interests.of_name((cluster.name, target.kind, target.name)):
-            if other != key:
-                self._queue.add(other)
+        self._wake_others(key, [(cluster.name, target.kind, target.name)])
         if cluster is self._hub:
-            self._wake_readers(target._replace(cluster=""))
+            self._wake_all_readers(target._replace(cluster=""))
 
     def cluster_changed(self, name: str) -> None:
         """Wake all that write to a cluster: it was lost, or is back."""
@@ -173,12 +178,21 @@ class Wakes:
         for sync in self._interests.of_object(target):
             self._queue.add(sync)
 
+    def _wake_all_readers(self, target: Target) -> None:
+        for peer in self._peers:
+            peer._wake_readers(target)  # noqa: SLF001 - one of us
+
     def _wake_others(self, key: Key, names: Iterable[Name]) -> None:
+        """Wake all other syncs, of all kinds, whose copies have these names, for a fresh look."""
         for name in names:
-            for other in self._interests.of_name(name):
-                if other != key:
-                    self._blocked.pop(other, None)
-                    self._queue.add(other)
+            for peer in self._peers:
+                peer._wake_named(name, key if peer is self else None)  # noqa: SLF001 - one of us
+
+    def _wake_named(self, name: Name, but: Key | None) -> None:
+        for sync in self._interests.of_name(name):
+            if sync != but:
+                self._blocked.pop(sync, None)
+                self._queue.add(sync)
 
     def _ref(self, key: Key) -> str:
         return f"{self._kind}/{key.namespace}/{key.name}"
