@@ -124,23 +124,27 @@ class Transport:
         Raises `ConfigError`, and changes nothing, where that one cannot be used.
         """
         self._load(connection)
-        if self._pool is not None:
-            self._pool.retire()
-            self._retired = [pool for pool in (*self._retired, self._pool) if not pool.session.closed]
-            self._pool = None
+        self._retire()
 
     def break_off(self) -> None:
         """Break all connections now, with all that is under way on them: a server that fell silent never would."""
+        self._retire()
         for each in tuple(self._sockets):
             with contextlib.suppress(OSError):  # not connected yet, or no longer
                 each.shutdown(socket.SHUT_RDWR)
 
     async def close(self) -> None:
         """Close all connections."""
-        for pool in (*self._retired, self._pool):
-            if pool is not None:
-                await pool.session.close()
         self.break_off()  # also those that still wait for TLS's goodbye
+        for pool in self._retired:
+            await (pool.closing or pool.session.close())
+
+    def _retire(self) -> None:
+        """Send what comes next by new connections."""
+        if self._pool is not None:
+            self._pool.retire()
+            self._retired = [pool for pool in (*self._retired, self._pool) if not pool.session.closed]
+            self._pool = None
 
     def _load(self, connection: Connection) -> None:
         tls = tls_context(connection) if connection.server.startswith("https:") else True
