@@ -92,16 +92,15 @@ class Gatherer:
 
     def _refuse(self, work: Work, ref: SourceRef) -> None:
         """Refuse kinds whose copies would break a cluster, or give away rights."""
-        if ref.kind_name in self._allowed_kinds:
-            return
-        if why := protected(ref.group, ref.kind):
-            message = f"{ref.kind_name} is not copied: {why}; an operator with --allow-kinds={ref.kind_name} does it"
-            raise Problem("KindProtected", message, stalled=True)
         if needs_account(ref.group, ref.kind) and work.user is None:
             message = (
                 f"{ref.kind_name} grants rights, so it is copied only as a service account, with its rights: "
                 "set serviceAccountName"
             )
+            raise Problem("KindProtected", message, stalled=True)
+        why = protected(ref.group, ref.kind)
+        if why and ref.kind_name not in self._allowed_kinds:
+            message = f"{ref.kind_name} is not copied: {why}; an operator with --allow-kinds={ref.kind_name} does it"
             raise Problem("KindProtected", message, stalled=True)
 
     async def _open(self, ref: SourceRef) -> View:

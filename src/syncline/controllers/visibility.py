@@ -1,44 +1,77 @@
-"""What a sync may tell of namespaces: nothing that its service account could not see itself."""
+"""What a sync may tell of namespaces: nothing that its service account could not learn itself.
 
-from collections.abc import Sequence
+Globs and selectors are matched by the operator, which sees every namespace. What it finds is told only where the
+account has been, or may go.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
 
 from syncline.controllers.work import Work
+from syncline.core.objects import Target
 from syncline.core.outcome import Outcome
 from syncline.engine.cluster import Cluster
+from syncline.kube.client import Client
 from syncline.kube.errors import KubeError
-from syncline.kube.resources import Resource
+from syncline.kube.resources import NAMESPACES, Resource
 
 REVIEWS = Resource(
     "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False
 )
-# The account was let in there, or it was not asked at all because the namespace is closed to everybody.
-_SHUT_OUT = frozenset({"Forbidden", "NamespaceIgnored", "NamespaceTerminating"})
 
 
 async def visible(work: Work, outcomes: Sequence[Outcome], hub: Cluster) -> list[Outcome]:
     """Drop the outcomes of namespaces that a glob or selector found and the account may neither see nor enter."""
     if work.user is None:
         return list(outcomes)
+    known = _known(work, hub)
+    doubtful = [outcome for outcome in outcomes if not _is_known(outcome, known)]
+    if not doubtful:
+        return list(outcomes)
+    client = hub.client.impersonating(work.user)
+    if await _may(client, "list", NAMESPACES):
+        return list(outcomes)
+    # Whom the API server has turned away need not be asked about again.
+    refused = f'User "{work.user}" cannot '
+    open_ = await _open(client, hub, {outcome.target for outcome in doubtful if not _is_refusal(outcome, refused)})
+    return [outcome for outcome in outcomes if _is_known(outcome, known) or outcome.target in open_]
+
+
+def _known(work: Work, hub: Cluster) -> frozenset[str]:
+    """Return the namespaces that the sync spells out, and those that have its copies: the account made them."""
     spelled = {name for place in work.places if place.scope is not None for name in place.scope.names}
     spelled |= {ref.namespace for ref in work.sources}
-
-    def is_hidden(outcome: Outcome) -> bool:
-        target = outcome.target
-        return not target.cluster and outcome.reason in _SHUT_OUT and target.namespace not in spelled
-
-    if not any(map(is_hidden, outcomes)) or await _may_list_namespaces(hub, work.user):
-        return list(outcomes)
-    return [outcome for outcome in outcomes if not is_hidden(outcome)]
+    return frozenset(spelled | {seen.target.namespace for seen in hub.copies_of(work.sync.owner.ref)})
 
 
-async def _may_list_namespaces(hub: Cluster, user: str) -> bool:
-    body = {
-        "apiVersion": REVIEWS.api_version,
-        "kind": REVIEWS.kind,
-        "spec": {"resourceAttributes": {"verb": "list", "resource": "namespaces"}},
-    }
+def _is_known(outcome: Outcome, known: frozenset[str]) -> bool:
+    target = outcome.target
+    return bool(target.cluster) or not target.namespace or target.namespace in known or outcome.state == "Synced"
+
+
+def _is_refusal(outcome: Outcome, refused: str) -> bool:
+    """Whether the account lacks the right; a full quota is Forbidden too, and says so in other words."""
+    return outcome.reason == "Forbidden" and refused in outcome.message
+
+
+async def _open(client: Client, hub: Cluster, targets: Iterable[Target]) -> set[Target]:
+    """Return the targets that the account may create."""
+    asked = list(targets)
+    resources = {view.kind: view.resource for view in hub.views()}
+
+    async def is_open(target: Target) -> bool:
+        resource = resources.get(target.kind)
+        return resource is not None and await _may(client, "create", resource, target.namespace)
+
+    answers = await asyncio.gather(*map(is_open, asked))
+    return {target for target, answer in zip(asked, answers, strict=True) if answer}
+
+
+async def _may(client: Client, verb: str, resource: Resource, namespace: str = "") -> bool:
+    attributes = {"verb": verb, "group": resource.group, "resource": resource.plural, "namespace": namespace}
+    body = {"apiVersion": REVIEWS.api_version, "kind": REVIEWS.kind, "spec": {"resourceAttributes": attributes}}
     try:
-        answer = await hub.client.impersonating(user).create(REVIEWS, body)
+        answer = await client.create(REVIEWS, body)
     except KubeError:
         return False
     return bool(answer.get("status", {}).get("allowed"))
