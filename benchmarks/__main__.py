@@ -1,4 +1,4 @@
-"""Run the benchmarks: `python -m benchmarks [NAME...] [--json FILE]`."""
+"""Run the benchmarks: `python -m benchmarks [NAME...] [--json FILE]`; BENCH_SCALE=0.1 makes them smaller."""
 
 import argparse
 import asyncio
@@ -10,15 +10,19 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks import fanout, latency, restart, unrelated
+from benchmarks import copies, fanout, fleet, latency, removal, unrelated, wide
 from benchmarks.figures import Results, table
 from syncline.sandbox import SandboxError
 
 BENCHMARKS = {
-    "fanout": fanout.run,
+    "fanout": fanout.configmaps,
+    "secrets": fanout.secrets,
     "unrelated": unrelated.run,
-    "restart": restart.run,
+    "copies": copies.run,
+    "removal": removal.run,
+    "wide": wide.run,
     "latency": latency.run,
+    "fleet": fleet.run,
 }
 
 

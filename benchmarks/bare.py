@@ -12,9 +12,12 @@ import sys
 from collections import deque
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import aiohttp
+
+if TYPE_CHECKING:  # the loop itself loads nothing of Syncline
+    from syncline.kube.config import Connection
 
 CONCURRENCY = 32
 
@@ -60,6 +63,13 @@ class BareLoop:
             start_new_session=True,
         )
         self._tell({"server": server, "ca": authority, "token": token})
+
+    @classmethod
+    def to(cls, connection: "Connection") -> Self:
+        """Start one for a server, with the token of a kubeconfig."""
+        assert connection.ca_pem is not None
+        assert connection.token is not None
+        return cls(connection.server, connection.ca_pem.decode(), connection.token)
 
     def __enter__(self) -> Self:
         return self

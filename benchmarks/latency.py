@@ -4,20 +4,21 @@ import asyncio
 import time
 
 from benchmarks.figures import Figure, Results, percentile
+from benchmarks.scale import scaled
 from benchmarks.sightings import Check, watching
-from benchmarks.stage import HOME, SYNCS, Stage, config_map, stage, sync
+from benchmarks.stage import HOME, Stage, stage
+from benchmarks.subject import CONFIGMAP
 from syncline.core.ownership import OWNER_LABEL
-from syncline.kube.resources import CONFIGMAPS
 from syncline.testing.operator import OperatorProcess
 
-SYNCS_THERE = 500
-SAMPLES = 200
+SYNCS_THERE = scaled(500)
+SAMPLES = scaled(200)
 AWAY = "bench-away"
 
 
 async def run() -> Results:
     async with stage() as scene:
-        await scene.create_namespaces([AWAY], {})
+        await scene.create_namespaces([AWAY], {"bench": "latency"})
         names = [f"conf-{number:03}" for number in range(SYNCS_THERE)]
         with OperatorProcess(scene.kubeconfig):
             await _converge(scene, names)
@@ -33,7 +34,7 @@ async def run() -> Results:
 
 
 async def _converge(scene: Stage, names: list[str]) -> None:
-    await scene.create(CONFIGMAPS, [config_map(HOME, name, "none") for name in names])
+    await scene.create(CONFIGMAP.resource, [CONFIGMAP.source(HOME, name, "none") for name in names])
     ready: set[bytes] = set()
 
     def all_ready(line: bytes) -> bool:
@@ -41,23 +42,23 @@ async def _converge(scene: Stage, names: list[str]) -> None:
             ready.add(line.split(b'"name":"', 1)[1].split(b'"', 1)[0])
         return len(ready) == len(names)
 
-    async with watching(scene.client, SYNCS) as syncs:
+    async with watching(scene.client, CONFIGMAP.syncs) as syncs:
         seen = syncs.until(all_ready)
-        await scene.create(SYNCS, (sync(name, name, destinationNamespace=AWAY) for name in names))
+        await scene.create(CONFIGMAP.syncs, (CONFIGMAP.sync(name, name, bench="latency") for name in names))
         await seen
 
 
 async def _samples(scene: Stage, names: list[str]) -> tuple[list[float], list[float]]:
     copies, echoes = [], []
     async with (
-        watching(scene.client, CONFIGMAPS, OWNER_LABEL) as targets,
-        watching(scene.client, CONFIGMAPS, f"!{OWNER_LABEL}") as sources,
+        watching(scene.client, CONFIGMAP.resource, OWNER_LABEL) as targets,
+        watching(scene.client, CONFIGMAP.resource, f"!{OWNER_LABEL}") as sources,
     ):
         for number, name in enumerate(names):
             token = f"token-{number:04}"
             copied, echoed = targets.until(_holds(token)), sources.until(_holds(token))
             began = time.monotonic()
-            await scene.edit(name, token)
+            await CONFIGMAP.edit(scene, name, token)
             copies.append(await copied - began)
             echoes.append(await echoed - began)
             await asyncio.sleep(0.02)  # the status of the last one is not part of the next

@@ -4,12 +4,14 @@ from collections.abc import Sequence
 
 import msgspec
 
-from benchmarks.stage import HOME, Stage, config_map
-from syncline.core.objects import Content, Desired, Marker, Seen, Target
+from benchmarks.stage import HOME, Stage
+from benchmarks.subject import Subject
+from syncline.core.digest import DigestKey
+from syncline.core.objects import Desired, Marker, Seen, Target
 from syncline.core.ownership import OWNER_LABEL, Owner, place
 from syncline.core.plan import Edit
 from syncline.core.writing import create_body, update_patch
-from syncline.kube.resources import CONFIGMAPS, NAMESPACES
+from syncline.kube.resources import NAMESPACES
 
 Request = tuple[str, bytes]
 
@@ -17,42 +19,46 @@ Request = tuple[str, bytes]
 _OURS, _THEIRS = b"syncline.dev", b"barebone.dev"
 LABEL = OWNER_LABEL.replace(_OURS.decode(), _THEIRS.decode())
 _QUERY = "?fieldManager=syncline"
+_KEY = DigestKey(b"a key of the same length as the operator's own")
 
 
 class Mirror:
     """The requests of one sync of this name to these namespaces."""
 
-    def __init__(self, name: str, namespaces: Sequence[str], cluster: str) -> None:
-        self._targets = [Target(namespace, name) for namespace in namespaces]
-        self._owner = Owner("ConfigMapSync", HOME, name, name)
+    def __init__(self, subject: Subject, name: str, namespaces: Sequence[str], cluster: str) -> None:
+        self._subject = subject
+        self._targets = [Target(namespace, name, subject.kind) for namespace in namespaces]
+        self._owner = Owner(subject.syncs.kind, HOME, name, name)
         self._cluster = cluster
 
     @classmethod
-    async def of(cls, scene: Stage, name: str, namespaces: Sequence[str]) -> "Mirror":
+    async def of(cls, scene: Stage, subject: Subject, name: str, namespaces: Sequence[str]) -> "Mirror":
         system = await scene.client.get(NAMESPACES, "kube-system")
-        return cls(name, namespaces, system["metadata"]["uid"])
+        return cls(subject, name, namespaces, system["metadata"]["uid"])
 
     def creates(self, token: str) -> list[Request]:
         return [
-            (CONFIGMAPS.path(target.namespace) + _QUERY, self._encode(self._body(target, token)))
+            (self._subject.resource.path(target.namespace) + _QUERY, self._encode(self._body(target, token)))
             for target in self._targets
         ]
 
     async def updates(self, scene: Stage, token: str) -> list[Request]:
         return [
-            (_path(target) + _QUERY, self._encode(self._patch(target, uid, token)))
+            (self._path(target) + _QUERY, self._encode(self._patch(target, uid, token)))
             for target, uid, _ in await self._there(scene)
         ]
 
     async def deletes(self, scene: Stage) -> list[Request]:
         return [
-            (_path(target), msgspec.json.encode(_precondition(uid, version)))
+            (self._path(target), msgspec.json.encode(_precondition(uid, version)))
             for target, uid, version in await self._there(scene)
         ]
 
     async def _there(self, scene: Stage) -> list[tuple[Target, str, str]]:
-        found, _ = await scene.client.list(CONFIGMAPS, labels=LABEL, metadata_only=True)
-        metas = {meta["namespace"]: meta for item in found if (meta := item["metadata"])["name"]}
+        found, _ = await scene.client.list(self._subject.resource, labels=LABEL, metadata_only=True)
+        metas = {
+            meta["namespace"]: meta for item in found if (meta := item["metadata"])["name"] == self._targets[0].name
+        }
         return [
             (target, metas[target.namespace]["uid"], metas[target.namespace]["resourceVersion"])
             for target in self._targets
@@ -71,16 +77,16 @@ class Mirror:
         return update_patch(desired, seen, self._owner, here, Edit(digest=desired.digest))
 
     def _desired(self, target: Target, token: str) -> Desired:
-        content = Content(data=config_map(HOME, target.name, token)["data"])
-        source = f"ConfigMap/{HOME}/{target.name}"
-        return Desired(target=target, content=content, digest=content.digest(), source=source, revision="10000")
+        content = self._subject.content(token)
+        source = f"{target.kind}/{HOME}/{target.name}"
+        digest = content.digest(_KEY)
+        return Desired(target=target, content=content, digest=digest, key=_KEY.id, source=source, revision="10000")
+
+    def _path(self, target: Target) -> str:
+        return self._subject.resource.path(target.namespace, target.name)
 
     def _encode(self, body: object) -> bytes:
         return msgspec.json.encode(body).replace(_OURS, _THEIRS)
-
-
-def _path(target: Target) -> str:
-    return CONFIGMAPS.path(target.namespace, target.name)
 
 
 def _precondition(uid: str, version: str) -> dict[str, object]:

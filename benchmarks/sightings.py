@@ -6,12 +6,15 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 
 from syncline.kube.client import Client
+from syncline.kube.errors import Unreachable
 from syncline.kube.resources import Resource
 
 Check = Callable[[bytes], bool]
+DELETED = b'"type":"DELETED"'
 _BOOKMARK = b'{"type":"BOOKMARK"'
 _HOUR = 3600
-_PATIENCE = 120.0
+_POLL = 0.1
+_PATIENCE = 300.0
 
 
 class Sightings:
@@ -40,9 +43,9 @@ async def watching(client: Client, resource: Resource, labels: str | None = None
 
     async def follow() -> None:
         version = None
-        while True:  # the server drops watchers that fall behind on a busy machine
+        while True:  # the server drops watchers that fall behind on a busy machine, and may itself be ended
             seen = client.watch(resource, labels=labels, version=version, seconds=_HOUR, silence=_HOUR)
-            async with aclosing(seen) as lines:
+            async with aclosing(seen) as lines, _come_back():
                 async for line in lines:
                     accepted.set()
                     if line:
@@ -57,13 +60,21 @@ async def watching(client: Client, resource: Resource, labels: str | None = None
         task.cancel()
 
 
-def in_all(count: int, *needles: bytes) -> Check:
-    """Check for as many namespaces whose object has been seen with all these texts."""
-    places: set[bytes] = set()
+@asynccontextmanager
+async def _come_back() -> AsyncIterator[None]:
+    try:
+        yield
+    except Unreachable:
+        await asyncio.sleep(_POLL)
+
+
+def in_all(count: int, needle: bytes) -> Check:
+    """Check for as many objects that have been seen with this text."""
+    places: set[tuple[bytes, bytes]] = set()
 
     def check(line: bytes) -> bool:
-        if all(needle in line for needle in needles):
-            places.add(_text_after(b'"namespace":"', line))
+        if needle in line:
+            places.add((_text_after(b'"namespace":"', line), _text_after(b'"name":"', line)))
         return len(places) >= count
 
     return check

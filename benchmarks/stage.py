@@ -6,20 +6,16 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from syncline.controllers.configmapsync import RESOURCE as SYNCS
-from syncline.kube.client import Client, PatchKind
+from syncline.kube.client import Client
 from syncline.kube.config import load_kubeconfig
-from syncline.kube.resources import CONFIGMAPS, NAMESPACES, SERVICEACCOUNTS, Resource
+from syncline.kube.resources import NAMESPACES, SERVICEACCOUNTS, Resource
 from syncline.sandbox import Options, Sandbox
 from syncline.testing.audit import AuditLog
 from syncline.testing.operator import install
 
-__all__ = ["HOME", "SYNCS", "Stage", "config_map", "stage", "sync"]
-
 HOME = "bench-home"
 """The namespace of sources and syncs."""
 _FILLERS = 32
-_PAYLOAD = "".join(f"setting-{number}: the value of this setting\n" for number in range(25))
 
 
 class Stage:
@@ -59,12 +55,6 @@ class Stage:
             furnished = {account["metadata"]["namespace"] for account in accounts}
             await asyncio.sleep(0.2)
 
-    async def edit(self, name: str, token: str) -> str:
-        """Change a source, and return its new version."""
-        patch = {"data": {"token": token}}
-        changed = await self.client.patch(CONFIGMAPS, name, HOME, patch, PatchKind.MERGE)
-        return str(changed["metadata"]["resourceVersion"])
-
 
 @asynccontextmanager
 async def stage() -> AsyncIterator[Stage]:
@@ -74,18 +64,3 @@ async def stage() -> AsyncIterator[Stage]:
         async with Client(load_kubeconfig(sandbox.kubeconfig)) as client:
             await client.create(NAMESPACES, {"metadata": {"name": HOME}})
             yield Stage(sandbox, client, kubeconfig)
-
-
-def config_map(namespace: str, name: str, token: str) -> dict[str, Any]:
-    """Return a ConfigMap of about 1 KB that can be known by its token."""
-    return {"metadata": {"namespace": namespace, "name": name}, "data": {"token": token, "settings.yaml": _PAYLOAD}}
-
-
-def sync(name: str, source: str, **spec: object) -> dict[str, Any]:
-    """Return a ConfigMapSync of a source."""
-    return {
-        "apiVersion": SYNCS.api_version,
-        "kind": SYNCS.kind,
-        "metadata": {"namespace": HOME, "name": name},
-        "spec": {"sourceNamespace": HOME, "configMapName": source, **spec},
-    }

@@ -2,15 +2,15 @@
 
 import asyncio
 import time
-from typing import Any
 
 from benchmarks.figures import Figure, Results
-from benchmarks.stage import Stage, config_map, stage
+from benchmarks.scale import scaled
+from benchmarks.stage import Stage, stage
+from benchmarks.subject import CONFIGMAP, SECRET
 from benchmarks.usage import cpu_seconds, memory_mb
-from syncline.kube.resources import CONFIGMAPS, SECRETS
 from syncline.testing.operator import OperatorProcess
 
-OBJECTS = 10_000
+OBJECTS = scaled(10_000)
 NAMESPACES = [f"team-{number:02}" for number in range(50)]
 _STEADY = 10.0
 _POLL = 0.05
@@ -41,10 +41,6 @@ async def run() -> Results:
 
 
 async def _fill(scene: Stage) -> None:
-    bodies = [config_map(NAMESPACES[number % 50], f"unrelated-{number:05}", "none") for number in range(OBJECTS)]
-    await scene.create(CONFIGMAPS, bodies)
-    await scene.create(SECRETS, map(_secret, bodies))
-
-
-def _secret(body: dict[str, Any]) -> dict[str, Any]:
-    return {"metadata": body["metadata"], "stringData": body["data"]}
+    for subject in (CONFIGMAP, SECRET):
+        bodies = (subject.source(NAMESPACES[n % 50], f"unrelated-{n:05}", "none") for n in range(OBJECTS))
+        await scene.create(subject.resource, bodies)
