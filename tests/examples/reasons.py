@@ -5,10 +5,12 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-PACKAGES = ("core", "engine", "controllers")
+PACKAGES = ("core", "engine", "controllers", "fleet")
+STATES = frozenset({"Synced", "Pending", "Failed", "Conflict", "Skipped", "Unknown"})
 
 # Calls that take a reason by position: its index.
 _POSITIONS = {"Problem": 0, "_leave": 1, "warn": 1, "Finding": 2, "pass_over": 2, "emit": 2}
+_POSITIONS |= {"NotResolved": 0, "_go_down": 0, "_change": 1, "_end": 1}
 _WORD = re.compile(r"[A-Z][a-z]+(?:[A-Z][a-z]+)*")
 _TWO_WORDS = re.compile(r"(?:[A-Z][a-z]+){2,}")
 
@@ -42,6 +44,9 @@ def _given_by(node: ast.AST) -> Iterator[str]:
             yield from _texts(value)
         case ast.Assign(targets=[target], value=value):
             yield from _assigned(target, value)
+        case ast.Tuple(elts=[ast.Constant(value=state), second, _]) if state in STATES:
+            # The state of a target, its reason and its message.
+            yield from _texts(second)
         case ast.Tuple(elts=[ast.Constant() as first, second]) if not list(_texts(second)):
             # A reason and its message.
             yield from _texts(first)

@@ -12,19 +12,38 @@ from prometheus_client import REGISTRY
 from tests.examples import reasons
 from tests.examples.scene import ROOT
 
+import syncline.fleet.metrics
 import syncline.kube.metrics
 import syncline.telemetry.metrics
+from syncline.api.common import API_VERSION
+from syncline.api.kinds import KINDS
 from syncline.controllers.configmapsync import RESOURCE as SYNCS
 from syncline.deploy import Manifest
 from syncline.kube import errors
 from syncline.sandbox import RequestError, Sandbox
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
-GUIDE = ROOT / "docs" / "configmapsync.md"
+GUIDES = [ROOT / "docs" / "configmapsync.md", ROOT / "docs" / "manifestsync.md"]
 OPERATIONS = ROOT / "docs" / "operations.md"
 # Names of several words in the source that are no reasons, and one reason's neighbour that looks like one.
 OTHER_NAMES = {"ConfigMap", "DoesNotExist", "DownstreamWins", "LastWriteWins", "NotIn", "OneWay", "SourceWins"}
-OTHER_NAMES |= {"DestinationWins", "UpstreamWins", "Overwritten"}
+OTHER_NAMES |= {"DestinationWins", "UpstreamWins", "MergeChanges", "Overwritten", "InCluster", "RemoteCluster"}
+OTHER_NAMES |= {"BothGone", "BothPresent", "DeletedDownstream", "DeletedUpstream", "EditedDownstream", "EditedUpstream"}
+OTHER_NAMES |= {"OnlyDownstream", "OnlyUpstream", "CredentialExpiring", "KubeconfigSecret", "ServiceAccountToken"}
+# Kinds, and types of Services.
+OTHER_NAMES |= {"ClusterRole", "ClusterRoleBinding", "ComponentStatus", "ControllerRevision", "CronJob", "DaemonSet"}
+OTHER_NAMES |= {"DeviceTaintRule", "PersistentVolume", "PersistentVolumeClaim", "ReplicaSet", "ReplicationController"}
+OTHER_NAMES |= {
+    "ResourceSlice",
+    "RoleBinding",
+    "SelfSubjectAccessReview",
+    "ServiceAccount",
+    "StatefulSet",
+    "SyncTarget",
+}
+OTHER_NAMES |= {"VolumeAttachment", "ExternalName", "LoadBalancer", "NodePort"}
+# Of the fleet.
+OTHER_NAMES |= {"ClusterDown", "MemberKey", "NotResolved", "ReadSecret", "SecretWire", "Up"}
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -54,17 +73,25 @@ def first_cells(text: str) -> list[str]:
     return re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)
 
 
+def explanations() -> list[str]:
+    sections = (
+        guide.read_text(encoding="utf-8").partition("\n## Every reason, and what to do\n")[2] for guide in GUIDES
+    )
+    return [reason for section in sections for reason in first_cells(section)]
+
+
 def explained() -> set[str]:
-    _, _, section = GUIDE.read_text(encoding="utf-8").partition("\n## Every reason, and what to do\n")
-    return set(first_cells(section))
+    return set(explanations())
 
 
 @pytest.mark.usefixtures("crds")
 @pytest.mark.parametrize("snippet", [pytest.param(found, id=page_id(page)) for page, found in snippets()])
 def test_every_snippet_is_taken_by_the_api_server(sandbox: Sandbox, snippet: Manifest) -> None:
-    assert (snippet["apiVersion"], snippet["kind"]) == (SYNCS.api_version, SYNCS.kind)
+    assert snippet["apiVersion"] == API_VERSION
+    plural = {kind.kind: kind.plural for kind in KINDS}[snippet["kind"]]
     snippet = {**snippet, "metadata": {**snippet["metadata"], "namespace": "default"}}
-    sandbox.request("POST", f"{SYNCS.path('default')}?dryRun=All&fieldValidation=Strict", snippet)
+    path = f"/apis/{API_VERSION}/namespaces/default/{plural}?dryRun=All&fieldValidation=Strict"
+    sandbox.request("POST", path, snippet)
 
 
 @pytest.mark.usefixtures("crds")
@@ -105,11 +132,11 @@ def test_no_reason_is_invented() -> None:
 
 
 def test_every_reason_is_explained_once() -> None:
-    _, _, section = GUIDE.read_text(encoding="utf-8").partition("\n## Every reason, and what to do\n")
-    assert sorted(first_cells(section)) == sorted(explained())
+    assert sorted(explanations()) == sorted(explained())
 
 
 def test_every_metric_is_listed() -> None:
+    assert syncline.fleet.metrics
     assert syncline.kube.metrics
     assert syncline.telemetry.metrics
     counted = {
@@ -122,14 +149,21 @@ def test_every_metric_is_listed() -> None:
     assert listed == counted
 
 
-def test_every_flag_of_the_operator_is_listed() -> None:
+@pytest.mark.parametrize(
+    ("command", "heading"),
+    [("run", "## Flags"), ("get", "### syncline get"), ("plan", "### syncline plan"), ("diff", "### syncline diff")],
+)
+def test_every_flag_of_a_command_is_listed(command: str, heading: str) -> None:
     shown = subprocess.run(
-        [sys.executable, "-m", "syncline", "run", "--help"], capture_output=True, text=True, check=True
+        [sys.executable, "-m", "syncline", command, "--help"], capture_output=True, text=True, check=True
     )
-    flags = set(re.findall(r"--[a-z-]+", shown.stdout)) - {"--help"}
-    _, _, section = OPERATIONS.read_text(encoding="utf-8").partition("\n## Flags\n")
-    section, _, _ = section.partition("\n## ")
-    assert {flag for row in re.findall(r"^\| (.+?) \|", section, re.MULTILINE) for flag in _flags(row)} == flags
+    _, _, options = shown.stdout.partition("\noptions:\n")
+    flags = set(re.findall(r"^  (?:-\w.*?, )?(--[a-z-]+)", options, re.MULTILINE)) - {"--help"}
+    _, _, section = OPERATIONS.read_text(encoding="utf-8").partition(f"\n{heading}\n")
+    section = re.split(r"\n##+ ", section)[0]
+    listed = {flag for row in re.findall(r"^\| (.+?) \|", section, re.MULTILINE) for flag in _flags(row)}
+    shared = {"--kubeconfig", "--context"} if command != "run" else set()
+    assert listed | shared == flags
 
 
 def _flags(cell: str) -> list[str]:
