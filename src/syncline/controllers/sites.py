@@ -16,7 +16,7 @@ from syncline.kube.cache import Key
 from syncline.kube.errors import ApiError, KindNotServed
 
 # How long a turn waits for the first list of a kind that an earlier turn has written.
-LIST_PATIENCE = 5.0
+LIST_PATIENCE = 2.0
 
 
 class Reached(Struct, frozen=True, kw_only=True):

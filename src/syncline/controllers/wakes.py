@@ -49,7 +49,7 @@ class Wakes:
         """Listen to a cluster; to each only once."""
         if self._clusters.get(cluster.name) is not cluster:
             self._clusters[cluster.name] = cluster
-            cluster.listen(self._namespace_changed, self._copy_changed, self._stranger_changed)
+            cluster.listen(self._namespace_changed, self._copy_changed, self._stranger_changed, self._view_completed)
 
     def sync_changed(self, key: Key, old: AnySync | None, new: AnySync | None) -> None:
         """Take an edit of a sync; our own status and finalizer wake nobody."""
@@ -157,6 +157,10 @@ class Wakes:
                 self._moved[sync].add(place)
             if self._blocked.get(sync, {}).pop(place, None) is not None:
                 self._queue.add(sync)
+
+    def _view_completed(self, cluster: Cluster, kind: str) -> None:
+        for sync in self._interests.of_kind(cluster.name, kind):
+            self._queue.add(sync, priority=1)
 
     def _attend(self, interest: Interest) -> None:
         for target in interest.objects:

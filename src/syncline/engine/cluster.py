@@ -21,6 +21,8 @@ from syncline.kube.resources import CONFIGMAPS, NAMESPACES, SECRETS, Resource
 NamespaceListener = Callable[["Cluster", Namespace | None, Namespace | None], None]
 CopyListener = Callable[["Cluster", Seen | None, Seen | None], None]
 StrangerListener = Callable[["Cluster", Target], None]
+ViewListener = Callable[["Cluster", str], None]
+"""Told of a kind, once it is completely known."""
 
 Follow = Callable[[Callable[[], Coroutine[Any, Any, None]]], Coroutine[Any, Any, None]]
 """Runs a watch for good."""
@@ -54,8 +56,8 @@ class Cluster:
         self.attention = Attention()
         self.discovery = Discovery(client)
         self._views: dict[str, View] = {}
-        self._listeners: list[tuple[NamespaceListener, CopyListener, StrangerListener]] = []
-        self._tasks: dict[AnyReflector, asyncio.Task[None]] | None = None
+        self._listeners: list[tuple[NamespaceListener, CopyListener, StrangerListener, ViewListener]] = []
+        self._tasks: dict[object, asyncio.Task[None]] | None = None
         self.namespaces: Reflector[MetaWire, Namespace] = Reflector(
             client,
             NAMESPACES,
@@ -95,9 +97,15 @@ class Cluster:
         with suppress(asyncio.CancelledError):
             await asyncio.gather(*tasks.values(), return_exceptions=True)
 
-    def listen(self, on_namespace: NamespaceListener, on_copy: CopyListener, on_stranger: StrangerListener) -> None:
+    def listen(
+        self,
+        on_namespace: NamespaceListener,
+        on_copy: CopyListener,
+        on_stranger: StrangerListener,
+        on_view: ViewListener,
+    ) -> None:
         """Be told of changes; what is called must only mark work."""
-        self._listeners.append((on_namespace, on_copy, on_stranger))
+        self._listeners.append((on_namespace, on_copy, on_stranger, on_view))
 
     def namespace(self, name: str) -> Namespace | None:
         """Return a namespace by name."""
@@ -130,17 +138,20 @@ class Cluster:
         except KindNotServed as error:
             if not error.certain or self._views[view.kind] is not view:
                 return
-            for reflector in view.reflectors:
-                if self._tasks is not None and (task := self._tasks.pop(reflector, None)) is not None:
+            for running in (view, *view.reflectors):
+                if self._tasks is not None and (task := self._tasks.pop(running, None)) is not None:
                     task.cancel()
             del self._views[view.kind]
             self._add(view.kind, served)
 
     async def complete(self, view: View, patience: float) -> None:
-        """Wait until a view is complete; raises `NotWatchedError` where that takes too long, with the reason."""
+        """Wait until a view is complete; raises `NotWatchedError` where it fails or takes too long, with the reason.
+
+        Then listeners are told when it is complete after all.
+        """
         deadline = asyncio.get_running_loop().time() + patience
         while not view.synced:
-            if asyncio.get_running_loop().time() > deadline or (view.failure and patience <= 0):
+            if asyncio.get_running_loop().time() > deadline or view.failure:
                 why = view.failure or "the first list has not come yet"
                 raise NotWatchedError(f"cannot watch {view.resource.plural}: {why}")
             await asyncio.sleep(_POLL)
@@ -190,22 +201,30 @@ class Cluster:
         )
         self._views[name] = view
         self._run(*view.reflectors)
+        if self._tasks is not None:
+            self._tasks[view] = asyncio.create_task(self._tell_when_complete(view))
+
+    async def _tell_when_complete(self, view: View) -> None:
+        for reflector in view.reflectors:
+            await reflector.synced.wait()
+        for *_rest, listener in self._listeners:
+            listener(self, view.kind)
 
     def _run(self, *reflectors: AnyReflector) -> None:
         if self._tasks is not None:
             self._tasks |= {reflector: asyncio.create_task(self._follow(reflector.run)) for reflector in reflectors}
 
     def _namespace_changed(self, _: Key, old: Namespace | None, new: Namespace | None) -> None:
-        for listener, _copy, _stranger in self._listeners:
+        for listener, *_rest in self._listeners:
             listener(self, old, new)
 
     def _copy_changed(self, old: Seen | None, new: Seen | None) -> None:
-        for _namespace, listener, _stranger in self._listeners:
+        for _namespace, listener, *_rest in self._listeners:
             listener(self, old, new)
 
     def _stranger_changed(self, kind: str, key: Key) -> None:
         target = Target(key.namespace, key.name, kind)
-        for _namespace, _copy, listener in self._listeners:
+        for _namespace, _copy, listener, _view in self._listeners:
             listener(self, target)
 
 

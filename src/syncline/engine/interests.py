@@ -53,6 +53,13 @@ class Interests:
             if not kinds <= built_in:
                 yield sync
 
+    def of_kind(self, cluster: str, kind: str) -> Iterator[Key]:
+        """Yield the syncs that read this kind, or write it to this cluster."""
+        for sync, interest in self._of.items():
+            read = {target.kind for target in interest.objects} | {kind for kind, _ in interest.selections}
+            if kind in read or any(name[:2] == (cluster, kind) for name in interest.names):
+                yield sync
+
     def put(self, sync: Key, interest: Interest) -> None:
         """Enter or replace the interest of a sync."""
         self.drop(sync)
