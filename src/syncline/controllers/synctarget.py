@@ -1,0 +1,246 @@
+"""SyncTarget: what can be said about a cluster before any sync uses it.
+
+    read the Secret -> keep a member for it -> report
+
+The status is written when something has changed, and not otherwise: a quiet fleet is quiet. When the cluster was last
+seen is told as of the last change, and is exact while the cluster is away.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Literal
+
+from msgspec import Struct, structs
+
+from syncline.api import synctarget as api
+from syncline.api.common import API_VERSION, GROUP, VERSION, ConditionStatus
+from syncline.api.synctarget import SyncedResource, SyncTarget, SyncTargetSpec, SyncTargetStatus
+from syncline.core.conditions import Finding, find, settle_conditions
+from syncline.engine.record import Records, Sync, SyncWire, read_sync
+from syncline.fleet import Credentials, Fleet, Member, NotResolved, Resolved, SecretWire, resolve_target
+from syncline.kube.cache import Key
+from syncline.kube.client import Client
+from syncline.kube.errors import ApiError
+from syncline.kube.events import EventRecorder, ObjectReference
+from syncline.kube.queue import Queue
+from syncline.kube.reflector import Reflector
+from syncline.kube.resources import SECRETS, Resource
+from syncline.telemetry import metrics
+
+RESOURCE = Resource(GROUP, VERSION, api.PLURAL, api.KIND)
+EXPIRING = "CredentialExpiring"
+# How often a Secret is looked at again without a reason; a credential that is refused is a reason.
+LOOK = 300.0
+MAX_RESOURCES = 200
+
+TargetSync = Sync[SyncTargetSpec, SyncTargetStatus]
+
+# What only time, or somebody at the other end, can mend: the state of the cluster is not known.
+_UNKNOWN = frozenset({"Connecting", "Unreachable", "ServerError", "TooManyRequests", "Closed", "Replaced"})
+
+
+class _Look(Struct, frozen=True, kw_only=True):
+    """What came of one turn."""
+
+    ready: Finding
+    member: Member | None = None
+    warning: str | None = None
+    retry: bool = False
+
+
+class SyncTargetController:
+    """Looks after all SyncTargets of a cluster."""
+
+    def __init__(
+        self, client: Client, fleet: Fleet, *, events: EventRecorder, watch_namespaces: Sequence[str] = ()
+    ) -> None:
+        self.queue: Queue[Key] = Queue(api.KIND)
+        self._client = client
+        self._fleet = fleet
+        self._events = events
+        self._records = Records(client, RESOURCE)
+        self._members: dict[Key, Member] = {}
+        self._resources: dict[Key, tuple[SyncedResource, ...]] = {}
+        self.syncs: dict[str | None, Reflector[SyncWire, TargetSync]] = {
+            namespace: Reflector(
+                client, RESOURCE, decode=SyncWire, project=_read, namespace=namespace, on_change=self._changed
+            )
+            for namespace in (watch_namespaces or (None,))
+        }
+        fleet.listen(self._member_changed)
+
+    async def reconcile(self, key: Key) -> None:
+        """Look at one SyncTarget, and tell what has changed."""
+        sync = self._get(key)
+        if sync is None or sync.deleting:
+            self._forget(key)
+            return
+        look = await self._look(sync, key)
+        if look is not None:
+            await self._report(sync, look, key)
+        if look is not None and look.retry:
+            self.queue.retry(key)
+        else:
+            self.queue.forget(key)
+            self.queue.add(key, delay=LOOK)
+
+    async def drain(self, grace: float) -> None:
+        """Nothing is left behind by a turn."""
+
+    def set_resources(self, key: Key, entries: Sequence[SyncedResource]) -> None:
+        """Say which kinds syncs write to the cluster of a SyncTarget; all of them, each time."""
+        kept = tuple(sorted(entries, key=lambda entry: (entry.state != "Incompatible", entry.name)))[:MAX_RESOURCES]
+        if self._resources.get(key) != kept:
+            self._resources[key] = kept
+            self.queue.add(key)
+
+    def secret_changed(self, key: Key) -> None:
+        """Look again at the SyncTargets that read this Secret."""
+        for reflector in self.syncs.values():
+            for at, sync in reflector.items():
+                if at.namespace == key.namespace and sync.spec is not None and _secret_of(sync.spec) == key.name:
+                    self.queue.add(at)
+
+    async def _look(self, sync: TargetSync, key: Key) -> _Look | None:
+        """Return what there is to tell; None while the cluster is reached for the first time: the fleet tells after."""
+        if sync.spec is None:
+            self._let_go(key)
+            return _Look(ready=Finding("Ready", "False", "InvalidSpec", f"the spec cannot be read: {sync.error}"))
+        try:
+            target = SyncTarget(metadata=sync.metadata, spec=sync.spec)
+            resolved = await self._resolve(target)
+
+            async def reread() -> Credentials:
+                return (await self._resolve(target)).credentials
+
+            member = self._fleet.member(resolved.key, resolved.credentials, user=_user(key), reread=reread)
+        except (NotResolved, ApiError) as error:
+            # Nothing that was good before is good now: syncs find the same when they ask.
+            self._let_go(key)
+            reason = error.reason if isinstance(error, NotResolved) else "CredentialUnreadable"
+            return _Look(ready=Finding("Ready", "False", reason, str(error)), retry=True)
+        self._members[key] = member
+        if member.health.state == "Unknown":
+            return None
+        return _Look(
+            ready=_ready(member, sync.spec),
+            member=member,
+            warning=resolved.credentials.warning(datetime.now(UTC)),
+        )
+
+    async def _resolve(self, target: SyncTarget) -> Resolved:
+        return await resolve_target(
+            target,
+            target.metadata.namespace,
+            read_secret=self._read_secret,
+            allow_loopback=self._fleet.allow_loopback,
+        )
+
+    async def _read_secret(self, namespace: str, name: str) -> SecretWire:
+        return await self._client.get(SECRETS, name, namespace, type=SecretWire)
+
+    async def _report(self, sync: TargetSync, look: _Look, key: Key) -> None:
+        meta = sync.metadata
+        status = compose(sync, look, self._resources.get(key), datetime.now(UTC))
+        metrics.set_ready(api.KIND, meta.namespace, meta.name, look.ready.status)
+        wire = await self._records.write_status(meta, sync.status, status)
+        if wire is None:
+            return
+        self._reflector(key).note(wire)
+        before, after = find(sync.status.conditions, "Ready"), look.ready
+        if before is None or (before.status, before.reason) != (after.status, after.reason):
+            await self._emit(sync, "Normal" if after.status == "True" else "Warning", after.reason, after.message)
+        if look.warning and find(sync.status.conditions, EXPIRING) is None:
+            await self._emit(sync, "Warning", EXPIRING, look.warning)
+
+    async def _emit(self, sync: TargetSync, level: Literal["Normal", "Warning"], reason: str, message: str) -> None:
+        meta = sync.metadata
+        about = ObjectReference(
+            api_version=API_VERSION,
+            kind=api.KIND,
+            namespace=meta.namespace,
+            name=meta.name,
+            uid=meta.uid,
+            resource_version=meta.resource_version,
+        )
+        await self._events.emit(about, level, reason, message, "Reach")
+
+    def _changed(self, key: Key, old: TargetSync | None, new: TargetSync | None) -> None:
+        if old is None or new is None or (old.spec, old.deleting) != (new.spec, new.deleting):
+            self.queue.add(key)
+
+    def _member_changed(self, member: Member) -> None:
+        for key, each in self._members.items():
+            if each is member:
+                self.queue.add(key)
+
+    def _let_go(self, key: Key) -> None:
+        self._members.pop(key, None)
+        self._fleet.keep(_user(key), ())
+
+    def _forget(self, key: Key) -> None:
+        self._let_go(key)
+        self._resources.pop(key, None)
+        self.queue.forget(key)
+        metrics.forget_sync(api.KIND, key.namespace, key.name)
+
+    def _reflector(self, key: Key) -> Reflector[SyncWire, TargetSync]:
+        return self.syncs.get(None) or self.syncs[key.namespace]
+
+    def _get(self, key: Key) -> TargetSync | None:
+        return self._reflector(key).get(key)
+
+
+def compose(
+    sync: TargetSync, look: _Look, resources: Sequence[SyncedResource] | None, now: datetime
+) -> SyncTargetStatus:
+    """Make the new status of a SyncTarget from the old one and what came of a turn. Pure."""
+    meta, old, member = sync.metadata, sync.status, look.member
+    findings = [look.ready]
+    if look.warning:
+        findings.append(Finding(EXPIRING, "True", "RenewSoon", look.warning))
+    if look.ready.status == "False" and look.member is None:
+        findings.append(Finding("Stalled", "True", look.ready.reason, look.ready.message))
+    status = structs.replace(
+        old,
+        observed_generation=meta.generation,
+        conditions=settle_conditions(old.conditions, findings, meta.generation, _time(now)),
+        synced_resources=list(resources) if resources is not None else old.synced_resources,
+        credential_expiry=_time(member.credentials.expires) if member and member.credentials.expires else None,
+    )
+    if member is None:
+        return status
+    before = find(old.conditions, "Ready")
+    turned = before is None or (before.status, before.reason) != (look.ready.status, look.ready.reason)
+    return structs.replace(
+        status,
+        version=member.version or old.version,
+        last_seen=_time(member.last_seen) if turned and member.last_seen else old.last_seen,
+    )
+
+
+def _ready(member: Member, spec: SyncTargetSpec) -> Finding:
+    health = member.health
+    if health.state == "Up":
+        closed = "; it takes no new syncs (unschedulable)" if spec.unschedulable else ""
+        return Finding("Ready", "True", health.reason, f"the cluster answers{closed}")
+    status: ConditionStatus = "Unknown" if health.reason in _UNKNOWN else "False"
+    seen = f"last seen {_time(health.last_seen)}" if health.last_seen else "never seen"
+    return Finding("Ready", status, health.reason, f"{health.message} ({seen})")
+
+
+def _secret_of(spec: SyncTargetSpec) -> str:
+    ref = spec.connection.kubeconfig_secret_ref or spec.connection.service_account_token_ref
+    return ref.name if ref is not None else ""
+
+
+def _user(key: Key) -> tuple[str, Key]:
+    return (api.KIND, key)
+
+
+def _read(wire: SyncWire) -> TargetSync:
+    return read_sync(api.KIND, SyncTargetSpec, SyncTargetStatus, wire)
+
+
+def _time(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
