@@ -159,6 +159,16 @@ def test_what_kubectl_remembers_of_a_secret_is_not_shown(world: Manifests, syncl
     assert theirs.values == {"password": CANARY}
 
 
+def test_of_a_two_way_sync_the_other_way_is_not_shown_and_that_is_said(world: Manifests, syncline: Command) -> None:
+    target = world.namespace("a")
+    world.source()
+    world.sync("pair", destinationNamespace=target, direction="Bidirectional", conflictPolicy="Merge").becomes("Synced")
+    told = syncline("diff", "cms/pair", "-n", world.home)
+    assert told.splitlines() == [
+        "# this sync goes both ways: what edits of the copy would change in the source is not shown"
+    ]
+
+
 def test_a_source_that_is_not_there_is_an_error(world: Manifests, syncline: Command) -> None:
     target = world.namespace("a")
     told = syncline("diff", "-f", "-", stdin=maps(world, destinationNamespace=target), code=2)

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from syncline.cli import connect
 from syncline.cli.change import States, removed, written
-from syncline.cli.preview import Previewer, previewer
+from syncline.cli.preview import BOTH_WAYS, Previewer, goes_both_ways, previewer
 from syncline.cli.table import printable
 from syncline.cli.veil import shown
 from syncline.cli.words import COPYING, UsageError, kind_and_name, kind_named, read_syncs
@@ -94,6 +94,8 @@ async def _diff_all(
             parts = await asyncio.gather(*(_part(eyes, preview, sites, index) for index in range(len(preview.actions))))
             title = f"{kind} {wire.metadata.namespace}/{wire.metadata.name}"
             private = _is_private(wire) or (bool(manifests) and await _was_private(eyes, kind, wire))
+            if goes_both_ways(wire):
+                print(f"# {BOTH_WAYS}")
             code = max(code, _show(title, preview, parts, private=private))
     return code
 

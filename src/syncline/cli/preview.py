@@ -23,6 +23,7 @@ from syncline.kube.reflector import AnyReflector
 from syncline.operator import Settings, copiers
 from syncline.render import Renderer
 
+BOTH_WAYS = "this sync goes both ways: what edits of the copy would change in the source is not shown"
 _POLL = 0.02
 
 
@@ -106,3 +107,12 @@ async def _synced(reflectors: Sequence[AnyReflector]) -> None:
         if failures:
             raise KubeError(failures[0])
         await asyncio.sleep(_POLL)
+
+
+def goes_both_ways(wire: SyncWire) -> bool:
+    """Whether a sync writes to its source too, which a preview does not tell."""
+    return msgspec.json.decode(wire.spec, type=_Direction).direction == "Bidirectional"
+
+
+class _Direction(msgspec.Struct):
+    direction: str = ""
