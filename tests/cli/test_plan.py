@@ -62,3 +62,14 @@ def test_plan_says_what_to_do_about_a_kind_that_is_not_served(world: Manifests, 
     told = syncline("plan", "-f", "-", stdin=manifest(world, unknown, into=[world.namespace("a")]), code=1)
     assert "KindNotServed: " in told
     assert told.splitlines()[-1] == "nothing to do"
+
+
+def test_plan_takes_the_flags_that_the_operator_has(world: Manifests, syncline: Command) -> None:
+    secret = world.secret()
+    closed, target = world.namespaces("closed", "open")
+    wanted = manifest(world, secret, into=[f"{world.name}-*"])
+    assert f"{closed}/app" in planned(syncline("plan", "-f", "-", stdin=wanted))
+    rows = planned(syncline("plan", "-f", "-", "--protect-namespaces", f"*-closed,{world.home}", stdin=wanted))
+    assert set(rows) == {f"{target}/app"}
+    told = syncline("plan", "-f", "-", "--require-service-account", stdin=wanted, code=1)
+    assert "AccountRequired: this operator acts only as service accounts" in told

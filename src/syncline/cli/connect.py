@@ -15,16 +15,39 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--context", metavar="C", help="context of the kubeconfig; default: its current one")
 
 
-def add_operator_flags(parser: argparse.ArgumentParser) -> None:
-    """Add what a command must know of the operator to plan as it does."""
+def add_tenancy_flags(parser: argparse.ArgumentParser) -> None:
+    """Add what an operator is told about tenants, and what a command must know to plan as it does."""
     parser.add_argument(
-        "--operator-namespace", default=NAMESPACE, metavar="N", help=f"the operator's namespace (default: {NAMESPACE})"
+        "--default-service-account", default="", metavar="A", help="the account of syncs that name none (default: none)"
+    )
+    parser.add_argument(
+        "--require-service-account", action="store_true", help="refuse syncs that act with the operator's own rights"
+    )
+    parser.add_argument(
+        "--protect-namespaces",
+        default="",
+        metavar="A,B",
+        help="namespaces, names or globs, that only an exact name in a sync reaches, beside kube-* and the operator's",
+    )
+    parser.add_argument(
+        "--allow-kinds",
+        default="",
+        metavar="A,B",
+        help="copy these kinds though they are protected, e.g. Lease.coordination.k8s.io",
     )
     parser.add_argument(
         "--allow-loopback",
         action="store_true",
-        help="reach clusters at loopback addresses, as an operator with that flag",
+        help="reach clusters at loopback and link-local addresses (development)",
     )
+
+
+def add_operator_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags by which a command plans as the operator does; give it those that the operator has."""
+    parser.add_argument(
+        "--operator-namespace", default=NAMESPACE, metavar="N", help=f"the operator's namespace (default: {NAMESPACE})"
+    )
+    add_tenancy_flags(parser)
 
 
 def connection(given: argparse.Namespace) -> Connection:
@@ -33,5 +56,17 @@ def connection(given: argparse.Namespace) -> Connection:
 
 
 def settings(given: argparse.Namespace) -> Settings:
-    """Return the operator's settings that `add_operator_flags` asks for."""
-    return Settings(namespace=given.operator_namespace, allow_loopback=given.allow_loopback)
+    """Return the operator's settings, as far as `add_operator_flags` asks for them."""
+    return Settings(
+        namespace=given.operator_namespace,
+        default_service_account=given.default_service_account,
+        require_service_account=given.require_service_account,
+        protected_namespaces=split(given.protect_namespaces),
+        allow_kinds=split(given.allow_kinds),
+        allow_loopback=given.allow_loopback,
+    )
+
+
+def split(text: str) -> tuple[str, ...]:
+    """Read a list that is written with commas."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())

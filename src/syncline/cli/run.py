@@ -37,29 +37,7 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     parser.add_argument(
         "--min-interval", type=duration, default="10s", metavar="D", help="smallest interval that a sync may ask for"
     )
-    parser.add_argument(
-        "--default-service-account", default="", metavar="A", help="the account of syncs that name none (default: none)"
-    )
-    parser.add_argument(
-        "--require-service-account", action="store_true", help="refuse syncs that act with the operator's own rights"
-    )
-    parser.add_argument(
-        "--protect-namespaces",
-        default="",
-        metavar="A,B",
-        help="namespaces, names or globs, that only an exact name in a sync reaches, beside kube-* and the operator's",
-    )
-    parser.add_argument(
-        "--allow-kinds",
-        default="",
-        metavar="A,B",
-        help="copy these kinds though they are protected, e.g. Lease.coordination.k8s.io",
-    )
-    parser.add_argument(
-        "--allow-loopback",
-        action="store_true",
-        help="reach clusters at loopback and link-local addresses (development)",
-    )
+    connect.add_tenancy_flags(parser)
     parser.add_argument("--log-format", choices=("json", "console"), default="console")
     parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
     parser.set_defaults(func=_run)
@@ -81,12 +59,12 @@ def _run(given: argparse.Namespace) -> int:
         leader_elect=given.leader_elect,
         metrics_bind=given.metrics_bind,
         health_bind=given.health_bind,
-        watch_namespaces=_split(given.watch_namespaces),
+        watch_namespaces=connect.split(given.watch_namespaces),
         min_interval=given.min_interval,
         default_service_account=given.default_service_account,
         require_service_account=given.require_service_account,
-        protected_namespaces=_split(given.protect_namespaces),
-        allow_kinds=_split(given.allow_kinds),
+        protected_namespaces=connect.split(given.protect_namespaces),
+        allow_kinds=connect.split(given.allow_kinds),
         allow_loopback=given.allow_loopback,
     )
     try:
@@ -95,10 +73,6 @@ def _run(given: argparse.Namespace) -> int:
         print(f"syncline: {error}", file=sys.stderr)
         return 1
     return 0
-
-
-def _split(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
 def _own_namespace() -> str:
