@@ -185,7 +185,7 @@ class SyncTargetController:
         metrics.forget_sync(api.KIND, key.namespace, key.name)
 
     def _reflector(self, key: Key) -> Reflector[SyncWire, TargetSync]:
-        return self.syncs.get(None) or self.syncs[key.namespace]
+        return self.syncs[None if None in self.syncs else key.namespace]
 
     def _get(self, key: Key) -> TargetSync | None:
         return self._reflector(key).get(key)
