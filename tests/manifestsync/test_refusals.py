@@ -1,13 +1,9 @@
 """What is not copied, and what the status says has to be done about it."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import pytest
 from tests.configmapsync.world import Thing
 from tests.manifestsync.world import Manifests
 
-from syncline import deploy
 from syncline.sandbox import RequestError
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
@@ -74,16 +70,6 @@ def test_a_kind_that_is_misspelt_is_named_with_what_to_write_instead(world: Mani
     assert "write kind Deployment of apps/v1" in ready["message"]
 
 
-@contextmanager
-def granted(world: Manifests, group: str, plural: str) -> Iterator[None]:
-    """Give the operator rights on a kind, as a cluster admin does, for a while."""
-    role = Thing(world.sandbox, f"{RBAC}/clusterroles", f"{world.name}-{plural}")
-    rule = {"apiGroups": [group], "resources": [plural], "verbs": ["*"]}
-    role.create({"metadata": {"name": role.name, "labels": {deploy.names.AGGREGATE_LABEL: "true"}}, "rules": [rule]})
-    yield
-    role.delete()
-
-
 def test_a_kind_that_the_operator_has_no_rights_to_is_named_with_what_to_do_and_copied_once_it_has(
     world: Manifests,
 ) -> None:
@@ -94,7 +80,7 @@ def test_a_kind_that_the_operator_has_no_rights_to_is_named_with_what_to_do_and_
     assert "cannot watch limitranges" in ready["message"]
     assert "forbidden" in ready["message"].lower()
     assert "by a ClusterRole with the label syncline.dev/aggregate-to-operator" in ready["message"]
-    with granted(world, "", "limitranges"):
+    with world.granted("", "limitranges"):
         world.find("LimitRange", target).appears()
         sync.becomes("Synced")
         sync.delete()

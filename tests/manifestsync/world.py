@@ -1,12 +1,14 @@
 """A scene of its own for one test of ManifestSync: objects of any kind, with the verbs that the tests are told in."""
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
 from tests.configmapsync.world import Json, Sync, Thing, World, until
 
+from syncline import deploy
 from syncline.api.common import API_VERSION
 from syncline.api.manifestsync import KIND, PLURAL
 from syncline.core.ownership import MARKER, OWNER_LABEL
@@ -226,6 +228,18 @@ class Manifests(World):
         self._made.append(made)
         until(made.read, lambda seen: "Established" in str(seen.get("status")))
         return made
+
+    @contextmanager
+    def granted(self, group: str, plural: str) -> Iterator[None]:
+        """Give the operator rights on one more kind, as a cluster admin does, for a while."""
+        role = Thing(self.sandbox, "/apis/rbac.authorization.k8s.io/v1/clusterroles", f"{self.name}-{plural}")
+        labels = {deploy.names.AGGREGATE_LABEL: "true"}
+        rule = {"apiGroups": [group], "resources": [plural], "verbs": ["*"]}
+        role.create({"metadata": {"name": role.name, "labels": labels}, "rules": [rule]})
+        try:
+            yield
+        finally:
+            role.delete()
 
     def requests(self, since: int) -> list[Entry]:
         """Return what the operator has asked since then about the namespaces and the objects of this world."""
