@@ -6,15 +6,17 @@ import time
 from collections.abc import Sequence
 
 from syncline import deploy
-from syncline.api.common import ABANDON
+from syncline.api.common import ABANDON, ObjectMeta
 from syncline.cli import connect
-from syncline.controllers.configmapsync import RESOURCE
+from syncline.cli.words import COPYING, resource_of
 from syncline.engine.record import Records
 from syncline.engine.view import MetaWire
 from syncline.kube.client import Client, PatchKind
 from syncline.kube.config import Connection
 from syncline.kube.errors import NotFound
+from syncline.kube.resources import Resource
 
+SYNCS = tuple(resource_of(kind) for kind in COPYING)
 _POLL = 0.2
 
 
@@ -92,35 +94,40 @@ async def _uninstall(connection: Connection, given: argparse.Namespace) -> int:
 
 
 async def _delete_syncs(client: Client, *, keep: bool, timeout: float) -> int:
-    """Delete all syncs and wait for their end; return how many are left."""
+    """Delete all syncs of all kinds and wait for their end; return how many are left."""
     deadline = time.monotonic() + timeout
-    records = Records(client, RESOURCE)
     asked: set[str] = set()
     while True:
-        try:
-            syncs, _ = await client.list(RESOURCE, type=MetaWire, metadata_only=True)
-        except NotFound:
-            return 0
-        for sync in syncs:
-            meta = sync.metadata
+        left = [(resource, meta) for resource in SYNCS for meta in await _list(client, resource)]
+        for resource, meta in left:
             if meta.uid in asked:
                 continue
             asked.add(meta.uid)
             if keep:
                 patch = {"metadata": {"annotations": {ABANDON: "true"}}}
-                await client.patch(RESOURCE, meta.name, meta.namespace, patch, PatchKind.MERGE)
-            await client.delete(RESOURCE, meta.name, meta.namespace, uid=meta.uid)
-            print(f"deleting {RESOURCE.kind} {meta.namespace}/{meta.name}")
-        if not syncs or time.monotonic() > deadline:
-            return len(syncs)
+                await client.patch(resource, meta.name, meta.namespace, patch, PatchKind.MERGE)
+            await client.delete(resource, meta.name, meta.namespace, uid=meta.uid)
+            print(f"deleting {resource.kind} {meta.namespace}/{meta.name}")
+        if not left or time.monotonic() > deadline:
+            return len(left)
         if keep:
-            await _let_go(client, records)
+            await _let_go(client)
         await asyncio.sleep(_POLL)
 
 
-async def _let_go(client: Client, records: Records) -> None:
+async def _let_go(client: Client) -> None:
     """Remove our finalizer ourselves, for an operator that may not run any more."""
-    syncs, _ = await client.list(RESOURCE, type=MetaWire, metadata_only=True)
-    for sync in syncs:
-        if sync.metadata.deletion_timestamp is not None:
-            await records.let_go(sync.metadata)
+    for resource in SYNCS:
+        records = Records(client, resource)
+        for meta in await _list(client, resource):
+            if meta.deletion_timestamp is not None:
+                await records.let_go(meta)
+
+
+async def _list(client: Client, resource: Resource) -> list[ObjectMeta]:
+    """List the syncs of a kind; none where the kind is not there any more."""
+    try:
+        syncs, _ = await client.list(resource, type=MetaWire, metadata_only=True)
+    except NotFound:
+        return []
+    return [sync.metadata for sync in syncs]
