@@ -1,0 +1,70 @@
+"""Service accounts with exactly the rights that a test gives them."""
+
+from typing import Any
+
+from tests.configmapsync.world import Thing, World, until
+
+from syncline.sandbox import Sandbox
+
+RBAC = "rbac.authorization.k8s.io"
+ALL = ("get", "create", "update", "patch", "delete")
+GROUPS = {"synctargets": "syncline.dev", "roles": RBAC, "deployments": "apps"}
+
+
+class Account:
+    """A service account at home; without rights at first."""
+
+    def __init__(self, world: World, name: str = "robot") -> None:
+        self._sandbox = world.sandbox
+        self._home = world.home
+        self._role = f"{world.home}-{name}"
+        self._rights: dict[str, dict[str, tuple[str, ...]]] = {}
+        self.name = name
+        self.user = f"system:serviceaccount:{world.home}:{name}"
+        Thing(world.sandbox, f"/api/v1/namespaces/{world.home}/serviceaccounts", name).create(
+            {"metadata": {"name": name}}
+        )
+
+    def may(self, namespace: str, resource: str, *verbs: str) -> None:
+        """Have exactly these rights over a resource from now on; namespace "": in all, and over what is in none."""
+        before = self._rights.setdefault(namespace, {}).get(resource, ())
+        self._rights[namespace][resource] = verbs
+        rules = [
+            {"apiGroups": [GROUPS.get(of, "")], "resources": [of], "verbs": list(may)}
+            for of, may in self._rights[namespace].items()
+            if may
+        ]
+        kind = "Role" if namespace else "ClusterRole"
+        self._put(namespace, kind, {"rules": rules})
+        subject = {"kind": "ServiceAccount", "name": self.name, "namespace": self._home}
+        reference = {"apiGroup": RBAC, "kind": kind, "name": self._role}
+        self._put(namespace, f"{kind}Binding", {"roleRef": reference, "subjects": [subject]})
+        for verb in {*before, *verbs}:
+            until(
+                lambda: is_allowed(self._sandbox, self.user, namespace, resource, verb),  # noqa: B023 - called at once
+                lambda allowed: allowed == (verb in verbs),  # noqa: B023
+            )
+
+    def end(self) -> None:
+        """Take away what is in no namespace."""
+        if "" in self._rights:
+            for plural in ("clusterrolebindings", "clusterroles"):
+                self._sandbox.request("DELETE", f"/apis/{RBAC}/v1/{plural}/{self._role}")
+
+    def _put(self, namespace: str, kind: str, body: dict[str, Any]) -> None:
+        folder = f"/apis/{RBAC}/v1/namespaces/{namespace}" if namespace else f"/apis/{RBAC}/v1"
+        head = {"apiVersion": f"{RBAC}/v1", "kind": kind, "metadata": {"name": self._role}}
+        path = f"{folder}/{kind.lower()}s/{self._role}?fieldManager=tests&force=true"
+        self._sandbox.request("PATCH", path, {**head, **body})
+
+
+def is_allowed(sandbox: Sandbox, user: str, namespace: str, resource: str, verb: str) -> bool:
+    """Ask the API server."""
+    attributes = {"namespace": namespace, "group": GROUPS.get(resource, ""), "resource": resource, "verb": verb}
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {"user": user, "resourceAttributes": attributes},
+    }
+    answer = sandbox.request("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+    return bool(answer["status"]["allowed"])

@@ -1,0 +1,50 @@
+"""A world for each test, and an account in it that has no rights yet."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.manifestsync.conftest import grant
+from tests.manifestsync.world import Manifests
+from tests.tenancy.accounts import Account
+
+from syncline.sandbox import Options, Sandbox
+from syncline.testing.operator import OperatorProcess, install
+
+
+@pytest.fixture(scope="session")
+def rights(sandbox: Sandbox, operator: OperatorProcess) -> None:  # noqa: ARG001 - it installs the role that grows
+    """The operator may copy the kinds that these tests use."""
+    grant(sandbox)
+
+
+@pytest.fixture
+def world(sandbox: Sandbox, operator: OperatorProcess, rights: None) -> Iterator[Manifests]:  # noqa: ARG001
+    """Namespaces of this test's own, in a cluster where the operator runs."""
+    world = Manifests(sandbox)
+    yield world
+    world.end()
+    assert operator.returncode is None, operator.log()[-2000:]
+
+
+@pytest.fixture
+def account(world: Manifests) -> Iterator[Account]:
+    """An account of the namespace that the syncs are in."""
+    account = Account(world)
+    yield account
+    account.end()
+
+
+@pytest.fixture(scope="session")
+def quiet() -> Iterator[Sandbox]:
+    """A cluster with Syncline installed, where no operator runs."""
+    with Sandbox.create(Options(audit_log=True)) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def quiet_kubeconfig(quiet: Sandbox) -> Path:
+    """The operator's own there."""
+    kubeconfig = install(quiet)
+    grant(quiet)
+    return kubeconfig
