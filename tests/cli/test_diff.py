@@ -148,6 +148,17 @@ def test_what_a_secret_patches_into_other_kinds_is_not_shown_either(world: Manif
     assert secrets_in(told) == []
 
 
+def test_what_the_server_says_against_the_content_of_a_secret_is_not_shown(world: Manifests, syncline: Command) -> None:
+    source = world.deployment()
+    target = world.namespace("a")
+    world.msync("sync", source, into=[target]).becomes("Synced")
+    world.secret("patch", content=json.dumps({"metadata": {"labels": {"token": f"{CANARY} is no label"}}}))
+    patch = {"patchContentRef": {"kind": "Secret", "name": "patch", "key": "content"}}
+    told = syncline("diff", "-f", "-", stdin=anything(world, source, target, patch=patch), code=2)
+    assert "# this cannot be shown: the server's words may hold the value of a Secret" in told
+    assert secrets_in(told) == []
+
+
 def test_what_kubectl_remembers_of_a_secret_is_not_shown(world: Manifests, syncline: Command) -> None:
     target = world.namespace("a")
     remembered = {"kubectl.kubernetes.io/last-applied-configuration": json.dumps({"stringData": {"password": CANARY}})}

@@ -4,7 +4,7 @@ import argparse
 import asyncio
 import difflib
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -17,9 +17,11 @@ from syncline.cli.table import printable
 from syncline.cli.veil import shown
 from syncline.cli.words import COPYING, UsageError, kind_and_name, kind_named, read_syncs
 from syncline.controllers.copier import Preview
-from syncline.controllers.survey import Site
+from syncline.core.objects import Target
 from syncline.core.plan import WRITES, Action
+from syncline.engine.cluster import Cluster
 from syncline.engine.record import SyncWire
+from syncline.kube.client import Client
 from syncline.kube.config import Connection
 from syncline.kube.errors import KubeError, NotFound
 from syncline.operator import Settings
@@ -90,8 +92,8 @@ async def _diff_all(
             asked.append((named[0], await eyes.read(*named, home)))
         for kind, wire in asked:
             preview = await eyes.preview(kind, wire)
-            sites = {spot.target.cluster: spot.site for spot, _ in preview.desired}
-            parts = await asyncio.gather(*(_part(eyes, preview, sites, index) for index in range(len(preview.actions))))
+            places = _Places(preview, eyes)
+            parts = await asyncio.gather(*(_part(places, action) for action in preview.actions))
             title = f"{kind} {wire.metadata.namespace}/{wire.metadata.name}"
             private = _is_private(wire) or (bool(manifests) and await _was_private(eyes, kind, wire))
             if goes_both_ways(wire):
@@ -100,19 +102,28 @@ async def _diff_all(
     return code
 
 
-async def _part(eyes: Previewer, preview: Preview, sites: Mapping[str, Site], index: int) -> _Part:
-    """Look at one target; the wanted ones come first, in their own order, then the removals."""
-    action = preview.actions[index]
+class _Places:
+    """Where the targets of a preview are."""
+
+    def __init__(self, preview: Preview, eyes: Previewer) -> None:
+        self.wanted = {desired.target: (spot.site, desired) for spot, desired in preview.desired}
+        self._clusters = {site.place.cluster: (site.cluster, site.client) for site, _ in self.wanted.values()}
+        self._clusters.setdefault("", (eyes.hub, eyes.client))
+
+    def of(self, target: Target) -> tuple[Cluster, Client] | None:
+        """Return the cluster of a target that is let go; None for one that the spec no longer names."""
+        return self._clusters.get(target.cluster)
+
+
+async def _part(places: _Places, action: Action) -> _Part:
+    """Look at one target."""
     if action.verb not in WRITES:
         return _Part(action)
     try:
-        if index < len(preview.desired):
-            spot, desired = preview.desired[index]
-            return _Part(action, await written(spot.site, desired, action))
-        if (site := sites.get(action.target.cluster)) is not None:
-            return _Part(action, await removed(site.cluster, site.client, action))
-        if not action.target.cluster:
-            return _Part(action, await removed(eyes.hub, eyes.client, action))
+        if action.target in places.wanted:
+            return _Part(action, await written(*places.wanted[action.target], action))
+        if (place := places.of(action.target)) is not None:
+            return _Part(action, await removed(*place, action))
     except KubeError as error:
         return _Part(action, error=str(error))
     return _Part(action)
@@ -166,7 +177,9 @@ def _show(title: str, preview: Preview, parts: Sequence[_Part], *, private: bool
 def _lines(part: _Part, *, private: bool) -> Iterator[str]:
     target = part.action.target
     if part.error:
-        yield printable(f"# this cannot be shown: {part.error}")
+        # The server quotes what it refuses.
+        said = "the server's words may hold the value of a Secret" if private else part.error
+        yield printable(f"# this cannot be shown: {said}")
         return
     before, after = shown(*part.states, secret=target.kind == "Secret", private=private)
     yield from difflib.unified_diff(
