@@ -148,7 +148,7 @@ class Copier:
         with self._reporter.timed(sync):
             report = await self._take_turn(sync, memory)
             if report is not None:
-                await self._reporter.publish(self._up_to_date(key, report))
+                await self._reporter.publish(structs.replace(report, sync=self._latest(report.sync)))
         if report is not None and report.retry:
             self.queue.retry(key)
         else:
@@ -307,7 +307,8 @@ class Copier:
             jobs.append((desired.target, partial(self._settle, work, writers[id(spot.site)], spot, desired, had)))
 
         async def progress(so_far: list[Outcome]) -> None:
-            await self._reporter.progress(work.sync, so_far, len(wish.desired), revision)
+            latest = self._latest(work.sync)  # what was recorded before the first write stays
+            await self._reporter.progress(latest, so_far, len(wish.desired), revision)
 
         self.wakes.attend(key)
         outcomes = await memory.fan_out.run(jobs, progress)
@@ -415,12 +416,12 @@ class Copier:
         reflector.note(wire)
         return self.kind.read(wire)
 
-    def _up_to_date(self, key: Key, report: Report) -> Report:
-        """Compare with the status as it is now: a long turn has written its progress there."""
-        latest = self._get(key)
-        if latest is None or latest.metadata.uid != report.sync.metadata.uid:
-            return report
-        return structs.replace(report, sync=structs.replace(report.sync, status=latest.status))
+    def _latest(self, sync: AnySync) -> AnySync:
+        """Return the sync with its status as it is now: a turn writes to it as it goes."""
+        now = self._get(_key(sync))
+        if now is None or now.metadata.uid != sync.metadata.uid:
+            return sync
+        return structs.replace(sync, status=now.status)
 
     def _forget(self, key: Key) -> None:
         self._memory.pop(key, None)
