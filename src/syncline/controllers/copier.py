@@ -141,7 +141,10 @@ class Copier:
         if sync is None:
             self._forget(key)
             return
-        memory = self._memory.setdefault(key, Memory(FanOut(partial(self.queue.add, key))))
+        memory = self._memory.get(key)
+        if memory is None:
+            fan_out = FanOut(partial(self.queue.add, key), partial(self.queue.is_wanted, key))
+            memory = self._memory[key] = Memory(fan_out)
         if (left := memory.until_due(sync, time.monotonic())) > 0:
             self.queue.add(key, delay=left)
             return
@@ -203,7 +206,7 @@ class Copier:
             observed=gathered.observed,
             # An edit of the scope stays the reason of a removal until every removal is done.
             scope=work.scope_digest
-            if pruned.held is None and not reached.unsure and not any(outcome.retry for outcome in removed)
+            if pruned.held is None and not reached.unsure and not any(_is_undone(outcome) for outcome in removed)
             else None,
             kept=self._kept(
                 work, reached, converged, gone.outcomes, partial_view=bool(gathered.absent) or reached.unsure
@@ -449,6 +452,10 @@ def _next(work: Work) -> float | None:
 
 def _soonest(*seconds: float | None) -> float | None:
     return min((given for given in seconds if given is not None), default=None)
+
+
+def _is_undone(removal: Outcome) -> bool:
+    return removal.retry or removal.state == "Pending"
 
 
 def _waits(target: Target, state: TargetState, reason: str, message: str) -> Outcome:

@@ -43,6 +43,8 @@ from syncline.render import is_template
 EXPIRY_LOOK = 3600.0
 # While a cluster is being reached for the first time, its syncs look again so often.
 CONNECTING = 1.0
+# A cluster that has just failed to answer is asked whether it is still there: so long its syncs wait for that.
+DOUBT_PATIENCE = 0.5
 NOWHERE = Scope()
 
 
@@ -223,12 +225,15 @@ class FleetSites(LocalSites):
 
         member = self._fleet.member(resolved.key, resolved.credentials, user=_key(work), reread=reread)
         cluster = self._cluster(member, wakes)
-        if not await member.settled():
+        if not await _settled(member):
             health = member.health
             seen = f"last seen {member.last_seen:%Y-%m-%dT%H:%M:%SZ}" if member.last_seen else "never seen"
-            message = f"cluster {named.cluster} cannot be reached ({seen}): {health.message}"
-            lost = _outcomes(work, named, ("Unknown", health.reason or "Unreachable", message), cluster)
-            return _Arrival(key=resolved.key, cluster=cluster.name, outcomes=lost)
+            why = "it does not answer at the moment" if member.up else health.message
+            message = f"cluster {named.cluster} cannot be reached ({seen}): {why}"
+            reason = "Unreachable" if member.up else health.reason
+            lost = _outcomes(work, named, ("Unknown", reason or "Unreachable", message), cluster)
+            again = CONNECTING if member.up else None
+            return _Arrival(key=resolved.key, cluster=cluster.name, outcomes=lost, again=again)
         owner = structs.replace(work.sync.owner, hub=self._hub.uid)
         home = member.uid == self._hub.uid
         site = Site(place=named, cluster=cluster, client=member.client, owner=owner, home=home)
@@ -279,6 +284,15 @@ class FleetSites(LocalSites):
             task = asyncio.get_running_loop().create_task(cluster.stop())
             self._ending.add(task)
             task.add_done_callback(self._ending.discard)
+
+
+async def _settled(member: Member) -> bool:
+    """Whether a cluster can be used. One that is in doubt is not waited for: the others of the sync would wait too."""
+    try:
+        async with asyncio.timeout(DOUBT_PATIENCE if member.up else None):
+            return await member.settled()
+    except TimeoutError:
+        return False
 
 
 def _reader(client: Client) -> ReadSecret:

@@ -16,60 +16,53 @@ Job = Callable[[], Awaitable[Outcome | None]]
 Progress = Callable[[list[Outcome]], Awaitable[None]]
 
 WIDTH = 32
-# How often progress is told, and after how many such turns without any the stragglers are left behind.
+# How often progress is told.
 TICK = 2.0
-PATIENCE = 3
+# After so long without any the stragglers are left behind; sooner where the sync has something new to do.
+PATIENCE = 6.0
+HURRY = 0.5
+_GLANCE = 0.25
 
 
 class FanOut:
-    """The writes of one sync. Stragglers go on behind the scenes; `on_late` is called when one comes home."""
+    """The writes of one sync. Stragglers go on behind the scenes; `on_late` is called when one comes home.
 
-    def __init__(self, on_late: Callable[[], None]) -> None:
+    `is_wanted` tells whether the next turn of the sync is asked for already: then it does not wait for them for long.
+    """
+
+    def __init__(self, on_late: Callable[[], None], is_wanted: Callable[[], bool] = lambda: False) -> None:
         self._on_late = on_late
+        self._is_wanted = is_wanted
         self._busy: set[Target] = set()
         self._late: set[asyncio.Task[None]] = set()
 
     async def run(self, jobs: Iterable[tuple[Target, Job]], progress: Progress) -> list[Outcome]:
-        """Carry out the jobs; a target that is still busy from an earlier turn is Pending."""
-        waiting = deque(jobs)
-        outcomes = [_still_busy(target) for target, _ in waiting if target in self._busy]
-        waiting = deque((target, job) for target, job in waiting if target not in self._busy)
-        started: set[Target] = set()
-        finished: dict[Target, Outcome | None] = {}
-
-        async def work() -> None:
-            while waiting:
-                target, job = waiting.popleft()
-                self._busy.add(target)
-                started.add(target)
-                try:
-                    finished[target] = await job()
-                except Exception as error:
-                    log.exception("a target failed in an unforeseen way", target=str(target))
-                    finished[target] = _unforeseen(target, error)
-                finally:
-                    self._busy.discard(target)
-
-        tasks = {asyncio.create_task(work()) for _ in range(min(WIDTH, len(waiting)))}
-        idle = 0
+        """Carry out the jobs; a target that is still busy, from this turn or an earlier one, is Pending."""
+        given = list(jobs)
+        crew = _Crew(self._busy, (one for one in given if one[0] not in self._busy))
+        busy = [_still_busy(target) for target, _ in given if target in self._busy]
+        tasks = crew.start()
+        clock = asyncio.get_running_loop().time
+        told = moved = clock()
+        known = 0
         try:
-            while tasks and idle < PATIENCE:
-                known = len(finished)
-                _, tasks = await asyncio.wait(tasks, timeout=TICK)
-                idle = idle + 1 if len(finished) == known and not waiting else 0
-                if tasks:
-                    await _tell(progress, [outcome for outcome in finished.values() if outcome is not None])
+            while tasks and clock() - moved < (HURRY if self._is_wanted() else PATIENCE):
+                _, tasks = await asyncio.wait(tasks, timeout=_GLANCE)
+                if len(crew.finished) > known:
+                    known, moved = len(crew.finished), clock()
+                if tasks and clock() - told >= TICK:
+                    await _tell(progress, crew.outcomes())
+                    told = clock()
         except asyncio.CancelledError:
             # A graceful stop lets the writes in flight finish, and starts no more.
-            waiting.clear()
+            crew.dismiss()
             await _give_up(tasks, None)
             raise
         for task in tasks:
             self._late.add(task)
             task.add_done_callback(self._came_home)
-        outcomes += [outcome for outcome in finished.values() if outcome is not None]
-        outcomes += [_still_busy(target) for target in started - finished.keys()]
-        return outcomes
+        # The turn of those not begun comes with the next one, which may want something else of them.
+        return [*busy, *crew.outcomes(), *map(_still_busy, (*crew.in_hand(), *crew.dismiss()))]
 
     async def drain(self, grace: float) -> None:
         """Wait so long for the stragglers, then give them up."""
@@ -78,6 +71,51 @@ class FanOut:
     def _came_home(self, task: asyncio.Task[None]) -> None:
         self._late.discard(task)
         self._on_late()
+
+
+class _Crew:
+    """The workers of one turn. Each cluster has its own: one that does not answer keeps none from the others."""
+
+    def __init__(self, busy: set[Target], jobs: Iterable[tuple[Target, Job]]) -> None:
+        self.finished: dict[Target, Outcome | None] = {}
+        self._busy = busy
+        self._started: set[Target] = set()
+        self._queues: dict[str, deque[tuple[Target, Job]]] = {}
+        for target, job in jobs:
+            self._queues.setdefault(target.cluster, deque()).append((target, job))
+
+    def start(self) -> set[asyncio.Task[None]]:
+        return {
+            asyncio.create_task(self._work(queue))
+            for queue in self._queues.values()
+            for _ in range(min(WIDTH, len(queue)))
+        }
+
+    def outcomes(self) -> list[Outcome]:
+        return [outcome for outcome in self.finished.values() if outcome is not None]
+
+    def in_hand(self) -> set[Target]:
+        return self._started - self.finished.keys()
+
+    def dismiss(self) -> list[Target]:
+        """Begin with nothing more; return what was not begun with."""
+        left = [target for queue in self._queues.values() for target, _ in queue]
+        for queue in self._queues.values():
+            queue.clear()
+        return left
+
+    async def _work(self, queue: deque[tuple[Target, Job]]) -> None:
+        while queue:
+            target, job = queue.popleft()
+            self._busy.add(target)
+            self._started.add(target)
+            try:
+                self.finished[target] = await job()
+            except Exception as error:
+                log.exception("a target failed in an unforeseen way", target=str(target))
+                self.finished[target] = _unforeseen(target, error)
+            finally:
+                self._busy.discard(target)
 
 
 async def _give_up(tasks: set[asyncio.Task[None]], grace: float | None) -> None:

@@ -93,6 +93,11 @@ class Queue(Generic[K]):
         """Take note of a success: the next failure is the first again."""
         self._failures.pop(key, None)
 
+    def is_wanted(self, key: K) -> bool:
+        """Tell whether a key that a worker has was asked for again meanwhile, for now."""
+        again = self._again.get(key)
+        return again is not None and again[0] <= self._loop.time()
+
     def failures(self, key: K) -> int:
         """Return how many failures in a row a key has had."""
         return self._failures.get(key, 0)
