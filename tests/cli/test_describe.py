@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 from tests.manifestsync.world import Manifests
 
+from syncline.controllers.discretion import UNSAID, reduced
 from syncline.testing.fixtures import SandboxFactory
 from syncline.testing.operator import OperatorProcess, install
 
@@ -54,3 +55,38 @@ def test_an_operator_that_wants_an_account_says_so(strict: Manifests) -> None:
     ready = sync.becomes("AccountRequired")
     assert "set serviceAccountName to one of this namespace" in ready["message"]
     assert sync.conditions["Stalled"]["reason"] == "AccountRequired"
+
+
+def test_what_the_server_says_of_a_patch_from_a_secret_is_told_without_the_value(world: Manifests) -> None:
+    canary = "canary-1234"
+    world.secret("patch", content=f"spec: {{sessionAffinity: {canary}}}")
+    patch = {"patchContentRef": {"kind": "Secret", "name": "patch", "key": "content"}}
+    sync = world.msync("sync", world.service(), into=[world.namespace("a")], patch=patch)
+    ready = sync.becomes("Invalid")
+    assert "422 Invalid, see spec.sessionAffinity (what the server says is not repeated" in ready["message"]
+    assert canary not in str(sync.read())
+    assert canary not in str(sync.events())
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ("namespace 'a' does not exist", "namespace 'a' does not exist"),
+        (
+            "cannot create services in namespace 'a': 422 Invalid: Service \"x\" is invalid: spec.type: Unsupported "
+            'value: "SECRET": supported values: "NodePort"',
+            f"cannot create services in namespace 'a': 422 Invalid, see spec.type ({UNSAID})",
+        ),
+        (
+            "cannot patch deployments 'x' in namespace 'a': 400 BadRequest: SECRET",
+            f"cannot patch deployments 'x' in namespace 'a': 400 BadRequest ({UNSAID})",
+        ),
+        (
+            "cluster edge: cannot patch things 'x': 422 Invalid: a.b[0].c: Invalid value: \"d e: Forbidden\": no",
+            f"cluster edge: cannot patch things 'x': 422 Invalid, see a.b[0].c ({UNSAID})",
+        ),
+    ],
+    ids=["our own words", "a value", "no field", "a value that looks like a field"],
+)
+def test_only_names_of_fields_are_left_of_what_the_server_says(message: str, told: str) -> None:
+    assert reduced(message) == told

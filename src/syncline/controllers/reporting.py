@@ -12,6 +12,7 @@ from msgspec import Struct, structs
 from syncline.api.common import API_VERSION, REQUESTED_AT, ConditionStatus, HistoryEntry, ObjectMeta, TargetState
 from syncline.api.manifestsync import SourceObservedState
 from syncline.api.status import SyncStatus
+from syncline.controllers.discretion import discreet
 from syncline.core.conditions import Finding, find, settle_conditions, shorten
 from syncline.core.outcome import Outcome, conflicted, count, describe_changes, listing, readiness
 from syncline.engine.record import Records, Sync, SyncWire
@@ -107,6 +108,8 @@ class Reporter:
 
     async def publish(self, report: Report) -> None:
         """Write the status if it changed, and tell of the change."""
+        if report.outcomes is not None:
+            report = structs.replace(report, outcomes=discreet(report.sync.spec, report.outcomes))
         now = _now()
         status = self._finish(report, compose(report, now), now)
         ready = find(status.conditions, "Ready")
