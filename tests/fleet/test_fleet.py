@@ -14,6 +14,7 @@ from syncline.testing.faults import Fault
 from syncline.testing.proxy import FaultProxy
 
 OTHER = MemberKey("team-a", "Secret", "other")
+SAME_NAME = MemberKey("team-a", "SyncTarget", "edge")
 
 
 async def test_syncs_that_name_the_same_secret_share_a_client(fleet: Fleet, remote: Remote) -> None:
@@ -119,6 +120,17 @@ async def test_the_health_and_the_expiry_of_each_member_are_counted_while_it_is_
     await until(lambda: member.closed)
     assert value("syncline_cluster_up") is None
     assert value("syncline_credential_expiry_timestamp_seconds") is None
+
+
+async def test_two_clusters_of_one_name_do_not_take_each_others_figures(
+    fleet: Fleet, remote: Remote, until: Until
+) -> None:
+    member, other = join(fleet, Vault(remote.secret())), join(fleet, Vault(remote.secret()), SAME_NAME)
+    assert await member.settled()
+    assert await other.settled()
+    fleet.keep("a sync", {SAME_NAME})
+    await until(lambda: member.closed)
+    assert REGISTRY.get_sample_value("syncline_cluster_up", {"namespace": "team-a", "cluster": "edge"}) == 1
 
 
 async def test_an_impersonated_view_of_a_members_client_passes_the_same_gate(

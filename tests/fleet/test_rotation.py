@@ -11,7 +11,7 @@ from tests.fleet.forms import CANARY, encode, secret
 from tests.fleet.world import KEY, Remote, Vault, credentials_of, join, kubeconfig
 
 from syncline.api.common import ObjectMeta
-from syncline.fleet import ClusterDown, Credentials, Fleet, MemberKey, NotResolved
+from syncline.fleet import ClusterDown, Credentials, Fleet, MemberKey, NotResolved, Pace
 from syncline.kube import CONFIGMAPS, NAMESPACES, Client, Key, Reflector, Resource, Unauthorized
 from syncline.testing.faults import Fault
 from syncline.testing.proxy import FaultProxy
@@ -101,6 +101,22 @@ async def test_a_revoked_token_without_a_new_one_takes_the_cluster_down_until_th
     vault.wire = remote.secret()  # the probes find it, though nobody tells
     await until(lambda: member.up)
     await member.client.get(NAMESPACES, "default")
+
+
+async def test_a_refused_credential_is_not_tried_at_full_speed(remote: Remote, proxy: FaultProxy, until: Until) -> None:
+    pace = Pace(confirm=0.05, backoff_min=0.3, backoff_max=60.0, reread=0.0)
+    async with Fleet(allow_loopback=True, pace=pace) as fleet:
+        vault = Vault(remote.secret(server=proxy.server))
+        member = join(fleet, vault)
+        assert await member.settled()
+        refusing = proxy.inject(Fault(status=401), when=lambda _: True)
+        with pytest.raises((Unauthorized, ClusterDown)):
+            await member.client.get(NAMESPACES, "default")
+        await until(lambda: member.health.reason == "Unauthorized")
+        before = len(refusing.hits)
+        await asyncio.sleep(1.5)
+        assert len(refusing.hits) - before <= 5
+        assert vault.reads <= 10
 
 
 async def test_many_refused_requests_read_the_secret_once(fleet: Fleet, remote: Remote, until: Until) -> None:

@@ -199,6 +199,9 @@ class Fleet:
         for key in [key for key, count in self._users.items() if count <= 0]:
             del self._users[key]
         member.end(reason, message)
+        for each in self:  # of the same name: the series that just went was theirs too
+            if (each.namespace, each.name) == (member.namespace, member.name):
+                each.count()
         task = asyncio.get_running_loop().create_task(member.close())
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)

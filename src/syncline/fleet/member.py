@@ -95,7 +95,7 @@ class Member:
             self._line = Line(credentials.connection, self._pulse, timeout=pace.request, dialing=dialing)
         self._credential = _MemberToken(self)
         self.client: Client = LineClient(credentials.connection, self._line, self._credential)
-        self._count()
+        self.count()
         self._task = asyncio.get_running_loop().create_task(self._pulse.run())
 
     def __repr__(self) -> str:
@@ -164,22 +164,25 @@ class Member:
         self._credentials = credentials
         self.client.connection = credentials.connection
         self._pulse.rotated()
-        self._count()
+        self.count()
         if moved:
             self._line.break_off()
 
     async def renew(self) -> bool:
-        """Have the Secret read again, since its credential was refused; return whether there is another one now."""
+        """Have the Secret read again, since a request was refused; return whether there is another credential now."""
+        renewed = await self._look_again()
+        if not renewed:
+            self._pulse.wake()
+        return renewed
+
+    async def _look_again(self) -> bool:
         before = self._credentials.digest
         async with self._rereading:
             clock = asyncio.get_running_loop().time
             if self._credentials.digest == before and clock() - self._reread_at >= self._pace.reread:
                 self._reread_at = clock()
                 await self._reread(self)
-        if self._credentials.digest != before:
-            return True
-        self._pulse.wake()
-        return False
+        return self._credentials.digest != before
 
     def end(self, reason: str, message: str) -> None:
         """Let nothing pass any more, and tell so; what is under way is broken off."""
@@ -232,7 +235,7 @@ class Member:
             answer.status, answer.body, verb="get", resource="namespaces", name=name, retry_after=answer.retry_after
         )
         if answer.status == _UNAUTHORIZED:
-            await self.renew()
+            await self._look_again()
             raise NotResolved("Unauthorized", self._unauthorized())
         if answer.status < _SERVER_ERRORS and read_status(answer.body).kind != "Status":
             raise _no_api_server()
@@ -246,11 +249,12 @@ class Member:
     def _changed(self) -> None:
         if self.health.state == "Down":
             self._line.break_off()
-        self._count()
+        self.count()
         metrics.changes.labels(self.health.reason).inc()
         self._told(self)
 
-    def _count(self) -> None:
+    def count(self) -> None:
+        """Set what is counted about it."""
         metrics.up.labels(self.namespace, self.name).set(self.up)
         if self._credentials.expires:
             metrics.expiry.labels(self.namespace, self.name).set(self._credentials.expires.timestamp())

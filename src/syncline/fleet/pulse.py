@@ -237,10 +237,10 @@ class Pulse:
 
     async def _pause(self, failures: int) -> None:
         pace, spread = self._pace, random.uniform(0.5, 1.0)  # noqa: S311  # spreads load, keeps no secret
+        await asyncio.sleep(pace.confirm)  # whatever the alarm: many requests that fail together are one
         if self.health.state == "Down":
             delay = min(pace.backoff_max, pace.backoff_min * 2 ** min(failures - 1, 16)) * spread
         else:
-            await asyncio.sleep(pace.confirm)  # also after a success: many requests that fail together are one alarm
             delay = pace.heartbeat * spread if self._trusted else 0.0
         try:
             async with asyncio.timeout(delay):
