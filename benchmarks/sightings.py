@@ -11,6 +11,7 @@ from syncline.kube.resources import Resource
 
 Check = Callable[[bytes], bool]
 DELETED = b'"type":"DELETED"'
+_ERROR = b'{"type":"ERROR"'
 _BOOKMARK = b'{"type":"BOOKMARK"'
 _HOUR = 3600
 _POLL = 0.1
@@ -48,6 +49,9 @@ async def watching(client: Client, resource: Resource, labels: str | None = None
             async with aclosing(seen) as lines, _come_back():
                 async for line in lines:
                     accepted.set()
+                    if line.startswith(_ERROR):  # after a restart of the server it may not know the version any more
+                        version = None
+                        break
                     if line:
                         version = _text_after(b'"resourceVersion":"', line).decode()
                         if not line.startswith(_BOOKMARK):
