@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.tenancy.canaries import Canaries
 
 from syncline import deploy
 from syncline.api.common import API_VERSION
@@ -15,6 +16,9 @@ from syncline.testing.operator import OperatorProcess, install
 Check = Callable[[], bool]
 Eventually = Callable[[Check], None]
 Apply = Callable[[Iterable[deploy.Manifest]], None]
+
+# The tests that work with Secrets.
+SECRETIVE = ("manifestsync", "fleet", "tenancy", "cli")
 
 
 @pytest.fixture(scope="session")
@@ -28,6 +32,39 @@ def eventually() -> Eventually:
             time.sleep(0.02)
 
     return wait
+
+
+@pytest.fixture(scope="session")
+def canaries() -> Iterator[Canaries]:
+    """Values of Secrets that must be nowhere but in Secrets; that they are is checked when the run ends."""
+    canaries = Canaries()
+    stop, kill = OperatorProcess.stop, OperatorProcess.kill
+
+    def stopped(operator: OperatorProcess, seconds: float = 30.0) -> int:
+        canaries.search_operator(operator)
+        return stop(operator, seconds)
+
+    def killed(operator: OperatorProcess) -> None:
+        canaries.search_operator(operator)
+        kill(operator)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(OperatorProcess, "stop", stopped)
+        patch.setattr(OperatorProcess, "kill", killed)
+        yield canaries
+    assert not canaries.found, "values of Secrets were found in:\n" + "\n".join(canaries.found)
+
+
+@pytest.fixture(autouse=True)
+def planting(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Have each Secret that these tests write carry a canary."""
+    if request.path.relative_to(Path(__file__).parent).parts[0] not in SECRETIVE:
+        yield
+        return
+    canaries: Canaries = request.getfixturevalue("canaries")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Sandbox, "request", canaries.planted(Sandbox.request))
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -66,7 +103,8 @@ def installed(sandbox: Sandbox) -> Path:
 
 
 @pytest.fixture(scope="session")
-def operator(installed: Path) -> Iterator[OperatorProcess]:
+def operator(sandbox: Sandbox, installed: Path, canaries: Canaries) -> Iterator[OperatorProcess]:
     """One operator for all tests of this process; it acts on every namespace of the sandbox."""
     with OperatorProcess(installed, "--allow-loopback") as running:
         yield running
+        canaries.search_cluster(sandbox)

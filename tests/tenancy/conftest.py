@@ -7,6 +7,7 @@ import pytest
 from tests.manifestsync.conftest import grant
 from tests.manifestsync.world import Manifests
 from tests.tenancy.accounts import Account
+from tests.tenancy.canaries import Canaries
 
 from syncline.sandbox import Options, Sandbox
 from syncline.testing.operator import OperatorProcess, install
@@ -36,10 +37,11 @@ def account(world: Manifests) -> Iterator[Account]:
 
 
 @pytest.fixture(scope="session")
-def quiet() -> Iterator[Sandbox]:
+def quiet(canaries: Canaries) -> Iterator[Sandbox]:
     """A cluster with Syncline installed, where no operator runs."""
     with Sandbox.create(Options(audit_log=True)) as running:
         yield running
+        canaries.search_cluster(running)
 
 
 @pytest.fixture(scope="session")
