@@ -17,9 +17,11 @@ from syncline.controllers.copier import Copier, CopyingKind, Shared
 from syncline.controllers.manifestsync import ManifestSyncs
 from syncline.controllers.remotes import FleetSites
 from syncline.controllers.sites import LocalSites, Sites
+from syncline.controllers.synctarget import SyncTargetController
 from syncline.controllers.synctargets import SyncTargets
 from syncline.controllers.tenancy import Tenancy
 from syncline.core.digest import DigestKey
+from syncline.core.objects import Target
 from syncline.engine.claims import Claims
 from syncline.engine.cluster import Cluster
 from syncline.engine.digestkey import ensure_digest_key
@@ -34,7 +36,7 @@ from syncline.kube.events import EventRecorder
 from syncline.kube.lease import LeaderElection
 from syncline.kube.queue import run_workers
 from syncline.kube.reflector import AnyReflector, Reflector
-from syncline.kube.resources import CONFIGMAPS, CRDS, SECRETS
+from syncline.kube.resources import CRDS, SECRETS
 from syncline.render import Renderer
 from syncline.telemetry import serve
 
@@ -119,7 +121,8 @@ class Operator:
         self._settings = settings
         self._hub = hub
         events = EventRecorder(client, "syncline", identity)
-        self._targets = SyncTargets(client, self._targets_changed)
+        self._targets = SyncTargets(hub, self._targets_changed)
+        self._health = SyncTargetController(client, fleet, events=events, watch_namespaces=settings.watch_namespaces)
         self._remotes = FleetSites(hub, fleet, self._targets)
         self._copiers = copiers(hub, renderer, events, settings, self._remotes)
         self._kinds: Reflector[MetaWire, str] = Reflector(
@@ -133,8 +136,10 @@ class Operator:
         self._reflectors: tuple[AnyReflector, ...] = (
             self._kinds,
             self._targets.reflector,
+            *self._health.syncs.values(),
             *(reflector for copier in self._copiers for reflector in copier.syncs.values()),
         )
+        hub.listen(_nobody, _nobody, self._stranger_changed, _nobody)
         self._election = LeaderElection(client, settings.namespace, LEASE, identity) if settings.leader_elect else None
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -160,11 +165,11 @@ class Operator:
         finally:
             # Workers end before the watches, and the lease is released last: until then nobody else writes.
             told.cancel()
-            for copier in self._copiers:
-                copier.queue.close()
+            for controller in self._controllers:
+                controller.queue.close()
             await asyncio.wait([work], timeout=FINISH_GRACE if self._is_working() else 0)
             await _end([work], WRITES_GRACE)
-            await asyncio.gather(*(copier.drain(1.0) for copier in self._copiers))
+            await asyncio.gather(*(controller.drain(1.0) for controller in self._controllers))
             await self._hub.stop()
             await self._remotes.stop()
             await _end(watches, 1.0)
@@ -176,23 +181,25 @@ class Operator:
 
     async def _work(self) -> None:
         """Reconcile, once all caches are complete and while we lead: an incomplete view decides nothing."""
-        for kind in (CONFIGMAPS.kind, SECRETS.kind):
-            await self._hub.open("", kind)
-        for reflector in (*self._hub.reflectors, *self._reflectors):
+        for reflector in (self._hub.namespaces, *self._reflectors):
             await reflector.synced.wait()
         log.info("caches are complete")
         await asyncio.gather(
-            *(run_workers(copier.queue, WORKERS, partial(self._reconcile, copier)) for copier in self._copiers)
+            *(run_workers(one.queue, WORKERS, partial(self._reconcile, one)) for one in self._controllers)
         )
 
-    async def _reconcile(self, copier: Copier, key: Key) -> None:
+    @property
+    def _controllers(self) -> "tuple[Copier | SyncTargetController, ...]":
+        return (*self._copiers, self._health)
+
+    async def _reconcile(self, controller: "Copier | SyncTargetController", key: Key) -> None:
         if self._election is not None:
             await self._election.leading.wait()
         try:
-            await copier.reconcile(key)
+            await controller.reconcile(key)
         except KubeError as error:
             # What the API server says is no fault of ours: one line, no traceback.
-            delay = copier.queue.retry(key)
+            delay = controller.queue.retry(key)
             log.warning("cannot go on; trying again", sync="/".join(key), error=str(error), retry_in=round(delay, 1))
 
     def _kinds_changed(self, _key: Key, _old: str | None, _new: str | None) -> None:
@@ -206,6 +213,10 @@ class Operator:
         for copier in self._copiers:
             copier.wakes.targets_changed()
 
+    def _stranger_changed(self, _: Cluster, target: Target) -> None:
+        if target.kind == SECRETS.kind:
+            self._health.secret_changed(Key(target.namespace, target.name))
+
     def _is_working(self) -> bool:
         """Whether turns may be in hand: before the caches are complete and while another leads, there are none."""
         leads = self._election is None or self._election.leading.is_set()
@@ -216,6 +227,10 @@ class Operator:
         sick = [reflector.status() for reflector in watches if not reflector.healthy()]
         words = [f"{one.resource}: {one.failure or ('silent' if one.synced else 'not listed yet')}" for one in sick]
         return not sick, "; ".join(words) or "all watches are live"
+
+
+def _nobody(*_: object) -> None:
+    return
 
 
 async def _digest_key(client: Client, namespace: str) -> DigestKey:

@@ -112,7 +112,7 @@ def test_a_cluster_that_leaves_the_spec_loses_its_copies(scene: Scene) -> None:
     until(lambda: sync.read()["status"].get("clusters", []), lambda seen: seen == [])
 
 
-def test_a_cluster_out_of_reach_is_unknown_and_loses_nothing(scene: Scene, proxy: FaultProxy) -> None:
+def test_a_cluster_out_of_reach_is_unknown_and_loses_nothing(proxy: FaultProxy, scene: Scene) -> None:
     namespace, here = scene.there("a"), scene.namespace(scene.hub, "here")
     scene.credential(wire=scene.remote.secret(server=proxy.server))
     scene.source(password="one")

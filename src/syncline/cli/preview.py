@@ -72,7 +72,7 @@ async def previewer(connection: Connection, settings: Settings) -> AsyncIterator
         # A first read tells at once, and in words, what a watch would try again and again.
         await client.version()
         hub = Cluster(client, key=await _key(client, settings.namespace))
-        targets = SyncTargets(client, lambda *_: None)
+        targets = SyncTargets(hub, lambda *_: None)
         remotes = FleetSites(hub, fleet, targets)
         controllers = copiers(hub, renderer, EventRecorder(client, "syncline", "preview"), settings, remotes)
         reflectors: tuple[AnyReflector, ...] = (

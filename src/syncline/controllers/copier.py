@@ -20,7 +20,7 @@ from syncline.api.status import SyncStatus
 from syncline.controllers.gathering import Gathered, Gatherer
 from syncline.controllers.memory import Memory
 from syncline.controllers.pipeline import Wish, desire
-from syncline.controllers.removal import Remover, wanted_by
+from syncline.controllers.removal import Remover, Wanted, owned, wanted_by
 from syncline.controllers.reporting import AnySync, Problem, Report, Reporter
 from syncline.controllers.sites import Reached, Sites
 from syncline.controllers.survey import Site, Spot, Survey, survey
@@ -190,7 +190,7 @@ class Copier:
         await self._record(work, reached)
         converged = await self._converge(work, memory, wish, gathered.revision)
         waiting = await self._phantoms(work, reached, gathered.absent)
-        wanted = wanted_by(surveyed, waiting, gathered)
+        wanted = await self._wanted(work, reached, gathered, (surveyed, waiting))
         pruned = await self._remover.prune(work, memory, reached, wanted)
         gone = await self._remover.sources_gone(work, memory, reached, gathered, wanted)
         seen = [*converged, *wish.failed, *surveyed.unnamed, *surveyed.passed_over, *reached.outcomes]
@@ -243,6 +243,14 @@ class Copier:
             return await survey(work, reached.sites, phantoms, self._shared.renderer)
         except Problem:
             return Survey()
+
+    async def _wanted(self, work: Work, reached: Reached, gathered: Gathered, surveys: tuple[Survey, Survey]) -> Wanted:
+        """Sum up which copies are wanted, and which ones the policy keeps though their source is gone."""
+        vanished: frozenset[str] = frozenset()
+        if work.source_deletion_policy == "Orphan" and not work.one:
+            made_from = {seen.marker.source for _, seen in owned(reached) if seen.marker is not None}
+            vanished = await self._gatherer.vanished(work, made_from - {str(source) for source in gathered.sources})
+        return wanted_by(*surveys, gathered, vanished)
 
     async def _hold(self, sync: AnySync) -> AnySync:
         """Add the finalizer before the first write, so that no copy can outlive its sync unseen."""
@@ -376,7 +384,9 @@ class Copier:
                 action = await writer.decide(item, await writer.look(item))
             actions.append(action)
         waiting = await self._phantoms(work, reached, gathered.absent)
-        removals, held = self._remover.preview(work, reached, gathered, wanted_by(surveyed, waiting, gathered))
+        removals, held = self._remover.preview(
+            work, reached, gathered, await self._wanted(work, reached, gathered, (surveyed, waiting))
+        )
         passed_over = (*wish.failed, *surveyed.unnamed, *surveyed.passed_over, *reached.outcomes)
         return Preview(
             actions=(*actions, *removals),
@@ -410,13 +420,17 @@ class Copier:
         return sorted((kept | unseen) - went)
 
     def _get(self, key: Key) -> AnySync | None:
-        reflector = self.syncs.get(None) or self.syncs.get(key.namespace)
+        reflector = self._reflector(key.namespace)
         return reflector.get(key) if reflector is not None else None
+
+    def _reflector(self, namespace: str) -> Reflector[SyncWire, AnySync] | None:
+        return self.syncs.get(None if None in self.syncs else namespace)
 
     def _note(self, wire: SyncWire) -> AnySync:
         """Remember the result of our own write to a sync, ahead of its echo."""
-        reflector = self.syncs.get(None) or self.syncs[wire.metadata.namespace]
-        reflector.note(wire)
+        reflector = self._reflector(wire.metadata.namespace)
+        if reflector is not None:
+            reflector.note(wire)
         return self.kind.read(wire)
 
     def _latest(self, sync: AnySync) -> AnySync:

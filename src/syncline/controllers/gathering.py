@@ -1,6 +1,6 @@
 """Reads what a sync copies from: its sources and the patches it refers to, live, as the sync's own identity."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -80,6 +80,23 @@ class Gatherer:
             orphan = work.source_deletion_policy == "Orphan"
             problem = Problem("SourceNotFound", f"the source {words} does not exist{stays if orphan else ''}")
         return Gathered(sources=_unique(sources), absent=tuple(absent), patches=patches, problem=problem)
+
+    async def vanished(self, work: Work, sources: Iterable[str]) -> frozenset[str]:
+        """Return which former sources, as markers name them, were selected by labels and are not known to exist."""
+        client = self._hub.client if work.user is None else self._hub.client.impersonating(work.user)
+        selected = {(ref.kind_name, ref.namespace) for ref in work.sources if ref.selector is not None}
+        gone = set()
+        for source in sources:
+            kind, _, place = source.partition("/")
+            namespace, _, name = place.partition("/")
+            view = next((view for view in self._hub.views() if view.kind == kind), None)
+            if view is None or not any(kind == one and namespace in ("", where) for one, where in selected):
+                continue
+            try:
+                await client.get(view.resource, name, namespace or None, metadata_only=True)
+            except KubeError:
+                gone.add(source)
+        return frozenset(gone)
 
     def phantoms(self, work: Work) -> Iterator[Source]:
         """Yield the named sources as if they had been read, to know where their copies belong."""

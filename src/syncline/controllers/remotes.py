@@ -74,6 +74,8 @@ class FleetSites(LocalSites):
     async def reach(self, work: Work, wakes: Wakes, *, former: bool = True) -> Reached:
         """Return the clusters of a sync, all reached at once; those out of reach hold up nobody."""
         self._wakes = wakes
+        if any(not place.local for place in work.places):
+            await self._hub.open("", SECRETS.kind)  # a credential that changes wakes its syncs
         local = await super().reach(work, wakes)
         places = [place for place in work.places if place.connection is not None]
         old = self._former(work, places) if former else []

@@ -74,12 +74,12 @@ class Wanted(Struct, frozen=True):
         return seen.target in self.orphans or (seen.marker is not None and seen.marker.source in self.absent)
 
 
-def wanted_by(surveyed: Survey, waiting: Survey, gathered: Gathered) -> Wanted:
-    """Sum up which copies are wanted; `waiting` are those that wait for their source."""
+def wanted_by(surveyed: Survey, waiting: Survey, gathered: Gathered, vanished: frozenset[str] = frozenset()) -> Wanted:
+    """Sum up which copies are wanted; `waiting` are those that wait for their source, `vanished` former sources."""
     return Wanted(
         targets=frozenset(spot.target for spot in surveyed.spots),
         orphans=frozenset(spot.target for spot in waiting.spots),
-        absent=frozenset(f"{target.kind}/{target.namespace}/{target.name}" for target in gathered.absent),
+        absent=vanished | {f"{target.kind}/{target.namespace}/{target.name}" for target in gathered.absent},
         certain=not surveyed.unnamed and not waiting.unnamed,
     )
 

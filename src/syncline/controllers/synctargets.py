@@ -8,12 +8,13 @@ from syncline.api import synctarget as api
 from syncline.api.common import GROUP, VERSION
 from syncline.api.connection import ClusterConnection
 from syncline.api.synctarget import SyncTarget, SyncTargetSpec
+from syncline.engine.cluster import Cluster
 from syncline.engine.record import SyncWire
 from syncline.kube.cache import Key
 from syncline.kube.client import Client
 from syncline.kube.errors import NotFound
 from syncline.kube.reflector import Reflector
-from syncline.kube.resources import Resource
+from syncline.kube.resources import SECRETS, Resource
 
 RESOURCE = Resource(GROUP, VERSION, api.PLURAL, api.KIND)
 
@@ -21,10 +22,11 @@ RESOURCE = Resource(GROUP, VERSION, api.PLURAL, api.KIND)
 class SyncTargets:
     """All SyncTargets with a spec that can be read."""
 
-    def __init__(self, client: Client, on_change: Callable[[], None]) -> None:
+    def __init__(self, hub: Cluster, on_change: Callable[[], None]) -> None:
+        self._hub = hub
         self._on_change = on_change
         self.reflector: Reflector[SyncWire, SyncTarget] = Reflector(
-            client, RESOURCE, decode=SyncWire, project=_read, on_change=self._changed
+            hub.client, RESOURCE, decode=SyncWire, project=_read, on_change=self._changed
         )
 
     def all(self) -> Iterator[SyncTarget]:
@@ -44,9 +46,19 @@ class SyncTargets:
         return tuple(target for target in map(_read, wires) if target is not None)
 
     def _changed(self, _key: Key, old: SyncTarget | None, new: SyncTarget | None) -> None:
+        self._hub.attention.pay(SECRETS.kind, _secrets_of(new))
+        self._hub.attention.end(SECRETS.kind, _secrets_of(old))
         # Statuses are ours, and say nothing that a sync does not know.
         if old is None or new is None or (old.spec, old.metadata.labels) != (new.spec, new.metadata.labels):
             self._on_change()
+
+
+def _secrets_of(target: SyncTarget | None) -> tuple[str, ...]:
+    if target is None:
+        return ()
+    connection = target.spec.connection
+    refs = (connection.kubeconfig_secret_ref, connection.service_account_token_ref)
+    return tuple(ref.name for ref in refs if ref is not None)
 
 
 def _read(wire: SyncWire) -> SyncTarget | None:

@@ -66,6 +66,8 @@ class Action(Struct, frozen=True, kw_only=True):
     state: TargetState = "Synced"
     edit: Edit | None = None
     drift: bool = False
+    lost: tuple[str, ...] = ()
+    """Of a repaired drift: the fields that somebody has taken, where they are known."""
     conflicts: tuple[str, ...] = field(default=())
     uid: str = ""
     """Of a removal: the very object that goes."""
@@ -176,8 +178,7 @@ def _plan_ours(desired: Desired, seen: Seen, policy: Policy, *, former: bool) ->
     if former:
         reason, message = "Reowned", "written by an earlier sync of this name; owned again"
     elif edited and not equal and policy.conflict != "Merge":
-        what = f"{', '.join(seen.lost[:NAMED])} " if seen.lost else ""
-        reason, message = "DriftRepaired", f"{what}changed by {seen.changed_by or 'somebody'}"
+        reason, message = "DriftRepaired", lost_message(seen.lost, seen.changed_by)
     elif not equal:
         reason, message = "SourceChanged", "the source has changed"
     else:
@@ -275,6 +276,7 @@ def _converge(desired: Desired, seen: Seen, policy: Policy, verb: Verb, *, mode:
         state=state,
         edit=edit,
         drift=reason == "DriftRepaired",
+        lost=seen.lost if reason == "DriftRepaired" else (),
         conflicts=conflicts,
     )
 
@@ -330,6 +332,13 @@ def _map_differs(wanted: Mapping[str, str], there: Mapping[str, str], sent: tupl
         return True
     gone = extra_keys(there) if extras else there.keys() & set(sent)
     return any(key not in wanted for key in gone) or set(sent) != wanted.keys()
+
+
+def lost_message(lost: tuple[str, ...], by: str) -> str:
+    """Say which fields were found changed, and by whom."""
+    rest = f" and {len(lost) - NAMED} more" if len(lost) > NAMED else ""
+    what = f"{', '.join(lost[:NAMED])}{rest} " if lost else ""
+    return f"{what}changed by {by or 'somebody'}"
 
 
 def extra_keys(there: Mapping[str, str]) -> set[str]:

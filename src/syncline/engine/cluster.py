@@ -80,8 +80,12 @@ class Cluster:
 
     @property
     def vital(self) -> tuple[AnyReflector, ...]:
-        """The watches without which the operator can do nothing; other kinds concern only the syncs that name them."""
-        built_in = (self._views[name] for name in BUILT_IN if name in self._views)
+        """The watches that must not be lost.
+
+        Other kinds concern only the syncs that name them; and one that could never be had, for want of rights, is
+        reported there.
+        """
+        built_in = (self._views[name] for name in BUILT_IN if name in self._views and self._views[name].synced)
         return (self.namespaces, *(reflector for view in built_in for reflector in view.reflectors))
 
     def start(self) -> None:

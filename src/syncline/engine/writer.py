@@ -7,11 +7,11 @@ from msgspec import structs
 
 from syncline.api.common import TargetState
 from syncline.core.carry import allocated
-from syncline.core.fields import apply_ready
+from syncline.core.fields import apply_ready, holder
 from syncline.core.objects import Desired, Seen, Target
 from syncline.core.outcome import Outcome, outcome_of
 from syncline.core.ownership import OWNER_LABEL, Owner, Standing, place, standing
-from syncline.core.plan import Action, Edit, Policy, Verb, merged_content, plan
+from syncline.core.plan import Action, Edit, Policy, Verb, lost_message, merged_content, plan
 from syncline.core.surplus import plan_removal
 from syncline.core.wire import DataWire, ObjectWire
 from syncline.core.writing import apply_body, create_body, release_patch, replace_body, update_patch
@@ -72,7 +72,7 @@ class Writer:
                     if action.verb is Verb.LEAVE:
                         return outcome_of(action)
                     if action.verb is not Verb.READ:
-                        return await self.carry_out(action, desired, seen)
+                        return await self.carry_out(await self._told(action, desired), desired, seen)
                 except KubeError as error:
                     # Refused twice, it is not the patch that came too late but the content that cannot be.
                     invalid += isinstance(error, Invalid)
@@ -135,6 +135,18 @@ class Writer:
         if marker.hub != self._owner.hub:  # a sync of another cluster: whether it lives cannot be known from here
             return f"{marker.sync} of another cluster"
         return marker.sync if await self._claims.alive(marker.sync) else ""
+
+    async def _told(self, action: Action, desired: Desired) -> Action:
+        """Name who has taken a field of ours; the last one to write need not be the one."""
+        if not action.lost:
+            return action
+        target = desired.target
+        wire = await self._client.get(
+            self._resource(desired), target.name, target.namespace or None, type=ObjectWire, metadata_only=True
+        )
+        return structs.replace(
+            action, message=lost_message(action.lost, holder(wire.metadata.managed_fields, action.lost[0]))
+        )
 
     async def carry_out(self, action: Action, desired: Desired, seen: Seen | None) -> Outcome:
         """Write, unless somebody keeps undoing just that. Raises what the server says against it."""

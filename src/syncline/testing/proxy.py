@@ -27,6 +27,7 @@ from syncline.testing.loop import LoopThread
 _PASSED_ON = ("Accept", "Authorization", "Content-Type", "User-Agent", "Impersonate-User")
 _PASSED_BACK = ("Content-Type", "Retry-After", "Warning")
 _NO_FAULT = Fault()
+CLOSING = 0.1
 
 
 class FaultProxy:
@@ -90,8 +91,8 @@ class FaultProxy:
             trust_env=False,
         )
         # Cancelled when its client goes away: a proxy that went on would write for the dead.
-        server = web.Server(self._serve, handler_cancellation=True)
-        self._runner = web.ServerRunner(server, access_log=None, shutdown_timeout=0.1)
+        self._server = web.Server(self._serve, handler_cancellation=True)
+        self._runner = web.ServerRunner(self._server, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=self._tls()).start()
         self.server = f"https://127.0.0.1:{self._runner.addresses[0][1]}"
@@ -99,7 +100,12 @@ class FaultProxy:
     async def _close(self) -> None:
         await self._cut_watches()
         await self._runner.cleanup()
+        for connection in list(self._server.connections):
+            if connection.transport is not None:
+                connection.transport.abort()
         await self._upstream.close()
+        # Transports end in the loop's own time; what is not ended when the loop stops is reported as leaked.
+        await asyncio.sleep(CLOSING)
 
     def _tls(self) -> ssl.SSLContext:
         authority = Authority.load(self._sandbox.ca.encode(), (self._sandbox.folder / "ca.key").read_bytes())
