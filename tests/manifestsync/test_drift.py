@@ -28,6 +28,17 @@ def test_a_changed_field_is_repaired_and_the_event_names_the_field_and_who_chang
     world.stays_quiet(sync)
 
 
+def test_the_event_names_who_took_the_field_though_others_wrote_later(world: Manifests) -> None:
+    _, copy, sync = scene(world)
+    sync.change(suspend=True)
+    sync.becomes("Suspended")
+    copy.put(*IMAGE, value="example.com/other:9", manager="the-culprit")
+    copy.put("metadata", "annotations", "their/note", value="x", manager="a-bystander")
+    sync.change(suspend=False)
+    event = sync.tells("DriftRepaired")
+    assert "spec.template.spec.containers[name=app].image changed by the-culprit" in event["note"]
+
+
 def test_a_removed_field_is_put_back(world: Manifests) -> None:
     _, copy, _ = scene(world)
     copy.put(*CONTAINER, "env", value=[{"name": "MODE", "value": "fast"}])

@@ -22,7 +22,8 @@ def test_a_json_patch_changes_one_item_of_a_list(world: Manifests) -> None:
     source = world.deployment()
     target = world.namespace("a")
     content = (
-        '[{"op": "test", "path": "/spec/replicas", "value": 2}, {"op": "replace", "path": "/spec/replicas", "value": 5},'
+        '[{"op": "test", "path": "/spec/replicas", "value": 2},'
+        ' {"op": "replace", "path": "/spec/replicas", "value": 5},'
         ' {"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "mirror.example.com/app:1"}]'
     )
     sync = world.msync("sync", source, into=[target], patch={"patchStrategy": "JSONPatch", "patchContent": content})

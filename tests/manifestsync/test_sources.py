@@ -161,6 +161,25 @@ def test_when_the_source_is_deleted_orphans_stay_if_the_policy_says_so(world: Ma
     assert copy.uid == uid
 
 
+def test_of_a_selected_set_too_orphans_stay_but_what_is_no_longer_selected_goes(world: Manifests) -> None:
+    deleted, deselected = labelled(world, "deleted"), labelled(world, "deselected")
+    target = world.namespace("a")
+    sync = world.msync(
+        sourceRefs=[chosen(world)],
+        targets={"inCluster": {"namespaces": [target]}},
+        sourceDeletionPolicy="Orphan",
+    )
+    sync.becomes("Synced", synced=2)
+    deleted.delete()
+    deselected.label(copy=None)
+    world.find("Secret", target, "deselected").gone()
+    sync.becomes("Synced", desired=0)
+    assert world.find("Secret", target, "deleted").values == {"is": "deleted"}
+    world.stays_quiet(sync)
+    labelled(world, "deleted")
+    sync.becomes("Synced", synced=1)
+
+
 def test_a_source_that_is_replaced_keeps_its_copies(world: Manifests) -> None:
     source = world.secret()
     target = world.namespace("a")

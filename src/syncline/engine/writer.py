@@ -80,7 +80,7 @@ class Writer:
                         return await self._unchangeable(desired, error)
                     if not is_surprise(error, existed=seen is not None) or invalid > 1:
                         raise
-                    log.debug("planned anew", target=str(desired.target), cause=str(error))
+                    log.debug("planned anew", target=str(desired.target), cause=type(error).__name__)
                 seen = await self.look(desired)
         except KubeError as error:
             return failure(desired.target, error)
@@ -329,7 +329,7 @@ def failure(target: Target, error: KubeError, *, gone: bool = False) -> Outcome:
         state, reason = "Unknown", "Unreachable"
     elif isinstance(error, ApiError) and TERMINATING in error.causes:
         state, reason, message = "Skipped", TERMINATING, f"namespace {target.namespace!r} is being deleted"
-    elif isinstance(error, NotFound):
+    elif isinstance(error, NotFound) and error.about == target.namespace:
         state, reason, message = "Pending", "NamespaceNotFound", f"namespace {target.namespace!r} does not exist"
     elif isinstance(error, ApiError):
         reason = error.reason
@@ -340,7 +340,8 @@ def _fight(target: Target, rounds: int, seen: Seen | None) -> Outcome:
     who = (seen.changed_by if seen is not None else "") or "somebody"
     how = "changed" if seen is not None else "deleted"
     message = (
-        f"written {rounds} times in a short while and {how} again each time, last by {who}; repairs are spaced out"
+        f"written {rounds} times in a short while and {how} again each time, last by {who}; repairs are spaced out: "
+        "let one of the two manage the object, or annotate it with syncline.dev/reconcile: Disabled"
     )
     return Outcome(target=target, state="Conflict", reason="Fight", message=message, retry=True)
 
