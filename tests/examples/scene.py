@@ -1,18 +1,22 @@
 """Examples applied to a sandbox as a user would apply them, and looked at as a user would."""
 
+import base64
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from syncline.controllers.configmapsync import RESOURCE as SYNCS
+from syncline.api.common import GROUP, REQUESTED_AT, VERSION
+from syncline.api.kinds import KINDS
 from syncline.deploy import Manifest, resource
-from syncline.kube import CONFIGMAPS, Resource
+from syncline.kube import CONFIGMAPS, SECRETS, Resource
 from syncline.sandbox import RequestError, Sandbox
 
 ROOT = Path(__file__).parents[2]
-EXAMPLES = ROOT / "examples" / "configmapsync"
+EXAMPLES = ROOT / "examples"
+OWN = {kind.kind: Resource(GROUP, VERSION, kind.plural, kind.kind) for kind in KINDS}
+SYNCS = {"ConfigMapSync", "ManifestSync"}
 
 Check = Callable[[], bool]
 
@@ -30,8 +34,8 @@ class Scene:
         self.manifests = load(EXAMPLES / name)
         for manifest in self.manifests:
             self.apply(manifest)
-        (sync,) = (manifest for manifest in self.manifests if manifest["kind"] == SYNCS.kind)
-        self._sync = SYNCS.path(sync["metadata"]["namespace"], sync["metadata"]["name"])
+        (sync,) = (manifest for manifest in self.manifests if manifest["kind"] in SYNCS)
+        self._sync = OWN[sync["kind"]].path(sync["metadata"]["namespace"], sync["metadata"]["name"])
 
     def apply(self, manifest: Manifest, manager: str = "kubectl") -> None:
         metadata = manifest["metadata"]
@@ -42,6 +46,15 @@ class Scene:
         """Set some keys of a ConfigMap, as somebody else than its author."""
         metadata = {"namespace": namespace, "name": name}
         self.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}, "somebody")
+
+    def ask(self) -> None:
+        """Ask for a turn now."""
+        self._sandbox.request("PATCH", f"{self._sync}?fieldManager=somebody&force=true", self._request())
+
+    def _request(self) -> Manifest:
+        sync = self._get(self._sync) or {}
+        metadata = {"name": sync["metadata"]["name"], "annotations": {REQUESTED_AT: "now"}}
+        return {"apiVersion": sync["apiVersion"], "kind": sync["kind"], "metadata": metadata}
 
     def delete(self, namespace: str, name: str) -> None:
         self._sandbox.request("DELETE", CONFIGMAPS.path(namespace, name))
@@ -57,6 +70,21 @@ class Scene:
     def data(self, namespace: str, name: str) -> dict[str, str] | None:
         found = self.config_map(namespace, name)
         return None if found is None else found.get("data", {})
+
+    def secret(self, namespace: str, name: str) -> dict[str, str] | None:
+        """Return what a Secret says, as text."""
+        found = self._get(SECRETS.path(namespace, name))
+        held = (found or {}).get("data", {}).items()
+        return None if found is None else {key: base64.b64decode(value).decode() for key, value in held}
+
+    def look(self, manifest: Manifest) -> dict[str, Any] | None:
+        """Return an object of any kind that the examples use."""
+        metadata = manifest["metadata"]
+        return self._get(_resource(manifest).path(metadata["namespace"], metadata["name"]))
+
+    def counts(self) -> str:
+        """Return the "n/m" of the targets."""
+        return str((self._get(self._sync) or {}).get("status", {}).get("targets", {}).get("summary", ""))
 
     def ready(self) -> tuple[str, str]:
         """Return status and reason of the Ready condition, of the spec as it is now."""
@@ -81,4 +109,5 @@ class Scene:
 
 
 def _resource(manifest: Manifest) -> Resource:
-    return {"ConfigMap": CONFIGMAPS, SYNCS.kind: SYNCS}.get(manifest["kind"]) or resource(manifest)
+    known = {"ConfigMap": CONFIGMAPS, "Secret": SECRETS, **OWN}
+    return known.get(manifest["kind"]) or resource(manifest)
