@@ -26,7 +26,7 @@ from syncline.core.surplus import Brake, brake, plan_removal
 from syncline.engine.view import MetaWire, View
 from syncline.engine.writer import Writer
 from syncline.kube.cache import Key
-from syncline.kube.errors import KubeError, NotFound
+from syncline.kube.errors import Forbidden, KubeError, NotFound
 from syncline.kube.resources import NAMESPACES
 
 # A source that is replaced (deleted and created again) is away for a moment; its copies stay meanwhile.
@@ -118,8 +118,10 @@ class Remover:
         """Act on sources that do not exist: wait a moment, look again, then follow the policy."""
         now = time.monotonic()
         memory.missing = {target: memory.missing.get(target, now) for target in gathered.absent}
+        if not gathered.absent or work.source_deletion_policy == "Orphan":
+            return Removed()
         copies = [one for one in owned(reached) if wanted.is_orphan(one[1])]
-        if not gathered.absent or not copies or work.source_deletion_policy == "Orphan":
+        if not copies:
             return Removed()
         if (left := max(memory.missing.values()) + SOURCE_GRACE - now) > 0:
             return Removed(again=left)
@@ -198,9 +200,12 @@ class Remover:
         """Remove every copy, found by the cache and by a live list: a cache may lag behind another leader's write."""
         known: dict[Target, Owned] = {seen.target: (site, seen) for site, seen in owned(reached)}
         troubles: list[Outcome] = []
+        kinds = reached.kinds
         for site in (*reached.sites, *reached.former):
+            if not site.cluster.name and not sync.status.observed_generation:
+                kinds |= await self._scan(site)
             for view in list(site.cluster.views()):
-                if not site.cluster.name and view.kind not in reached.kinds:
+                if not site.cluster.name and view.kind not in kinds:
                     continue
                 try:
                     found = await self._list(site, view)
@@ -215,6 +220,22 @@ class Remover:
                 known.update((seen.target, (site, seen)) for seen in found)
         why = ("SyncDeleted", "the sync was deleted")
         return [*await self._remove(sync, memory, known.values(), why), *troubles]
+
+    async def _scan(self, site: Site) -> frozenset[str]:
+        """Look for copies of all kinds: the status, which says what was written, is lost, as after a restore."""
+        kinds = set()
+        for served in await site.cluster.discovery.resources():
+            resource = served.resource
+            if not served.keeps_objects:
+                continue
+            label = f"{OWNER_LABEL}={site.owner.label}"
+            try:
+                found, _ = await site.cluster.client.list(resource, labels=label, type=MetaWire, metadata_only=True)
+            except (Forbidden, NotFound):
+                continue  # what the operator may not read, it has not written
+            if found:
+                kinds.add((await site.cluster.open(resource.group, resource.kind)).kind)
+        return frozenset(kinds)
 
     async def _list(self, site: Site, view: View) -> list[Seen]:
         found, _ = await site.cluster.client.list(
@@ -241,14 +262,24 @@ class Remover:
 
 def owned(reached: Reached) -> Iterator[Owned]:
     """Yield all copies of a sync, by the names that it has for its clusters."""
-    seen_clusters = set()
+    clusters: dict[tuple[str, str], list[Site]] = {}
     for site in (*reached.sites, *reached.former):
-        if site.cluster.uid in seen_clusters:  # two places of one cluster
-            continue
-        seen_clusters.add(site.cluster.uid)
-        for seen in site.cluster.copies_of(site.owner.ref):
-            if seen.marker is not None and seen.marker.hub == site.owner.hub:
+        clusters.setdefault((site.cluster.uid, site.owner.hub), []).append(site)
+    for sites in clusters.values():
+        first = sites[0]
+        for seen in first.cluster.copies_of(first.owner.ref):
+            if seen.marker is not None and seen.marker.hub == first.owner.hub:
+                site = first if len(sites) == 1 else _wanting(sites, seen)
                 yield site, _relabelled(site, seen)
+
+
+def _wanting(sites: list[Site], seen: Seen) -> Site:
+    """Of several names for one cluster, return the one that a copy belongs to, or the first where it is unwanted."""
+    namespace = sites[0].cluster.namespace(seen.target.namespace)
+    beside = seen.marker is not None and seen.marker.source.split("/")[1:2] == [seen.target.namespace]
+    return next(
+        (site for site in sites if _matches(site, namespace) or (site.place.scope is None and beside)), sites[0]
+    )
 
 
 def _relabelled(site: Site, seen: Seen) -> Seen:
