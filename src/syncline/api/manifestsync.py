@@ -199,7 +199,11 @@ class Selection(Struct, frozen=True, kw_only=True, rename="camel"):
 
     include: Annotated[
         list[MetadataKeyPattern],
-        Meta(max_length=100, description="Only keys that match one of these globs; empty: all that are safe to copy."),
+        Meta(
+            max_length=100,
+            description="Keys, as globs, that are copied though they are a tool's; those that are safe to copy are"
+            " copied anyway.",
+        ),
     ] = field(default_factory=list)
     exclude: Annotated[
         list[MetadataKeyPattern], Meta(max_length=100, description="Not keys that match one of these.")

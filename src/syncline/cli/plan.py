@@ -7,7 +7,7 @@ from typing import Any
 
 from syncline.api.manifestsync import KIND as MANIFEST_SYNC
 from syncline.cli import connect
-from syncline.cli.preview import BOTH_WAYS, goes_both_ways, previewer
+from syncline.cli.preview import previewer
 from syncline.cli.table import print_table, printable
 from syncline.cli.words import read_syncs
 from syncline.controllers.copier import Preview
@@ -68,8 +68,6 @@ def _show(kind: str, wire: SyncWire, preview: Preview) -> None:
     print_table(("ACTION", *place, "THEN", "WHY"), rows)
     if preview.problem is not None:
         print(printable(f"{preview.problem.reason}: {preview.problem.message}"))
-    if goes_both_ways(wire):
-        print(BOTH_WAYS)
     verbs = Counter(action.verb.value for action in preview.actions)
     print(", ".join(f"{number} to {verb}" for verb, number in sorted(verbs.items())) or "nothing to do")
 

@@ -31,6 +31,7 @@ from syncline.core.digest import short_digest
 from syncline.core.objects import Desired, Target
 from syncline.core.outcome import Outcome
 from syncline.core.plan import Action, Verb
+from syncline.core.twoway import Strategy
 from syncline.engine.claims import Claims
 from syncline.engine.cluster import Cluster
 from syncline.engine.fanout import FanOut, Job
@@ -329,13 +330,9 @@ class Copier:
         return outcomes + known
 
     async def _settle(self, work: Work, writer: Writer, spot: Spot, desired: Desired, kept: bool) -> Outcome:
-        if not work.two_way:
+        if work.two_way is None:
             return await writer.settle(desired, kept=kept)
-        source, site = spot.source, spot.site
-        upstream = Upstream(
-            target=source.target, uid=source.meta.uid, version=source.meta.resource_version, manifest=source.manifest
-        )
-        pair = TwoWay(site.cluster, site.client, writer, work.two_way, keys=work.keys, transforms=work.transforms)
+        pair, upstream = _pair(work.two_way, work, writer, spot)
         return await pair.settle(upstream, desired, kept=kept)
 
     def _writer(self, site: Site) -> Writer:
@@ -379,6 +376,10 @@ class Copier:
             writer = self._writer(spot.site)
             seen = spot.site.cluster.at(item.target) or await writer.look(item)
             had = _kept_mark(spot.site.cluster, item.target) in kept
+            if work.two_way is not None:
+                pair, upstream = _pair(work.two_way, work, writer, spot)
+                actions.append(await pair.preview(upstream, item, kept=had))
+                continue
             action = await writer.decide(item, seen, kept=had)
             if action.verb is Verb.READ:
                 action = await writer.decide(item, await writer.look(item))
@@ -445,6 +446,15 @@ class Copier:
         self._sites.forget(key)
         self._reporter.forget(key)
         self.queue.forget(key)
+
+
+def _pair(strategy: Strategy, work: Work, writer: Writer, spot: Spot) -> tuple[TwoWay, Upstream]:
+    source, site = spot.source, spot.site
+    upstream = Upstream(
+        target=source.target, uid=source.meta.uid, version=source.meta.resource_version, manifest=source.manifest
+    )
+    pair = TwoWay(site.cluster, site.client, writer, strategy, keys=work.keys, transforms=work.transforms)
+    return pair, upstream
 
 
 def _key(sync: AnySync) -> Key:

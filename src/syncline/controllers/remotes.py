@@ -216,7 +216,9 @@ class FleetSites(LocalSites):
         status = work.sync.status
         known = isinstance(status, ManifestSyncStatus) and named.cluster in {entry.name for entry in status.clusters}
         if resolved.unschedulable and not known:
-            message = f"SyncTarget {resolved.name} takes no new syncs (unschedulable)"
+            message = (
+                f"SyncTarget {resolved.name} takes no new syncs: name another one, or set its unschedulable to false"
+            )
             return _Arrival(outcomes=_outcomes(work, named, ("Pending", "Unschedulable", message)))
 
         connection = named.connection

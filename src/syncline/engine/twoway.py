@@ -91,6 +91,16 @@ class TwoWay:
             return failure(desired.target, error)
         return contended(desired.target)
 
+    async def preview(self, upstream: Upstream, desired: Desired, *, kept: bool) -> Action:
+        """Return what would be done, without doing it; the message tells what would reach the source."""
+        wire = await self._read(desired.target)
+        seen = self._cluster.view(desired.target.kind).see(wire, body=True) if wire is not None else None
+        planned = await self._writer.decide(desired, seen, kept=kept)
+        if seen is None or wire is None or (planned.verb is Verb.LEAVE and planned.reason in _BEFORE):
+            return planned
+        agreement, action, settled = self._decide(upstream, desired, seen, wire.metadata, planned)
+        return structs.replace(action, verb=Verb.LEAVE) if settled and not agreement.up else action
+
     async def _carry_out(self, action: Action, desired: Desired, seen: Seen | None) -> Outcome:
         return outcome_of(action) if action.verb is Verb.LEAVE else await self._writer.carry_out(action, desired, seen)
 
@@ -106,7 +116,21 @@ class TwoWay:
     async def _agree(
         self, upstream: Upstream, desired: Desired, seen: Seen, meta: CopyMeta, planned: Action
     ) -> Outcome:
-        """Decide value by value, write the source, then the copy with the new base."""
+        """Write the source, then the copy with the new base."""
+        agreement, action, settled = self._decide(upstream, desired, seen, meta, planned)
+        if action.edit is None:
+            return outcome_of(action)
+        if agreement.up and (outcome := await self._write_up(upstream, desired, seen, agreement)) is not None:
+            return outcome
+        if settled:
+            outcome = outcome_of(structs.replace(action, verb=Verb.LEAVE))
+            return structs.replace(outcome, written=Verb.UPDATE) if agreement.up else outcome
+        return await self._writer.carry_out(action, desired, seen)
+
+    def _decide(
+        self, upstream: Upstream, desired: Desired, seen: Seen, meta: CopyMeta, planned: Action
+    ) -> tuple[Agreement, Action, bool]:
+        """Decide value by value, and say whether the copy is as it should be; nothing is written."""
         base = _base(desired, seen, planned)
         up, everything = desired.values(), seen.leaves or {}
         down = {path: digest for path, digest in everything.items() if self._flows(path)}
@@ -117,9 +141,7 @@ class TwoWay:
         recorded = agreement.base
         assert recorded is not None  # noqa: S101 - both sides are there
         if (refusal := base_too_large(desired, recorded.down)) is not None:
-            return outcome_of(refusal)
-        if agreement.up and (outcome := await self._write_up(upstream, desired, seen, agreement)) is not None:
-            return outcome
+            return agreement, refusal, True
         hidden = {path: digest for path, digest in everything.items() if path not in down}
         edit = Edit(
             whole=False,
@@ -142,10 +164,7 @@ class TwoWay:
             and (seen.marker.digest, seen.marker.key) == (edit.digest, desired.key)
             and not metadata_differs(desired, seen, extras=False)
         )
-        if settled:
-            outcome = outcome_of(structs.replace(action, verb=Verb.LEAVE))
-            return structs.replace(outcome, written=Verb.UPDATE) if agreement.up else outcome
-        return await self._writer.carry_out(action, desired, seen)
+        return agreement, action, settled
 
     async def _write_up(self, upstream: Upstream, desired: Desired, seen: Seen, agreement: Agreement) -> Outcome | None:
         """Write the downstream's changes to the source; None when that is done."""

@@ -22,6 +22,8 @@
 
 # ruff: noqa: N818  # states have the names that the API server gives them
 
+import re
+
 import msgspec
 
 _MESSAGE_LIMIT = 2048
@@ -182,6 +184,11 @@ _BY_REASON: dict[str, type[ApiError]] = {"AlreadyExists": AlreadyExists, "Expire
 _REDIRECTS = range(300, 400)
 _SERVER_ERRORS = range(500, 600)
 
+# What the server says of a lack of rights, in its own words alone: who may not do what where.
+_RIGHTS = re.compile(
+    r'secrets(?: "[a-z0-9.-]*")? is forbidden: User "[^"\n]{1,300}" cannot [a-z]+ resource "secrets" in API group ""'
+    r"(?: in the namespace \"[a-z0-9-]+\"| at the cluster scope)"
+)
 _decode_status = msgspec.json.Decoder(Status).decode
 
 
@@ -251,6 +258,8 @@ def _message(said: Status, causes: list[Cause], resource: str) -> str:
         quotes = len(said.message) > _SENTENCE or "\n" in said.message
         words = [f"{cause.field}: {_brief(cause.message)}" for cause in causes[:_MAX_CAUSES] if cause.message]
         return ("; ".join(words) if quotes and words else said.message)[:_MESSAGE_LIMIT]
+    if said.reason == "Forbidden" and _RIGHTS.fullmatch(said.message):
+        return said.message[:_MESSAGE_LIMIT]
     # The server quotes the values that it refuses. Where they may be secret, only the names of the fields pass.
     fields = [cause.field for cause in causes[:_MAX_CAUSES] if cause.field]
     return f"see {', '.join(fields)}"[:_MESSAGE_LIMIT] if fields else ""
