@@ -58,6 +58,24 @@ def test_a_deleted_sync_takes_the_copies_of_kinds_that_its_spec_no_longer_names(
     world.find("Secret", target).gone()
 
 
+def test_a_deleted_sync_whose_status_was_lost_finds_its_copies_by_their_label(world: Manifests) -> None:
+    deployment, secret = world.deployment(), world.secret()
+    target = world.namespace("a")
+    sync = world.msync("sync", deployment, into=[target], prune=False)
+    sync.becomes("Synced", synced=1)
+    sync.change(sourceRef=secret.ref)
+    world.find("Secret", target).appears()
+    sync.becomes("Synced", synced=1)
+    # As a restore from a backup leaves it.
+    body = sync.read()
+    del body["status"]
+    sync.sandbox.request("PUT", f"{sync.path}/status", body)
+    sync.delete()
+    sync.gone()
+    world.find("Secret", target).gone()
+    world.find("Deployment", target).gone()
+
+
 def test_orphaned_copies_are_owned_again_by_a_sync_of_the_same_name(world: Manifests) -> None:
     source = world.deployment()
     target = world.namespace("a")

@@ -4,18 +4,18 @@ from tests.manifestsync.world import Manifests
 
 
 def test_the_status_names_every_target_with_what_happened_there(world: Manifests) -> None:
-    secret, deployment = world.secret(), world.deployment()
+    secret, deployment, config = world.secret(), world.deployment(), world.make("ConfigMap", data={"a": "b"})
     free, taken = world.namespaces("free", "taken")
     world.deployment(namespace=taken)
     missing = f"{world.name}-missing"
-    sync = world.msync("sync", secret, deployment, into=[free, taken, missing])
-    sync.becomes("TargetsNotSynced", desired=6, synced=3, conflicted=1, pending=2)
+    sync = world.msync("sync", secret, deployment, config, into=[free, taken, missing])
+    sync.becomes("TargetsNotSynced", desired=9, synced=5, conflicted=1, pending=3)
     status = sync.status
     entries = {(entry["kind"], entry["namespace"]): entry for entry in status["targetStatuses"]}
-    assert len(entries) == 6
+    assert len(entries) == 9
     assert {entry["type"] for entry in entries.values()} == {"InCluster"}
     assert {entry["name"] for entry in entries.values()} == {"app"}
-    assert entries["Secret", free]["status"] == "Synced"
+    assert entries["Secret", free]["status"] == entries["ConfigMap", free]["status"] == "Synced"
     assert "message" not in entries["Secret", free]
     assert entries["Deployment.apps", free]["lastSyncTime"].endswith("Z")
     assert entries["Deployment.apps", taken]["status"] == "Conflict"
@@ -24,7 +24,7 @@ def test_the_status_names_every_target_with_what_happened_there(world: Manifests
     assert entries["Secret", missing]["status"] == "Pending"
     # Those that need a look come first.
     assert status["targetStatuses"][0]["status"] == "Conflict"
-    assert status["targets"]["summary"] == "3/6"
+    assert status["targets"]["summary"] == "5/9"
     degraded = sync.conditions["Degraded"]
     assert (degraded["status"], degraded["reason"]) == ("True", "TargetsNotSynced")
     assert "lastSuccessfulSyncTime" not in status
@@ -43,6 +43,8 @@ def test_a_sync_at_peace_says_when_it_last_succeeded_and_which_source_that_was(w
     assert sync.conditions["Degraded"]["status"] == "False"
     assert "Reconciling" not in sync.conditions
     assert status["history"][0]["changes"] == "1 created"
+    sync.now()
+    assert sync.target(target)["lastSyncTime"] == status["targetStatuses"][0]["lastSyncTime"]
     source.put("spec", "replicas", value=5)
     sync.did("1 updated")
     assert sync.status["sourceObservedState"]["generation"] > status["sourceObservedState"]["generation"]

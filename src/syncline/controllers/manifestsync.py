@@ -64,7 +64,10 @@ class ManifestSyncs(Struct, frozen=True):
         ready = find(status.conditions, "Ready")
         conditions = [*status.conditions, _degraded(report, status, ready, now)]
         status = structs.replace(
-            status, conditions=conditions, source_observed_state=report.observed or status.source_observed_state
+            status,
+            conditions=conditions,
+            source_observed_state=report.observed or status.source_observed_state,
+            target_statuses=[structs.replace(one, kind=one.kind or "ConfigMap") for one in status.target_statuses],
         )
         succeeded = ready is not None and ready.status == "True"
         if succeeded and (status.last_successful_sync_time is None or describe_changes(report.outcomes or ())):

@@ -66,7 +66,10 @@ def count(outcomes: Iterable[Outcome]) -> TargetCounts:
 
 def listing(outcomes: Sequence[Outcome], known: Iterable[TargetStatus], now: str) -> list[TargetStatus]:
     """List the targets for the status: failures first, at most 100."""
-    times = {(entry.cluster_name, entry.kind, entry.namespace, entry.name): entry.last_sync_time for entry in known}
+    times = {
+        (entry.cluster_name, entry.kind or "ConfigMap", entry.namespace, entry.name): entry.last_sync_time
+        for entry in known
+    }
     shown = sorted(
         (outcome for outcome in outcomes if not outcome.gone or outcome.state in NOT_READY), key=_worst_first
     )
@@ -74,7 +77,7 @@ def listing(outcomes: Sequence[Outcome], known: Iterable[TargetStatus], now: str
         TargetStatus(
             type="RemoteCluster" if target.cluster else "InCluster",
             cluster_name=target.cluster,
-            kind=(kind := "" if target.kind == "ConfigMap" else target.kind),
+            kind="" if target.kind == "ConfigMap" else target.kind,
             namespace=target.namespace,
             name=target.name,
             status=outcome.state,
@@ -82,7 +85,7 @@ def listing(outcomes: Sequence[Outcome], known: Iterable[TargetStatus], now: str
             message="" if outcome.state == "Synced" else shorten(outcome.message, 1000),
             last_sync_time=now
             if outcome.written
-            else times.get((target.cluster, kind, target.namespace, target.name), ""),
+            else times.get((target.cluster, target.kind, target.namespace, target.name), ""),
         )
         for outcome in shown[:LISTED]
         for target in (outcome.target,)

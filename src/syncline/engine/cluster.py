@@ -22,7 +22,7 @@ NamespaceListener = Callable[["Cluster", Namespace | None, Namespace | None], No
 CopyListener = Callable[["Cluster", Seen | None, Seen | None], None]
 StrangerListener = Callable[["Cluster", Target], None]
 ViewListener = Callable[["Cluster", str], None]
-"""Told of a kind, once it is completely known."""
+"""Told of a kind, once it is completely known, and when it can no longer be watched, or can again."""
 
 Follow = Callable[[Callable[[], Coroutine[Any, Any, None]]], Coroutine[Any, Any, None]]
 """Runs a watch for good."""
@@ -30,6 +30,8 @@ Follow = Callable[[Callable[[], Coroutine[Any, Any, None]]], Coroutine[Any, Any,
 # Every server has these; nothing needs to be asked.
 BUILT_IN = {"ConfigMap": CONFIGMAPS, "Secret": SECRETS}
 _POLL = 0.02
+# How soon it is noticed that a kind can no longer be watched.
+_LOOK = 2.0
 
 
 class NotWatchedError(KubeError):
@@ -136,6 +138,8 @@ class Cluster:
     async def _renew(self, view: View) -> None:
         """Watch a kind in another version where the one that was watched is no longer served."""
         resource = view.resource
+        if view.refused:
+            self.discovery.forget()
         served = await self.discovery.find(resource.group, resource.kind)
         try:
             await self.discovery.find(resource.group, resource.kind, resource.version)
@@ -206,13 +210,19 @@ class Cluster:
         self._views[name] = view
         self._run(*view.reflectors)
         if self._tasks is not None:
-            self._tasks[view] = asyncio.create_task(self._tell_when_complete(view))
+            self._tasks[view] = asyncio.create_task(self._attend(view))
 
-    async def _tell_when_complete(self, view: View) -> None:
+    async def _attend(self, view: View) -> None:
+        """Tell when a view is complete, and whenever its kind, or the right to it, goes or comes back."""
         for reflector in view.reflectors:
             await reflector.synced.wait()
-        for *_rest, listener in self._listeners:
-            listener(self, view.kind)
+        refused = True
+        while True:
+            if view.refused != refused:
+                refused = not refused
+                for *_rest, listener in self._listeners:
+                    listener(self, view.kind)
+            await asyncio.sleep(_LOOK)
 
     def _run(self, *reflectors: AnyReflector) -> None:
         if self._tasks is not None:

@@ -74,6 +74,11 @@ class View:
         """What stands in the way of a watch, for a person; empty if nothing does."""
         return next((status.failure for one in self.reflectors if (status := one.status()).failure), "")
 
+    @property
+    def refused(self) -> bool:
+        """Whether the server no longer lets it be watched: the kind, or the right to it, is gone."""
+        return any(one.status().refused for one in self.reflectors)
+
     def see(self, wire: Wire, *, body: bool = False) -> Seen:
         """Reduce an object to what a plan needs."""
         return see(wire, kind=self.kind, body=body, key=self._key)

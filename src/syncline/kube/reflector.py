@@ -26,6 +26,7 @@ from syncline.kube.errors import (
     Forbidden,
     Invalid,
     KubeError,
+    NotFound,
     ServerError,
     TooManyRequests,
     Unauthorized,
@@ -77,6 +78,8 @@ class ReflectorStatus(Struct, frozen=True):
     """Seconds since the server was last heard of."""
     failure: str
     """What stands in the way now, for a person; empty if nothing does."""
+    refused: bool
+    """Whether that is the server's no: the kind, or the right to it, is gone."""
 
 
 class Reflector(Generic[W, T]):
@@ -175,6 +178,7 @@ class Reflector(Generic[W, T]):
             objects=len(self),
             age=self.age(),
             failure=str(self._failure or ""),
+            refused=isinstance(self._failure, Forbidden | NotFound),
         )
 
     async def run(self) -> None:
