@@ -1,8 +1,9 @@
 """What Syncline does, end to end, on a real control plane of its own: `make demo`.
 
 Starts a sandbox, installs Syncline, runs the operator as its own ServiceAccount with the shipped role, and then does to
-the cluster what people do. With KEEP=1 all of it is left running to play with. `stage` is the cluster as seen from
-here, `telling` the form in which it is told.
+the cluster what people do. With KEEP=1 all of it is left running to play with. `further` has the chapters about
+Secrets, patches, two-way syncs and other clusters; `stage` is the cluster as seen from here, `telling` the form in
+which it is told.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
+from further import Further
 from stage import Manifest, Stage, StageError, load, pick
 from syncline import deploy
 from syncline.kube import KubeError
@@ -27,6 +29,8 @@ EXAMPLE = Path(__file__).parent / "configmapsync" / "01-namespaces-by-label.yaml
 HOME, CONFIG = "platform", "app-settings"
 TEAMS = ["team-a", "team-b", "team-c"]
 LABEL = {"config": "shared"}
+# The other cluster of the last chapter is on this machine.
+LOOPBACK = "--allow-loopback"
 PID_FILE = "operator.pid"
 INTERRUPTED = 130
 
@@ -153,7 +157,7 @@ class Demo:
         started = await self._stage.delete("ConfigMapSync", CONFIG, HOME)
         gone = await self._stage.until("all copies to go", lambda: not self._copies())
         self._tell.syncline(f"{len(self._teams)} copies removed", gone - started)
-        end = await self._stage.until("the sync to go", lambda: not len(self._stage.syncs))
+        end = await self._stage.until("the sync to go", lambda: not self._stage.has_sync(HOME, CONFIG))
         self._tell.syncline(f"the sync is let go; the source {HOME}/{CONFIG} is as it was", end - started)
         if self._stage.data(HOME, CONFIG) is None:
             raise StageError("the source is gone")
@@ -168,11 +172,7 @@ class Demo:
     def _copies(self) -> list[str]:
         """Return the namespaces that have a copy which agrees with the source."""
         source = self._stage.data(HOME, CONFIG)
-        return [
-            key.namespace
-            for key, wire in self._stage.configmaps.items()
-            if key.name == CONFIG and key.namespace != HOME and wire.data == source
-        ]
+        return [namespace for namespace, data in self._stage.namespaces(CONFIG) if namespace != HOME and data == source]
 
     async def _copied(self, started: float, word: str, namespaces: list[str] | None = None) -> float:
         """Wait until these namespaces agree with the source, tell of each, and return when the last one did."""
@@ -200,7 +200,7 @@ class Detached:
         self.log_file = folder / "operator.log"
         with self.log_file.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "syncline", "run", "--kubeconfig", str(kubeconfig)],
+                [sys.executable, "-m", "syncline", "run", "--kubeconfig", str(kubeconfig), LOOPBACK],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -286,13 +286,13 @@ def main() -> int:
     if not keep:
         teller.note()
         teller.note("The operator and the control plane have ended, and their files are gone.")
-        teller.note("To play with them yourself: KEEP=1 make demo. To read on: docs/configmapsync.md")
+        teller.note("To play with them yourself: KEEP=1 make demo. To read on: docs/README.md")
     return 0
 
 
 def perform(teller: Teller, ends: ExitStack, *, keep: bool) -> None:
     """Set the stage and play; `ends` has what is to be undone."""
-    teller.headline("Syncline keeps copies of a ConfigMap in agreement. A real control plane, the real operator:")
+    teller.headline("Syncline keeps copies in agreement. A real control plane, the real operator:")
     teller.note()
     with teller.step("etcd, kube-apiserver and kube-controller-manager"):
         sandbox = Sandbox.up(NAME) if keep else Sandbox.create()
@@ -303,7 +303,9 @@ def perform(teller: Teller, ends: ExitStack, *, keep: bool) -> None:
     with teller.step(
         f"the operator, as ServiceAccount {deploy.NAMESPACE}/{deploy.SERVICE_ACCOUNT} with its shipped role"
     ):
-        operator = Operator(lambda: Detached(kubeconfig, sandbox.folder) if keep else OperatorProcess(kubeconfig))
+        operator = Operator(
+            lambda: Detached(kubeconfig, sandbox.folder) if keep else OperatorProcess(kubeconfig, LOOPBACK)
+        )
         ends.callback(operator.stop)
     try:
         asyncio.run(_play(sandbox, teller, operator, keep=keep))
@@ -318,6 +320,7 @@ async def _play(sandbox: Sandbox, teller: Teller, operator: Operator, *, keep: b
     async with Stage.open(sandbox) as stage:
         demo = Demo(stage, teller, operator)
         await demo.play()
+        await Further(stage, teller).play()
         if keep:
             await demo.leave_something_to_play_with()
 
@@ -327,7 +330,7 @@ def _explain(teller: Teller, sandbox: Sandbox, operator: Detached) -> None:
         "",
         "It is all left running, with the example of chapter 1 applied again. To play with it:",
         f"    export KUBECONFIG={sandbox.kubeconfig}",
-        "    kubectl get configmapsyncs,configmaps -A",
+        "    kubectl get configmapsyncs,manifestsyncs,configmaps -A",
         f"    {_command()} sandbox exec --name {NAME} -- kubectl describe configmapsync -n {HOME} {CONFIG}",
         "",
         f"The operator is process {operator.pid}; its log is {operator.log_file}",

@@ -1,8 +1,8 @@
-"""The cluster of the demo: what is done to it goes out as requests, what comes of it is seen on two watches."""
+"""The cluster of the demo: what is done to it goes out as requests, what comes of it is seen on watches."""
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -11,17 +11,22 @@ import yaml
 
 from syncline import deploy
 from syncline.api.configmapsync import ConfigMapSync
-from syncline.api.kinds import CONFIG_MAP_SYNC
-from syncline.controllers.configmapsync import RESOURCE as SYNCS
+from syncline.api.manifestsync import ManifestSync
+from syncline.controllers.configmapsync import RESOURCE as CONFIG_MAP_SYNCS
+from syncline.controllers.manifestsync import RESOURCE as MANIFEST_SYNCS
 from syncline.core.conditions import find
 from syncline.core.wire import DataWire
-from syncline.kube import CONFIGMAPS, EVENTS, NAMESPACES, Client, Key, Reflector, Resource, load_kubeconfig
+from syncline.kube import CONFIGMAPS, EVENTS, NAMESPACES, SECRETS, Client, Key, Reflector, Resource, load_kubeconfig
 from syncline.kube.cache import is_older
 from syncline.sandbox import Sandbox
 
 PATIENCE = 20.0
 
 Manifest = deploy.Manifest
+Contents = Reflector[DataWire, DataWire]
+Syncs = Reflector[ConfigMapSync, ConfigMapSync] | Reflector[ManifestSync, ManifestSync]
+
+RESOURCES = {each.kind: each for each in (NAMESPACES, CONFIGMAPS, SECRETS, CONFIG_MAP_SYNCS, MANIFEST_SYNCS)}
 
 
 class StageError(Exception):
@@ -35,13 +40,16 @@ class Stage:
         self._sandbox = sandbox
         self._client = client
         self._changed = asyncio.Event()
-        self._seen_at: dict[Key, float] = {}
-        self.configmaps: Reflector[DataWire, DataWire] = Reflector(
-            client, CONFIGMAPS, decode=DataWire, project=lambda wire: wire, on_change=self._note
-        )
-        self.syncs: Reflector[ConfigMapSync, ConfigMapSync] = Reflector(
-            client, SYNCS, decode=ConfigMapSync, project=lambda sync: sync, on_change=self._wake
-        )
+        self._seen_at: dict[tuple[str, Key], float] = {}
+        self.contents: dict[str, Contents] = {each.kind: self._follow(each) for each in (CONFIGMAPS, SECRETS)}
+        self.syncs: dict[str, Syncs] = {
+            "ConfigMapSync": Reflector(
+                client, CONFIG_MAP_SYNCS, decode=ConfigMapSync, project=lambda sync: sync, on_change=self._wake
+            ),
+            "ManifestSync": Reflector(
+                client, MANIFEST_SYNCS, decode=ManifestSync, project=lambda sync: sync, on_change=self._wake
+            ),
+        }
 
     @classmethod
     @asynccontextmanager
@@ -49,11 +57,12 @@ class Stage:
         """Follow a sandbox as its admin."""
         async with Client(load_kubeconfig(sandbox.kubeconfig)) as client:
             stage = cls(sandbox, client)
-            watches = [asyncio.create_task(watch.run()) for watch in (stage.configmaps, stage.syncs)]
+            reflectors = (*stage.contents.values(), *stage.syncs.values())
+            watches = [asyncio.create_task(reflector.run()) for reflector in reflectors]
             try:
                 async with asyncio.timeout(PATIENCE):
-                    await stage.configmaps.synced.wait()
-                    await stage.syncs.synced.wait()
+                    for reflector in reflectors:
+                        await reflector.synced.wait()
                 yield stage
             finally:
                 for watch in watches:
@@ -65,43 +74,62 @@ class Stage:
         sent = _now()
         for manifest in manifests:
             meta = manifest["metadata"]
-            path = _resource(manifest["kind"]).path(meta.get("namespace"), meta["name"])
+            kind = manifest["kind"]
+            path = RESOURCES[kind].path(meta.get("namespace"), meta["name"])
             sent = _now()
             answer = await self._request("PATCH", f"{path}?fieldManager={manager}&force=true", manifest)
-            if manifest["kind"] == "ConfigMap":
-                await self._catch_up(Key(meta["namespace"], meta["name"]), answer["metadata"]["resourceVersion"])
+            if kind in self.contents:
+                key = Key(meta["namespace"], meta["name"])
+                await self._catch_up(kind, key, answer["metadata"]["resourceVersion"])
         return sent
 
     async def delete(self, kind: str, name: str, namespace: str | None = None) -> float:
         """Delete an object; return when that was sent."""
         sent = _now()
-        await self._request("DELETE", _resource(kind).path(namespace, name))
+        await self._request("DELETE", RESOURCES[kind].path(namespace, name))
         return sent
 
-    def data(self, namespace: str, name: str) -> Mapping[str, str] | None:
-        """Return what a ConfigMap says, or None where there is none."""
-        found = self.configmaps.get(Key(namespace, name))
+    def data(self, namespace: str, name: str, kind: str = "ConfigMap") -> Mapping[str, str] | None:
+        """Return what a ConfigMap or Secret says, or None where there is none."""
+        found = self.contents[kind].get(Key(namespace, name))
         return None if found is None else found.data or {}
 
+    def namespaces(self, name: str) -> Iterator[tuple[str, Mapping[str, str] | None]]:
+        """Yield all namespaces with a ConfigMap of this name, and what it says."""
+        for key, wire in self.contents["ConfigMap"].items():
+            if key.name == name:
+                yield key.namespace, wire.data
+
     def uid(self, namespace: str, name: str) -> str:
-        """Tell one object from another of the same name."""
-        found = self.configmaps.get(Key(namespace, name))
+        """Tell one ConfigMap from another of the same name."""
+        found = self.contents["ConfigMap"].get(Key(namespace, name))
         return "" if found is None else found.metadata.uid
 
-    def seen_at(self, namespace: str, name: str) -> float:
-        """Return when a ConfigMap was last seen to change."""
-        return self._seen_at[Key(namespace, name)]
+    def seen_at(self, namespace: str, name: str, kind: str = "ConfigMap") -> float:
+        """Return when a ConfigMap or Secret was last seen to change."""
+        return self._seen_at[kind, Key(namespace, name)]
 
-    def ready(self, namespace: str, name: str) -> tuple[str, str, str]:
-        """Return status, reason and message of a sync's Ready condition."""
-        sync = self.syncs.get(Key(namespace, name))
+    def has_sync(self, namespace: str, name: str, kind: str = "ConfigMapSync") -> bool:
+        """Whether a sync is there."""
+        return self.syncs[kind].get(Key(namespace, name)) is not None
+
+    def ready(self, namespace: str, name: str, kind: str = "ConfigMapSync") -> tuple[str, str, str]:
+        """Return status, reason and message of a sync's Ready condition, if it is about the spec as it is now."""
+        sync = self.syncs[kind].get(Key(namespace, name))
         condition = find(sync.status.conditions, "Ready") if sync is not None else None
-        return (condition.status, condition.reason, condition.message) if condition else ("", "", "")
+        if sync is None or condition is None or sync.status.observed_generation != sync.metadata.generation:
+            return "", "", ""
+        return condition.status, condition.reason, condition.message
 
-    def counts(self, namespace: str, name: str) -> str:
+    def counts(self, namespace: str, name: str, kind: str = "ConfigMapSync") -> str:
         """Return the "n/m" of a sync's targets."""
-        sync = self.syncs.get(Key(namespace, name))
+        sync = self.syncs[kind].get(Key(namespace, name))
         return sync.status.targets.summary if sync is not None and sync.status.targets is not None else ""
+
+    @staticmethod
+    def now() -> float:
+        """Return this moment, on the clock of all times that the stage tells."""
+        return _now()
 
     async def until(self, what: str, check: Callable[[], bool]) -> float:
         """Wait until the watches show it; return when they did."""
@@ -126,11 +154,11 @@ class Stage:
             await asyncio.sleep(0.005)
         raise StageError(f"waited {PATIENCE:.0f} s for the event {reason}")
 
-    async def _catch_up(self, key: Key, version: str) -> None:
+    async def _catch_up(self, kind: str, key: Key, version: str) -> None:
         """Wait until the watch knows of our own write, so that what it shows is never older."""
 
         def knows() -> bool:
-            found = self.configmaps.get(key)
+            found = self.contents[kind].get(key)
             return found is not None and not is_older(found.metadata.resource_version, version)
 
         await self.until(f"the watch to show {key.namespace}/{key.name}", knows)
@@ -138,9 +166,12 @@ class Stage:
     async def _request(self, method: str, path: str, body: Manifest | None = None) -> dict[str, Any]:
         return await asyncio.to_thread(self._sandbox.request, method, path, body)
 
-    def _note(self, key: Key, _: DataWire | None, __: DataWire | None) -> None:
-        self._seen_at[key] = _now()
-        self._changed.set()
+    def _follow(self, resource: Resource) -> Contents:
+        def note(key: Key, _: DataWire | None, __: DataWire | None) -> None:
+            self._seen_at[resource.kind, key] = _now()
+            self._changed.set()
+
+        return Reflector(self._client, resource, decode=DataWire, project=lambda wire: wire, on_change=note)
 
     def _wake(self, *_: object) -> None:
         self._changed.set()
@@ -155,10 +186,6 @@ def pick(manifests: Sequence[Manifest], kind: str) -> Manifest:
     """Return the one manifest of a kind."""
     (found,) = (manifest for manifest in manifests if manifest["kind"] == kind)
     return found
-
-
-def _resource(kind: str) -> Resource:
-    return {"Namespace": NAMESPACES, "ConfigMap": CONFIGMAPS, CONFIG_MAP_SYNC.kind: SYNCS}[kind]
 
 
 def _now() -> float:
