@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tests.configmapsync.world import until
+from tests.configmapsync.world import Thing, until
 from tests.fleet.scene import Scene, becomes, edge, ready, targets, turns
 from tests.fleet.world import Remote
 
+from syncline.api.common import REQUESTED_AT
 from syncline.sandbox import RequestError, Sandbox
 from syncline.testing.faults import Fault
 from syncline.testing.operator import OperatorProcess
@@ -265,3 +266,23 @@ def test_a_credential_that_ends_soon_is_told_of_while_all_is_well(scene: Scene) 
     conditions = {one["type"]: one for one in sync.read()["status"]["conditions"]}
     assert conditions["CredentialExpiring"]["status"] == "True"
     assert "renew it" in conditions["CredentialExpiring"]["message"]
+
+
+def test_a_name_that_comes_to_mean_another_cluster_leaves_no_copy_behind(scene: Scene, sandbox: Sandbox) -> None:
+    namespace = scene.there("a")
+    scene.namespace(scene.hub, "a")
+    scene.credential()
+    scene.source(password="one")
+    sync = scene.sync(edge(namespace))
+    becomes(scene.copy(namespace), "one")
+    here = Remote(sandbox)
+    here.allow("namespaces", "secrets")
+    scene.credential("other", wire=here.secret())
+    connection = {"type": "KubeconfigSecret", "kubeconfigSecretRef": {"name": "other"}}
+    scene.sync({**edge(namespace), "connection": connection})
+    scene.copy(namespace).gone()
+    becomes(Thing(sandbox, f"/api/v1/namespaces/{namespace}/secrets", "token"), "one")
+    turns(sync, "True", "Synced")
+    sync.annotate({REQUESTED_AT: "now"})
+    recorded = until(lambda: sync.read()["status"]["clusters"], lambda seen: len(seen) == 1)
+    assert recorded[0]["connection"]["kubeconfigSecretRef"]["name"] == "other"

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from msgspec import Struct, structs
 
-from syncline.api.common import TargetState
+from syncline.api.common import ABANDON, TargetState
 from syncline.api.connection import ClusterConnection, NameRef
 from syncline.api.manifestsync import ManifestSyncStatus, WrittenCluster
 from syncline.api.status import SyncStatus
@@ -90,6 +90,9 @@ class FleetSites(LocalSites):
         return Reached(
             sites=(*local.sites, *reached),
             former=tuple(one.site for one in visits if one.site is not None and one.site.cluster.uid not in known),
+            superseded=tuple(
+                one.site.place for one in visits if one.site is not None and one.site.cluster.uid in known
+            ),
             outcomes=outcomes,
             unsure=local.unsure or bool(outcomes),
             again=min((one.again for one in (*arrivals, *visits) if one.again is not None), default=local.again),
@@ -102,26 +105,21 @@ class FleetSites(LocalSites):
         """Note kinds and clusters; a cluster that the spec no longer names goes once nothing is left there."""
         assert isinstance(status, ManifestSyncStatus)  # noqa: S101 - only these name other clusters
         kinds = {ref.kind_name for ref in work.sources}
-        current = {site.place.cluster: site for site in reached.sites if site.place.cluster}
-        emptied = {
-            site.place.cluster
-            for site in reached.former
-            if not any(
-                seen.marker and seen.marker.hub == site.owner.hub for seen in site.cluster.copies_of(site.owner.ref)
-            )
-        }
-        clusters = {
-            (entry.name, entry.connection.type): entry for entry in status.clusters if entry.name not in emptied
-        }
-        for name, site in current.items():
-            connection = site.place.connection
-            if connection is not None:
-                clusters[name, connection.type] = WrittenCluster(name=name, connection=connection)
-        written = set(status.written) | {f"{name}/{kind}" for name in current for kind in kinds}
-        written = {entry for entry in written if entry.partition("/")[0] not in emptied - current.keys()}
+        current = [site.place for site in reached.sites if site.place.cluster]
+        done = [
+            _record(place)
+            for place in (*reached.superseded, *(site.place for site in reached.former if _is_empty(site)))
+        ]
+        kept = [entry for entry in status.clusters if entry not in done]
+        if _is_abandoned(work):
+            kept = []
+        clusters = [*kept, *(entry for entry in map(_record, current) if entry not in kept)]
+        names = {entry.name for entry in clusters}
+        written = {*status.written, *(f"{place.cluster}/{kind}" for place in current for kind in kinds)}
+        written = {entry for entry in written if "/" not in entry or entry.partition("/")[0] in names}
         if any(place.local for place in work.places):
             written |= kinds
-        return structs.replace(status, written=sorted(written), clusters=list(clusters.values()))
+        return structs.replace(status, written=sorted(written), clusters=clusters)
 
     def forget(self, key: Key) -> None:
         """Let go of the clusters of a sync that is gone."""
@@ -134,9 +132,9 @@ class FleetSites(LocalSites):
     def _former(self, work: Work, places: Sequence[Place]) -> list[Place]:
         """Return the clusters that were written to and that the spec no longer names, as places for no copies."""
         status = work.sync.status
-        if not isinstance(status, ManifestSyncStatus):
+        if not isinstance(status, ManifestSyncStatus) or _is_abandoned(work):
             return []
-        named = [(place.cluster, place.connection) for place in places]
+        named = [(_name(place), place.connection) for place in places]
         selected = [place.connection for place in places if place.connection and place.connection.selector is not None]
         return [
             Place(cluster=entry.name, connection=entry.connection, scope=NOWHERE)
@@ -299,6 +297,28 @@ async def _settled(member: Member) -> bool:
         return False
 
 
+def _name(place: Place) -> str:
+    """Return what a place is called: a SyncTarget has a name already."""
+    ref = place.connection.sync_target_ref if place.connection is not None else None
+    return place.cluster or (ref.name if ref is not None else "")
+
+
+def _record(place: Place) -> WrittenCluster:
+    assert place.connection is not None  # noqa: S101 - it is another cluster
+    return WrittenCluster(name=place.cluster, connection=place.connection)
+
+
+def _is_empty(site: Site) -> bool:
+    """Whether nothing of the sync is left in a cluster, as far as its kinds are watched."""
+    copies = site.cluster.copies_of(site.owner.ref)
+    return not any(seen.marker is not None and seen.marker.hub == site.owner.hub for seen in copies)
+
+
+def _is_abandoned(work: Work) -> bool:
+    """Whether the user has given up what is left in clusters that the spec no longer names."""
+    return work.sync.metadata.annotations.get(ABANDON) == "true"
+
+
 def _reader(client: Client) -> ReadSecret:
     async def read(namespace: str, name: str) -> SecretWire:
         return await client.get(SECRETS, name, namespace, type=SecretWire)
@@ -308,10 +328,8 @@ def _reader(client: Client) -> ReadSecret:
 
 def _lost(work: Work, place: Place, error: KubeError) -> _Arrival:
     """Say of all targets of a place why it cannot be reached at all."""
-    connection = place.connection
     reason = error.reason if isinstance(error, NotResolved) else "CredentialUnreadable"
-    target = connection.sync_target_ref.name if connection is not None and connection.sync_target_ref else ""
-    named = structs.replace(place, cluster=place.cluster or target)
+    named = structs.replace(place, cluster=_name(place))
     return _Arrival(outcomes=_outcomes(work, named, ("Failed", reason, f"cluster {named.cluster}: {error}")))
 
 

@@ -40,6 +40,8 @@ PATIENCE_ENDS = (
 UNWANTED = ("Pruned", "no longer a destination of this sync")
 
 Owned = tuple[Site, Seen]
+Where = tuple[str, Target]
+"""A cluster by its UID, and a place in it: what a sync calls the cluster may come to mean another one."""
 
 
 class Removed(Struct, frozen=True, kw_only=True):
@@ -61,24 +63,25 @@ class Ending(Struct, frozen=True, kw_only=True):
 class Wanted(Struct, frozen=True):
     """Which copies a sync still wants."""
 
-    targets: frozenset[Target]
-    orphans: frozenset[Target]
+    targets: frozenset[Where]
+    orphans: frozenset[Where]
     """Those whose source does not exist: what becomes of them is not for pruning to say."""
     absent: frozenset[str]
     """Those sources, as markers name them."""
     certain: bool
     """Whether all names are known."""
 
-    def is_orphan(self, seen: Seen) -> bool:
+    def is_orphan(self, site: Site, seen: Seen) -> bool:
         """Whether the source of a copy does not exist."""
-        return seen.target in self.orphans or (seen.marker is not None and seen.marker.source in self.absent)
+        marker = seen.marker
+        return _where(site, seen.target) in self.orphans or (marker is not None and marker.source in self.absent)
 
 
 def wanted_by(surveyed: Survey, waiting: Survey, gathered: Gathered, vanished: frozenset[str] = frozenset()) -> Wanted:
     """Sum up which copies are wanted; `waiting` are those that wait for their source, `vanished` former sources."""
     return Wanted(
-        targets=frozenset(spot.target for spot in surveyed.spots),
-        orphans=frozenset(spot.target for spot in waiting.spots),
+        targets=frozenset(_where(spot.site, spot.target) for spot in surveyed.spots),
+        orphans=frozenset(_where(spot.site, spot.target) for spot in waiting.spots),
         absent=vanished | {f"{target.kind}/{target.namespace}/{target.name}" for target in gathered.absent},
         certain=not surveyed.unnamed and not waiting.unnamed,
     )
@@ -120,7 +123,7 @@ class Remover:
         memory.missing = {target: memory.missing.get(target, now) for target in gathered.absent}
         if not gathered.absent or work.source_deletion_policy == "Orphan":
             return Removed()
-        copies = [one for one in owned(reached) if wanted.is_orphan(one[1])]
+        copies = [one for one in owned(reached) if wanted.is_orphan(*one)]
         if not copies:
             return Removed()
         if (left := max(memory.missing.values()) + SOURCE_GRACE - now) > 0:
@@ -160,7 +163,7 @@ class Remover:
         removals = _removals(_stale(work, reached, wanted))
         verdict = self._brake(work, reached, removals)
         if work.source_deletion_policy == "Delete" and gathered.problem is not None:
-            gone = [one for one in owned(reached) if wanted.is_orphan(one[1]) and _is_open(*one)]
+            gone = [one for one in owned(reached) if wanted.is_orphan(*one) and _is_open(*one)]
             removals += _removals(gone, ("SourceDeleted", gathered.problem.message))
         return removals, Problem("DeletionHeld", verdict.message) if verdict.held else None
 
@@ -282,6 +285,10 @@ def _wanting(sites: list[Site], seen: Seen) -> Site:
     )
 
 
+def _where(site: Site, target: Target) -> Where:
+    return site.cluster.uid, target._replace(cluster="")
+
+
 def _relabelled(site: Site, seen: Seen) -> Seen:
     if not site.place.cluster:
         return seen
@@ -295,7 +302,7 @@ def _stale(work: Work, reached: Reached, wanted: Wanted) -> list[Owned]:
     return [
         (site, seen)
         for site, seen in owned(reached)
-        if seen.target not in wanted.targets and not wanted.is_orphan(seen) and _is_open(site, seen)
+        if _where(site, seen.target) not in wanted.targets and not wanted.is_orphan(site, seen) and _is_open(site, seen)
     ]
 
 

@@ -7,7 +7,7 @@ from msgspec import Struct, structs
 from syncline.api.status import SyncStatus
 from syncline.controllers.survey import Site
 from syncline.controllers.wakes import Wakes
-from syncline.controllers.work import Work
+from syncline.controllers.work import Place, Work
 from syncline.core.outcome import Outcome
 from syncline.core.ownership import OWNER_LABEL, Owner
 from syncline.engine.cluster import Cluster, NotWatchedError, kind_name
@@ -30,6 +30,8 @@ class Reached(Struct, frozen=True, kw_only=True):
     unsure: bool = False
     """Whether any place could not be looked at: then nothing is known to be done."""
     again: float | None = None
+    superseded: tuple[Place, ...] = ()
+    """Places that the spec no longer names, and that turned out to be clusters that it does name."""
     clusters: frozenset[str] = frozenset()
     """All other clusters that were tried."""
     warnings: tuple[str, ...] = ()
