@@ -7,9 +7,10 @@ restored by a backup tool carries both, but its annotation names another place, 
 from collections.abc import Mapping
 from enum import Enum
 from functools import lru_cache
+from sys import intern
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from syncline.api.common import GROUP
 from syncline.core.digest import short_digest
@@ -23,6 +24,7 @@ RECONCILE = f"{GROUP}/reconcile"
 DISABLED = "Disabled"
 
 _decoder = msgspec.json.Decoder(Marker)
+_SHARED = ("sync", "hub", "source", "revision", "digest", "key", "mode")
 
 
 class Owner(Struct, frozen=True):
@@ -75,9 +77,13 @@ def read_marker(annotations: Mapping[str, str]) -> Marker | None:
     if text is None:
         return None
     try:
-        return _decoder.decode(text)
+        marker = _decoder.decode(text)
     except msgspec.MsgspecError:
         return None
+    # All copies of a source say the same in these: it is held once for all of them.
+    for name in _SHARED:
+        structs.force_setattr(marker, name, intern(getattr(marker, name)))
+    return marker
 
 
 def standing(seen: Seen, owner: Owner, here: str) -> Standing:

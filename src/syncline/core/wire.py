@@ -1,6 +1,9 @@
 """Objects as they come over the wire, and what we keep of them."""
 
+from collections.abc import Mapping
 from functools import lru_cache
+from sys import intern
+from types import MappingProxyType
 
 import msgspec
 from msgspec import Struct, field
@@ -14,6 +17,8 @@ from syncline.core.ownership import BASE, DISABLED, OWNER_LABEL, PRUNE, RECONCIL
 _base_decoder = msgspec.json.Decoder(dict[str, str])
 
 
+# Most copies have no labels and annotations but ours.
+_NOTHING: Mapping[str, str] = MappingProxyType({})
 # Kinds whose content is compared value by value and made exactly the source's.
 DATA_KINDS = frozenset({"ConfigMap", "Secret"})
 
@@ -79,13 +84,14 @@ def see(
         target=Target(meta.namespace, meta.name, kind, cluster),
         uid=meta.uid,
         version=meta.resource_version,
-        digest=digest,
-        owner=meta.labels.get(OWNER_LABEL, ""),
+        digest=intern(digest),
+        owner=intern(meta.labels.get(OWNER_LABEL, "")),
         marker=marker,
         immutable=isinstance(wire, DataWire) and bool(wire.immutable),
-        type=wire.type if isinstance(wire, DataWire) else "",
-        labels={key: value for key, value in meta.labels.items() if key != OWNER_LABEL},
-        annotations={key: brief(value) for key, value in meta.annotations.items() if not key.startswith(f"{GROUP}/")},
+        type=intern(wire.type) if isinstance(wire, DataWire) else "",
+        labels={key: value for key, value in meta.labels.items() if key != OWNER_LABEL} or _NOTHING,
+        annotations={key: brief(value) for key, value in meta.annotations.items() if not key.startswith(f"{GROUP}/")}
+        or _NOTHING,
         base=base,
         leaves=leaves if base is not None or body else None,
         fields=None
