@@ -2,7 +2,7 @@
 
 Ten control planes of their own, one sync that writes to all of them. Each edit of the source is followed until its copy
 is in all clusters that live; the first edit after the failure is told apart, for then the operator does not know yet.
-The edits go on until the operator has found out: a request that nobody answers is given up after some time.
+Where a cluster says nothing the edits go on until the operator has found out.
 """
 
 import asyncio
@@ -30,10 +30,9 @@ CLUSTERS = scaled(10, 2)
 SAMPLES = 30
 SECONDS = 30.0
 _AT_ONCE = 3
-_ALIVE = "alive"
 _PLACE = "bench-away"
 _SERVER = "kube-apiserver"
-_PAUSE = 0.5
+_PAUSE = 0.3
 
 
 class Edge:
@@ -57,21 +56,21 @@ async def run() -> Results:
                     SECRET.syncs, [SECRET.remote_sync("sync", "source", [_target(one) for one in edges])]
                 )
                 await there
-                alive = await _samples(scene, edges, _ALIVE)
+                alive = await _samples(scene, edges, "alive")
                 edges[0].sandbox.kill(_SERVER)
                 dead = await _samples(scene, edges[1:], "dead")
                 back = syncs.until(ready("sync", CLUSTERS))
                 edges[0].sandbox.start(_SERVER)
                 await back
                 edges[1].sandbox.pause(_SERVER)
-                silent = await _samples(scene, [edges[0], *edges[2:]], "silent")
+                silent = await _samples(scene, [edges[0], *edges[2:]], "silent", SECONDS)
                 edges[1].sandbox.resume(_SERVER)
     figures = [
         *_figures("all alive", alive, alive),
         *_figures("one refuses connections", dead, alive),
         *_figures("one says nothing", silent, alive),
     ]
-    title = f"{CLUSTERS} clusters: from an edit of the source until its copy is in all that live, {len(silent)} edits"
+    title = f"{CLUSTERS} clusters: from an edit of the source until its copy is in all that live"
     return Results(title=title, figures=figures)
 
 
@@ -119,10 +118,10 @@ def _target(edge: Edge) -> dict[str, Any]:
     return {"clusterName": edge.name, "connection": connection, "namespaces": [_PLACE]}
 
 
-async def _samples(scene: Stage, edges: Sequence[Edge], word: str) -> list[float]:
+async def _samples(scene: Stage, edges: Sequence[Edge], word: str, seconds: float = 0) -> list[float]:
     """Return how long each edit takes to be in all these clusters."""
     taken: list[float] = []
-    end = time.monotonic() + (0 if word == _ALIVE else SECONDS)
+    end = time.monotonic() + seconds
     while len(taken) < SAMPLES or time.monotonic() < end:
         number = len(taken)
         needle = SECRET.needle(token := f"{word}-{number:03}")
