@@ -5,9 +5,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from tests.configmapsync.world import Sync
+from tests.configmapsync.world import Sync, Thing, until
 from tests.manifestsync.world import Manifests
-from tests.tenancy.accounts import ALL, Account
+from tests.tenancy.accounts import ALL, Account, is_allowed
 
 from syncline import deploy
 from syncline.sandbox import Sandbox
@@ -188,6 +188,27 @@ def test_a_protected_kind_is_copied_only_by_an_operator_that_was_told_so(world: 
     assert copy["spec"] == {"leaseDurationSeconds": 5}
     sync.delete()
     sync.gone()
+
+
+def test_without_rights_over_secrets_the_rest_goes_on_and_a_secret_says_what_is_missing(
+    world: Manifests, start: Start
+) -> None:
+    role = Thing(world.sandbox, "/apis/rbac.authorization.k8s.io/v1/clusterroles", "syncline-secrets")
+    body = role.read()
+    role.delete()
+    operator = f"system:serviceaccount:{deploy.NAMESPACE}:{deploy.SERVICE_ACCOUNT}"
+    until(lambda: is_allowed(world.sandbox, operator, "", "secrets", "list"), lambda allowed: not allowed)
+    try:
+        world.source()
+        target = world.namespace("a")
+        start()
+        copying(world, "ConfigMapSync", target).becomes("Synced", synced=1)
+        ready = world.msync("secretive", world.secret(), into=[target]).becomes("KindNotWatched")
+        assert "cannot watch secrets" in ready["message"]
+        assert deploy.names.AGGREGATE_LABEL in ready["message"]
+    finally:
+        role.create({**body, "metadata": {"name": role.name, "labels": body["metadata"]["labels"]}})
+    until(lambda: is_allowed(world.sandbox, operator, "", "secrets", "list"), bool)
 
 
 def _let_copy_leases(sandbox: Sandbox) -> None:
