@@ -1,7 +1,7 @@
 """What an operator was told about tenants when it was started."""
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -193,22 +193,52 @@ def test_a_protected_kind_is_copied_only_by_an_operator_that_was_told_so(world: 
 def test_without_rights_over_secrets_the_rest_goes_on_and_a_secret_says_what_is_missing(
     world: Manifests, start: Start
 ) -> None:
-    role = Thing(world.sandbox, "/apis/rbac.authorization.k8s.io/v1/clusterroles", "syncline-secrets")
-    body = role.read()
-    role.delete()
-    operator = f"system:serviceaccount:{deploy.NAMESPACE}:{deploy.SERVICE_ACCOUNT}"
-    until(lambda: is_allowed(world.sandbox, operator, "", "secrets", "list"), lambda allowed: not allowed)
-    try:
-        world.source()
-        target = world.namespace("a")
+    world.source()
+    target = world.namespace("a")
+    with operator_may(world.sandbox, "secrets"):
         start()
         copying(world, "ConfigMapSync", target).becomes("Synced", synced=1)
         ready = world.msync("secretive", world.secret(), into=[target]).becomes("KindNotWatched")
         assert "cannot watch secrets" in ready["message"]
         assert deploy.names.AGGREGATE_LABEL in ready["message"]
+
+
+def test_an_operator_that_may_only_look_copies_with_the_rights_of_accounts(world: Manifests, start: Start) -> None:
+    source, target, account = world.secret(), world.namespace("a"), Account(world)
+    account.may(world.home, "secrets", "get")
+    account.may(target, "secrets", *ALL)
+    with operator_may(world.sandbox, "secrets", "get", "list", "watch"):
+        start("--require-service-account")
+        sync = world.msync("sync", source, into=[target], serviceAccountName=account.name)
+        sync.becomes("Synced", synced=1)
+        source.keep(password="blue")
+        world.find("Secret", target).holds(password="blue")
+        sync.delete()
+        sync.gone()
+        assert world.find("Secret", target).look() is None
+
+
+@contextmanager
+def operator_may(sandbox: Sandbox, resource: str, *verbs: str) -> Iterator[None]:
+    """Let the operator itself do only this with a kind, as an admin does."""
+    role = Thing(sandbox, "/apis/rbac.authorization.k8s.io/v1/clusterroles", f"syncline-{resource}")
+    operator = f"system:serviceaccount:{deploy.NAMESPACE}:{deploy.SERVICE_ACCOUNT}"
+    rules = role.read()["rules"]
+
+    def grant(granted: list[dict[str, object]]) -> None:
+        role.edit(lambda body: body.update(rules=granted))
+        for verb in ("list", "create"):
+            wanted = any(verb in rule["verbs"] for rule in granted)  # type: ignore[operator]
+            until(
+                lambda: is_allowed(sandbox, operator, "default", resource, verb),  # noqa: B023 - called at once
+                lambda allowed: allowed == wanted,  # noqa: B023
+            )
+
+    grant([{**rules[0], "verbs": list(verbs)}] if verbs else [])
+    try:
+        yield
     finally:
-        role.create({**body, "metadata": {"name": role.name, "labels": body["metadata"]["labels"]}})
-    until(lambda: is_allowed(world.sandbox, operator, "", "secrets", "list"), bool)
+        grant(rules)
 
 
 def _let_copy_leases(sandbox: Sandbox) -> None:
