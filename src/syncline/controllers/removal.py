@@ -286,7 +286,7 @@ def _wanting(sites: list[Site], seen: Seen) -> Site:
 
 
 def _where(site: Site, target: Target) -> Where:
-    return site.cluster.uid, target._replace(cluster="")
+    return site.cluster.uid, target.local()
 
 
 def _relabelled(site: Site, seen: Seen) -> Seen:

@@ -32,7 +32,7 @@ class Site(Struct, frozen=True, kw_only=True):
 
     def is_source(self, target: Target, source: Source) -> bool:
         """Whether a place here is that of the source itself."""
-        return self.home and target._replace(cluster="") == source.target
+        return self.home and target.namespace == source.target.namespace and target.local() == source.target
 
     def target(self, namespace: str, name: str, kind: str) -> Target:
         """Return a place in this cluster, by the name that the sync has for it."""
@@ -57,13 +57,15 @@ class Survey(Struct, frozen=True, kw_only=True):
 
     def wants(self) -> tuple[Want, ...]:
         """Return what is wanted where, to be told from what other syncs want."""
+        # Of all targets of one source and place that have one name, one speaks for the others.
+        alike = {(id(spot.site), id(spot.source), spot.target.name): spot for spot in self.spots}
         wants = {
             (spot.site.cluster.name, spot.target.kind, spot.target.name, str(spot.source)): Want(
                 (spot.site.cluster.name, spot.target.kind, spot.target.name),
                 spot.site.place.scope_of(spot.source.target, frozenset()) if spot.source.namespaced else None,
                 spot.source.target,
             )
-            for spot in self.spots
+            for spot in alike.values()
         }
         return tuple(wants.values())
 
@@ -152,7 +154,7 @@ def _refuse_clashes(spots: Iterable[Spot]) -> None:
     taken: dict[tuple[str, Target], Spot] = {}
     for spot in spots:
         # By the cluster itself: a sync may have two names for one.
-        place = (spot.site.cluster.uid, spot.target._replace(cluster=""))
+        place = (spot.site.cluster.uid, spot.target.local())
         other = taken.setdefault(place, spot)
         if other is not spot:
             what = (

@@ -92,7 +92,7 @@ class Wakes:
         """Wake the others that want, or copy, an object that this sync has just let go: no watch tells of that."""
         self._wake_others(key, [(cluster.name, target.kind, target.name)])
         if cluster is self._hub:
-            self._wake_all_readers(target._replace(cluster=""))
+            self._wake_all_readers(target.local())
 
     def cluster_changed(self, name: str) -> None:
         """Wake all that write to a cluster: it was lost, or is back."""
@@ -118,7 +118,7 @@ class Wakes:
 
         What has changed there since the turn began may be what the turn did not see yet: then it looks again.
         """
-        place = (cluster.name, outcome.target._replace(cluster=""))
+        place = (cluster.name, outcome.target.local())
         if place in self._moved.get(key, ()):
             self._queue.add(key)
         else:
@@ -126,7 +126,10 @@ class Wakes:
 
     def blocked(self, key: Key, generation: int, cluster: Cluster, target: Target) -> Outcome | None:
         """Return what is known of a target that a stranger holds, found under this generation of the spec."""
-        found, outcome = self._blocked.get(key, {}).get((cluster.name, target._replace(cluster="")), (0, None))
+        known = self._blocked.get(key)
+        if not known:
+            return None
+        found, outcome = known.get((cluster.name, target.local()), (0, None))
         return outcome if found == generation else None
 
     def _namespace_changed(self, cluster: Cluster, old: Namespace | None, new: Namespace | None) -> None:

@@ -21,6 +21,10 @@ class Target(NamedTuple):
     kind: str = "ConfigMap"
     cluster: str = ""
 
+    def local(self) -> "Target":
+        """Return the place as it is called within its cluster."""
+        return self._replace(cluster="") if self.cluster else self
+
     def __str__(self) -> str:
         place = f"{self.namespace}/{self.name}" if self.namespace else self.name
         place = place if self.kind == "ConfigMap" else f"{self.kind} {place}"

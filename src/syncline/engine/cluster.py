@@ -29,6 +29,7 @@ Follow = Callable[[Callable[[], Coroutine[Any, Any, None]]], Coroutine[Any, Any,
 
 # Every server has these; nothing needs to be asked.
 BUILT_IN = {"ConfigMap": CONFIGMAPS, "Secret": SECRETS}
+_SYSTEM = Key("", "kube-system")
 _POLL = 0.02
 # How soon it is noticed that a kind can no longer be watched.
 _LOOK = 2.0
@@ -72,7 +73,7 @@ class Cluster:
     @property
     def uid(self) -> str:
         """Name the cluster over all clusters and times; the UID of kube-system is what everybody uses for it."""
-        namespace = self.namespaces.get(Key("", "kube-system"))
+        namespace = self.namespaces.get(_SYSTEM)
         return namespace.uid if namespace is not None else ""
 
     @property
