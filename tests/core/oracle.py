@@ -54,6 +54,8 @@ def other_map(path: str) -> str:
 
 
 def _base(seen: Seen, there: Leaves) -> Leaves:
+    if standing(seen, OWNER, here(seen.target)) is Standing.FOREIGN:
+        return {}  # whatever it says of itself
     if seen.base is not None:
         return seen.base
     untouched = seen.marker is not None and seen.marker.digest == seen.digest

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.core.samples import BY_KIND, SAMPLES, WIDGET_CRD, WIDGETS, Sample
 from tests.core.strategies import quick
 
-from syncline.core.fields import BUILT_IN_GROUPS, WHOLE_MAPS, apply_ready, holder, lost_paths, owned
+from syncline.core.fields import BUILT_IN_GROUPS, WHOLE_MAPS, apply_ready, extra_paths, holder, lost_paths, owned
 from syncline.kube import NAMESPACES, Client, Conflict, PatchKind, Resource, load_kubeconfig
 from syncline.kube.session import Request
 from syncline.sandbox import Sandbox
@@ -575,3 +575,19 @@ def test_reading_a_deployment_takes_microseconds() -> None:
     for _ in range(rounds):
         lost_paths(body, fields)
     assert (time.process_time() - started) / rounds < 0.0005
+
+
+def test_what_others_added_is_told_but_not_in_metadata_or_status() -> None:
+    ours = Fields(
+        "syncline", "Apply", fields=msgspec.Raw(b'{"f:spec":{"f:replicas":{},"f:list":{"k:{\\"name\\":\\"a\\"}":{}}}}')
+    )
+    theirs = Fields(
+        "other",
+        "Update",
+        fields=msgspec.Raw(
+            b'{"f:metadata":{"f:annotations":{"f:x":{}}},"f:status":{"f:ready":{}},"f:spec":{"f:paused":{},'
+            b'"f:list":{"k:{\\"name\\":\\"b\\"}":{".":{},"f:value":{}}}}}'
+        ),
+    )
+    assert extra_paths(owned([ours, theirs])) == ("spec.list[name=b]", "spec.paused")
+    assert extra_paths(owned([ours])) == ()

@@ -184,6 +184,39 @@ def test_overwrite_removes_a_label_that_others_added(world: Manifests) -> None:
     world.stays_quiet(sync)
 
 
+def test_overwrite_removes_a_field_that_others_added_and_names_them(world: Manifests) -> None:
+    source = world.deployment()
+    target = world.namespace("a")
+    sync = world.msync("sync", source, into=[target], resourceManagementPolicy="Overwrite")
+    sync.becomes("Synced", synced=1)
+    copy = world.find("Deployment", target)
+    copy.put("spec", "minReadySeconds", value=7, manager="injector")
+    copy.shows("spec", "minReadySeconds", value=None)
+    assert "spec.minReadySeconds changed by injector" in sync.tells("DriftRepaired")["note"]
+    container = ("spec", "template", "spec", "containers", 0)
+    env = copy.at(*container, "env")
+    copy.put(*container, "env", value=[*env, {"name": "THEIRS", "value": "1"}], manager="injector")
+    copy.shows(*container, "env", value=env)
+    world.stays_quiet(sync)
+
+
+def test_overwrite_leaves_what_a_controller_allocates_later(world: Manifests) -> None:
+    spec = {"accessModes": ["ReadWriteOnce"], "storageClassName": "", "resources": {"requests": {"storage": "1Gi"}}}
+    source = world.make("PersistentVolumeClaim", spec=spec)
+    target = world.namespace("a")
+    sync = world.msync("sync", source, into=[target], resourceManagementPolicy="Overwrite")
+    sync.becomes("Synced", synced=1)
+    copy = world.find("PersistentVolumeClaim", target)
+    mark = world.mark()
+    copy.put("spec", "volumeName", value="disk-1", manager="volume-controller")
+    sync.now()
+    assert world.copying(mark) == []
+    source.label(team="a")
+    until(lambda: copy.labels, lambda seen: seen == {"team": "a"})
+    assert copy.at("spec", "volumeName") == "disk-1"
+    world.stays_quiet(sync)
+
+
 def test_overwrite_takes_over_a_service_with_its_address(world: Manifests) -> None:
     source = world.service()
     target = world.namespace("a")

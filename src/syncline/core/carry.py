@@ -56,6 +56,11 @@ def allocated(live: Mapping[str, Any], desired: Mapping[str, Any]) -> Json:
     return result
 
 
+def is_allocated(kind: str, path: str) -> bool:
+    """Whether a field of a kind (`Service`, `Job.batch`), by its path, is among those that `allocated` keeps."""
+    return path.startswith(_ALLOCATED.get(kind, ())) or (kind == "Service" and path.endswith(".nodePort"))
+
+
 def protected(group: str, kind: str) -> str:
     """Return why a kind is not copied unless the operator is told to; empty where it is."""
     return _PROTECTED.get((group, kind)) or _PROTECTED_GROUPS.get(group, "")
@@ -65,6 +70,16 @@ def needs_account(group: str, kind: str) -> bool:
     """Whether a kind grants rights, so that it is copied only with the rights of an account (`serviceAccountName`)."""
     return group in RBAC_GROUPS and kind in {"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"}
 
+
+_ALLOCATED: dict[str, tuple[str, ...]] = {
+    "Service": ("spec.clusterIP", "spec.ipFamil", "spec.healthCheckNodePort"),
+    "ServiceAccount": ("secrets", "imagePullSecrets"),
+    "PersistentVolumeClaim": ("spec.volumeName", "spec.storageClassName", "spec.volumeMode", "spec.dataSource"),
+    "PersistentVolume": ("spec.claimRef",),
+    "Namespace": ("spec.finalizers",),
+    "Job.batch": ("spec.selector", "spec.template.metadata.labels"),
+    **{f"ClusterRole.{group}": ("rules",) for group in RBAC_GROUPS},
+}
 
 _NODE = "it describes a machine or its parts"
 _MADE = "a controller makes it in each cluster"

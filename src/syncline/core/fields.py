@@ -29,6 +29,7 @@ UPDATE = "Update"
 _SELF = "."
 _HOLLOW = "?"
 _STATUS = "status"
+_ELSEWHERE = frozenset({"f:metadata", "f:status", _HOLLOW})
 _NOT_SENT = frozenset({"apiVersion", "kind"})
 _SENT_METADATA = ("labels", "annotations")
 
@@ -151,6 +152,15 @@ def lost_paths(body: Mapping[str, Any], fields: bytes | Mapping[str, Any]) -> tu
     return tuple(path.removeprefix(".") for path in _lost_of_map(sent, tree, hollow=_HOLLOW in tree))
 
 
+def extra_paths(fields: bytes) -> tuple[str, ...]:
+    """Return the paths of what others have added beside what is ours, but for metadata and status.
+
+    `fields` is what `owned` returned.
+    """
+    tree = {element: below for element, below in _decode_tree(fields).items() if element not in _ELSEWHERE}
+    return tuple(path.removeprefix(".") for path in _others(tree))
+
+
 def holder(entries: Iterable[Entry], path: str, manager: str = MANAGER) -> str:
     """Name who has the field at a path of `lost_paths`; where nobody has it, who else wrote last; or nobody: empty."""
     others = [entry for entry in entries if entry.manager != manager and entry.subresource != _STATUS]
@@ -254,6 +264,16 @@ def _by_keys(keys: Mapping[str, Any]) -> str:
 def _plain(text: str) -> str:
     """Read and write JSON once more: the server escapes more than it has to."""
     return msgspec.json.encode(msgspec.json.decode(text)).decode()
+
+
+def _others(tree: Mapping[str, Any]) -> Iterator[str]:
+    for element, below in tree.items():
+        if element == _SELF:
+            continue
+        if below is None:
+            yield _step(element)
+        else:
+            yield from (_step(element) + rest for rest in _others(below))
 
 
 def _lost_of_map(sent: Mapping[str, Any], tree: Mapping[str, Any], *, hollow: bool) -> list[str]:

@@ -10,8 +10,9 @@ from enum import Enum
 from msgspec import Struct, field, structs
 
 from syncline.api.common import ManagementPolicy, TargetState
+from syncline.core.carry import is_allocated
 from syncline.core.digest import brief, leaves_digest
-from syncline.core.fields import lost_paths
+from syncline.core.fields import extra_paths, lost_paths
 from syncline.core.merge import merge_one_way
 from syncline.core.objects import Content, Desired, Marker, Seen, Target
 from syncline.core.ownership import Owner, Standing, standing
@@ -100,7 +101,7 @@ def plan(
             desired, "ReconcileDisabled", "left alone: it is annotated syncline.dev/reconcile: Disabled", "Skipped"
         )
     if desired.body is not None:
-        seen = _judged(desired, seen)
+        seen = _judged(desired, seen, extras=policy.management == "Overwrite")
     whose = standing(seen, owner, here)
     if whose in (Standing.OURS, Standing.FORMER):
         return _plan_ours(desired, seen, policy, former=whose is Standing.FORMER)
@@ -114,15 +115,19 @@ def plan(
     return _plan_foreign(desired, seen, policy)
 
 
-def _judged(desired: Desired, seen: Seen) -> Seen:
+def _judged(desired: Desired, seen: Seen, *, extras: bool) -> Seen:
     """Tell whether an object of a kind that is not compared by content is as we sent it.
 
-    Its digest is that of what was sent: it holds as long as the server counts every field of it as ours.
+    Its digest is that of what was sent: it holds as long as the server counts every field of it as ours; and, where
+    the object is ours to the last field, as long as nobody has added any.
     """
     marker = seen.marker
     if marker is None or desired.body is None or marker.digest != desired.digest:
         return seen
-    lost = lost_paths(desired.body.fields, seen.fields or b"{}")
+    fields = seen.fields or b"{}"
+    lost = lost_paths(desired.body.fields, fields)
+    if extras:
+        lost += tuple(path for path in extra_paths(fields) if not is_allocated(seen.target.kind, path))
     return structs.replace(seen, digest="", lost=lost) if lost else seen
 
 
