@@ -93,7 +93,10 @@ class TestListing:
         ]
 
     def test_the_time_moves_only_where_something_was_written(self) -> None:
-        known = [TargetStatus(type="InCluster", namespace=name, name="settings", status="Synced", last_sync_time=THEN) for name in "ab"]
+        known = [
+            TargetStatus(type="InCluster", namespace=name, name="settings", status="Synced", last_sync_time=THEN)
+            for name in "ab"
+        ]
         found = [at("a", written=Verb.UPDATE), at("b"), at("c")]
         assert [entry.last_sync_time for entry in listing(found, known, NOW)] == [NOW, THEN, ""]
 
