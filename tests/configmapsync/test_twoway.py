@@ -7,7 +7,6 @@ import pytest
 from tests.configmapsync.world import ConfigMap, Sync, World, until
 
 from syncline.core.ownership import BASE, MARKER
-from syncline.sandbox import Sandbox
 from syncline.testing.operator import OperatorProcess
 
 
@@ -259,9 +258,7 @@ def test_the_record_holds_hashes_that_tell_nothing_without_the_key(world: World)
     until(twin.look, lambda seen: seen is not None)
 
 
-def test_after_a_restart_edits_made_meanwhile_still_flow(
-    world: World, sandbox: Sandbox, operator: OperatorProcess
-) -> None:
+def test_edits_that_were_made_while_the_operator_stood_still_flow(world: World, operator: OperatorProcess) -> None:
     pair = Pair(world)
     operator.pause()
     try:
