@@ -46,7 +46,7 @@ class FanOut:
         told = moved = clock()
         known = 0
         try:
-            while tasks and clock() - moved < (HURRY if self._is_wanted() else PATIENCE):
+            while tasks and clock() - moved < (HURRY if self._is_wanted() and not crew.waits_here() else PATIENCE):
                 _, tasks = await asyncio.wait(tasks, timeout=_GLANCE)
                 if len(crew.finished) > known:
                     known, moved = len(crew.finished), clock()
@@ -96,6 +96,10 @@ class _Crew:
 
     def in_hand(self) -> set[Target]:
         return self._started - self.finished.keys()
+
+    def waits_here(self) -> bool:
+        """Whether anything in the cluster of the sync itself was not begun with: slow is not silent there."""
+        return bool(self._queues.get(""))
 
     def dismiss(self) -> list[Target]:
         """Begin with nothing more; return what was not begun with."""
