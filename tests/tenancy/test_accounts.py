@@ -185,7 +185,7 @@ def test_rights_that_were_taken_away_are_noticed_and_copies_stay(world: Manifest
     sync.becomes("Synced")
 
 
-def test_an_account_of_a_namespace_that_lost_it_has_no_rights(world: Manifests, account: Account) -> None:
+def test_an_account_that_does_not_exist_has_no_rights_and_borrows_none(world: Manifests, account: Account) -> None:
     source, target = world.secret(), world.namespace("a")
     sync = world.msync("sync", source, into=[target], serviceAccountName="nobody")
     ready = sync.becomes("SourceForbidden")
