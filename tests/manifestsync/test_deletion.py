@@ -104,3 +104,19 @@ def test_a_sync_whose_kind_is_gone_can_be_deleted(world: Manifests) -> None:
     sync.becomes("KindNotServed")
     sync.delete()
     sync.gone()
+
+
+def test_copies_that_are_in_no_namespace_are_orphaned_and_owned_again_as_others_are(world: Manifests) -> None:
+    source = world.make("PriorityClass", name=f"{world.name}-source", value=10)
+    copy = world.find("PriorityClass", name=f"{world.name}-copy")
+    sync = world.msync("sync", source, targetName=copy.name, deletionPolicy="Orphan")
+    sync.becomes("Synced", synced=1)
+    uid = copy.uid
+    sync.delete()
+    sync.gone()
+    assert copy.uid == uid
+    again = world.msync("sync", source, targetName=copy.name)
+    again.becomes("Synced", synced=1)
+    assert copy.uid == uid
+    again.delete()
+    copy.gone()
