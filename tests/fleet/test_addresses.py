@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from tests.fleet.forms import CANARY, kubeconfig, secret
+from tests.fleet.world import UNHURRIED
 
 from syncline.fleet import NotResolved
 from syncline.fleet.addresses import OwnThreads, address_check, refusal
@@ -192,7 +193,7 @@ async def test_a_name_service_that_does_not_answer_holds_up_nobody_else(monkeypa
     await asyncio.sleep(0)
     started = time.monotonic()
     found = await resolver.resolve("alive.example.com", 6443)
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < UNHURRIED
     assert found[0]["host"] == "127.0.0.1"
     released.set()
     await asyncio.gather(*dead)

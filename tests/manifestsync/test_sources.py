@@ -127,7 +127,7 @@ def test_two_sources_for_one_place_are_refused(world: Manifests) -> None:
     target = world.namespace("a")
     sync = world.msync("sync", one, two, into=[target], targetName="same")
     ready = sync.becomes("SameTarget")
-    assert "would both be copied to" in ready["message"]
+    assert "would both become" in ready["message"]
     assert "Stalled" in sync.conditions
     assert world.find("Secret", target, "same").look() is None
 

@@ -138,7 +138,13 @@ class Remover:
         """Let go of all copies as the policy says. Never traps the sync."""
         abandon = sync.metadata.annotations.get(ABANDON) == "true"
         if abandon or work is None or work.suspended:
-            why = "abandoned on request" if abandon else "the sync was suspended" if work else "its spec is unreadable"
+            why = (
+                "abandoned on request"
+                if abandon
+                else "the sync was suspended"
+                if work
+                else "its spec cannot be carried out"
+            )
             left = any(owned(reached)) or work is None
             return Ending(warning=f"the copies were left where they are: {why}" if left else "")
         if work.deletion_policy == "Orphan":

@@ -107,7 +107,8 @@ def _reached(work: Work, site: Site, source: Source) -> tuple[list[str], list[Ou
         missed.append(Outcome(target=target, state=state, reason=reason, message=message))
 
     for namespace in _named(scope, site.cluster):
-        if site.is_source(site.target(namespace.name, name, source.target.kind), source):
+        named = not is_template(work.target_name)
+        if named and site.is_source(site.target(namespace.name, name, source.target.kind), source):
             continue
         match scope.reach(namespace):
             case Reach.WANTED:
@@ -157,9 +158,12 @@ def _refuse_clashes(spots: Iterable[Spot]) -> None:
         place = (spot.site.cluster.uid, spot.target.local())
         other = taken.setdefault(place, spot)
         if other is not spot:
-            what = (
-                f"{other.source} and {spot.source} would both be copied to {spot.target}; give them names of their own"
+            # No namespace is named: the sync's account may not be able to see it.
+            what = f"{spot.target.kind} {spot.target.name} in one place"
+            first, second = other.target.cluster or "here", spot.target.cluster or "here"
+            why = (
+                f"{other.source} and {spot.source} would both become {what}; give them names of their own"
                 if other.source is not spot.source
-                else f"{other.target} and {spot.target} are the same object: the two names mean one cluster"
+                else f"clusters {first} and {second} are one cluster, and both would have {what}; take one out"
             )
-            raise Problem("SameTarget", what, stalled=True)
+            raise Problem("SameTarget", why, stalled=True)
