@@ -5,9 +5,8 @@ import contextlib
 import os
 import signal
 import socket
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import TypeVar
 
 import structlog
 from msgspec import Struct
@@ -41,8 +40,6 @@ from syncline.render import Renderer
 from syncline.telemetry import serve
 
 log = structlog.get_logger(__name__)
-
-T = TypeVar("T")
 
 LEASE = "syncline"
 WORKERS = 8
@@ -88,9 +85,7 @@ async def run(connection: Connection, settings: Settings) -> None:
         Renderer() as renderer,
         Fleet(allow_loopback=settings.allow_loopback) as fleet,
     ):
-        key = await _unless(stop, _digest_key(client, settings.namespace))
-        if key is not None:
-            await Operator(Cluster(client, key=key), renderer, fleet, settings).run(stop)
+        await Operator(Cluster(client), renderer, fleet, settings).run(stop)
 
 
 def copiers(
@@ -181,6 +176,7 @@ class Operator:
 
     async def _work(self) -> None:
         """Reconcile, once all caches are complete and while we lead: an incomplete view decides nothing."""
+        self._hub.key = await _digest_key(self._hub.client, self._settings.namespace)
         for reflector in (self._hub.namespaces, *self._reflectors):
             await reflector.synced.wait()
         log.info("caches are complete")
@@ -243,18 +239,6 @@ async def _digest_key(client: Client, namespace: str) -> DigestKey:
             log.warning("cannot read or make the key of digests; trying again", error=str(error))
         await asyncio.sleep(pause)
         pause = min(30.0, pause * 2)
-
-
-async def _unless(stop: asyncio.Event, work: Coroutine[object, object, T]) -> T | None:
-    """Return what the work returns, or None if we are told to stop first."""
-    task = asyncio.create_task(work)
-    told = asyncio.create_task(stop.wait())
-    await asyncio.wait([task, told], return_when=asyncio.FIRST_COMPLETED)
-    told.cancel()
-    if task.done():
-        return task.result()
-    task.cancel()
-    return None
 
 
 async def _end(tasks: Sequence["asyncio.Task[None]"], grace: float, *, cancel: bool = True) -> None:

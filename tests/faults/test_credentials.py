@@ -127,7 +127,7 @@ def test_a_right_that_is_missing_in_one_namespace_fails_there_only(scene: Scene)
         _grant(scene, namespace, account)
     scene.source("1")
     with calm_operator(scene.kubeconfig):
-        scene.sync(serviceAccountName="writer", **scene.selector)
+        scene.sync(serviceAccountName="writer", destinationNamespaces=[*targets, closed])
         wait_until(lambda: scene.all_hold(targets, "1"), "the others to have their copies")
         wait_until(lambda: scene.ready().get("status") == "False", "the sync to name what failed")
         assert all(word in scene.ready()["message"] for word in ("create", "configmaps", closed))

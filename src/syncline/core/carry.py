@@ -147,7 +147,7 @@ def _bound(kind: GroupKind, manifest: Mapping[str, Any]) -> str:
     """Say why an object is of use only where it is."""
     metadata = manifest.get("metadata") or {}
     name = metadata.get("name", "")
-    if kind == ("", "Secret") and (why := _SECRETS_THAT_STAY.get(manifest.get("type") or "")):
+    if kind == ("", "Secret") and (why := _SECRETS_THAT_STAY.get(str(manifest.get("type") or ""))):
         return f"Secret {name!r} {why}"
     for owner in metadata.get("ownerReferences") or ():
         maker = _MADE_BY.get(kind)
@@ -294,7 +294,7 @@ def _keep_service(live: Mapping[str, Any], result: Json) -> None:
         _fill(here, there, "ipFamilyPolicy", "ipFamilies")
     if here.get("type") == there.get("type") == "LoadBalancer" and here.get("externalTrafficPolicy") == "Local":
         _fill(here, there, "healthCheckNodePort")
-    if here.get("type") in {"NodePort", "LoadBalancer"}:
+    if here.get("type") in ("NodePort", "LoadBalancer"):
         ports = here.get("ports")
         _keep_node_ports(there.get("ports") or (), [port for port in ports or () if isinstance(port, dict)])
 
