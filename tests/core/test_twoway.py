@@ -279,7 +279,7 @@ def test_a_first_contact_has_no_base_before_it_is_through() -> None:
 def test_what_a_server_makes_of_a_value_is_no_edit() -> None:
     sent = {"spec/replicas": "1", "spec/image": "2"}
     agreement = agree(Base.same({}), sent, {}, "Merge")
-    stored = {"spec/replicas": "1", "spec/image": "docker.io/2", "spec/strategy": "defaulted"}
+    stored = {"spec/replicas": "1", "spec/image": "mirror/2", "spec/strategy": "defaulted"}
 
     base = agreement.settled(down=stored)
 
