@@ -33,7 +33,8 @@ demo: sandbox ## the main job, end to end, on a real control plane (KEEP=1 leave
 
 .PHONY: test
 test: sandbox ## all tests, in parallel
-	@$(BIN)/python -m pytest -n auto --dist worksteal $(TESTS)
+	@# One worker more than cores: many tests wait for the cluster, not for a core.
+	@$(BIN)/python -m pytest -n $$(($$(nproc) + 1)) --dist worksteal $(TESTS)
 
 .PHONY: lint
 lint: setup ## formatting, lint, strict types, import rules
