@@ -62,7 +62,7 @@ class Gatherer:
 
     async def gather(self, work: Work) -> Gathered:
         """Read all that a sync names. Raises `Problem` where something cannot be read."""
-        client = self._hub.client if work.user is None else self._hub.client.impersonating(work.user)
+        client = self._hub.acting_as(work.user)
         sources: list[Source] = []
         absent: list[Target] = []
         for ref in work.sources:
@@ -83,7 +83,7 @@ class Gatherer:
 
     async def vanished(self, work: Work, sources: Iterable[str]) -> frozenset[str]:
         """Return which former sources, as markers name them, were selected by labels and are not known to exist."""
-        client = self._hub.client if work.user is None else self._hub.client.impersonating(work.user)
+        client = self._hub.acting_as(work.user)
         selected = {(ref.kind_name, ref.namespace) for ref in work.sources if ref.selector is not None}
         gone = set()
         for source in sources:
@@ -189,7 +189,9 @@ class Gatherer:
         value = (holder.get("data") or {}).get(ref.key)
         text = decoded(value) if ref.kind == "Secret" and value is not None else value
         if text is None:
-            raise Problem("PatchNotFound", f"the {where} has no key {ref.key!r} that holds text")
+            raise Problem(
+                "PatchNotFound", f"the {where} has no key {ref.key!r} that holds text: add it, or name another"
+            )
         return text
 
 

@@ -190,7 +190,7 @@ class FleetSites(LocalSites):
             return [_lost(work, place, error)]
 
     async def _resolve(self, work: Work, connection: ClusterConnection) -> Resolved:
-        client = self._hub.client if work.user is None else self._hub.client.impersonating(work.user)
+        client = self._hub.acting_as(work.user)
         return await resolve(
             connection,
             work.sync.metadata.namespace,
@@ -206,7 +206,7 @@ class FleetSites(LocalSites):
             return ()
         if work.user is None:
             return tuple(self._targets.all())
-        client = self._hub.client.impersonating(work.user)
+        client = self._hub.acting_as(work.user)
         return await self._targets.seen_by(client, connection, work.sync.metadata.namespace)
 
     async def _arrive(self, work: Work, wakes: Wakes, place: Place, resolved: Resolved) -> _Arrival:

@@ -9,11 +9,9 @@ from syncline.controllers.survey import Site
 from syncline.controllers.wakes import Wakes
 from syncline.controllers.work import Place, Work
 from syncline.core.outcome import Outcome
-from syncline.core.ownership import OWNER_LABEL, Owner
-from syncline.engine.cluster import Cluster, NotWatchedError, kind_name
-from syncline.engine.view import MetaWire
+from syncline.engine.cluster import Cluster, NotWatchedError
 from syncline.kube.cache import Key
-from syncline.kube.errors import ApiError, KindNotServed
+from syncline.kube.errors import KindNotServed
 
 # How long a turn waits for the first list of a kind that an earlier turn has written.
 LIST_PATIENCE = 2.0
@@ -62,10 +60,8 @@ class LocalSites:
     async def reach(self, work: Work, wakes: Wakes, *, former: bool = True) -> Reached:  # noqa: ARG002 - see the protocol
         """Return this cluster, with a view of every kind that the sync has written."""
         kinds = {ref.kind_name for ref in work.sources} | set(local_kinds(work.sync.status))
-        if work.sync.deleting and not work.sync.status.written:
-            kinds |= await self._scan(work.sync.owner)
         unsure = await self._open(local_kinds(work.sync.status))
-        client = self._hub.client if work.user is None else self._hub.client.impersonating(work.user)
+        client = self._hub.acting_as(work.user)
         sites = tuple(
             Site(place=place, cluster=self._hub, client=client, owner=work.sync.owner)
             for place in work.places
@@ -80,23 +76,6 @@ class LocalSites:
 
     def forget(self, key: Key) -> None:
         """Nothing is held."""
-
-    async def _scan(self, owner: Owner) -> set[str]:
-        """Find the kinds of all copies by their label, where the record is lost, as after a restore from a backup."""
-        found = set()
-        for served in await self._hub.discovery.resources():
-            resource = served.resource
-            if not served.keeps_objects:
-                continue
-            labels = f"{OWNER_LABEL}={owner.label}"
-            try:
-                copies, _ = await self._hub.client.list(resource, labels=labels, metadata_only=True, type=MetaWire)
-            except ApiError:
-                continue  # what we may not list, we have not written
-            if copies:
-                found.add(kind_name(resource.group, resource.kind))
-                await self._hub.open(resource.group, resource.kind)
-        return found
 
     async def _open(self, kinds: tuple[str, ...]) -> bool:
         """Watch the kinds that were written earlier; whether any of them cannot be."""

@@ -114,6 +114,10 @@ class Cluster:
         """Be told of changes; what is called must only mark work."""
         self._listeners.append((on_namespace, on_copy, on_stranger, on_view))
 
+    def acting_as(self, user: str | None) -> Client:
+        """Return the client that asks with a user's rights; None: with the operator's own."""
+        return self.client if user is None else self.client.impersonating(user)
+
     def namespace(self, name: str) -> Namespace | None:
         """Return a namespace by name."""
         return self.namespaces.get(Key("", name))
