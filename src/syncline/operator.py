@@ -12,7 +12,8 @@ import structlog
 from msgspec import Struct
 
 from syncline.controllers.configmapsync import ConfigMapSyncs
-from syncline.controllers.copier import Copier, CopyingKind, Shared
+from syncline.controllers.controller import Shared
+from syncline.controllers.copier import Copier, CopyingKind
 from syncline.controllers.manifestsync import ManifestSyncs
 from syncline.controllers.remotes import FleetSites
 from syncline.controllers.sites import LocalSites, Sites

@@ -6,86 +6,46 @@ Each turn starts from what is so now, whatever woke it; nothing is carried over 
 requests. What is written is safe against a second operator, a crash at any point, and everybody else.
 """
 
-import asyncio
 import time
 from collections.abc import Sequence
 from functools import partial
 from typing import Protocol
 
-import structlog
-from msgspec import Struct, field, structs
+from msgspec import Struct, structs
 
 from syncline.api.common import TargetState
-from syncline.api.status import SyncStatus
+from syncline.controllers.controller import Controller, Kind, Shared, key_of, soonest
 from syncline.controllers.gathering import Gathered, Gatherer
 from syncline.controllers.memory import Memory
 from syncline.controllers.pipeline import Wish, desire
-from syncline.controllers.removal import Remover, Wanted, owned, wanted_by
-from syncline.controllers.reporting import AnySync, Problem, Report, Reporter
+from syncline.controllers.removal import Wanted, owned, wanted_by
+from syncline.controllers.reporting import AnySync, Problem, Report
 from syncline.controllers.sites import Reached, Sites
-from syncline.controllers.survey import Site, Spot, Survey, survey
+from syncline.controllers.survey import Spot, Survey, survey
 from syncline.controllers.visibility import visible
-from syncline.controllers.wakes import Wakes
 from syncline.controllers.work import Work
 from syncline.core.digest import short_digest
 from syncline.core.objects import Desired, Target
 from syncline.core.outcome import Outcome
 from syncline.core.plan import Action, Verb
 from syncline.core.twoway import Strategy
-from syncline.engine.claims import Claims
+from syncline.engine.claims import Claim
 from syncline.engine.cluster import Cluster
-from syncline.engine.fanout import FanOut, Job
-from syncline.engine.fights import Fights
+from syncline.engine.fanout import Job
 from syncline.engine.interests import Interest
-from syncline.engine.record import Records, SyncWire
+from syncline.engine.record import SyncWire
 from syncline.engine.twoway import TwoWay, Upstream
 from syncline.engine.writer import Writer
-from syncline.kube.cache import Key
-from syncline.kube.errors import KubeError
-from syncline.kube.events import EventRecorder
-from syncline.kube.queue import Queue
-from syncline.kube.reflector import Reflector
-from syncline.kube.resources import Resource
-from syncline.render import Renderer
-
-log = structlog.get_logger(__name__)
 
 # A service account's rights may go without a word: its syncs are looked at so often, at least.
 RIGHTS_INTERVAL = 300.0
 
 
-class CopyingKind(Protocol):
+class CopyingKind(Kind, Protocol):
     """What differs between the kinds."""
-
-    @property
-    def name(self) -> str:
-        """The kind."""
-
-    @property
-    def resource(self) -> Resource:
-        """Where its objects are."""
-
-    def read(self, wire: SyncWire) -> AnySync:
-        """Decode a sync."""
 
     def lower(self, sync: AnySync) -> Work:
         """Lower a spec that could be read; raises `Problem` for one that cannot be carried out."""
-
-    def finish(self, report: Report, status: SyncStatus, now: str) -> SyncStatus:
-        """Add what only this kind reports."""
-
-
-class Shared(Struct, frozen=True):
-    """What the syncs of all kinds share."""
-
-    hub: Cluster
-    renderer: Renderer
-    events: EventRecorder
-    claims: Claims
-    fights: Fights
-    watch_namespaces: Sequence[str] = ()
-    allowed_kinds: frozenset[str] = frozenset()
-    wakes: list[Wakes] = field(default_factory=list)
 
 
 class Preview(Struct, frozen=True, kw_only=True):
@@ -97,83 +57,17 @@ class Preview(Struct, frozen=True, kw_only=True):
     desired: tuple[tuple[Spot, Desired], ...] = ()
 
 
-class Copier:
-    """Reconciles all syncs of one kind."""
+class Copier(Controller):
+    """Reconciles all syncs of one copying kind."""
 
     def __init__(self, kind: CopyingKind, sites: Sites, shared: Shared) -> None:
-        self.queue: Queue[Key] = Queue(kind.name)
+        super().__init__(kind, sites, shared)
         self.kind = kind
-        self._sites = sites
-        self._shared = shared
-        self._hub = shared.hub
-        self._records = Records(shared.hub.client, kind.resource)
-        self._reporter = Reporter(kind.name, self._records, shared.events, self._note, kind.finish)
-        self.wakes = Wakes(kind.name, self.queue, shared.hub, shared.claims, shared.wakes)
         self._gatherer = Gatherer(shared.hub, shared.claims, shared.allowed_kinds)
-        self._remover = Remover(self._writer, self.wakes)
-        self._memory: dict[Key, Memory] = {}
-        self.syncs: dict[str | None, Reflector[SyncWire, AnySync]] = {
-            namespace: Reflector(
-                shared.hub.client,
-                kind.resource,
-                decode=SyncWire,
-                project=kind.read,
-                namespace=namespace,
-                on_change=self._sync_changed,
-            )
-            for namespace in (shared.watch_namespaces or (None,))
-        }
 
-    def _sync_changed(self, key: Key, old: AnySync | None, new: AnySync | None) -> None:
-        if new is None or new.spec is None:
-            self.wakes.lose_interest(key)
-        elif old is None or old.metadata.generation != new.metadata.generation or new.deleting:
-            try:
-                work = self.kind.lower(new)
-            except Problem:
-                self.wakes.take_interest(key, Interest(), None)
-            else:
-                self.wakes.take_interest(key, work.interest(), work.claim())
-        self.wakes.sync_changed(key, old, new)
-
-    async def reconcile(self, key: Key) -> None:
-        """Bring one sync about."""
-        sync = self._get(key)
-        if sync is None:
-            self._forget(key)
-            return
-        memory = self._memory.get(key)
-        if memory is None:
-            fan_out = FanOut(partial(self.queue.add, key), partial(self.queue.is_wanted, key))
-            memory = self._memory[key] = Memory(fan_out)
-        if (left := memory.until_due(sync, time.monotonic())) > 0:
-            self.queue.add(key, delay=left)
-            return
-        with self._reporter.timed(sync):
-            report = await self._take_turn(sync, memory)
-            if report is not None:
-                await self._reporter.publish(structs.replace(report, sync=self._latest(report.sync)))
-        if report is not None and report.retry:
-            self.queue.retry(key)
-        else:
-            self.queue.forget(key)
-        if report is not None and report.again is not None:
-            self.queue.add(key, delay=report.again)
-
-    async def _take_turn(self, sync: AnySync, memory: Memory) -> Report | None:
-        """Take a turn; a mistake of ours is told where its user looks, not in the log alone."""
-        try:
-            return await (self._finalize(sync, memory) if sync.deleting else self._turn(sync, memory))
-        except KubeError:
-            raise
-        except Exception as error:
-            log.exception("a turn failed in an unforeseen way")
-            message = f"unforeseen {type(error).__name__}; the operator's log has the details"
-            return Report(sync=sync, problem=Problem("InternalError", message), retry=True)
-
-    async def drain(self, grace: float) -> None:
-        """Wait so long, and no longer, for writes that a turn has left behind."""
-        await asyncio.gather(*(memory.fan_out.drain(grace) for memory in self._memory.values()))
+    def _interest(self, sync: AnySync) -> tuple[Interest, Claim | None]:
+        work = self.kind.lower(sync)
+        return work.interest(), work.claim()
 
     async def _turn(self, sync: AnySync, memory: Memory) -> Report:
         reached = Reached()
@@ -213,7 +107,7 @@ class Copier:
                 work, reached, converged, gone.outcomes, partial_view=bool(gathered.absent) or reached.unsure
             ),
             retry=any(outcome.retry for outcome in outcomes),
-            again=_soonest(pruned.again, gone.again, reached.again, _next(work)),
+            again=soonest(pruned.again, gone.again, reached.again, _next(work)),
             waits=pruned.again is not None or gone.again is not None,
             warnings=reached.warnings,
         )
@@ -253,11 +147,6 @@ class Copier:
             vanished = await self._gatherer.vanished(work, made_from - {str(source) for source in gathered.sources})
         return wanted_by(*surveys, gathered, vanished)
 
-    async def _hold(self, sync: AnySync) -> AnySync:
-        """Add the finalizer before the first write, so that no copy can outlive its sync unseen."""
-        wire = await self._records.hold(sync.metadata)
-        return sync if wire is None else self._note(wire)
-
     def _lower(self, sync: AnySync) -> Work:
         """Lower the spec, or say why nothing is to be done for this sync at all."""
         if sync.spec is None:
@@ -291,18 +180,11 @@ class Copier:
             scopes=(*basic.scopes, *scopes.values()),
             clusters=reached.clusters,
         )
-        self.wakes.take_interest(_key(work.sync), interest, work.claim(tuple(wants)))
-
-    async def _record(self, work: Work, reached: Reached) -> None:
-        """Write down the kinds and clusters that are about to be written to, before the first write there."""
-        latest = self._get(_key(work.sync)) or work.sync
-        status = self._sites.record(work, reached, latest.status)
-        if status != latest.status:
-            await self._reporter.record(latest, status)
+        self.wakes.take_interest(key_of(work.sync), interest, work.claim(tuple(wants)))
 
     async def _converge(self, work: Work, memory: Memory, wish: Wish, revision: str) -> list[Outcome]:
         """Write what differs, many at once."""
-        key, generation = _key(work.sync), work.sync.metadata.generation
+        key, generation = key_of(work.sync), work.sync.metadata.generation
         kept = frozenset(work.sync.status.kept)
         writers = {id(spot.site): self._writer(spot.site) for spot, _ in wish.desired}
         known: list[Outcome] = []
@@ -334,16 +216,6 @@ class Copier:
             return await writer.settle(desired, kept=kept)
         pair, upstream = _pair(work.two_way, work, writer, spot)
         return await pair.settle(upstream, desired, kept=kept)
-
-    def _writer(self, site: Site) -> Writer:
-        return Writer(
-            site.cluster,
-            site.client,
-            site.owner,
-            site.place.policy,
-            claims=self._shared.claims,
-            fights=self._shared.fights,
-        )
 
     async def _finalize(self, sync: AnySync, memory: Memory) -> Report | None:
         """Let go of the copies as the policy says, then of the sync. Never traps it."""
@@ -420,33 +292,6 @@ class Copier:
         unseen = had - looked_at.keys() if partial_view else frozenset()
         return sorted((kept | unseen) - went)
 
-    def _get(self, key: Key) -> AnySync | None:
-        reflector = self._reflector(key.namespace)
-        return reflector.get(key) if reflector is not None else None
-
-    def _reflector(self, namespace: str) -> Reflector[SyncWire, AnySync] | None:
-        return self.syncs.get(None if None in self.syncs else namespace)
-
-    def _note(self, wire: SyncWire) -> AnySync:
-        """Remember the result of our own write to a sync, ahead of its echo."""
-        reflector = self._reflector(wire.metadata.namespace)
-        if reflector is not None:
-            reflector.note(wire)
-        return self.kind.read(wire)
-
-    def _latest(self, sync: AnySync) -> AnySync:
-        """Return the sync with its status as it is now: a turn writes to it as it goes."""
-        now = self._get(_key(sync))
-        if now is None or now.metadata.uid != sync.metadata.uid:
-            return sync
-        return structs.replace(sync, status=now.status)
-
-    def _forget(self, key: Key) -> None:
-        self._memory.pop(key, None)
-        self._sites.forget(key)
-        self._reporter.forget(key)
-        self.queue.forget(key)
-
 
 def _pair(strategy: Strategy, work: Work, writer: Writer, spot: Spot) -> tuple[TwoWay, Upstream]:
     source, site = spot.source, spot.site
@@ -455,10 +300,6 @@ def _pair(strategy: Strategy, work: Work, writer: Writer, spot: Spot) -> tuple[T
     )
     pair = TwoWay(site.cluster, site.client, writer, strategy, keys=work.keys, transforms=work.transforms)
     return pair, upstream
-
-
-def _key(sync: AnySync) -> Key:
-    return Key(sync.metadata.namespace, sync.metadata.name)
 
 
 def _kept_mark(cluster: Cluster, target: Target) -> str:
@@ -472,10 +313,6 @@ def _next(work: Work) -> float | None:
     if work.interval is not None:
         return work.interval
     return RIGHTS_INTERVAL if work.user is not None else None
-
-
-def _soonest(*seconds: float | None) -> float | None:
-    return min((given for given in seconds if given is not None), default=None)
 
 
 def _is_undone(removal: Outcome) -> bool:

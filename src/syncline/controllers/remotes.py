@@ -8,7 +8,7 @@ from msgspec import Struct, structs
 
 from syncline.api.common import ABANDON, TargetState
 from syncline.api.connection import ClusterConnection, NameRef
-from syncline.api.manifestsync import ManifestSyncStatus, WrittenCluster
+from syncline.api.manifestsync import ManifestSyncStatus
 from syncline.api.status import SyncStatus
 from syncline.api.synctarget import SyncTarget
 from syncline.controllers.sites import LIST_PATIENCE, LocalSites, Reached
