@@ -7,9 +7,9 @@ import pytest
 from tests.api.trial import Bad, Spec, create, report, stored, table
 
 from syncline.api.common import Condition, TargetCounts, TargetStatus
-from syncline.api.connection import ClusterConnection, SecretKeyRef
+from syncline.api.connection import ClusterConnection, SecretKeyRef, WrittenCluster
 from syncline.api.kinds import MANIFEST_SYNC
-from syncline.api.manifestsync import ManifestSync, ManifestSyncStatus, SourceObservedState, WrittenCluster
+from syncline.api.manifestsync import ManifestSync, ManifestSyncStatus, SourceObservedState
 from syncline.sandbox import RequestError, Sandbox
 
 pytestmark = pytest.mark.usefixtures("crds")

@@ -121,3 +121,32 @@ class ClusterConnection(Struct, frozen=True, kw_only=True, rename="camel", omit_
             " SyncTarget where others look for theirs would be sent what is theirs."
         ),
     ] = None
+
+
+class NamedCluster(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Another cluster, under the name that people know it by."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "has(self.clusterName) || self.connection.type == 'SyncTarget'",
+            "give the cluster a name of your choice, for status and events: write clusterName",
+        ),
+        Rule(
+            "!has(self.clusterName) || !has(self.connection.selector)",
+            "a selector may mean several clusters, each known by the name of its SyncTarget: leave clusterName out",
+            ".clusterName",
+        ),
+    )
+
+    cluster_name: Annotated[
+        ObjectName | None,
+        Meta(description="What the cluster is called in status and events; default: the name of its SyncTarget."),
+    ] = None
+    connection: Annotated[ClusterConnection, Meta(description="How the cluster is reached.")]
+
+
+class WrittenCluster(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Another cluster with copies of this sync."""
+
+    name: Annotated[str, Meta(max_length=253, description="What the spec calls the cluster, or called it.")]
+    connection: Annotated[ClusterConnection, Meta(description="How the cluster is reached.")]

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal
 from msgspec import Meta, Struct, field
 
 from syncline.api.common import API_VERSION, DeletionPolicy, LabelSelector, ManagementPolicy, ObjectMeta, Timestamp
-from syncline.api.connection import ClusterConnection
+from syncline.api.connection import NamedCluster, WrittenCluster
 from syncline.api.content import DataKey, Keys, Transform
 from syncline.api.duration import Duration
 from syncline.api.names import (
@@ -118,27 +118,11 @@ class InCluster(Struct, frozen=True, kw_only=True, rename="camel"):
     patch: Annotated[Patch | None, _PATCH] = None
 
 
-class RemoteCluster(Struct, frozen=True, kw_only=True, rename="camel"):
+class RemoteCluster(NamedCluster, frozen=True, kw_only=True, rename="camel"):
     """Copies in another cluster. With neither namespaces nor a selector: in the source's namespace there."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        _SELECTS_SOME,
-        Rule(
-            "has(self.clusterName) || self.connection.type == 'SyncTarget'",
-            "give the cluster a name of your choice, for status and events: write clusterName",
-        ),
-        Rule(
-            "!has(self.clusterName) || !has(self.connection.selector)",
-            "a selector may mean several clusters, each known by the name of its SyncTarget: leave clusterName out",
-            ".clusterName",
-        ),
-    )
+    RULES: ClassVar[tuple[Rule, ...]] = (_SELECTS_SOME, *NamedCluster.RULES)
 
-    cluster_name: Annotated[
-        ObjectName | None,
-        Meta(description="What the cluster is called in status and events; default: the name of its SyncTarget."),
-    ] = None
-    connection: Annotated[ClusterConnection, Meta(description="How the cluster is reached.")]
     namespaces: Annotated[list[NamespacePattern], _NAMESPACES] = field(default_factory=list)
     namespace_selector: Annotated[LabelSelector | None, _NAMESPACE_SELECTOR] = None
     resource_management_policy: Annotated[ManagementPolicy | None, _POLICY] = None
@@ -326,13 +310,6 @@ class SourceObservedState(Struct, frozen=True, kw_only=True, rename="camel", omi
     uid: Annotated[str, Meta(max_length=128, description="The source's UID.")] = ""
     generation: Annotated[int, Meta(ge=0, description="The source's generation, where its kind has one.")] = 0
     resource_version: Annotated[str, Meta(max_length=128, description="The source's resourceVersion.")] = ""
-
-
-class WrittenCluster(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Another cluster with copies of this sync."""
-
-    name: Annotated[str, Meta(max_length=253, description="What the spec calls the cluster, or called it.")]
-    connection: Annotated[ClusterConnection, Meta(description="How the cluster is reached.")]
 
 
 class ManifestSyncStatus(SyncStatus, frozen=True, kw_only=True, rename="camel", omit_defaults=True):

@@ -107,7 +107,12 @@ def _object(info: mi.StructType, where: str, *, authored: bool) -> Schema:
 
 
 def _map(info: mi.DictType, where: str, *, authored: bool) -> Schema:
-    """Map of strings. OpenAPI has no limits for keys, and CEL cannot afford more than their size."""
+    """Map of strings, or an object of any shape.
+
+    OpenAPI has no limits for keys, and CEL cannot afford more than their size; it cannot see into any shape at all.
+    """
+    if isinstance(info.value_type, mi.AnyType):
+        return {"type": "object", **_limits(info, where, "Properties"), "x-kubernetes-preserve-unknown-fields": True}
     if (
         not isinstance(info.key_type, mi.StrType)
         or info.key_type.max_length is None

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from msgspec import Struct, structs
 
 from syncline.api.common import ABANDON, TargetState
-from syncline.api.connection import ClusterConnection, NameRef
+from syncline.api.connection import ClusterConnection, NameRef, WrittenCluster
 from syncline.api.manifestsync import ManifestSyncStatus
 from syncline.api.status import SyncStatus
 from syncline.api.synctarget import SyncTarget
