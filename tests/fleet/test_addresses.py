@@ -11,8 +11,9 @@ from aiohttp import web
 from tests.fleet.forms import CANARY, kubeconfig, secret
 from tests.fleet.world import UNHURRIED
 
+from syncline.core.addresses import refusal
 from syncline.fleet import NotResolved
-from syncline.fleet.addresses import OwnThreads, address_check, refusal
+from syncline.fleet.addresses import OwnThreads, address_check
 from syncline.fleet.credentials import vet
 from syncline.fleet.secrets import kubeconfig_connection
 from syncline.kube import Connection, Unreachable

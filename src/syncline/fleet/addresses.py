@@ -1,14 +1,11 @@
 """Where a connection must not lead.
 
-A tenant names the server, and the operator connects: without care, to what only the operator can reach. Loopback and
-link-local addresses are refused unless allowed for development; metadata services of clouds, and what is no address of
-one machine, always. Private ranges are not: clusters live there. What a name resolves to is not looked at beforehand,
-since it may be another address a moment later; each address is looked at when the socket for it is made.
+Which addresses are refused is in `core.addresses`. What a name resolves to is not looked at beforehand, since it may be
+another address a moment later; each address is looked at when the socket for it is made.
 """
 
 import asyncio
 import contextlib
-import ipaddress
 import socket
 import threading
 from collections.abc import Callable
@@ -16,35 +13,16 @@ from urllib.parse import urlsplit
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
+from syncline.core.addresses import LOOPBACK, is_loopback_name, refusal
 from syncline.kube.errors import ConfigError
-
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-
-_METADATA = frozenset(
-    map(
-        ipaddress.ip_address,
-        ("169.254.169.254", "169.254.170.2", "100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254"),
-    )
-)
-_NAT64 = (ipaddress.IPv6Network("64:ff9b::/96"), ipaddress.IPv6Network("64:ff9b:1::/48"))
-_IPV4_BITS = 32
-
-
-def refusal(address: str, *, allow_loopback: bool) -> str | None:
-    """Say why an IP address is refused, or return None: it is not."""
-    try:
-        given = ipaddress.ip_address(address)
-    except ValueError:
-        return "is not an IP address"
-    return next((why for each in _meant(given) if (why := _refusal(each, allow_loopback=allow_loopback))), None)
 
 
 def check_server(server: str, *, allow_loopback: bool) -> None:
     """Raise `ConfigError` for a URL whose host is refused as it is written."""
     host = (urlsplit(server).hostname or "").rstrip(".")
     why = None
-    if host == "localhost" or host.endswith((".localhost", ".localdomain")):
-        why = None if allow_loopback else _LOOPBACK
+    if is_loopback_name(host):
+        why = None if allow_loopback else LOOPBACK
     else:
         with contextlib.suppress(OSError):
             # Also what only the system's resolver takes for an address, such as 127.1 or 0x7f000001.
@@ -63,36 +41,6 @@ def address_check(*, allow_loopback: bool) -> Callable[[str], None]:
             raise OSError(0, f"{address} {why}")
 
     return check
-
-
-_LOOPBACK = "is this machine itself, which is refused without --allow-loopback"
-
-
-def _refusal(address: Address, *, allow_loopback: bool) -> str | None:
-    if address in _METADATA:
-        return "is the address of a cloud's metadata service"
-    if address.is_unspecified or address.is_multicast or int(address) == 2**_IPV4_BITS - 1:
-        return "is not the address of a server"
-    if allow_loopback:
-        return None
-    if address.is_loopback:
-        return _LOOPBACK
-    if address.is_link_local:
-        return "is a link-local address, which is refused without --allow-loopback"
-    return None
-
-
-def _meant(address: Address) -> tuple[Address, ...]:
-    """Return the address, and those of the old protocol that it stands for."""
-    if isinstance(address, ipaddress.IPv4Address):
-        return (address,)
-    meant: list[Address] = [address]
-    meant += [inner for inner in (address.ipv4_mapped, address.sixtofour) if inner]
-    if address.teredo:
-        meant += address.teredo
-    if any(address in network for network in _NAT64) or 1 < int(address) < 2**_IPV4_BITS:
-        meant.append(ipaddress.IPv4Address(int(address) % 2**_IPV4_BITS))
-    return tuple(meant)
 
 
 class OwnThreads(AbstractResolver):

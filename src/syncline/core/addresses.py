@@ -1,0 +1,63 @@
+"""Which addresses a connection must not lead to.
+
+A tenant names the server, and the operator connects: without care, to what only the operator can reach. Loopback and
+link-local addresses are refused unless allowed for development; metadata services of clouds, and what is no address of
+one machine, always. Private ranges are not: clusters and Git servers live there.
+"""
+
+import ipaddress
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+LOOPBACK = "is this machine itself, which is refused without --allow-loopback"
+"""Why a name or address of this machine is refused."""
+
+_METADATA = frozenset(
+    map(
+        ipaddress.ip_address,
+        ("169.254.169.254", "169.254.170.2", "100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254"),
+    )
+)
+_NAT64 = (ipaddress.IPv6Network("64:ff9b::/96"), ipaddress.IPv6Network("64:ff9b:1::/48"))
+_IPV4_BITS = 32
+
+
+def refusal(address: str, *, allow_loopback: bool) -> str | None:
+    """Say why an IP address is refused, or return None: it is not."""
+    try:
+        given = ipaddress.ip_address(address)
+    except ValueError:
+        return "is not an IP address"
+    return next((why for each in _meant(given) if (why := _refusal(each, allow_loopback=allow_loopback))), None)
+
+
+def is_loopback_name(host: str) -> bool:
+    """Whether a host's name always means this machine."""
+    return host == "localhost" or host.endswith((".localhost", ".localdomain"))
+
+
+def _refusal(address: Address, *, allow_loopback: bool) -> str | None:
+    if address in _METADATA:
+        return "is the address of a cloud's metadata service"
+    if address.is_unspecified or address.is_multicast or int(address) == 2**_IPV4_BITS - 1:
+        return "is not the address of a server"
+    if allow_loopback:
+        return None
+    if address.is_loopback:
+        return LOOPBACK
+    if address.is_link_local:
+        return "is a link-local address, which is refused without --allow-loopback"
+    return None
+
+
+def _meant(address: Address) -> tuple[Address, ...]:
+    """Return the address, and those of the old protocol that it stands for."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return (address,)
+    meant: list[Address] = [address]
+    meant += [inner for inner in (address.ipv4_mapped, address.sixtofour) if inner]
+    if address.teredo:
+        meant += address.teredo
+    if any(address in network for network in _NAT64) or 1 < int(address) < 2**_IPV4_BITS:
+        meant.append(ipaddress.IPv4Address(int(address) % 2**_IPV4_BITS))
+    return tuple(meant)
