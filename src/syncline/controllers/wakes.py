@@ -145,7 +145,7 @@ class Wakes:
             if seen is None:
                 continue
             if seen.marker is not None and seen.marker.sync.startswith(f"{self._kind}/"):
-                _, namespace, name = seen.marker.sync.split("/", 2)
+                _, namespace, name = seen.marker.sync.split("/")[:3]
                 if self._interests.get(Key(namespace, name)) is not None:
                     self._queue.add(Key(namespace, name))
             # A clone of a copy carries our label too, and may be a source or in the way.

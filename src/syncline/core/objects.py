@@ -6,8 +6,10 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from syncline.core.digest import DigestKey, body_digest, leaf_digests, leaves_digest
+from syncline.core.health import Health
 
 PLAIN = DigestKey()
+HEALTHY = Health("Current")
 
 
 class Target(NamedTuple):
@@ -82,6 +84,8 @@ class Desired(Struct, frozen=True, kw_only=True):
     revision: str
     labels: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}
+    ignored: tuple[str, ...] = ()
+    """JSON pointers to what is left to others: it is sent when the object is created, and counts in no digest."""
 
     def values(self) -> Mapping[str, str]:
         """Return the digests of the single values."""
@@ -131,4 +135,5 @@ class Seen(Struct, frozen=True, kw_only=True):
     has_labels: bool = True
     has_annotations: bool = True
     changed_by: str = ""
+    health: Health = HEALTHY
     content: Content | None = None

@@ -36,16 +36,23 @@ class Owner(Struct, frozen=True):
     uid: str
     hub: str = ""
     """The UID of the cluster that the sync is in, where it writes to another one: there, other hubs may write too."""
+    part: str = ""
+    """The part of a sync that has copies of its own, such as an environment."""
+
+    @property
+    def sync(self) -> str:
+        """Name the sync, whatever the part; the same for a sync re-created under the same name."""
+        return f"{self.kind}/{self.namespace}/{self.name}"
 
     @property
     def ref(self) -> str:
-        """Name the sync in markers; the same for a sync re-created under the same name."""
-        return f"{self.kind}/{self.namespace}/{self.name}"
+        """Name the owner in markers."""
+        return f"{self.sync}/{self.part}" if self.part else self.sync
 
     @property
     def label(self) -> str:
         """Value of the owner label; safe for any name, since it is a hash of the UID."""
-        return _label(self.uid)
+        return _label(self.uid, self.part)
 
 
 class Standing(Enum):
@@ -62,8 +69,8 @@ class Standing(Enum):
 
 
 @lru_cache(maxsize=4096)
-def _label(uid: str) -> str:
-    return short_digest(uid)
+def _label(uid: str, part: str) -> str:
+    return short_digest(uid, part) if part else short_digest(uid)
 
 
 def place(cluster_id: str, target: Target) -> str:

@@ -13,6 +13,7 @@ from syncline.api.common import ManagementPolicy, TargetState
 from syncline.core.carry import is_allocated
 from syncline.core.digest import brief, leaves_digest
 from syncline.core.fields import extra_paths, lost_paths
+from syncline.core.ignoring import without
 from syncline.core.merge import merge_one_way
 from syncline.core.objects import Content, Desired, Marker, Seen, Target
 from syncline.core.ownership import Owner, Standing, standing
@@ -102,6 +103,10 @@ def plan(
         )
     if desired.body is not None:
         seen = _judged(desired, seen, extras=policy.management == "Overwrite")
+    elif desired.ignored:
+        if seen.leaves is None:
+            return Action(verb=Verb.READ, target=desired.target, reason="Read", message="some values are not compared")
+        seen = _without_ignored(desired, seen)
     whose = standing(seen, owner, here)
     if whose in (Standing.OURS, Standing.FORMER):
         return _plan_ours(desired, seen, policy, former=whose is Standing.FORMER)
@@ -125,10 +130,17 @@ def _judged(desired: Desired, seen: Seen, *, extras: bool) -> Seen:
     if marker is None or desired.body is None or marker.digest != desired.digest:
         return seen
     fields = seen.fields or b"{}"
-    lost = lost_paths(desired.body.fields, fields)
+    lost = lost_paths(without(desired.body.fields, desired.ignored), fields)
     if extras:
         lost += tuple(path for path in extra_paths(fields) if not is_allocated(seen.target.kind, path))
     return structs.replace(seen, digest="", lost=lost) if lost else seen
+
+
+def _without_ignored(desired: Desired, seen: Seen) -> Seen:
+    """Take a ConfigMap or Secret for what it says beside the values that are left to others."""
+    left = {pointer.removeprefix("/") for pointer in desired.ignored}
+    leaves = {path: digest for path, digest in (seen.leaves or {}).items() if path not in left}
+    return structs.replace(seen, leaves=leaves, digest=leaves_digest(leaves))
 
 
 def _plan_absent(desired: Desired, policy: Policy, rival: str, *, kept: bool) -> Action:
@@ -180,6 +192,9 @@ def _plan_ours(desired: Desired, seen: Seen, policy: Policy, *, former: bool) ->
         return _leave(desired, "Kept", "differs from the source; Keep leaves it as it is", "Skipped")
     if policy.conflict == "Skip" and not equal and (edited or not readable):
         return _plan_edited(desired, seen, readable=readable)
+    if policy.conflict == "Report" and not equal and edited and marker.digest == desired.digest:
+        message = f"{lost_message(seen.lost, seen.changed_by)}; driftPolicy Report leaves it until the source changes"
+        return _leave(desired, "Drifted", message, "Conflict")
     if former:
         reason, message = "Reowned", "written by an earlier sync of this name; owned again"
     elif edited and not equal and policy.conflict != "Merge":
@@ -254,7 +269,11 @@ def _converge(desired: Desired, seen: Seen, policy: Policy, verb: Verb, *, mode:
     else:
         # SourceWins may overwrite an edit made since; every other case must not.
         lax = policy.conflict == "SourceWins" and verb is Verb.UPDATE
+        take, drop = _difference(desired, seen)
         edit = Edit(
+            whole=not desired.ignored or desired.body is not None,
+            take=take,
+            drop=drop,
             digest=desired.digest,
             mode=mode,
             extras=extras,
@@ -284,6 +303,15 @@ def _converge(desired: Desired, seen: Seen, policy: Policy, verb: Verb, *, mode:
         lost=seen.lost if reason == "DriftRepaired" else (),
         conflicts=conflicts,
     )
+
+
+def _difference(desired: Desired, seen: Seen) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return which values to write and to remove, where some are left to others; else all are."""
+    if not desired.ignored or desired.body is not None:
+        return (), ()
+    wanted, there = desired.values(), seen.leaves or {}
+    take = tuple(path for path, digest in wanted.items() if there.get(path) != digest)
+    return take, tuple(path for path in there if path not in wanted)
 
 
 def _plan_immutable(desired: Desired, seen: Seen, edit: Edit, state: TargetState, conflicts: tuple[str, ...]) -> Action:

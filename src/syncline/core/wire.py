@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from sys import intern
 from types import MappingProxyType
+from typing import Any
 
 import msgspec
 from msgspec import Struct, field
@@ -11,7 +12,8 @@ from msgspec import Struct, field
 from syncline.api.common import GROUP, ObjectMeta
 from syncline.core.digest import DigestKey, brief, leaf_digests, leaves_digest
 from syncline.core.fields import APPLY, MANAGER, owned
-from syncline.core.objects import PLAIN, Content, Marker, Seen, Target
+from syncline.core.health import Health, health_of
+from syncline.core.objects import HEALTHY, PLAIN, Content, Marker, Seen, Target
 from syncline.core.ownership import BASE, DISABLED, OWNER_LABEL, PRUNE, RECONCILE, read_marker
 
 _base_decoder = msgspec.json.Decoder(dict[str, str])
@@ -21,6 +23,21 @@ _base_decoder = msgspec.json.Decoder(dict[str, str])
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 # Kinds whose content is compared value by value and made exactly the source's.
 DATA_KINDS = frozenset({"ConfigMap", "Secret"})
+# Kinds that are not yet well while they have no status.
+WAITED_FOR = frozenset(
+    {
+        "Deployment.apps",
+        "StatefulSet.apps",
+        "DaemonSet.apps",
+        "ReplicaSet.apps",
+        "Job.batch",
+        "Pod",
+        "PersistentVolumeClaim",
+        "Service",
+        "CustomResourceDefinition.apiextensions.k8s.io",
+        "APIService.apiregistration.k8s.io",
+    }
+)
 
 
 class ManagedFields(Struct, rename={"fields": "fieldsV1"}):
@@ -55,10 +72,14 @@ class DataWire(Struct, kw_only=True, rename="camel"):
         )
 
 
-class ObjectWire(Struct, kw_only=True):
+class ObjectWire(Struct, kw_only=True, rename="camel"):
     """An object of any other kind: what it says about itself is enough."""
 
     metadata: CopyMeta = field(default_factory=CopyMeta)
+    api_version: str = ""
+    kind: str = ""
+    spec: msgspec.Raw = msgspec.Raw(b"")
+    status: msgspec.Raw = msgspec.Raw(b"")
 
 
 def see(
@@ -104,8 +125,41 @@ def see(
         has_labels=bool(meta.labels),
         has_annotations=bool(meta.annotations),
         changed_by=_last_manager(meta, marker) if edited else "",
+        health=HEALTHY if isinstance(wire, DataWire) else _health(wire, kind),
         content=wire.content() if body and isinstance(wire, DataWire) else None,
     )
+
+
+def _health(wire: ObjectWire, kind: str) -> Health:
+    """Tell how an object is; most say nothing about it, and need not be read any further."""
+    meta = wire.metadata
+    if not bytes(wire.status).strip(b" \n") and kind not in WAITED_FOR and meta.deletion_timestamp is None:
+        return HEALTHY
+    name, _, group = kind.partition(".")
+    found = health_of(
+        {
+            "apiVersion": f"{group}/" if group else "v1",
+            "kind": name,
+            "metadata": {
+                "generation": meta.generation or None,
+                "deletionTimestamp": meta.deletion_timestamp,
+                "finalizers": meta.finalizers,
+            },
+            "spec": _any(wire.spec),
+            "status": _any(wire.status),
+        }
+    )
+    return _same(found)
+
+
+@lru_cache(maxsize=256)
+def _same(health: Health) -> Health:
+    """Return one object for equal ones."""
+    return health
+
+
+def _any(raw: msgspec.Raw) -> Any:
+    return msgspec.json.decode(raw) if bytes(raw) else {}
 
 
 def _is_applied(meta: CopyMeta) -> bool:

@@ -84,10 +84,11 @@ class Claims:
 
     async def alive(self, ref: str) -> bool:
         """Whether the sync that a marker names exists; what we cannot know counts as alive."""
-        if ref in self._claims:
+        if "/".join(ref.split("/")[:3]) in self._claims:
             return True
         kind, _, rest = ref.partition("/")
         namespace, _, name = rest.partition("/")
+        name = name.partition("/")[0]  # a part lives as long as its sync
         resource = self._kinds.get(kind)
         if resource is None or not namespace or not name:
             return resource is not None or bool(kind and rest)

@@ -8,6 +8,7 @@ from msgspec import structs
 from syncline.api.common import TargetState
 from syncline.core.carry import allocated
 from syncline.core.fields import apply_ready, holder
+from syncline.core.grafting import grafted
 from syncline.core.objects import Desired, Seen, Target
 from syncline.core.outcome import Outcome, outcome_of
 from syncline.core.ownership import OWNER_LABEL, Owner, Standing, place, standing
@@ -128,7 +129,7 @@ class Writer:
         target = desired.target
         if seen is None:
             namespace = self._cluster.namespace(target.namespace) if target.namespace else None
-            return self._claims.older(self._owner.ref, self._cluster.name, target, namespace)
+            return self._claims.older(self._owner.sync, self._cluster.name, target, namespace)
         marker = seen.marker
         if marker is None or standing(seen, self._owner, here) is not Standing.RIVAL:
             return ""
@@ -180,11 +181,14 @@ class Writer:
         """Write an object that is not compared by content: what we send is ours, what others added stays theirs."""
         guard = ""
         if edit.extras:
+            desired, _ = await self._spared(desired)
             # It bears our mark from here on, so that nobody's write in between makes it less ours.
             await self._replace(action, edit, desired, seen, here)
         else:
             version = seen.version if seen.applied else await self._take_up(desired, seen.uid)
             guard = version if action.verb is Verb.ADOPT or edit.guard_version else ""
+            desired, spared = await self._spared(desired)
+            guard = spared or guard
         body = apply_body(desired, seen, self._owner, here, edit, version=guard)
         resource, target = self._resource(desired), desired.target
         return await self._client.patch(
@@ -196,6 +200,17 @@ class Writer:
             force=True,
             type=ObjectWire,
             fair_key=self._owner.ref,
+        )
+
+    async def _spared(self, desired: Desired) -> tuple[Desired, str]:
+        """Send what is left to others as it is now; the version makes the server refuse it if that changed since."""
+        if not desired.ignored or desired.body is None:
+            return desired, ""
+        resource, target = self._resource(desired), desired.target
+        live: dict[str, Any] = await self._client.get(resource, target.name, target.namespace or None)
+        fields = grafted(desired.body.fields, live, desired.ignored)
+        return structs.replace(desired, body=structs.replace(desired.body, fields=fields)), str(
+            live["metadata"]["resourceVersion"]
         )
 
     async def _replace(self, action: Action, edit: Edit, desired: Desired, seen: Seen, here: str) -> None:
