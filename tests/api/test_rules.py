@@ -1,7 +1,7 @@
 """No rule without a spec that breaks it: the words a user gets are words that a test has seen."""
 
 import pytest
-from tests.api import test_configmapsync, test_manifestsync, test_synctarget
+from tests.api import test_configmapsync, test_configsync, test_manifestsync, test_synctarget
 from tests.api.trial import messages
 
 from syncline.api.crd import schema
@@ -9,7 +9,7 @@ from syncline.api.kinds import KINDS, Kind
 
 PROVEN = tuple(
     words
-    for module in (test_configmapsync, test_manifestsync, test_synctarget)
+    for module in (test_configmapsync, test_configsync, test_manifestsync, test_synctarget)
     for _, _, words in module.RULES.values()
 )
 

@@ -60,6 +60,10 @@ def test_a_crd_has_no_references_and_no_alternatives(kind: Any) -> None:
                 ],
             },
         ),
+        (
+            Annotated[dict[str, Any], Meta(max_length=5)],
+            {"type": "object", "maxProperties": 5, "x-kubernetes-preserve-unknown-fields": True},
+        ),
     ],
     ids=str,
 )
@@ -74,6 +78,7 @@ def test_a_type_becomes_a_schema(field: Any, expected: dict[str, Any]) -> None:
         (Annotated[list[str], Meta(max_length=5)], r"S.f\[\]: has no limit"),
         (list[Word], "S.f: has no limit"),
         (dict[Word, Word], "S.f: has no limit"),
+        (dict[str, Any], "S.f: has no limit"),
         (Annotated[dict[str, Word], Meta(max_length=5)], "S.f: keys of a map need a max_length"),
         (Word | int, "S.f: a union"),
         (Literal[1, 2], "S.f: write the values of a Literal as strings"),

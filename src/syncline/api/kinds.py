@@ -5,7 +5,7 @@ A new kind is a module with its types and one entry here; CRD, roles and referen
 
 from msgspec import Struct
 
-from syncline.api import configmapsync, manifestsync, synctarget
+from syncline.api import configmapsync, configsync, manifestsync, synctarget
 from syncline.api.common import GROUP
 
 
@@ -79,6 +79,21 @@ MANIFEST_SYNC = Kind(
     ),
 )
 
+CONFIG_SYNC = Kind(
+    kind=configsync.KIND,
+    plural=configsync.PLURAL,
+    singular="configsync",
+    short_names=("csync",),
+    object=configsync.ConfigSync,
+    spec=configsync.ConfigSyncSpec,
+    status=configsync.ConfigSyncStatus,
+    columns=(
+        Column("Repository", ".spec['source','sources']..repo", "The repository; of several, the first."),
+        Column("Revision", ".status.sourceRevision", "The commit that was applied."),
+        *_OUTCOME,
+    ),
+)
+
 SYNC_TARGET = Kind(
     kind=synctarget.KIND,
     plural=synctarget.PLURAL,
@@ -96,4 +111,4 @@ SYNC_TARGET = Kind(
     ),
 )
 
-KINDS = (CONFIG_MAP_SYNC, MANIFEST_SYNC, SYNC_TARGET)
+KINDS = (CONFIG_MAP_SYNC, MANIFEST_SYNC, CONFIG_SYNC, SYNC_TARGET)

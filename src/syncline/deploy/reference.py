@@ -6,15 +6,20 @@ from typing import NamedTuple
 
 from syncline.api.common import API_VERSION
 from syncline.api.crd import schema
-from syncline.api.kinds import CONFIG_MAP_SYNC, KINDS, MANIFEST_SYNC, SYNC_TARGET, Kind
+from syncline.api.kinds import CONFIG_MAP_SYNC, CONFIG_SYNC, KINDS, MANIFEST_SYNC, SYNC_TARGET, Kind
 from syncline.api.schema import VALIDATIONS, Schema
 from syncline.deploy.names import AGGREGATE_LABEL
-from syncline.deploy.policy import configmapsync, manifestsync, synctarget
+from syncline.deploy.policy import configmapsync, configsync, manifestsync, synctarget
 from syncline.deploy.policy.kinds import CLUSTER_WIDE, NAMESPACED
 from syncline.deploy.policy.parts import Needs
 from syncline.deploy.rights import CONFIG_MAPS, CORE, DIGEST_KEY_RIGHTS, EDIT, LEASE, SECRETS, VIEW, Grant
 
-_POLICIES = ((CONFIG_MAP_SYNC, configmapsync), (SYNC_TARGET, synctarget), (MANIFEST_SYNC, manifestsync))
+_POLICIES = (
+    (CONFIG_MAP_SYNC, configmapsync),
+    (CONFIG_SYNC, configsync),
+    (SYNC_TARGET, synctarget),
+    (MANIFEST_SYNC, manifestsync),
+)
 _GENERATED = "<!-- Written by `make generate` from the types in src/syncline; edit those. -->\n"
 
 
@@ -179,6 +184,8 @@ def _type(field: Schema) -> str:
         return f"list, at most {field['maxItems']}, of {_type(field['items'])}"
     if "additionalProperties" in field:
         return f"map, at most {field['maxProperties']}, to {_type(field['additionalProperties'])}"
+    if "x-kubernetes-preserve-unknown-fields" in field:
+        return "object of any shape"
     if field["type"] == "string" and "maxLength" in field:
         return f"string, at most {field['maxLength']} characters"
     return "time" if field.get("format") == "date-time" else str(field["type"])

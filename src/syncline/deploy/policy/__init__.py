@@ -4,7 +4,7 @@ The API server evaluates them, with no webhook to lose, on create and on every c
 of writing only: rights that are taken away later are the business of `serviceAccountName`.
 """
 
-from syncline.deploy.policy import configmapsync, manifestsync, synctarget
+from syncline.deploy.policy import configmapsync, configsync, manifestsync, synctarget
 from syncline.deploy.text import Manifest
 
 __all__ = ["policy"]
@@ -12,4 +12,4 @@ __all__ = ["policy"]
 
 def policy() -> list[Manifest]:
     """Return the ValidatingAdmissionPolicies of all kinds, each with its binding."""
-    return [*configmapsync.policy(), *manifestsync.policy(), *synctarget.policy()]
+    return [*configmapsync.policy(), *manifestsync.policy(), *configsync.policy(), *synctarget.policy()]

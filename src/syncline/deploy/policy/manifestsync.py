@@ -12,6 +12,7 @@ from syncline.deploy.policy.kinds import CLUSTER_WIDE, NAMESPACED, cel
 from syncline.deploy.policy.parts import (
     ACCOUNT,
     ACCOUNT_NEEDS,
+    EVERYTHING,
     OR_ACCOUNT,
     Needs,
     Validation,
@@ -148,7 +149,7 @@ def _roles() -> Validation:
 def _everything() -> Validation:
     """Where it cannot be checked which right is needed, all rights are needed."""
     return without_account(
-        "variables.resource != '' || authorizer.group('*').resource('*').check('*').allowed()",
+        f"variables.resource != '' || {EVERYTHING}",
         """\
 'you may not do everything everywhere, and which rights you need to copy '
 + (variables.ofOneKind ? 'a ' + variables.refs[0].kind : 'several kinds in one sync')

@@ -15,6 +15,8 @@ Needs = tuple[tuple[str, str], ...]
 """What a sync has, and what its author needs for it: the policy in words, for the reference."""
 
 OR_ACCOUNT = "ask for that right, or write spec.serviceAccountName with an account that has it"
+EVERYTHING = "authorizer.group('*').resource('*').check('*').allowed()"
+"""Whether the author has all rights: asked for where it cannot be known which are needed."""
 ACCOUNT_NEEDS = (
     ("names a `serviceAccountName`", "`impersonate` on that ServiceAccount, or `create` on its token; nothing else"),
 )
