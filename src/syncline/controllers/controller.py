@@ -207,7 +207,7 @@ class Controller(ABC):
 
     def _forget(self, key: Key) -> None:
         self._memory.pop(key, None)
-        self._sites.forget(key)
+        self._sites.forget(self._kind.name, key)
         self._reporter.forget(key)
         self.queue.forget(key)
 

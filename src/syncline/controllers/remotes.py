@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from msgspec import Struct, structs
 
 from syncline.api.common import ABANDON, TargetState
+from syncline.api.configsync import ConfigSyncStatus
 from syncline.api.connection import ClusterConnection, NameRef, WrittenCluster
 from syncline.api.manifestsync import ManifestSyncStatus
 from syncline.api.status import SyncStatus
@@ -68,12 +69,12 @@ class FleetSites(LocalSites):
         self._targets = targets
         self._clusters: dict[Member, Cluster] = {}
         self._ending: set[asyncio.Task[None]] = set()
-        self._wakes: Wakes | None = None
+        self._wakes: set[Wakes] = set()
         fleet.listen(self._member_changed)
 
     async def reach(self, work: Work, wakes: Wakes, *, former: bool = True) -> Reached:
         """Return the clusters of a sync, all reached at once; those out of reach hold up nobody."""
-        self._wakes = wakes
+        self._wakes.add(wakes)
         if any(not place.local for place in work.places):
             await self._hub.open("", SECRETS.kind)  # a credential that changes wakes its syncs
         local = await super().reach(work, wakes)
@@ -103,12 +104,12 @@ class FleetSites(LocalSites):
 
     def record(self, work: Work, reached: Reached, status: SyncStatus) -> SyncStatus:
         """Note kinds and clusters; a cluster that the spec no longer names goes once nothing is left there."""
-        assert isinstance(status, ManifestSyncStatus)  # noqa: S101 - only these name other clusters
+        assert isinstance(status, ManifestSyncStatus | ConfigSyncStatus)  # noqa: S101 - only these name other clusters
         kinds = {ref.kind_name for ref in work.sources}
         current = [site.place for site in reached.sites if site.place.cluster]
         done = [
             _record(place)
-            for place in (*reached.superseded, *(site.place for site in reached.former if _is_empty(site)))
+            for place in (*reached.superseded, *(site.place for site in reached.former if _is_empty(site, work)))
         ]
         kept = [entry for entry in status.clusters if entry not in done]
         if _is_abandoned(work):
@@ -121,9 +122,9 @@ class FleetSites(LocalSites):
             written |= kinds
         return structs.replace(status, written=sorted(written), clusters=clusters)
 
-    def forget(self, key: Key) -> None:
+    def forget(self, kind: str, key: Key) -> None:
         """Let go of the clusters of a sync that is gone."""
-        self._fleet.keep(key, ())
+        self._fleet.keep(_user(kind, *key), ())
 
     async def stop(self) -> None:
         """End all watches of other clusters."""
@@ -132,7 +133,7 @@ class FleetSites(LocalSites):
     def _former(self, work: Work, places: Sequence[Place]) -> list[Place]:
         """Return the clusters that were written to and that the spec no longer names, as places for no copies."""
         status = work.sync.status
-        if not isinstance(status, ManifestSyncStatus) or _is_abandoned(work):
+        if not isinstance(status, ManifestSyncStatus | ConfigSyncStatus) or _is_abandoned(work):
             return []
         named = [(_name(place), place.connection) for place in places]
         selected = [place.connection for place in places if place.connection and place.connection.selector is not None]
@@ -212,7 +213,9 @@ class FleetSites(LocalSites):
     async def _arrive(self, work: Work, wakes: Wakes, place: Place, resolved: Resolved) -> _Arrival:
         named = structs.replace(place, cluster=place.cluster or resolved.name)
         status = work.sync.status
-        known = isinstance(status, ManifestSyncStatus) and named.cluster in {entry.name for entry in status.clusters}
+        known = isinstance(status, ManifestSyncStatus | ConfigSyncStatus) and named.cluster in {
+            entry.name for entry in status.clusters
+        }
         if resolved.unschedulable and not known:
             message = (
                 f"SyncTarget {resolved.name} takes no new syncs: name another one, or set its unschedulable to false"
@@ -248,7 +251,8 @@ class FleetSites(LocalSites):
         """See to it that the kinds are watched there."""
         name = site.place.cluster
         recorded = [entry.partition("/")[2] for entry in work.sync.status.written if entry.startswith(f"{name}/")]
-        wanted = [] if site.place.scope is NOWHERE else [(ref.group, ref.kind, ref.version) for ref in work.sources]
+        at_once = site.place.scope is not NOWHERE and not work.staged
+        wanted = [(ref.group, ref.kind, ref.version) for ref in work.sources] if at_once else []
         wanted += [(group, kind, "") for kind, _, group in (entry.partition(".") for entry in recorded)]
         try:
             for group, kind, version in wanted:
@@ -279,8 +283,8 @@ class FleetSites(LocalSites):
         cluster = self._clusters.get(member)
         if cluster is None:
             return
-        if self._wakes is not None:
-            self._wakes.cluster_changed(cluster.name)
+        for wakes in self._wakes:
+            wakes.cluster_changed(cluster.name)
         if member.closed:
             del self._clusters[member]
             task = asyncio.get_running_loop().create_task(cluster.stop())
@@ -308,9 +312,10 @@ def _record(place: Place) -> WrittenCluster:
     return WrittenCluster(name=place.cluster, connection=place.connection)
 
 
-def _is_empty(site: Site) -> bool:
+def _is_empty(site: Site, work: Work) -> bool:
     """Whether nothing of the sync is left in a cluster, as far as its kinds are watched."""
-    copies = site.cluster.copies_of(site.owner.ref)
+    owners = (structs.replace(site.owner, part=part) for part in work.parts)
+    copies = (seen for owner in owners for seen in site.cluster.copies_of(owner.ref))
     return not any(seen.marker is not None and seen.marker.hub == site.owner.hub for seen in copies)
 
 
@@ -353,4 +358,9 @@ def _outcomes(
 
 
 def _key(work: Work) -> Key:
-    return Key(work.sync.metadata.namespace, work.sync.metadata.name)
+    return _user(work.sync.kind, work.sync.metadata.namespace, work.sync.metadata.name)
+
+
+def _user(kind: str, namespace: str, name: str) -> Key:
+    """Name a sync among those of all kinds."""
+    return Key(namespace, f"{kind}/{name}")

@@ -18,6 +18,7 @@ from syncline.controllers.survey import Site, Survey
 from syncline.controllers.wakes import Wakes
 from syncline.controllers.work import Work
 from syncline.core.objects import Seen, Target
+from syncline.core.ordering import removal_stages
 from syncline.core.outcome import Outcome
 from syncline.core.ownership import OWNER_LABEL
 from syncline.core.plan import Action
@@ -37,7 +38,7 @@ PATIENCE_ENDS = (
     f"after {FINALIZE_PATIENCE / 60:.0f} minutes of trying they are left where they are, and at once if this sync is "
     f'annotated {ABANDON}: "true"'
 )
-UNWANTED = ("Pruned", "no longer a destination of this sync")
+PRUNED = "Pruned"
 
 Owned = tuple[Site, Seen]
 Where = tuple[str, Target]
@@ -102,13 +103,15 @@ class Remover:
         """
         stale = _stale(work, reached, wanted)
         now = time.monotonic()
-        verdict = self._brake(work, reached, _removals(stale), memory.recently_shrunk(now))
+        verdict = self._brake(work, reached, _removals(stale, (PRUNED, work.unwanted)), memory.recently_shrunk(now))
         if verdict.held:
             return Removed(held=Problem("DeletionHeld", verdict.message))
         if verdict.derived and (left := memory.unrest(frozenset(seen.target for _, seen in stale), now)) > 0:
             return Removed(again=left)
-        jobs = [(seen.target, partial(self._remove_proven, work, site, seen)) for site, seen in stale]
-        removed = await memory.fan_out.run(jobs, _no_progress)
+        removed: list[Outcome] = []
+        for group in _in_order(stale, staged=work.staged):
+            jobs = [(seen.target, partial(self._remove_proven, work, site, seen)) for site, seen in group]
+            removed += await memory.fan_out.run(jobs, _no_progress)
         if verdict.derived:
             memory.shrank(sum(outcome.written is not None for outcome in removed), now)
         else:
@@ -149,7 +152,7 @@ class Remover:
             return Ending(warning=f"the copies were left where they are: {why}" if left else "")
         if work.deletion_policy == "Orphan":
             return Ending()
-        removed = [*await self._remove_all(sync, memory, reached), *reached.outcomes]
+        removed = [*await self._remove_all(sync, memory, reached, staged=work.staged), *reached.outcomes]
         failed = [outcome for outcome in removed if outcome.state not in ("Synced", "Skipped")]
         # On our own clock: the API server's may be another, and nothing is left behind because of that.
         memory.finalizing_since = memory.finalizing_since or time.monotonic()
@@ -166,7 +169,7 @@ class Remover:
         self, work: Work, reached: Reached, gathered: Gathered, wanted: Wanted
     ) -> tuple[list[Action], Problem | None]:
         """Return what `prune` and `sources_gone` would do."""
-        removals = _removals(_stale(work, reached, wanted))
+        removals = _removals(_stale(work, reached, wanted), (PRUNED, work.unwanted))
         verdict = self._brake(work, reached, removals)
         if work.source_deletion_policy == "Delete" and gathered.problem is not None:
             gone = [one for one in owned(reached) if wanted.is_orphan(*one) and _is_open(*one)]
@@ -177,6 +180,7 @@ class Remover:
         return brake(
             removals,
             sum(1 for _ in owned(reached)),
+            why=work.shrinkage,
             asked_for=work.sync.status.scope not in (None, work.scope_digest),
             confirmed=work.sync.metadata.annotations.get(CONFIRM_DELETION, ""),
             recent=recent,
@@ -185,7 +189,7 @@ class Remover:
     async def _remove_proven(self, work: Work, site: Site, seen: Seen) -> Outcome | None:
         """Remove a copy after a live look at its namespace has confirmed that it is unwanted."""
         if not seen.target.namespace:
-            return await self._let_go(work.sync, site, seen, UNWANTED)
+            return await self._let_go(work.sync, site, seen, (PRUNED, work.unwanted))
         try:
             wire = await site.cluster.client.get(NAMESPACES, seen.target.namespace, type=MetaWire, metadata_only=True)
         except NotFound:
@@ -203,9 +207,9 @@ class Remover:
             or _matches(site, live) != _matches(site, site.cluster.namespace(meta.name))
         ):
             return None
-        return await self._let_go(work.sync, site, seen, UNWANTED)
+        return await self._let_go(work.sync, site, seen, (PRUNED, work.unwanted))
 
-    async def _remove_all(self, sync: AnySync, memory: Memory, reached: Reached) -> list[Outcome]:
+    async def _remove_all(self, sync: AnySync, memory: Memory, reached: Reached, *, staged: bool) -> list[Outcome]:
         """Remove every copy, found by the cache and by a live list: a cache may lag behind another leader's write."""
         known: dict[Target, Owned] = {seen.target: (site, seen) for site, seen in owned(reached)}
         troubles: list[Outcome] = []
@@ -228,7 +232,10 @@ class Remover:
                     continue
                 known.update((seen.target, (site, seen)) for seen in found)
         why = ("SyncDeleted", "the sync was deleted")
-        return [*await self._remove(sync, memory, known.values(), why), *troubles]
+        removed: list[Outcome] = []
+        for group in _in_order(known.values(), staged=staged):
+            removed += await self._remove(sync, memory, group, why)
+        return [*removed, *troubles]
 
     async def _scan(self, site: Site) -> frozenset[str]:
         """Look for copies of all kinds: the status, which says what was written, is lost, as after a restore."""
@@ -312,9 +319,17 @@ def _stale(work: Work, reached: Reached, wanted: Wanted) -> list[Owned]:
     ]
 
 
-def _removals(copies: Iterable[Owned], why: tuple[str, str] = UNWANTED) -> list[Action]:
+def _removals(copies: Iterable[Owned], why: tuple[str, str]) -> list[Action]:
     removals = (plan_removal(seen, site.owner, site.cluster.uid, *why) for site, seen in copies)
     return [action for action in removals if action is not None]
+
+
+def _in_order(copies: Iterable[Owned], *, staged: bool) -> list[list[Owned]]:
+    """Return copies in the order in which they go: what needs others before these."""
+    if not staged:
+        return [list(copies)]
+    by_target = {seen.target: (site, seen) for site, seen in copies}
+    return [[by_target[target] for target in stage] for stage in removal_stages(by_target)]
 
 
 def _is_open(site: Site, seen: Seen) -> bool:

@@ -47,7 +47,7 @@ class Sites(Protocol):
     def record(self, work: Work, reached: Reached, status: SyncStatus) -> SyncStatus:
         """Note in the status what is about to be written to."""
 
-    def forget(self, key: Key) -> None:
+    def forget(self, kind: str, key: Key) -> None:
         """Let go of what was held for a sync that is gone."""
 
 
@@ -74,7 +74,7 @@ class LocalSites:
         written = sorted({*status.written, *(ref.kind_name for ref in work.sources)})
         return structs.replace(status, written=written)
 
-    def forget(self, key: Key) -> None:
+    def forget(self, kind: str, key: Key) -> None:
         """Nothing is held."""
 
     async def _open(self, kinds: tuple[str, ...]) -> bool:

@@ -105,6 +105,14 @@ class Work(Struct, frozen=True, kw_only=True):
     source_deletion_policy: DeletionPolicy = "Delete"
     scope_digest: str = ""
     """Names what the spec says about where copies are."""
+    parts: tuple[str, ...] = ("",)
+    """The parts of the sync that own copies; most have but one."""
+    staged: bool = False
+    """Whether one kind of object goes before the other: then a kind is watched when its turn comes."""
+    unwanted: str = "no longer a destination of this sync"
+    """Why a copy is removed that is not wanted any more."""
+    shrinkage: str = "their namespaces no longer match"
+    """Why many copies are not wanted any more, as far as that is known."""
 
     @property
     def one(self) -> bool:

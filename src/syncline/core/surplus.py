@@ -56,7 +56,15 @@ class Brake(Struct, frozen=True):
     """Whether no person has asked for the removals; such ones count together with those that follow soon."""
 
 
-def brake(removals: Sequence[Action], owned: int, *, asked_for: bool, confirmed: str, recent: int = 0) -> Brake:
+def brake(
+    removals: Sequence[Action],
+    owned: int,
+    *,
+    asked_for: bool,
+    confirmed: str,
+    recent: int = 0,
+    why: str = "they are no longer wanted",
+) -> Brake:
     """Hold derived removals of more than max(10, half of what the sync owns) until their digest is confirmed.
 
     `recent` derived removals have gone before: labels that a script takes off one by one are one shrinkage.
@@ -72,7 +80,7 @@ def brake(removals: Sequence[Action], owned: int, *, asked_for: bool, confirmed:
         held=True,
         digest=digest,
         message=(
-            f"{len(writes)} of {owned} copies would be removed because their namespaces no longer match{before}; "
+            f"{len(writes)} of {owned} copies would be removed because {why}{before}; "
             f"nothing was removed. To confirm, annotate this sync with syncline.dev/confirm-deletion={digest}"
         ),
     )

@@ -1,0 +1,100 @@
+"""The ConfigMaps and Secrets that a sync refers to by name: read as the sync's own identity, once a version.
+
+A watch tells the version that is current; while it is the one that was read, nothing is asked for again.
+"""
+
+import time
+from base64 import b64decode
+from collections.abc import Mapping
+
+import msgspec
+from msgspec import Struct
+
+from syncline.api.common import ObjectMeta
+from syncline.controllers.reporting import Problem
+from syncline.core.objects import Target
+from syncline.engine.cluster import Cluster
+from syncline.engine.view import View
+from syncline.kube.cache import Key
+from syncline.kube.errors import Forbidden, KubeError, NotFound
+
+# What an account may read may change without a word: so long a reading counts.
+READING_LASTS = 300.0
+
+
+class Held(Struct, frozen=True):
+    """What an object holds, by key."""
+
+    version: str
+    data: Mapping[str, bytes]
+
+
+class _Wire(Struct, rename="camel"):
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    data: dict[str, str] | None = None
+    binary_data: dict[str, str] | None = None
+
+
+class References:
+    """Readings of all syncs."""
+
+    def __init__(self, hub: Cluster) -> None:
+        self._hub = hub
+        self._readings: dict[tuple[str | None, Target], tuple[Held, float]] = {}
+
+    async def find(self, user: str | None, target: Target, what: str) -> Held | None:
+        """Return what an object holds; None where there is none. Raises `Problem` where it cannot be read.
+
+        `what` says in a spec's words why it is read.
+        """
+        view = await self._hub.open("", target.kind)
+        known = self._readings.get((user, target))
+        if known is not None:
+            held, until = known
+            if held.version == _version(view, target) and time.monotonic() < until:
+                return held
+        try:
+            wire = await self._hub.acting_as(user).get(view.resource, target.name, target.namespace, type=_Wire)
+        except NotFound:
+            self._readings.pop((user, target), None)
+            return None
+        except Forbidden as error:
+            who = user or "the operator, which this sync acts as,"
+            message = f"{target.kind} {target.name}, which {what} names, cannot be read: {error}; {who} needs the right"
+            raise Problem("ReferenceUnreadable", f"{message} to get it", retry=True) from error
+        except KubeError as error:
+            message = f"{target.kind} {target.name}, which {what} names, cannot be read: {error}"
+            raise Problem("ReferenceUnreadable", message, retry=True, status="Unknown") from error
+        view.note_stranger(wire.metadata)
+        held = Held(wire.metadata.resource_version, _data(target.kind, wire))
+        self._readings[user, target] = held, time.monotonic() + READING_LASTS
+        return held
+
+    async def read(self, user: str | None, target: Target, what: str) -> Held:
+        """Return what an object holds; raises `Problem` where there is none."""
+        held = await self.find(user, target, what)
+        if held is None:
+            message = (
+                f"{target.kind} {target.name}, which {what} names, does not exist in {target.namespace}: create it"
+            )
+            raise Problem("ReferenceNotFound", message)
+        return held
+
+    def forget(self, namespace: str, used: frozenset[Target]) -> None:
+        """Drop the readings of a namespace that no sync uses any more."""
+        for user, target in [one for one in self._readings if one[1].namespace == namespace and one[1] not in used]:
+            del self._readings[user, target]
+
+
+def _version(view: View, target: Target) -> str | None:
+    """Return the version that the watch knows of, if it knows of the object."""
+    copy = view.copies.at(target)
+    return copy.version if copy is not None else view.strangers.get(Key(target.namespace, target.name))
+
+
+def _data(kind: str, wire: _Wire) -> dict[str, bytes]:
+    if kind == "Secret":
+        return {key: b64decode(value) for key, value in (wire.data or {}).items()}
+    return {key: value.encode() for key, value in (wire.data or {}).items()} | {
+        key: b64decode(value) for key, value in (wire.binary_data or {}).items()
+    }
