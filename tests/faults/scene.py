@@ -135,6 +135,10 @@ class Scene:
             and ready.get("status") == "True"
         )
 
+    def version(self) -> int:
+        """Return the newest version of the cluster."""
+        return int(self.sandbox.request("GET", "/api/v1/configmaps?limit=1")["metadata"]["resourceVersion"])
+
     def writes(self, since: int) -> list[Entry]:
         """Return what the operator has written since a mark of `audit`, whether or not the server agreed."""
         return self.audit.writes(OPERATOR, since=since, until=self.audit.mark())

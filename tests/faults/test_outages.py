@@ -140,13 +140,13 @@ def test_kinds_that_are_removed_and_installed_again_are_followed_again(sandbox_f
 def test_a_cluster_that_is_restored_from_a_backup_is_followed_and_loses_nothing(
     sandbox_factory: SandboxFactory,
 ) -> None:
-    """Versions go backwards: what the operator knows is from a future that has not happened."""
+    """What the operator knows is from a future that has not happened; when it looks again, the versions are as high."""
     scene = Scene(sandbox_factory(audit_log=True))
     data, backup = scene.sandbox.folder / "etcd", scene.sandbox.folder / "backup"
     targets = [scene.namespace(short) for short in ("a", "b", "c")]
     scene.source("1")
     scene.sync()
-    with calm_operator(scene.kubeconfig) as operator:
+    with FaultProxy(scene.sandbox) as proxy, calm_operator(proxy.kubeconfig(scene.kubeconfig)) as operator:
         scene.wait_for(targets, "1")
         with _standing_still(scene.sandbox):
             shutil.copytree(data, backup)
@@ -155,10 +155,16 @@ def test_a_cluster_that_is_restored_from_a_backup_is_followed_and_loses_nothing(
         for edit in range(2, 12):
             scene.source(str(edit))
         scene.wait_for([*targets, later], "11")
+        future = scene.version()
+        away = proxy.inject(Fault(lost=True), when=lambda _: True)
         with _standing_still(scene.sandbox):
             shutil.rmtree(data)
             backup.rename(data)
         restored = scene.audit.mark()
+        while scene.version() <= future:
+            scene.config_map(scene.home, "busy", edit=str(scene.version()))
+        wait_until(lambda: says_why(operator, "namespaces: "), "the operator to miss the API server")
+        away.lift()
         scene.wait_for(targets, "1")
         wait_until(operator.is_ready, "the operator to be ready again")
         scene.source("new")

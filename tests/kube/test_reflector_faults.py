@@ -291,6 +291,39 @@ async def test_versions_that_went_backwards_are_noticed_after_a_broken_connectio
     assert follower.told == [("one", None, "1"), ("one", "1", None), ("zero", None, "0")]
 
 
+async def test_a_server_that_stayed_away_is_asked_for_everything(follower: Follower) -> None:
+    """As when etcd was restored, and other writes have brought the versions up to ours by the time we look."""
+    restored = initial(20, config_map("zero", 2, a="0"))
+    await follower.run(ONE, hangs_up, hangs_up, restored, HELD)
+    await follower.until_asked(5)
+    assert follower.asked == [("stream", ""), ("watch", "10"), ("list", ""), ("stream", ""), ("watch", "20")]
+    assert follower.told == [("one", None, "1"), ("one", "1", None), ("zero", None, "0")]
+
+
+async def test_a_watch_that_holds_clears_the_failure_before_it_brings_anything(follower: Follower) -> None:
+    await follower.run(ONE, refuses(500), HELD)
+    await follower.until(lambda: follower.reflector.status().failure != "")
+    await follower.until(lambda: follower.reflector.status().failure == "")
+    assert follower.reflector._streak == 0
+    assert follower.asked == [("stream", ""), ("watch", "10"), ("watch", "10")]
+
+
+@pytest.mark.parametrize("answer", [refuses(410, "Expired"), refuses(403, "Forbidden")])
+async def test_a_server_that_is_back_is_not_spared_any_longer(follower: Follower, answer: Step) -> None:
+    streaks: list[int] = []
+
+    def noting(step: Step) -> Step:
+        async def note(request: Any) -> Any:
+            streaks.append(follower.reflector._streak)
+            return await step(request)
+
+        return note
+
+    await follower.run(*map(noting, [ONE, hangs_up, hangs_up, hangs_up, answer, ONE]), HELD)
+    await follower.until_asked(6)
+    assert streaks == [0, 0, 1, 2, 3, 1]
+
+
 async def test_watches_closed_at_once_slow_down_and_cost_no_list(follower: Follower) -> None:
     await follower.run(ONE, streams())
     await follower.until_asked(8)

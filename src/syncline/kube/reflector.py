@@ -24,6 +24,7 @@ from syncline.kube.errors import (
     BadAnswer,
     BadRequest,
     Forbidden,
+    Gone,
     Invalid,
     KubeError,
     NotFound,
@@ -265,8 +266,8 @@ class Reflector(Generic[W, T]):
 
     async def _watch(self) -> None:
         """Follow one watch to its end."""
-        clock = asyncio.get_running_loop().time
-        began = clock()
+        loop = asyncio.get_running_loop()
+        began, settled = loop.time(), None
         seconds = _whole(random.uniform(self._timing.watch_min, self._timing.watch_max))  # noqa: S311  # spreads load
         lines = self._client.watch(
             self.resource,
@@ -275,16 +276,20 @@ class Reflector(Generic[W, T]):
             silence=seconds + self._timing.grace,
             **self._selection,
         )
-        async with aclosing(lines):
-            async for line in lines:
-                self._heard()
-                if line:
-                    self._follow(self._reader.line(line))
-                    self._recovered()
-        if clock() - began >= self._timing.settled:
-            self._recovered()
-        else:  # closed at once, without a word: a proxy on its way down, perhaps
-            self._streak += 1
+        try:
+            async with aclosing(lines):
+                async for line in lines:
+                    self._heard()
+                    if line:
+                        self._follow(self._reader.line(line))
+                        self._recovered()
+                    else:
+                        settled = loop.call_later(self._timing.settled, self._recovered)
+        finally:
+            if settled is not None:
+                settled.cancel()
+        if loop.time() - began < self._timing.settled:
+            self._streak += 1  # closed at once, without a word: a proxy on its way down, perhaps
             metrics.watch_restarts.labels(self.resource.plural, "Closed").inc()
 
     def _follow(self, reading: Reading[W]) -> None:
@@ -333,7 +338,7 @@ class Reflector(Generic[W, T]):
         self._doubt = False
 
     def _failed(self, error: Exception) -> None:
-        self._streak += 1
+        self._streak = 1 if _is_back(error, self._failure) else self._streak + 1
         self._broken = True
         # Stays until the version was looked at: a server that comes back refuses everything at first.
         self._doubt = self._doubt or isinstance(error, Unreachable)
@@ -373,14 +378,27 @@ AnyReflector = Reflector[Any, Any]
 def _must_relist(error: Exception, streak: int) -> bool:
     """Tell whether the version in hand is of no more use.
 
-    Kept: where the server could not be asked, or could not or would not answer now. Given up: where it says that the
-    version is too old or too new, where it says something unknown, and where the same place stays unreadable.
+    Kept: where the server could not be asked for a moment, or could not or would not answer now. Given up: where it
+    says that the version is too old or too new, where it says something unknown, where the same place stays unreadable,
+    and where the server stays away: it may come back restored from a backup, with other news under the same versions.
     """
     if isinstance(error, BadAnswer):
         return streak >= _GARBLED_LIMIT
+    if isinstance(error, Unreachable):
+        return streak > 1
     if isinstance(error, ServerError):
         return "ResourceVersionTooLarge" in error.causes or "too large resource version" in error.message.lower()
-    return not isinstance(error, Unreachable | Unauthorized | Forbidden | TooManyRequests)
+    return not isinstance(error, Unauthorized | Forbidden | TooManyRequests)
+
+
+def _is_back(error: Exception, before: Exception | None) -> bool:
+    """Tell whether the server works again, so that it need not be spared as while it was away.
+
+    One that has just started refuses everybody for a while; one that calls the version too old can be asked for a list.
+    """
+    if isinstance(error, Gone):
+        return not isinstance(before, Gone)
+    return isinstance(error, Forbidden | Unauthorized) and isinstance(before, Unreachable)
 
 
 def _backoff(streak: int, timing: Timing, failure: Exception | None) -> float:
