@@ -132,14 +132,13 @@ class FleetSites(LocalSites):
 
     def _former(self, work: Work, places: Sequence[Place]) -> list[Place]:
         """Return the clusters that were written to and that the spec no longer names, as places for no copies."""
-        status = work.sync.status
-        if not isinstance(status, ManifestSyncStatus | ConfigSyncStatus) or _is_abandoned(work):
+        if _is_abandoned(work):
             return []
         named = [(_name(place), place.connection) for place in places]
         selected = [place.connection for place in places if place.connection and place.connection.selector is not None]
         return [
             Place(cluster=entry.name, connection=entry.connection, scope=NOWHERE)
-            for entry in status.clusters
+            for entry in _written(work.sync.status)
             if (entry.name, entry.connection) not in named
             and not (selected and entry.connection.type == "SyncTarget" and self._is_selected(entry, selected, work))
         ]
@@ -212,10 +211,7 @@ class FleetSites(LocalSites):
 
     async def _arrive(self, work: Work, wakes: Wakes, place: Place, resolved: Resolved) -> _Arrival:
         named = structs.replace(place, cluster=place.cluster or resolved.name)
-        status = work.sync.status
-        known = isinstance(status, ManifestSyncStatus | ConfigSyncStatus) and named.cluster in {
-            entry.name for entry in status.clusters
-        }
+        known = named.cluster in {entry.name for entry in _written(work.sync.status)}
         if resolved.unschedulable and not known:
             message = (
                 f"SyncTarget {resolved.name} takes no new syncs: name another one, or set its unschedulable to false"
@@ -310,6 +306,11 @@ def _name(place: Place) -> str:
 def _record(place: Place) -> WrittenCluster:
     assert place.connection is not None  # noqa: S101 - it is another cluster
     return WrittenCluster(name=place.cluster, connection=place.connection)
+
+
+def _written(status: SyncStatus) -> list[WrittenCluster]:
+    """Return the clusters that a sync has written to."""
+    return status.clusters if isinstance(status, ManifestSyncStatus | ConfigSyncStatus) else []
 
 
 def _is_empty(site: Site, work: Work) -> bool:
