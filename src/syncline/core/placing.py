@@ -1,0 +1,292 @@
+"""Which objects a build makes, and where each of them goes.
+
+    placement = place([Build(documents, files, spec.targets)], namespace="team", scope=cluster.scope)
+
+Without a list of targets every manifest goes where it says, and to the sync's namespace if it says nothing. With one,
+only what is listed is placed; the rest is reported. A listed ConfigMap or Secret that no manifest makes is made of
+files that are no manifests (see `filing`). Everything that is wrong is found in one go, and each message names the file
+and line; a placement with errors is not meant to be applied.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from syncline.api.configsync import Target as Listed
+from syncline.core.filing import DATA_KINDS, DataFile, FilingError, Volume
+from syncline.core.objects import Target
+from syncline.core.patching import PatchError, patched
+from syncline.core.shape import group_of, kind_of, problems
+
+Json = dict[str, Any]
+ScopeOf = Callable[[str, str, str], bool | None]
+"""Whether a kind (group, version, kind) is namespaced; None where the cluster does not know it."""
+
+_DEFINITION = "CustomResourceDefinition.apiextensions.k8s.io"
+
+
+class Document(Protocol):
+    """A manifest, and where it was written."""
+
+    @property
+    def manifest(self) -> Any:
+        """The document as it was read."""
+
+    @property
+    def file(self) -> str:
+        """The path in the tree."""
+
+    @property
+    def line(self) -> int:
+        """The line that it begins at, from 1; 0 where that means nothing."""
+
+
+class Build(Struct, frozen=True):
+    """What one build made, and the targets that it was made for."""
+
+    documents: Sequence[Document]
+    files: Sequence[DataFile] = ()
+    listed: Sequence[Listed] = ()
+
+
+class Placed(Struct, frozen=True, kw_only=True):
+    """An object at its place; the namespace of the manifest is settled."""
+
+    target: Target
+    manifest: Json
+    origin: str
+    """The file and line that it comes from."""
+    served: bool = True
+    """False where the cluster does not know the kind yet, so that its namespace is a guess."""
+
+
+class Reported(Struct, frozen=True):
+    """What is in the source and goes nowhere."""
+
+    what: str
+    origin: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.origin}: {self.what} {self.reason}"
+
+
+class Placement(Struct, frozen=True, kw_only=True):
+    """What a build comes to."""
+
+    objects: tuple[Placed, ...] = ()
+    reported: tuple[Reported, ...] = ()
+    errors: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def by_values(listed: Sequence[Listed]) -> list[tuple[Mapping[str, Any], tuple[Listed, ...]]]:
+    """Group targets by the template values they bring along: one build for each group, those without values first."""
+    groups: list[tuple[Mapping[str, Any], list[Listed]]] = [({}, [])]
+    for one in listed:
+        for values, members in groups:
+            if values == one.values:
+                members.append(one)
+                break
+        else:
+            groups.append((one.values, [one]))
+    return [(values, tuple(members)) for values, members in groups if members or not listed]
+
+
+def place(builds: Sequence[Build], *, namespace: str, scope: ScopeOf, forced: str | None = None) -> Placement:
+    """Find the place of everything that was built.
+
+    `namespace` is for manifests that name none; `forced` puts all objects that are in a namespace into this one,
+    whatever manifests and targets say.
+    """
+    desk = _Desk(namespace, forced, scope)
+    for build in builds:
+        desk.read(build)
+    if any(build.listed for build in builds):
+        for build in builds:
+            desk.place_listed(build)
+    else:
+        for document in desk.sound(builds):
+            desk.put(document.manifest, _origin(document), None)
+    desk.report(builds)
+    return desk.placement()
+
+
+class _Desk:
+    """The work on one placement."""
+
+    def __init__(self, namespace: str, forced: str | None, scope: ScopeOf) -> None:
+        self._namespace = namespace
+        self._forced = forced
+        self._scope = scope
+        self._definitions: dict[tuple[str, str], bool] = {}
+        self._broken: set[int] = set()
+        self._used: set[str] = set()
+        """What has found a place: files by path, manifests by what they make."""
+        self._objects: dict[Target, Placed] = {}
+        self._reported: list[Reported] = []
+        self._errors: list[str] = []
+        self._notes: list[str] = []
+
+    def placement(self) -> Placement:
+        return Placement(
+            objects=tuple(self._objects.values()),
+            reported=tuple(dict.fromkeys(self._reported)),
+            errors=tuple(dict.fromkeys(self._errors)),
+            notes=tuple(dict.fromkeys(self._notes)),
+        )
+
+    def read(self, build: Build) -> None:
+        """Check the documents, and learn the kinds that they define."""
+        for document in build.documents:
+            found = problems(document.manifest)
+            self._errors += [f"{_origin(document)}: {_called(document.manifest)} {problem}" for problem in found]
+            if found:
+                self._broken.add(id(document))
+            elif kind_of(document.manifest) == _DEFINITION:
+                spec = document.manifest.get("spec")
+                names = spec.get("names") if isinstance(spec, dict) else None
+                if isinstance(spec, dict) and isinstance(names, dict):
+                    key = (str(spec.get("group")), str(names.get("kind")))
+                    self._definitions[key] = spec.get("scope") != "Cluster"
+
+    def sound(self, builds: Sequence[Build]) -> Iterator[Document]:
+        """Yield what can be placed."""
+        for build in builds:
+            yield from (one for one in build.documents if id(one) not in self._broken)
+
+    def place_listed(self, build: Build) -> None:
+        """Place what is listed, and say what is listed in vain."""
+        volumes: dict[tuple[str, str, str], Volume] = {}
+        for listed in build.listed:
+            matching = [] if listed.key else self._matching(listed, build)
+            for document in matching:
+                self._used.add(_made(document))
+                self.put(document.manifest, _origin(document), listed)
+            if not matching:
+                self._fill(listed, build, volumes)
+        for volume in volumes.values():
+            self._file(volume)
+
+    def _fill(self, listed: Listed, build: Build, volumes: dict[tuple[str, str, str], Volume]) -> None:
+        """Make of files what no manifest makes."""
+        kind = DATA_KINDS.get(listed.type.lower())
+        if kind is None:
+            # A manifest that cannot be read may be the one.
+            if not any(id(document) in self._broken for document in build.documents):
+                self._errors.append(
+                    f"targets: {listed.type} {listed.name} is in no file: correct type and name, or remove the target"
+                )
+            return
+        place = (kind, self._forced or listed.namespace or self._namespace, listed.name)
+        try:
+            self._used.update(volumes.setdefault(place, Volume(*place)).take(listed, build.files))
+        except FilingError as error:
+            self._errors.append(f"targets: {error}")
+
+    def _matching(self, listed: Listed, build: Build) -> list[Document]:
+        """Return the manifests that a target means: of several namespaces that of its own, if that is among them."""
+        found = [one for one in self.sound([build]) if _matches(listed, one.manifest)]
+        own = [one for one in found if one.manifest["metadata"].get("namespace") == listed.namespace]
+        return own if listed.namespace and own else found
+
+    def _file(self, volume: Volume) -> None:
+        """Put an object that is made of files; all targets that fill it have their overrides."""
+        manifest: Json | None = volume.manifest()
+        for listed in volume.filled_by:
+            if manifest is not None:
+                manifest = self._overridden(manifest, volume.origin, listed)
+        if manifest is not None and volume.filled_by:
+            self.put(manifest, volume.origin, None)
+
+    def put(self, manifest: Json, origin: str, listed: Listed | None) -> None:
+        """Settle the namespace of an object, override it, and take its place."""
+        metadata = manifest["metadata"]
+        namespaced = self._is_namespaced(manifest)
+        said = (listed.namespace if listed else None) or metadata.get("namespace")
+        namespace = "" if namespaced is False else self._forced or said or self._namespace
+        if namespaced is False and said:
+            self._notes.append(f"{origin}: {_called(manifest)} is in no namespace; {said} is left out")
+        others = {name: value for name, value in metadata.items() if name != "namespace"}
+        settled: Json | None = {
+            **manifest,
+            "metadata": {**({"namespace": namespace} if namespace else {}), **others},
+        }
+        if listed is not None and settled is not None:
+            settled = self._overridden(settled, origin, listed)
+        if settled is None:
+            return
+        target = Target(namespace, metadata["name"], kind_of(manifest))
+        if before := self._objects.get(target):
+            self._errors.append(_twice(target, before.origin, origin))
+            return
+        self._objects[target] = Placed(target=target, manifest=settled, origin=origin, served=namespaced is not None)
+
+    def _is_namespaced(self, manifest: Json) -> bool | None:
+        group, version, kind = group_of(manifest), manifest["apiVersion"].rpartition("/")[2], manifest["kind"]
+        found = self._scope(group, version, kind)
+        return self._definitions.get((group, kind)) if found is None else found
+
+    def _overridden(self, manifest: Json, origin: str, listed: Listed) -> Json | None:
+        if not listed.overrides:
+            return manifest
+        where = f"targets: overrides of {listed.type} {listed.name} ({origin})"
+        metadata = listed.overrides.get("metadata")
+        if isinstance(metadata, dict) and metadata.get("name", listed.name) != listed.name:
+            self._errors.append(f"{where}: the name cannot be changed: change it in the file")
+            return None
+        try:
+            result = patched(manifest, "Merge", listed.overrides)
+        except PatchError as error:
+            self._errors.append(f"{where}: {error}")
+            return None
+        found = problems(result)
+        self._errors += [f"{where}: {_called(result)} {problem}" for problem in found]
+        return None if found else result
+
+    def report(self, builds: Sequence[Build]) -> None:
+        """Say what goes nowhere."""
+        listing = any(build.listed for build in builds)
+        for document in self.sound(builds) if listing else ():
+            if _made(document) not in self._used:
+                reason = "is not in targets, so it is not applied"
+                self._reported.append(Reported(_called(document.manifest), _origin(document), reason))
+        for file in (file for build in builds for file in build.files):
+            if file.path not in self._used:
+                reason = "is no manifest, and no target of type ConfigMap or Secret takes it"
+                self._reported.append(Reported("the file", file.path, reason))
+
+
+def _matches(listed: Listed, manifest: Json) -> bool:
+    kind, _, group = listed.type.partition(".")
+    return (
+        manifest["metadata"]["name"] == listed.name
+        and manifest["kind"].lower() == kind.lower()
+        and (not group or group.lower() == group_of(manifest))
+    )
+
+
+def _origin(document: Document) -> str:
+    return f"{document.file}:{document.line}" if document.line else document.file
+
+
+def _called(manifest: Any) -> str:
+    """Name an object as far as it can be named."""
+    if not isinstance(manifest, dict):
+        return "the document"
+    metadata = manifest.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    words = [word for word in (manifest.get("kind"), name) if isinstance(word, str) and word]
+    return " ".join(words) or "the document"
+
+
+def _made(document: Document) -> str:
+    metadata = document.manifest["metadata"]
+    return f"{kind_of(document.manifest)} {metadata.get('namespace') or ''}/{metadata['name']}"
+
+
+def _twice(target: Target, first: str, second: str) -> str:
+    if first == second:
+        return f"{second}: {target} is there twice: remove one, or give it another name or namespace"
+    return f"{second}: {target} is there already, from {first}: remove one, or give it another name or namespace"
