@@ -21,9 +21,11 @@ from syncline.controllers.sites import Reached, Sites
 from syncline.controllers.survey import Site
 from syncline.controllers.wakes import Wakes
 from syncline.controllers.work import Work
+from syncline.core.objects import Target
+from syncline.core.outcome import Outcome
 from syncline.engine.claims import Claim, Claims
 from syncline.engine.cluster import Cluster
-from syncline.engine.fanout import FanOut
+from syncline.engine.fanout import FanOut, Job, Progress
 from syncline.engine.fights import Fights
 from syncline.engine.interests import Interest
 from syncline.engine.record import Records, SyncWire
@@ -37,6 +39,10 @@ from syncline.kube.resources import Resource
 from syncline.render import Renderer
 
 log = structlog.get_logger(__name__)
+
+
+Order = tuple[Site, Target, Job]
+"""What is to be done at one target."""
 
 
 class Kind(Protocol):
@@ -173,6 +179,28 @@ class Controller(ABC):
         status = self._sites.record(work, reached, latest.status)
         if status != latest.status:
             await self._reporter.record(latest, status)
+
+    async def _carry_out(
+        self, sync: AnySync, memory: Memory, orders: Sequence[Order], progress: Progress
+    ) -> list[Outcome]:
+        """Write to many targets at once, but not to those that are known to be a stranger's until something changes."""
+        key, generation = key_of(sync), sync.metadata.generation
+        known: list[Outcome] = []
+        jobs: list[tuple[Target, Job]] = []
+        clusters: dict[Target, Cluster] = {}
+        for site, target, job in orders:
+            blocked = self.wakes.blocked(key, generation, site.cluster, target)
+            if blocked is not None:
+                known.append(blocked)
+                continue
+            clusters[target] = site.cluster
+            jobs.append((target, job))
+        self.wakes.attend(key)
+        outcomes = await memory.fan_out.run(jobs, progress)
+        for outcome in outcomes:
+            if outcome.reason == "NotOurs":
+                self.wakes.block(key, generation, clusters[outcome.target], outcome)
+        return outcomes + known
 
     def _writer(self, site: Site) -> Writer:
         return Writer(

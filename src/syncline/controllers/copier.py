@@ -14,8 +14,9 @@ from typing import Protocol
 from msgspec import Struct, structs
 
 from syncline.api.common import TargetState
-from syncline.controllers.controller import Controller, Kind, Shared, key_of, soonest
+from syncline.controllers.controller import Controller, Kind, Order, Shared, key_of, soonest
 from syncline.controllers.gathering import Gathered, Gatherer
+from syncline.controllers.keeping import kept_mark, kept_marks
 from syncline.controllers.memory import Memory
 from syncline.controllers.pipeline import Wish, desire
 from syncline.controllers.removal import Wanted, owned, wanted_by
@@ -24,14 +25,11 @@ from syncline.controllers.sites import Reached, Sites
 from syncline.controllers.survey import Spot, Survey, survey
 from syncline.controllers.visibility import visible
 from syncline.controllers.work import Work
-from syncline.core.digest import short_digest
 from syncline.core.objects import Desired, Target
 from syncline.core.outcome import Outcome
 from syncline.core.plan import Action, Verb
 from syncline.core.twoway import Strategy
 from syncline.engine.claims import Claim
-from syncline.engine.cluster import Cluster
-from syncline.engine.fanout import Job
 from syncline.engine.interests import Interest
 from syncline.engine.record import SyncWire
 from syncline.engine.twoway import TwoWay, Upstream
@@ -103,8 +101,8 @@ class Copier(Controller):
             scope=work.scope_digest
             if pruned.held is None and not reached.unsure and not any(_is_undone(outcome) for outcome in removed)
             else None,
-            kept=self._kept(
-                work, reached, converged, gone.outcomes, partial_view=bool(gathered.absent) or reached.unsure
+            kept=kept_marks(
+                work.sync, reached.sites, converged, gone.outcomes, partial_view=bool(gathered.absent) or reached.unsure
             ),
             retry=any(outcome.retry for outcome in outcomes),
             again=soonest(pruned.again, gone.again, reached.again, _next(work)),
@@ -184,32 +182,19 @@ class Copier(Controller):
 
     async def _converge(self, work: Work, memory: Memory, wish: Wish, revision: str) -> list[Outcome]:
         """Write what differs, many at once."""
-        key, generation = key_of(work.sync), work.sync.metadata.generation
         kept = frozenset(work.sync.status.kept)
         writers = {id(spot.site): self._writer(spot.site) for spot, _ in wish.desired}
-        known: list[Outcome] = []
-        jobs: list[tuple[Target, Job]] = []
-        clusters: dict[Target, Cluster] = {}
+        orders: list[Order] = []
         for spot, desired in wish.desired:
-            cluster = spot.site.cluster
-            blocked = self.wakes.blocked(key, generation, cluster, desired.target)
-            if blocked is not None:
-                known.append(blocked)
-                continue
-            had = bool(kept) and _kept_mark(cluster, desired.target) in kept
-            clusters[desired.target] = cluster
-            jobs.append((desired.target, partial(self._settle, work, writers[id(spot.site)], spot, desired, had)))
+            had = bool(kept) and kept_mark(spot.site.cluster, desired.target) in kept
+            job = partial(self._settle, work, writers[id(spot.site)], spot, desired, had)
+            orders.append((spot.site, desired.target, job))
 
         async def progress(so_far: list[Outcome]) -> None:
             latest = self._latest(work.sync)  # what was recorded before the first write stays
             await self._reporter.progress(latest, so_far, len(wish.desired), revision)
 
-        self.wakes.attend(key)
-        outcomes = await memory.fan_out.run(jobs, progress)
-        for outcome in outcomes:
-            if outcome.reason == "NotOurs":
-                self.wakes.block(key, generation, clusters[outcome.target], outcome)
-        return outcomes + known
+        return await self._carry_out(work.sync, memory, orders, progress)
 
     async def _settle(self, work: Work, writer: Writer, spot: Spot, desired: Desired, kept: bool) -> Outcome:
         if work.two_way is None:
@@ -247,7 +232,7 @@ class Copier(Controller):
         for spot, item in wish.desired:
             writer = self._writer(spot.site)
             seen = spot.site.cluster.at(item.target) or await writer.look(item)
-            had = _kept_mark(spot.site.cluster, item.target) in kept
+            had = kept_mark(spot.site.cluster, item.target) in kept
             if work.two_way is not None:
                 pair, upstream = _pair(work.two_way, work, writer, spot)
                 actions.append(await pair.preview(upstream, item, kept=had))
@@ -268,30 +253,6 @@ class Copier(Controller):
             desired=wish.desired,
         )
 
-    def _kept(
-        self, work: Work, reached: Reached, converged: Sequence[Outcome], gone: Sequence[Outcome], *, partial_view: bool
-    ) -> list[str]:
-        """Under Keep, note which places have had their copy; one that went with its source has not."""
-        keeping = {site.place.cluster: site for site in reached.sites if site.place.policy.management == "Keep"}
-        if not keeping:
-            return []
-
-        def marks(outcomes: Sequence[Outcome]) -> dict[str, Outcome]:
-            ours = (outcome for outcome in outcomes if outcome.target.cluster in keeping)
-            return {_kept_mark(keeping[one.target.cluster].cluster, one.target): one for one in ours}
-
-        had = frozenset(work.sync.status.kept)
-        looked_at = marks(converged)
-        kept = {
-            mark
-            for mark, outcome in looked_at.items()
-            if mark in had or outcome.state == "Synced" or outcome.reason == "Kept"
-        }
-        went = {mark for mark, outcome in marks(gone).items() if outcome.written is not None}
-        # What was not looked at, for want of its source or cluster, stays as it was.
-        unseen = had - looked_at.keys() if partial_view else frozenset()
-        return sorted((kept | unseen) - went)
-
 
 def _pair(strategy: Strategy, work: Work, writer: Writer, spot: Spot) -> tuple[TwoWay, Upstream]:
     source, site = spot.source, spot.site
@@ -300,12 +261,6 @@ def _pair(strategy: Strategy, work: Work, writer: Writer, spot: Spot) -> tuple[T
     )
     pair = TwoWay(site.cluster, site.client, writer, strategy, keys=work.keys, transforms=work.transforms)
     return pair, upstream
-
-
-def _kept_mark(cluster: Cluster, target: Target) -> str:
-    """Name a place that has had its copy; a namespace re-created under the same name has not."""
-    namespace = cluster.namespace(target.namespace) if target.namespace else None
-    return short_digest(target.cluster, target.kind, target.name, namespace.uid if namespace else "")
 
 
 def _next(work: Work) -> float | None:
