@@ -125,9 +125,18 @@ class TestErrors:
             ("text", "the document is not an object: write apiVersion, kind and metadata.name"),
             ({}, "the document has no apiVersion: write one, such as v1 or apps/v1"),
             ({"apiVersion": "v1", "metadata": {"name": "a"}}, "a has no kind: write one, such as ConfigMap"),
-            (manifest("a b/ConfigMap", "a"), "ConfigMap a apiVersion is not a version: write one, such as v1 or apps/v1"),
-            ({**manifest("ConfigMap", "a"), "kind": 7}, "a kind is not the name of a kind: write one, such as ConfigMap"),
-            ({"apiVersion": "v1", "kind": "ConfigMap"}, "ConfigMap has no metadata.name: write metadata with the object's name"),
+            (
+                manifest("a b/ConfigMap", "a"),
+                "ConfigMap a apiVersion is not a version: write one, such as v1 or apps/v1",
+            ),
+            (
+                {**manifest("ConfigMap", "a"), "kind": 7},
+                "a kind is not the name of a kind: write one, such as ConfigMap",
+            ),
+            (
+                {"apiVersion": "v1", "kind": "ConfigMap"},
+                "ConfigMap has no metadata.name: write metadata with the object's name",
+            ),
             (manifest("ConfigMap", ""), "ConfigMap has no metadata.name: write the object's name"),
             (
                 {"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "run-"}},
@@ -139,17 +148,24 @@ class TestErrors:
             ),
             (
                 manifest("ConfigMap", "My_Map"),
-                'ConfigMap My_Map metadata.name is not a name: write lowercase letters, digits, "-" and ".", at most 253, as text',
+                (
+                    "ConfigMap My_Map metadata.name is not a name: "
+                    'write lowercase letters, digits, "-" and ".", at most 253, as text'
+                ),
             ),
             (
                 manifest("example.com/v1/Widget", "../x"),
-                ("Widget ../x metadata.name is not a name: "
-                'write letters, digits, "-", "_", ".", ":" and "@", at most 253, as text'),
+                (
+                    "Widget ../x metadata.name is not a name: "
+                    'write letters, digits, "-", "_", ".", ":" and "@", at most 253, as text'
+                ),
             ),
             (
                 manifest("ConfigMap", "a", "Team_A"),
-                ("ConfigMap a metadata.namespace is not a name: "
-                'write lowercase letters, digits and "-", such as team-a'),
+                (
+                    "ConfigMap a metadata.namespace is not a name: "
+                    'write lowercase letters, digits and "-", such as team-a'
+                ),
             ),
             (
                 manifest("ConfigMap", "a", data={"port": 8080}),
@@ -173,7 +189,7 @@ class TestErrors:
                 "ConfigMap a metadata.labels.on is true or false: put it in quotes to make it text",
             ),
         ],
-    )  # fmt: skip
+    )
     def test_a_broken_manifest_is_named_with_its_file_and_line(self, broken: Any, message: str) -> None:
         placement = placed(Doc(broken, "base/x.yaml", 12))
         assert f"base/x.yaml:12: {message}" in placement.errors
@@ -418,16 +434,6 @@ class TestFiles:
         assert placement.errors == (f"targets: {message}",)
         assert placement.objects == ()
 
-    def test_two_files_for_one_key_of_two_targets_are_an_error(self) -> None:
-        one = Build([], [File("a.ini")], [target("ConfigMap", "app", key="k")])
-        both = Build([], [File("a.ini"), File("k")], [*one.listed, target("ConfigMap", "app")])
-        placement = place([both], namespace="home", scope=scope)
-        assert placement.errors == ()
-        clash = Build(
-            [], [File("x/k"), File("a.ini")], [target("ConfigMap", "app"), target("Secret", "s", key="a.ini")]
-        )
-        assert place([clash], namespace="home", scope=scope).errors == ()
-
 
 class TestValues:
     def test_targets_are_built_once_for_each_set_of_values(self) -> None:
@@ -482,6 +488,6 @@ def test_every_manifest_is_placed_reported_or_an_error(
     for found in placement.objects:
         metadata = found.manifest["metadata"]
         assert (metadata.get("namespace") or "", metadata["name"]) == (found.target.namespace, found.target.name)
-        assert found.target.namespace in ("", "home", "x") if forced is None else ("", forced)
+        assert found.target.namespace in (("", "home", "x") if forced is None else ("", forced))
     assert len({found.target for found in placement.objects}) == len(placement.objects)
     assert all(isinstance(found.target, Target) for found in placement.objects)

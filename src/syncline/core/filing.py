@@ -102,8 +102,6 @@ class Volume:
     def _check(self, key: str, file: DataFile) -> None:
         if file.secret and self.kind != "Secret":
             raise FilingError(f"{file.path} is encrypted, and {self} would show it to many: write type: Secret")
-        if (other := self.files.get(key)) and other.path != file.path:
-            raise FilingError(f"{self} would have two files under {key}: {other.path} and {file.path}")
         try:
             msgspec.convert(key, DataKey)
         except msgspec.ValidationError:
