@@ -2,6 +2,7 @@
 
 RenderError
 ├── TransformError   the transform is wrong: its author must change it
+├── BuildError       the files are wrong, or what the sync says of them: whoever pushed or wrote it must change it
 └── RenderFailed     the work was stopped, or could not start: it may be tried again after `retry_after`
 
 No message holds a value of the data, which may be secret.
@@ -33,6 +34,20 @@ class TransformError(RenderError):
             f"for {target}" if target else "",
         ]
         super().__init__(": ".join(filter(None, [", ".join(filter(None, places)), cause])))
+
+
+class BuildError(RenderError):
+    """Files that give no manifests: which file, at which line where that is known, and why.
+
+    The message never quotes a file that was decrypted or may hold a Secret.
+    """
+
+    def __init__(self, cause: str, *, file: str = "", line: int = 0) -> None:
+        self.cause = cause
+        self.file = file
+        self.line = line
+        place = f"{file}, line {line}" if file and line else file
+        super().__init__(f"{place}: {cause}" if place else cause)
 
 
 class RenderFailed(RenderError):  # noqa: N818 - a failure of the work, not an error of its author

@@ -1,0 +1,272 @@
+"""Which paths of a tree a build depends on, so that a change elsewhere costs nothing and nothing else is read."""
+
+import posixpath
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, Protocol
+
+import msgspec
+
+from syncline.api.build import Jsonnet
+from syncline.core.selectors import is_glob
+from syncline.render import kustomization
+from syncline.render.errors import BuildError
+from syncline.render.recipe import Recipe
+from syncline.render.trees import ROOT, Tree, follow, join, normal, outermost, within
+
+MOST_REFERENCES = 2000
+"""Folders and files that the kustomizations or imports of one build may lead to."""
+
+EntryKind = Literal["file", "folder", "link"]
+BuildKind = Literal["Plain", "Kustomize", "Helm", "Jsonnet"]
+
+_IMPORT = re.compile(rb"""\bimport(?:str|bin)?\s*@?(?:"((?:[^"\\\n]|\\.){1,512})"|'((?:[^'\\\n]|\\.){1,512})')""")
+
+
+class Reader(Protocol):
+    """A tree that is looked at without reading all of it."""
+
+    def kind(self, path: str) -> EntryKind | None:
+        """Tell what is at a path from the root, links not followed; the root `.` is a folder."""
+
+    def links(self, folder: str) -> Sequence[str]:
+        """Give the paths of all symbolic links in a folder and in those in it."""
+
+    async def read(self, paths: Sequence[str]) -> Mapping[str, bytes]:
+        """Read files; of a link, what it links to."""
+
+
+class Survey(msgspec.Struct, frozen=True):
+    """What a build is going to be. `problems` keep it from succeeding; the paths hold whatever can mend them."""
+
+    kind: BuildKind
+    path: str
+    """The file, folder or glob, with links followed."""
+    paths: tuple[str, ...]
+    problems: tuple[BuildError, ...]
+
+
+async def inputs(tree: Reader, recipe: Recipe) -> tuple[str, ...]:
+    """Give the files, folders and globs of the tree that the build depends on.
+
+    It is the recipe's path and whatever that leads to: bases, components, patches and files of kustomizations, imports
+    of jsonnet and its libraries, targets of symbolic links. `.` means the whole tree. Never raises for what the files
+    say: a build that cannot succeed depends on what would have to change.
+    """
+    return (await survey(tree, recipe)).paths
+
+
+async def survey(tree: Reader, recipe: Recipe) -> Survey:
+    """Find out the kind of build, the paths that it takes, and what is wrong with them."""
+    return await _Surveyor(tree, recipe).survey()
+
+
+class TreeReader:
+    """A reader of files that were read already."""
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+
+    def kind(self, path: str) -> EntryKind | None:
+        """Tell what is at a path."""
+        entry = self._tree.entry(path)
+        if entry is not None:
+            return "file" if entry.link is None else "link"
+        return "folder" if self._tree.has_folder(path) else None
+
+    def links(self, folder: str) -> Sequence[str]:
+        """Give the links in a folder."""
+        return [path for path in self._tree.links if within(folder, path)]
+
+    async def read(self, paths: Sequence[str]) -> Mapping[str, bytes]:
+        """Give contents, and targets of links."""
+        entries = {path: self._tree.entry(path) for path in paths}
+        return {
+            path: entry.content if entry.link is None else entry.link.encode() for path, entry in entries.items() if entry
+        }
+
+
+class _UnreadLink(Exception):  # noqa: N818 - a request, not an error
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+
+class _Surveyor:
+    def __init__(self, tree: Reader, recipe: Recipe) -> None:
+        self._tree = tree
+        self._recipe = recipe
+        self._links: dict[str, str] = {}
+        self._paths: set[str] = set()
+        self._problems: list[BuildError] = []
+
+    async def survey(self) -> Survey:
+        path = self._recipe.path
+        kind: BuildKind = "Plain"
+        try:
+            path = normal(path)
+            if is_glob(path):
+                if self._recipe.build.type not in {"Auto", "Plain"}:
+                    raise BuildError(f"{self._recipe.build.type} takes a folder, not a glob", file=path)
+                self._paths.add(path)
+                return Survey("Plain", path, await self._with_links(), ())
+            self._paths.add(path)
+            path = await self._follow(path)
+            self._paths.add(path)
+            kind = await self._kind(path)
+            if kind == "Kustomize":
+                await self._walk_kustomizations(path)
+            elif kind == "Jsonnet":
+                path = await self._walk_imports(path)
+        except BuildError as error:
+            self._problems.append(error)
+        return Survey(kind, path, await self._with_links(), tuple(self._problems))
+
+    async def _kind(self, path: str) -> BuildKind:
+        at = self._tree.kind(path)
+        asked = self._recipe.build.type
+        if at is None:
+            raise BuildError("is not in the repository", file=self._recipe.path)
+        if at == "file":
+            if asked in {"Kustomize", "Helm"}:
+                raise BuildError(f"{asked} takes a folder, not a file", file=self._recipe.path)
+            return "Jsonnet" if asked == "Jsonnet" or (asked == "Auto" and path.endswith(".jsonnet")) else "Plain"
+        if asked != "Auto":
+            return asked
+        if any(await self._exists(join(path, name)) for name in kustomization.NAMES):
+            return "Kustomize"
+        if await self._exists(join(path, "Chart.yaml")):
+            return "Helm"
+        return "Jsonnet" if await self._exists(join(path, self._jsonnet.entry)) else "Plain"
+
+    @property
+    def _jsonnet(self) -> Jsonnet:
+        return self._recipe.build.jsonnet or Jsonnet()
+
+    async def _walk_kustomizations(self, root: str) -> None:
+        """Read the kustomization of the root and of every folder that one names, each once."""
+        waiting, seen = [root], {root}
+        while waiting:
+            folder = waiting.pop()
+            file = await self._kustomization_of(folder)
+            if file is None:
+                self._problems.append(BuildError("has no kustomization file, and is named as a base", file=folder))
+                continue
+            content = (await self._tree.read([await self._follow(file)])).get(await self._follow(file), b"")
+            try:
+                named = kustomization.references(file, content)
+            except BuildError as error:
+                self._problems.append(error)
+                continue
+            for reference in named:
+                place = await self._refer(file, folder, reference)
+                if place is None or place in seen:
+                    continue
+                seen.add(place)
+                if len(seen) > MOST_REFERENCES:
+                    raise BuildError(f"leads to more than {MOST_REFERENCES} files and folders", file=file)
+                self._paths.add(place)
+                if self._tree.kind(place) == "folder":
+                    waiting.append(place)
+
+    async def _refer(self, file: str, folder: str, reference: str) -> str | None:
+        try:
+            named = join(folder, reference)
+            self._paths.add(named)
+            place = await self._follow(named)
+        except BuildError:
+            self._problems.append(BuildError("names a path out of the repository", file=file))
+            return None
+        if self._tree.kind(place) is None:
+            self._problems.append(
+                BuildError(
+                    "names a file or folder that is not in the repository; remote bases are not fetched: copy them", file=file
+                )
+            )
+            return None
+        return place
+
+    async def _kustomization_of(self, folder: str) -> str | None:
+        for name in kustomization.NAMES:
+            if await self._exists(join(folder, name)):
+                return join(folder, name)
+        return None
+
+    async def _walk_imports(self, path: str) -> str:
+        """Read the entry and whatever it imports; returns the entry's path."""
+        at_file = self._tree.kind(path) == "file"
+        entry = path if at_file else join(path, self._jsonnet.entry)
+        libraries = [normal(library) for library in self._jsonnet.library_paths]
+        self._paths.update(libraries)
+        if not await self._exists(entry):
+            raise BuildError("is not in the repository; name another in build.jsonnet.entry", file=entry)
+        waiting, seen = [entry], {entry}
+        while waiting:
+            file = waiting.pop()
+            place = await self._follow(file)
+            content = (await self._tree.read([place])).get(place, b"")
+            for found in _IMPORT.finditer(content):
+                name = (found[1] or found[2]).decode(errors="replace")
+                for candidate in self._candidates(name, [posixpath.dirname(file) or ROOT, *libraries]):
+                    self._paths.add(candidate)
+                    if candidate not in seen and await self._exists(candidate):
+                        seen.add(candidate)
+                        waiting.append(candidate)
+                if len(seen) > MOST_REFERENCES:
+                    raise BuildError(f"leads to more than {MOST_REFERENCES} imports", file=entry)
+        return entry
+
+    @staticmethod
+    def _candidates(name: str, folders: Iterable[str]) -> list[str]:
+        found = []
+        for folder in folders:
+            try:
+                found.append(join(folder, name))
+            except BuildError:
+                continue  # the evaluation names it, with the line
+        return found
+
+    async def _exists(self, path: str) -> bool:
+        try:
+            return self._tree.kind(await self._follow(path)) == "file"
+        except BuildError:
+            return False
+
+    async def _follow(self, path: str) -> str:
+        while True:
+            try:
+                return follow(path, self._link_at)
+            except _UnreadLink as unread:
+                targets = await self._tree.read([unread.path])
+                self._links[unread.path] = targets.get(unread.path, b"").decode(errors="replace")
+
+    def _link_at(self, path: str) -> str | None:
+        if path not in self._links and self._tree.kind(path) == "link":
+            raise _UnreadLink(path)
+        return self._links.get(path)
+
+    async def _with_links(self) -> tuple[str, ...]:
+        """Give all paths, and where the links in them lead."""
+        waiting, seen = list(self._paths), set(self._paths)
+        while waiting:
+            path = waiting.pop()
+            folder = _fixed_part(path)
+            if self._tree.kind(folder) != "folder":
+                continue
+            for link in self._tree.links(folder):
+                try:
+                    place = await self._follow(link)
+                except BuildError:
+                    continue  # the build names it
+                if place not in seen and not any(within(known, place) for known in seen):
+                    seen.add(place)
+                    waiting.append(place)
+                if len(seen) > MOST_REFERENCES:
+                    return (ROOT,)
+        return outermost(seen)
+
+
+def _fixed_part(path: str) -> str:
+    """Give the folder that a glob looks in."""
+    parts = path.split("/")
+    fixed = next((at for at, part in enumerate(parts) if is_glob(part)), len(parts))
+    return "/".join(parts[:fixed]) or ROOT

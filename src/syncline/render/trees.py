@@ -1,0 +1,149 @@
+"""Paths in a tree of files: globs, and symbolic links that may lead anywhere in the tree but never out of it."""
+
+import posixpath
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from syncline.core.selectors import glob_matches, is_glob
+from syncline.render.errors import BuildError
+from syncline.render.recipe import File, Files
+
+MOST_LINKS = 40
+"""Links that one path may lead through, as in Linux."""
+
+ROOT = "."
+
+
+def normal(path: str) -> str:
+    """Give a path its shortest form; the root is `.`; BuildError where it leads out of the tree."""
+    shortest = posixpath.normpath(path or ROOT)
+    if shortest == ".." or shortest.startswith(("/", "../")) or "\0" in path:
+        raise BuildError("leads out of the repository", file=path)
+    return shortest
+
+
+def join(folder: str, path: str) -> str:
+    """Give the path that is meant by `path` in a folder; BuildError where it leads out of the tree."""
+    if path.startswith("/"):
+        raise BuildError("leads out of the repository; write a path relative to the file that names it", file=path)
+    return normal(posixpath.join(folder, path))
+
+
+def within(folder: str, path: str) -> bool:
+    """Whether a path is the folder or in it."""
+    return folder in {ROOT, path} or path.startswith(folder + "/")
+
+
+def follow(path: str, link_at: Callable[[str], str | None]) -> str:
+    """Give where a path leads when links are followed, at every step of it. `link_at` tells what a path links to."""
+    rest = [part for part in normal(path).split("/") if part != ROOT]
+    done: list[str] = []
+    links = 0
+    while rest:
+        done.append(rest.pop(0))
+        here = "/".join(done)
+        target = link_at(here)
+        if target is None:
+            continue
+        links += 1
+        if links > MOST_LINKS:
+            raise BuildError("is a symbolic link that leads back to itself", file=path)
+        if target.startswith("/"):
+            raise BuildError("is a symbolic link out of the repository", file=here)
+        try:
+            followed = normal(posixpath.join(posixpath.dirname(here), target))
+        except BuildError:
+            raise BuildError("is a symbolic link out of the repository", file=here) from None
+        rest = [part for part in followed.split("/") if part != ROOT] + rest
+        done = []
+    return "/".join(done) or ROOT
+
+
+def glob_finds(pattern: str, path: str) -> bool:
+    """Whether a glob names the path or a folder above it; `*` and `?` stay within a folder, `**` does not."""
+    return _segments_match(pattern.split("/"), path.split("/"))
+
+
+def _segments_match(pattern: Sequence[str], parts: Sequence[str]) -> bool:
+    # Which lengths of the path the pattern so far can have matched: no backtracking, whatever the pattern.
+    reached = {0}
+    for segment in pattern:
+        if segment == "**":
+            reached = set(range(min(reached), len(parts) + 1)) if reached else reached
+        else:
+            reached = {at + 1 for at in reached if at < len(parts) and glob_matches(segment, parts[at])}
+    return bool(reached - {0}) or (not parts)
+
+
+class Tree:
+    """Files that were read, with their links followed."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._folders = {ROOT}
+        for path in files:
+            folder = posixpath.dirname(path)
+            while folder and folder not in self._folders:
+                self._folders.add(folder)
+                folder = posixpath.dirname(folder)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self._files))
+
+    def follow(self, path: str) -> str:
+        """Give where a path leads when links are followed."""
+        return follow(path, self._link_at)
+
+    def _link_at(self, path: str) -> str | None:
+        file = self._files.get(path)
+        return None if file is None else file.link
+
+    def file(self, path: str) -> File | None:
+        """Give the file that a path leads to."""
+        return self._files.get(self.follow(path))
+
+    def entry(self, path: str) -> File | None:
+        """Give what is at a path itself, be it a link."""
+        return self._files.get(path)
+
+    @property
+    def links(self) -> list[str]:
+        """The paths of all links, in order."""
+        return [path for path in self if self._files[path].link is not None]
+
+    def has_folder(self, path: str) -> bool:
+        """Whether there is a folder at a path itself."""
+        return path in self._folders
+
+    def under(self, folder: str) -> list[str]:
+        """Give the paths of files and links in a folder and in those in it, in order."""
+        return sorted(path for path in self._files if within(folder, path))
+
+    def select(self, path: str) -> list[str]:
+        """Give the paths that a file, folder or glob names, in order; BuildError where there are none.
+
+        Files whose name begins with a dot are found only by a pattern or path that names them.
+        """
+        if is_glob(path):
+            found = [each for each in self if glob_finds(normal(path), each)]
+            if not found:
+                raise BuildError("no file of the repository matches it", file=path)
+            return [each for each in found if not _is_hidden(each) or "/." in f"/{path}"]
+        place = self.follow(path)
+        if place in self._files:
+            return [normal(path)]
+        if place not in self._folders:
+            raise BuildError("is not in the repository", file=path)
+        return [each for each in self.under(place) if not _is_hidden(each if place == ROOT else each[len(place) :])]
+
+
+def _is_hidden(path: str) -> bool:
+    return any(part.startswith(".") and part != ROOT for part in path.split("/"))
+
+
+def outermost(paths: Iterable[str]) -> tuple[str, ...]:
+    """Give the paths that are not in a folder that is among them too, in order."""
+    kept: list[str] = []
+    for path in sorted(set(paths)):
+        if not any(within(folder, path) for folder in kept):
+            kept.append(path)
+    return (ROOT,) if ROOT in kept else tuple(kept)
