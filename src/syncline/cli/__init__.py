@@ -8,6 +8,8 @@ import syncline.cli.diff as diff_command
 import syncline.cli.get as get_command
 import syncline.cli.install as install_command
 import syncline.cli.plan as plan_command
+import syncline.cli.reconcile as reconcile_command
+import syncline.cli.rollback as rollback_command
 import syncline.cli.run as run_command
 import syncline.cli.sandbox as sandbox_command
 from syncline import __version__
@@ -15,6 +17,17 @@ from syncline.cli.words import UsageError
 from syncline.kube.errors import KubeError
 
 __all__ = ["main"]
+
+_COMMANDS = (
+    run_command,
+    get_command,
+    plan_command,
+    diff_command,
+    reconcile_command,
+    rollback_command,
+    install_command,
+    sandbox_command,
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -24,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"syncline {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for module in (run_command, get_command, plan_command, diff_command, install_command, sandbox_command):
+    for module in _COMMANDS:
         module.register(commands)
     given = parser.parse_args(arguments)
     command: Callable[[argparse.Namespace], int] = given.func

@@ -6,8 +6,9 @@ from typing import Any
 import msgspec
 
 from syncline.api.common import LabelSelector
-from syncline.api.kinds import CONFIG_MAP_SYNC, SYNC_TARGET, Kind
+from syncline.api.kinds import CONFIG_MAP_SYNC, CONFIG_SYNC, SYNC_TARGET, Kind
 from syncline.cli.table import print_table, printable
+from syncline.cli.words import shown_revision
 from syncline.controllers.work import selector_words
 
 Json = dict[str, Any]
@@ -16,6 +17,7 @@ _STATES = ("failed", "conflicted", "unknown", "pending", "skipped")
 _UNITS = (("d", timedelta(days=1)), ("h", timedelta(hours=1)), ("m", timedelta(minutes=1)))
 # Up to here the next smaller unit says something too: 90m, 47h, 9d.
 _COARSE = 2
+_LAST = ("lastSuccessfulSyncTime", "lastSyncTime", "lastSyncedTime")
 
 
 def show_details(kind: Kind, one: Json) -> None:
@@ -38,6 +40,10 @@ def show_details(kind: Kind, one: Json) -> None:
             for one in status.get("conditions") or ()
         ],
     )
+    _section(
+        ("ENVIRONMENT", "REVISION", "READY", "STAYS AT", "MESSAGE"),
+        [_environment_row(entry) for entry in status.get("environments") or ()],
+    )
     _section(("RESOURCE", "STATE", "MESSAGE"), [_resource_row(entry) for entry in status.get("syncedResources") or ()])
     targets = status.get("targetStatuses") or []
     _section(
@@ -46,11 +52,15 @@ def show_details(kind: Kind, one: Json) -> None:
     total = (status.get("targets") or {}).get("desired", 0)
     if total > len(targets):
         print(f"{len(targets)} of {total} targets are listed, the worst first")
+    _section(("PLANNED",), [(line,) for line in status.get("plan") or ()])
+    header = ("WHEN", "REVISION", "RESULT", "CHANGES")
+    _section(header, [_change_row(entry) for entry in status.get("history") or ()])
     _section(
-        ("WHEN", "REVISION", "RESULT", "CHANGES"),
+        ("ENVIRONMENT", *header),
         [
-            (f"{age(entry['time'])} ago", entry["revision"] or "-", entry["result"], entry["changes"])
-            for entry in status.get("history") or ()
+            (environment["name"], *_change_row(entry))
+            for environment in status.get("environments") or ()
+            for entry in environment.get("history") or ()
         ],
     )
 
@@ -66,11 +76,19 @@ def source_words(one: Json) -> str:
     spec = one["spec"]
     if one["kind"] == CONFIG_MAP_SYNC.kind:
         return f"{spec['sourceNamespace']}/{spec['configMapName']}"
+    if one["kind"] == CONFIG_SYNC.kind:
+        return _origin_words([spec["source"]] if "source" in spec else spec.get("sources") or [])
     refs = [spec["sourceRef"]] if "sourceRef" in spec else spec.get("sourceRefs") or []
     if not refs:
         return "-"
-    more = f" and {len(refs) - 1} more" if len(refs) > 1 else ""
-    return f"{refs[0]['kind']} {_object_words(refs[0])}{more}"
+    return f"{refs[0]['kind']} {_object_words(refs[0])}{_more(refs)}"
+
+
+def track_words(status: Json) -> str:
+    """Say what a ConfigSync, or each of its environments, is at."""
+    environments = status.get("environments") or ()
+    tracks = [f"{one['name']} {shown_revision(one.get('sourceRevision') or '-')}" for one in environments]
+    return ", ".join(tracks) or shown_revision(status.get("sourceRevision") or "-")
 
 
 def age(timestamp: str) -> str:
@@ -85,6 +103,24 @@ def age(timestamp: str) -> str:
     return f"{max(0, passed // timedelta(seconds=1))}s"
 
 
+def _origin_words(sources: list[Json]) -> str:
+    """Name the source of a ConfigSync: a repository, or an object of its namespace."""
+    if not sources:
+        return "-"
+    first = sources[0]
+    if "git" in first:
+        words = first["git"]["repo"]
+    elif "configMapRef" in first:
+        words = f"ConfigMap {first['configMapRef']['name']}"
+    else:
+        words = f"Secret {first['secretRef']['name']}"
+    return f"{words}{_more(sources)}"
+
+
+def _more(sources: list[Json]) -> str:
+    return f" and {len(sources) - 1} more" if len(sources) > 1 else ""
+
+
 def _object_words(ref: Json) -> str:
     """Name a source as the spec does: whether its kind is in namespaces at all, the spec does not say."""
     name = ref.get("name") or f"({selector_words(msgspec.convert(ref.get('selector') or {}, LabelSelector))})"
@@ -93,12 +129,15 @@ def _object_words(ref: Json) -> str:
 
 def _sync_facts(one: Json, status: Json) -> list[tuple[str, str]]:
     revision = status.get("sourceRevision")
-    facts = [("Source", source_words(one) + (f", revision {revision}" if revision else ""))]
+    facts = [("Source", source_words(one) + (f", revision {shown_revision(revision)}" if revision else ""))]
     counts = status.get("targets")
     if counts:
         wrong = [f"{counts[state]} {state}" for state in _STATES if counts.get(state)]
         facts.append(("Targets", ", ".join([f"{counts['summary']} synced", *wrong])))
-    last = status.get("lastSuccessfulSyncTime") or status.get("lastSyncTime")
+    rollback = status.get("rollback")
+    if rollback:
+        facts.append(("Stays at", f"{shown_revision(rollback['to'])}, since {rollback['since']} (rollback)"))
+    last = next((status[key] for key in _LAST if status.get(key)), None)
     if last:
         facts.append(("Last sync", f"{last} ({age(last)} ago)"))
     return facts
@@ -114,6 +153,20 @@ def _cluster_facts(one: Json, status: Json) -> list[tuple[str, str]]:
         if status.get(key):
             facts.append((name, status[key]))
     return facts
+
+
+def _environment_row(entry: Json) -> tuple[str, ...]:
+    return (
+        entry["name"],
+        shown_revision(entry.get("sourceRevision") or "-"),
+        entry.get("ready") or "Unknown",
+        shown_revision((entry.get("rollback") or {}).get("to") or "-"),
+        entry.get("message") or "",
+    )
+
+
+def _change_row(entry: Json) -> tuple[str, ...]:
+    return f"{age(entry['time'])} ago", shown_revision(entry["revision"] or "-"), entry["result"], entry["changes"]
 
 
 def _resource_row(entry: Json) -> tuple[str, ...]:

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from syncline.api.common import API_VERSION
-from syncline.api.kinds import KINDS, Kind
+from syncline.api.kinds import CONFIG_SYNC, KINDS, SYNC_TARGET, Kind
 from syncline.cli import connect
-from syncline.cli.details import age, ready, show_details, source_words
+from syncline.cli.details import age, ready, show_details, source_words, track_words
 from syncline.cli.table import print_table
-from syncline.cli.words import COPYING, UsageError, kind_and_name, kind_named, resource_of
+from syncline.cli.words import UsageError, kind_and_name, kind_named, resource_of
 from syncline.kube.client import Client
 from syncline.kube.config import Connection
 from syncline.kube.errors import NotFound
@@ -30,7 +30,10 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     )
     connect.add_flags(parser)
     parser.add_argument(
-        "kind", nargs="?", metavar="KIND", help="ConfigMapSync, ManifestSync, SyncTarget; cms, msync, st"
+        "kind",
+        nargs="?",
+        metavar="KIND",
+        help="ConfigMapSync, ManifestSync, ConfigSync, SyncTarget; cms, msync, csync, st",
     )
     parser.add_argument("name", nargs="?", metavar="NAME", help="one object, which is shown in full")
     where = parser.add_mutually_exclusive_group()
@@ -94,37 +97,44 @@ def _print_json(found: Found, *, single: bool) -> None:
 
 
 def _print_tables(found: Found, namespace: str | None) -> None:
-    syncs = [(kind, one) for kind, one in found if kind in COPYING]
-    clusters = [one for kind, one in found if kind not in COPYING]
-    print_table(
-        ("KIND", "NAMESPACE", "NAME", "SOURCE", "TARGETS", "READY", "REASON", "AGE"),
-        [_sync_row(kind, one) for kind, one in syncs],
-    )
-    if syncs and clusters:
-        print()
-    print_table(
-        ("KIND", "NAMESPACE", "NAME", "VERSION", "EXPIRES", "READY", "REASON", "AGE"),
-        [_cluster_row(one) for one in clusters],
-    )
+    copies = [_sync_row(one) for kind, one in found if kind not in (CONFIG_SYNC, SYNC_TARGET)]
+    followers = [_follower_row(one) for kind, one in found if kind is CONFIG_SYNC]
+    clusters = [_cluster_row(one) for kind, one in found if kind is SYNC_TARGET]
+    said = False
+    for columns, rows in (
+        (("SOURCE", "TARGETS"), copies),
+        (("SOURCE", "REVISION", "TARGETS"), followers),
+        (("VERSION", "EXPIRES"), clusters),
+    ):
+        if said and rows:
+            print()
+        print_table(("KIND", "NAMESPACE", "NAME", *columns, "READY", "REASON", "AGE"), rows)
+        said = said or bool(rows)
     if not found:
         print("nothing found" if namespace is None else f"nothing found in namespace {namespace}; -A looks everywhere")
 
 
-def _sync_row(kind: Kind, one: Json) -> tuple[str, ...]:
-    meta, status = one["metadata"], one.get("status") or {}
-    counts = (status.get("targets") or {}).get("summary") or "-"
-    source = source_words(one)
-    return (kind.kind, meta["namespace"], meta["name"], source, counts, *ready(status), age(meta["creationTimestamp"]))
+def _sync_row(one: Json) -> tuple[str, ...]:
+    return _row(one, source_words(one), _counts(one))
+
+
+def _follower_row(one: Json) -> tuple[str, ...]:
+    return _row(one, source_words(one), track_words(_status(one)), _counts(one))
 
 
 def _cluster_row(one: Json) -> tuple[str, ...]:
-    meta, status = one["metadata"], one.get("status") or {}
-    return (
-        one["kind"],
-        meta["namespace"],
-        meta["name"],
-        status.get("version") or "-",
-        status.get("credentialExpiry") or "-",
-        *ready(status),
-        age(meta["creationTimestamp"]),
-    )
+    return _row(one, *(_status(one).get(key) or "-" for key in ("version", "credentialExpiry")))
+
+
+def _row(one: Json, *cells: str) -> tuple[str, ...]:
+    meta = one["metadata"]
+    named = (one["kind"], meta["namespace"], meta["name"])
+    return (*named, *cells, *ready(_status(one)), age(meta["creationTimestamp"]))
+
+
+def _counts(one: Json) -> str:
+    return (_status(one).get("targets") or {}).get("summary") or "-"
+
+
+def _status(one: Json) -> Json:
+    return one.get("status") or {}

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from syncline import deploy
 from syncline.api.common import ABANDON, ObjectMeta
 from syncline.cli import connect
-from syncline.cli.words import COPYING, resource_of
+from syncline.cli.words import SYNCS, resource_of
 from syncline.engine.record import Records
 from syncline.engine.view import MetaWire
 from syncline.kube.client import Client, PatchKind
@@ -16,7 +16,7 @@ from syncline.kube.config import Connection
 from syncline.kube.errors import NotFound
 from syncline.kube.resources import Resource
 
-SYNCS = tuple(resource_of(kind) for kind in COPYING)
+_SYNCS = tuple(resource_of(kind) for kind in SYNCS)
 _POLL = 0.2
 
 
@@ -98,7 +98,7 @@ async def _delete_syncs(client: Client, *, keep: bool, timeout: float) -> int:
     deadline = time.monotonic() + timeout
     asked: set[str] = set()
     while True:
-        left = [(resource, meta) for resource in SYNCS for meta in await _list(client, resource)]
+        left = [(resource, meta) for resource in _SYNCS for meta in await _list(client, resource)]
         for resource, meta in left:
             if meta.uid in asked:
                 continue
@@ -117,7 +117,7 @@ async def _delete_syncs(client: Client, *, keep: bool, timeout: float) -> int:
 
 async def _let_go(client: Client) -> None:
     """Remove our finalizer ourselves, for an operator that may not run any more."""
-    for resource in SYNCS:
+    for resource in _SYNCS:
         records = Records(client, resource)
         for meta in await _list(client, resource):
             if meta.deletion_timestamp is not None:

@@ -1,5 +1,6 @@
 """What a user gives to a command: kinds by any of their names, and files of manifests."""
 
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,10 +11,16 @@ import yaml
 
 from syncline.api.common import API_VERSION, GROUP, VERSION
 from syncline.api.kinds import CONFIG_MAP_SYNC, KINDS, MANIFEST_SYNC, Kind
+from syncline.api.status import SyncStatus
 from syncline.kube.resources import Resource
 
 COPYING = (CONFIG_MAP_SYNC, MANIFEST_SYNC)
-"""The kinds that write copies."""
+"""The kinds that copy what is in a cluster: what `plan` and `diff` know."""
+SYNCS = tuple(kind for kind in KINDS if issubclass(kind.status, SyncStatus))
+"""The kinds that write to clusters: those that can be carried out, suspended and uninstalled."""
+
+_COMMIT = re.compile(r"[0-9a-f]{40,64}")
+_SHOWN = 10
 
 
 class UsageError(Exception):
@@ -45,6 +52,11 @@ def kind_and_name(kind: str | None, name: str | None) -> tuple[str | None, str |
 def resource_of(kind: Kind) -> Resource:
     """Return where the objects of a kind are."""
     return Resource(GROUP, VERSION, kind.plural, kind.kind)
+
+
+def shown_revision(revision: str) -> str:
+    """Shorten a commit for people, who can give it back like that; other revisions stay as they are."""
+    return revision[:_SHOWN] if _COMMIT.fullmatch(revision) else revision
 
 
 def read_syncs(filename: str) -> list[dict[str, Any]]:

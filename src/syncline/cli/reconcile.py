@@ -1,0 +1,112 @@
+"""`syncline reconcile`, `suspend` and `resume`: a sync carried out now, or not for a while."""
+
+import argparse
+import asyncio
+import sys
+import time
+from datetime import UTC, datetime
+
+from msgspec import Struct, field
+
+from syncline.api.common import REQUESTED_AT, ObjectMeta
+from syncline.api.status import SyncStatus
+from syncline.cli.run import duration
+from syncline.cli.subject import Subject, add_arguments, subject
+from syncline.cli.table import printable
+from syncline.cli.words import UsageError
+from syncline.core.conditions import find
+
+_POLL = 0.2
+
+
+def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the commands."""
+    reconcile = commands.add_parser(
+        "reconcile",
+        help="have a sync carried out now",
+        description="Asks the operator to carry out a sync now. With --wait: until it has done so and the sync is "
+        "ready; exit code 1 where it is not.",
+    )
+    add_arguments(reconcile)
+    reconcile.add_argument("--wait", action="store_true", help="wait until the sync is ready, or is found not to be")
+    reconcile.add_argument(
+        "--timeout", type=duration, default="5m", metavar="D", help="how long to wait, such as 90s (default: 5m)"
+    )
+    reconcile.set_defaults(func=lambda given: asyncio.run(_reconcile(given)))
+
+    suspend = commands.add_parser("suspend", help="have nothing of a sync read or written until it is resumed")
+    add_arguments(suspend)
+    suspend.set_defaults(func=lambda given: asyncio.run(_suspend(given, suspended=True)))
+
+    resume = commands.add_parser("resume", help="end the suspension of a sync")
+    add_arguments(resume)
+    resume.set_defaults(func=lambda given: asyncio.run(_suspend(given, suspended=False)))
+
+
+class _Spec(Struct):
+    suspend: bool = False
+
+
+class _Sync(Struct):
+    """A sync of any kind, as far as these commands look at it."""
+
+    metadata: ObjectMeta
+    spec: _Spec
+    status: SyncStatus = field(default_factory=SyncStatus)
+
+    @property
+    def is_handled(self) -> bool:
+        """Whether the last request for a turn, whoever made it, and the last change of the spec were carried out."""
+        return (
+            self.status.last_handled_request == self.metadata.annotations.get(REQUESTED_AT)
+            and self.status.observed_generation == self.metadata.generation
+        )
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether there is nothing to wait for."""
+        return self.is_handled and find(self.status.conditions, "Reconciling") is None
+
+
+async def _suspend(given: argparse.Namespace, *, suspended: bool) -> int:
+    async with subject(given) as sync:
+        await sync.merge({"spec": {"suspend": suspended}})
+        print(f"{sync} is {'suspended' if suspended else 'resumed'}")
+    return 0
+
+
+async def _reconcile(given: argparse.Namespace) -> int:
+    async with subject(given) as sync:
+        if (await sync.read(_Sync)).spec.suspend:
+            raise UsageError(f"{sync} is suspended: end that first (syncline resume)")
+        request = datetime.now(UTC).isoformat(timespec="microseconds")
+        await sync.merge({"metadata": {"annotations": {REQUESTED_AT: request}}})
+        if not given.wait:
+            print(f"{sync} is carried out as soon as the operator sees the request; --wait waits for it")
+            return 0
+        return _tell(sync, await _settle(sync, given.timeout))
+
+
+async def _settle(sync: Subject, timeout: float) -> _Sync:
+    """Wait until there is nothing to wait for, or not any longer."""
+    deadline = time.monotonic() + timeout
+    while True:
+        seen = await sync.read(_Sync)
+        if seen.is_settled or seen.spec.suspend or time.monotonic() >= deadline:
+            return seen
+        await asyncio.sleep(_POLL)
+
+
+def _tell(sync: Subject, seen: _Sync) -> int:
+    ready = find(seen.status.conditions, "Ready")
+    if seen.is_handled and ready is not None and ready.status == "True":
+        print(printable(f"{sync} is ready: {ready.message}"))
+        return 0
+    if not seen.is_handled:
+        why = "the operator has not answered: is it running, and does it watch this namespace?"
+    elif ready is None:
+        why = "nothing is reported yet"
+    else:
+        why = f"{ready.reason}: {ready.message}"
+    print(printable(f"syncline: {sync} is not ready: {why}"), file=sys.stderr)
+    return 1
