@@ -9,7 +9,7 @@ from enum import Enum
 
 from msgspec import Struct, field, structs
 
-from syncline.api.common import ManagementPolicy, TargetState
+from syncline.api.common import GROUP, ManagementPolicy, TargetState
 from syncline.core.carry import is_allocated
 from syncline.core.digest import brief, leaves_digest
 from syncline.core.fields import extra_paths, lost_paths
@@ -93,19 +93,11 @@ def plan(
     """
     if seen is None:
         return _plan_absent(desired, policy, rival, kept=kept)
-    if seen.deleting:
-        return _leave(
-            desired, "Terminating", "the object is being deleted; it is written again once it is gone", "Pending"
-        )
-    if seen.reconcile_disabled:
-        return _leave(
-            desired, "ReconcileDisabled", "left alone: it is annotated syncline.dev/reconcile: Disabled", "Skipped"
-        )
+    if (first := _plan_first(desired, seen)) is not None:
+        return first
     if desired.body is not None:
         seen = _judged(desired, seen, extras=policy.management == "Overwrite")
     elif desired.ignored:
-        if seen.leaves is None:
-            return Action(verb=Verb.READ, target=desired.target, reason="Read", message="some values are not compared")
         seen = _without_ignored(desired, seen)
     whose = standing(seen, owner, here)
     if whose in (Standing.OURS, Standing.FORMER):
@@ -118,6 +110,21 @@ def plan(
         # What a stranger says of itself, in a marker or a base that it was copied with, is no record of ours.
         seen = structs.replace(seen, marker=None, base=None)
     return _plan_foreign(desired, seen, policy)
+
+
+def _plan_first(desired: Desired, seen: Seen) -> Action | None:
+    """Decide what goes before any comparison."""
+    if seen.deleting:
+        return _leave(
+            desired, "Terminating", "the object is being deleted; it is written again once it is gone", "Pending"
+        )
+    if seen.reconcile_disabled:
+        return _leave(
+            desired, "ReconcileDisabled", "left alone: it is annotated syncline.dev/reconcile: Disabled", "Skipped"
+        )
+    if desired.ignored and desired.body is None and seen.leaves is None:
+        return Action(verb=Verb.READ, target=desired.target, reason="Read", message="some values are not compared")
+    return None
 
 
 def _judged(desired: Desired, seen: Seen, *, extras: bool) -> Seen:
@@ -190,11 +197,9 @@ def _plan_ours(desired: Desired, seen: Seen, policy: Policy, *, former: bool) ->
         if equal:
             return _leave(desired, "Synced", "equal to the source", "Synced")
         return _leave(desired, "Kept", "differs from the source; Keep leaves it as it is", "Skipped")
-    if policy.conflict == "Skip" and not equal and (edited or not readable):
-        return _plan_edited(desired, seen, readable=readable)
-    if policy.conflict == "Report" and not equal and edited and marker.digest == desired.digest:
-        message = f"{lost_message(seen.lost, seen.changed_by)}; driftPolicy Report leaves it until the source changes"
-        return _leave(desired, "Drifted", message, "Conflict")
+    stays = policy.conflict == "Skip" or (policy.conflict == "Report" and marker.digest == desired.digest)
+    if stays and not equal and (edited or not readable):
+        return _plan_edited(desired, seen, policy, readable=readable)
     if former:
         reason, message = "Reowned", "written by an earlier sync of this name; owned again"
     elif edited and not equal and policy.conflict != "Merge":
@@ -211,7 +216,10 @@ def _plan_ours(desired: Desired, seen: Seen, policy: Policy, *, former: bool) ->
     return _leave(desired, "Synced", "agrees with the source", "Synced")
 
 
-def _plan_edited(desired: Desired, seen: Seen, *, readable: bool) -> Action:
+def _plan_edited(desired: Desired, seen: Seen, policy: Policy, *, readable: bool) -> Action:
+    if policy.conflict == "Report":
+        message = f"{lost_message(seen.lost, seen.changed_by)}; driftPolicy Report leaves it until the source changes"
+        return _leave(desired, "Drifted", message, "Conflict")
     if not readable:
         message = (
             "it differs from the source, and the record of what was sent cannot be read: its key is gone; delete the "
@@ -375,8 +383,11 @@ def lost_message(lost: tuple[str, ...], by: str) -> str:
 
 
 def extra_keys(there: Mapping[str, str]) -> set[str]:
-    """Return the labels or annotations that Overwrite may remove: not what controllers note about the object itself."""
-    return {key for key in there if not is_state(key)}
+    """Return the labels or annotations that Overwrite may remove.
+
+    Not what controllers note about the object itself, nor what its users tell us there.
+    """
+    return {key for key in there if not is_state(key) and not key.startswith(f"{GROUP}/")}
 
 
 def names_of(paths: tuple[str, ...]) -> str:

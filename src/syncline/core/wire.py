@@ -9,16 +9,17 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from syncline.api.common import GROUP, ObjectMeta
+from syncline.api.common import ObjectMeta
 from syncline.core.digest import DigestKey, brief, leaf_digests, leaves_digest
 from syncline.core.fields import APPLY, MANAGER, owned
 from syncline.core.health import Health, health_of
 from syncline.core.objects import HEALTHY, PLAIN, Content, Marker, Seen, Target
-from syncline.core.ownership import BASE, DISABLED, OWNER_LABEL, PRUNE, RECONCILE, read_marker
+from syncline.core.ownership import BASE, DISABLED, MARKER, OWNER_LABEL, PRUNE, RECONCILE, read_marker
 
 _base_decoder = msgspec.json.Decoder(dict[str, str])
 
 
+_MARKS = frozenset({MARKER, BASE})
 # Most copies have no labels and annotations but ours.
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 # Kinds whose content is compared value by value and made exactly the source's.
@@ -111,7 +112,7 @@ def see(
         immutable=isinstance(wire, DataWire) and bool(wire.immutable),
         type=intern(wire.type) if isinstance(wire, DataWire) else "",
         labels={key: value for key, value in meta.labels.items() if key != OWNER_LABEL} or _NOTHING,
-        annotations={key: brief(value) for key, value in meta.annotations.items() if not key.startswith(f"{GROUP}/")}
+        annotations={key: brief(value) for key, value in meta.annotations.items() if key not in _MARKS}
         or _NOTHING,
         base=base,
         leaves=leaves if base is not None or body else None,
