@@ -7,31 +7,37 @@ others are sent with their live values: nothing changes, and nothing is lost.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from syncline.core.ignoring import ANY, Path
+
 Json = dict[str, Any]
-_ANY = "*"
 
 
-def grafted(sent: Mapping[str, Any], live: Mapping[str, Any], pointers: Sequence[str]) -> Json:
-    """Return what to send: at the pointers, what the live object has there, and nothing where it has nothing.
+def grafted(sent: Mapping[str, Any], live: Mapping[str, Any], paths: Sequence[Path]) -> Json:
+    """Return what to send: at the paths, what the live object has there, and nothing where it has nothing.
 
     Items of lists belong together by their `name`, or else by their place, where both lists are equally long.
     """
     result: Any = sent
-    for pointer in pointers:
-        result = _graft(result, live, [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]])
+    for path in paths:
+        result = _graft(result, live, path)
     return dict(result)
 
 
-def _graft(sent: Any, live: Any, path: Sequence[str]) -> Any:
+def _graft(sent: Any, live: Any, path: Path) -> Any:
     step, rest = path[0], path[1:]
     if isinstance(sent, list):
         return [
-            _graft_item(item, index, sent, live, rest) if step in (_ANY, str(index)) else item
+            _graft_item(item, index, sent, live, rest) if step in (ANY, str(index)) else item
             for index, item in enumerate(sent)
         ]
     if not isinstance(sent, Mapping):
         return sent
     there = live if isinstance(live, Mapping) else {}
+    if step == ANY:
+        found: Json = {}
+        for name, inside in sent.items():
+            found |= _graft({name: inside}, there, (name, *rest))
+        return found
     if not rest:
         others = {key: value for key, value in sent.items() if key != step}
         return {**others, step: there[step]} if step in there else others
@@ -40,7 +46,7 @@ def _graft(sent: Any, live: Any, path: Sequence[str]) -> Any:
     return {**sent, step: _graft(sent[step], there.get(step), rest)}
 
 
-def _graft_item(item: Any, index: int, sent: Sequence[Any], live: Any, rest: Sequence[str]) -> Any:
+def _graft_item(item: Any, index: int, sent: Sequence[Any], live: Any, rest: Path) -> Any:
     match = _counterpart(item, index, sent, live)
     if rest:
         return _graft(item, match, rest)

@@ -65,6 +65,15 @@ def without(fields: Mapping[str, Any], paths: Sequence[Path]) -> dict[str, Any]:
     return result
 
 
+def compared_leaves(leaves: Mapping[str, str], paths: Sequence[Path]) -> dict[str, str]:
+    """Return the values of a ConfigMap or Secret (`data/KEY`, `binaryData/KEY`) that the paths do not point at."""
+    return {leaf: value for leaf, value in leaves.items() if not any(_covers(path, leaf) for path in paths)}
+
+
+def _covers(path: Path, leaf: str) -> bool:
+    return all(part in (ANY, name) for part, name in zip(path, leaf.split("/", 1), strict=False))
+
+
 def _pruned(value: Any, paths: Sequence[Path], here: Path) -> Any:
     """Return a value without what the paths, from here on, point at; all in one go, so that indices stay true."""
     if isinstance(value, Mapping):

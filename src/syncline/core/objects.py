@@ -84,8 +84,8 @@ class Desired(Struct, frozen=True, kw_only=True):
     revision: str
     labels: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}
-    ignored: tuple[str, ...] = ()
-    """JSON pointers to what is left to others: it is sent when the object is created, and counts in no digest."""
+    ignored: tuple[tuple[str, ...], ...] = ()
+    """Paths (see `ignoring`) to what is left to others: it is sent at creation only, and counts in no digest."""
 
     def values(self) -> Mapping[str, str]:
         """Return the digests of the single values."""

@@ -13,7 +13,7 @@ from syncline.api.common import GROUP, ManagementPolicy, TargetState
 from syncline.core.carry import is_allocated
 from syncline.core.digest import brief, leaves_digest
 from syncline.core.fields import extra_paths, lost_paths
-from syncline.core.ignoring import without
+from syncline.core.ignoring import compared_leaves, without
 from syncline.core.merge import merge_one_way
 from syncline.core.objects import Content, Desired, Marker, Seen, Target
 from syncline.core.ownership import Owner, Standing, standing
@@ -145,8 +145,7 @@ def _judged(desired: Desired, seen: Seen, *, extras: bool) -> Seen:
 
 def _without_ignored(desired: Desired, seen: Seen) -> Seen:
     """Take a ConfigMap or Secret for what it says beside the values that are left to others."""
-    left = {pointer.removeprefix("/") for pointer in desired.ignored}
-    leaves = {path: digest for path, digest in (seen.leaves or {}).items() if path not in left}
+    leaves = compared_leaves(seen.leaves or {}, desired.ignored)
     return structs.replace(seen, leaves=leaves, digest=leaves_digest(leaves))
 
 
