@@ -1,1 +1,64 @@
-"""Git repositories as they are now."""
+"""Git repositories: where they are, what opens them, what they point to, and the files of a commit.
+
+    remotes, location       a URL and its credential, read from Secrets and checked
+    transport               the `git` and `ssh` programs, called safely; below it command, diagnosis, githubapp
+    refs, versions          which commit a revision means
+    watch                   one check an interval for all who follow a remote
+    mirror, folder          one repository on disk; all of them
+    tree                    the files of one commit, read without a checkout
+    signatures, submodules  who signed; where the rest is
+    mirrors                 all of it together: the way in
+
+What it is not: it knows nothing of syncs, of what files mean, or of clusters. It never writes to a repository's server,
+never checks files out, and follows no links.
+"""
+
+from syncline.git.errors import (
+    AuthenticationFailed,
+    CacheFailure,
+    CertificateUntrusted,
+    CredentialError,
+    GitError,
+    HostKeyUnknown,
+    InvalidSource,
+    PathNotFound,
+    Refused,
+    RepositoryNotFound,
+    RevisionNotFound,
+    TooLarge,
+    Unreachable,
+    Unverified,
+)
+from syncline.git.limits import Limits
+from syncline.git.mirrors import Mirrors
+from syncline.git.refs import Commit
+from syncline.git.remotes import AuthType, Remote, remote_from
+from syncline.git.tree import Entry, Mode, Tree
+from syncline.git.watch import Status
+
+__all__ = [
+    "AuthType",
+    "AuthenticationFailed",
+    "CacheFailure",
+    "CertificateUntrusted",
+    "Commit",
+    "CredentialError",
+    "Entry",
+    "GitError",
+    "HostKeyUnknown",
+    "InvalidSource",
+    "Limits",
+    "Mirrors",
+    "Mode",
+    "PathNotFound",
+    "Refused",
+    "Remote",
+    "RepositoryNotFound",
+    "RevisionNotFound",
+    "Status",
+    "TooLarge",
+    "Tree",
+    "Unreachable",
+    "Unverified",
+    "remote_from",
+]

@@ -15,8 +15,8 @@
     |-- Unreachable              no usable answer; tried again soon
     `-- CacheFailure             the folder for mirrors is full or cannot be written
 
-`reason` is a word for conditions, `transient` says whether waiting may help. `str()` of each is a sentence for a person.
-None of them carries a credential.
+`reason` is a word for conditions, `transient` says whether waiting may help. `str()` of each is a sentence for a
+person. None of them carries a credential.
 """
 
 # ruff: noqa: N818  # states have the names that conditions give them

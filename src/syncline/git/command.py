@@ -1,0 +1,158 @@
+"""Runs programs that must not outlive their time, fill the disk or flood the memory.
+
+Arguments are lists, never a shell's line. The environment is made anew: nothing of the operator's own, no configuration
+of the machine or of a home folder, no prompts. The program and all that it starts is one process group, which is killed
+when the time is over or the caller gives up.
+"""
+
+import asyncio
+import contextlib
+import os
+import resource
+import signal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+_CHUNK = 256 * 1024
+_ERROR_LIMIT = 64 * 1024
+
+BASE = {
+    "GIT_ASKPASS": "/bin/false",
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_ATTR_NOSYSTEM": "1",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_PAGER": "cat",
+    "GIT_PROTOCOL_FROM_USER": "0",
+    "GIT_TERMINAL_PROMPT": "0",
+    "HOME": "/nonexistent",
+    "LC_ALL": "C",
+    "SSH_ASKPASS_REQUIRE": "never",
+}
+"""What every program is told; `PATH` is added, and what a caller has to say."""
+
+
+class Finished(Struct, frozen=True):
+    """How a program ended."""
+
+    code: int
+    out: bytes
+    error: str
+    """What it said on its error output, cut off when long."""
+    flooded: bool = False
+    """Whether it was killed because it printed more than allowed."""
+
+
+class Caps(Struct, frozen=True):
+    """What a program may take."""
+
+    seconds: float
+    output: int = 64 * 1024 * 1024
+    file_size: int = 0
+    """The largest file that it may write; 0 for no cap."""
+    memory: int = 0
+    """What it and each of its children may allocate; 0 for no cap."""
+
+
+async def run(
+    arguments: Sequence[str | Path],
+    caps: Caps,
+    *,
+    environment: Mapping[str, str] | None = None,
+    given: bytes | None = None,
+    folder: Path | None = None,
+) -> Finished:
+    """Run a program to its end and return how it ended; raise `TimeoutError` when it takes too long.
+
+    Nothing that it started is left, whatever happens. Raises `OSError` where it cannot be started.
+    """
+    process = await asyncio.create_subprocess_exec(
+        *map(str, arguments),
+        stdin=asyncio.subprocess.DEVNULL if given is None else asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**BASE, "PATH": os.environ.get("PATH", os.defpath), **(environment or {})},
+        cwd=folder or "/",
+        start_new_session=True,
+    )
+    try:
+        _cap(process.pid, caps)
+        async with asyncio.timeout(caps.seconds):
+            (out, flooded), error = await _talk(process, given, caps.output)
+            if flooded:
+                _kill(process)
+            code = await process.wait()
+    except BaseException:
+        _kill(process)
+        # Its pipes must be read to their ends, or the loop keeps them.
+        await asyncio.shield(_bury(process))
+        raise
+    return Finished(code, out, error.decode(errors="replace"), flooded)
+
+
+async def _talk(
+    process: asyncio.subprocess.Process, given: bytes | None, limit: int
+) -> tuple[tuple[bytes, bool], bytes]:
+    assert process.stdout is not None  # noqa: S101 - it was asked for
+    assert process.stderr is not None  # noqa: S101
+    (out, flooded), (error, _), _ = await asyncio.gather(
+        _read(process, process.stdout, limit, is_flood=True),
+        _read(process, process.stderr, _ERROR_LIMIT),
+        _write(process, given),
+    )
+    return (out, flooded), error
+
+
+async def _read(
+    process: asyncio.subprocess.Process, stream: asyncio.StreamReader, limit: int, *, is_flood: bool = False
+) -> tuple[bytes, bool]:
+    """Read to the end and keep what fits."""
+    chunks: list[bytes] = []
+    size = 0
+    while chunk := await stream.read(_CHUNK):
+        size += len(chunk)
+        if size <= limit:
+            chunks.append(chunk)
+        elif is_flood:
+            _kill(process)
+        elif not chunks:
+            chunks.append(chunk[:limit])
+    return b"".join(chunks), size > limit
+
+
+async def _write(process: asyncio.subprocess.Process, given: bytes | None) -> None:
+    if given is None or process.stdin is None:
+        return
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        process.stdin.write(given)
+        await process.stdin.drain()
+    process.stdin.close()
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        await process.stdin.wait_closed()
+
+
+def _cap(pid: int, caps: Caps) -> None:
+    # From outside, at once: what the program starts later inherits it, and no code runs between fork and exec.
+    with contextlib.suppress(ProcessLookupError, PermissionError, ValueError):
+        resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0))
+        if caps.file_size:
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, (caps.file_size, caps.file_size))
+        if caps.memory:
+            resource.prlimit(pid, resource.RLIMIT_DATA, (caps.memory, caps.memory))
+
+
+def _kill(process: asyncio.subprocess.Process) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+async def _bury(process: asyncio.subprocess.Process) -> None:
+    if process.stdin is not None:
+        process.stdin.close()
+    for stream in (process.stdout, process.stderr):
+        while stream is not None and await stream.read(_CHUNK):
+            pass
+    await process.wait()

@@ -1,0 +1,131 @@
+"""The folder with the mirrors: whose is which, how large it is, and what nobody has used for long.
+
+salt        goes into the names of mirrors, so that they tell nothing of credentials
+mirrors/    one bare repository a remote
+locks/      one file a mirror: held by who fetches, and as old as the mirror's last use
+run/        one folder a process, with what its calls of git need for the moment; private
+"""
+
+import contextlib
+import os
+import secrets
+import shutil
+import time
+from pathlib import Path
+
+from msgspec import Struct
+
+from syncline.git.errors import CacheFailure
+from syncline.git.locks import open_lock
+from syncline.git.remotes import Remote
+
+_SALT_BYTES = 32
+_PRIVATE = 0o700
+
+
+class Use(Struct, frozen=True):
+    """A mirror on disk."""
+
+    name: str
+    size: int
+    used: float
+    """When it was last used, as seconds since the epoch."""
+
+
+class Folder:
+    """A folder that is ours, and that other processes of ours may use at the same time."""
+
+    def __init__(self, root: Path) -> None:
+        self._stack = contextlib.ExitStack()
+        try:
+            for name in ("mirrors", "locks", "run"):
+                (root / name).mkdir(_PRIVATE, parents=True, exist_ok=True)
+            self._root = root
+            self._salt = _salt(root / "salt")
+            _tidy(root / "run")
+            self.run = root / "run" / secrets.token_hex(8)
+            """Where this process keeps what is private to it, until it closes the folder."""
+            self.run.mkdir(_PRIVATE)
+        except OSError as error:
+            raise CacheFailure(f"the folder for mirrors {root} cannot be used: {error.strerror}") from None
+        self._stack.enter_context(open_lock(self.run / "lock")).try_take()
+
+    def close(self) -> None:
+        """Remove what is private to this process; the mirrors stay."""
+        self._stack.close()
+        shutil.rmtree(self.run, ignore_errors=True)
+
+    def name(self, remote: Remote) -> str:
+        """Return the name of a remote's mirror: the same in all processes that share the folder."""
+        return remote.digest(self._salt)
+
+    def mirror(self, name: str) -> Path:
+        """Return the place of a mirror."""
+        return self._root / "mirrors" / f"{name}.git"
+
+    def lock(self, name: str) -> Path:
+        """Return the file that who changes the mirror holds a lock on."""
+        return self._root / "locks" / name
+
+    def touch(self, name: str) -> None:
+        """Note that a mirror is used now."""
+        with contextlib.suppress(OSError):
+            self.lock(name).touch(0o600)
+
+    def uses(self) -> list[Use]:
+        """Return all mirrors, the one that was not used for the longest time first."""
+        found: list[Use] = []
+        with contextlib.suppress(FileNotFoundError):
+            for path in (self._root / "mirrors").iterdir():
+                lock = self.lock(path.stem)
+                used = lock.stat().st_mtime if lock.exists() else 0.0
+                found.append(Use(path.stem, _size(path), used))
+        return sorted(found, key=lambda use: use.used)
+
+    def remove(self, name: str) -> bool:
+        """Remove a mirror from the disk, unless somebody fetches into it just now."""
+        with open_lock(self.lock(name)) as lock:
+            if not lock.try_take():
+                return False
+            # The lock's file stays: somebody else may be waiting at it.
+            for suffix in (".git", ".new", ".old"):
+                shutil.rmtree(self.mirror(name).with_suffix(suffix), ignore_errors=True)
+        return True
+
+
+def age(use: Use) -> float:
+    """Return for how many seconds a mirror was not used."""
+    return time.time() - use.used
+
+
+def _salt(path: Path) -> bytes:
+    """Read the salt; the first process makes it, whole or not at all."""
+    with contextlib.suppress(FileNotFoundError):
+        return path.read_bytes()
+    fresh = path.with_name(f"salt.{secrets.token_hex(8)}")
+    fresh.touch(0o600)
+    fresh.write_bytes(secrets.token_bytes(_SALT_BYTES))
+    try:
+        os.link(fresh, path)
+    except FileExistsError:
+        pass
+    finally:
+        fresh.unlink()
+    return path.read_bytes()
+
+
+def _tidy(run: Path) -> None:
+    """Remove what processes that died have left: it may hold credentials."""
+    for left in run.iterdir():
+        with contextlib.suppress(CacheFailure), open_lock(left / "lock") as lock:
+            if lock.try_take():
+                shutil.rmtree(left, ignore_errors=True)
+
+
+def _size(path: Path) -> int:
+    total = 0
+    for folder, _, files in os.walk(path):
+        for file in files:
+            with contextlib.suppress(OSError):
+                total += (Path(folder) / file).lstat().st_size
+    return total

@@ -1,0 +1,154 @@
+"""Tokens of GitHub Apps: asked for with a signed claim, kept until they are about to expire."""
+
+import asyncio
+import base64
+import datetime as dt
+import json
+import socket
+import ssl
+from concurrent.futures import Executor
+from urllib.parse import urlsplit
+
+import aiohttp
+import msgspec
+from aiohttp.abc import AbstractResolver, ResolveResult
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import padding
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+
+from syncline.git.errors import AuthenticationFailed, CertificateUntrusted, CredentialError, Refused, Unreachable
+from syncline.git.location import addresses, host_refusal
+from syncline.git.remotes import GitHubApp, Remote
+
+_CLAIM_SECONDS = 540
+_CLOCK_SKEW = 60
+_EARLY = dt.timedelta(minutes=5)
+_DEADLINE = aiohttp.ClientTimeout(total=20)
+_ANSWER_LIMIT = 1024 * 1024
+_CREATED = 201
+_TRANSIENT = (429, 500, 502, 503, 504)
+
+
+class _Answer(msgspec.Struct):
+    token: str
+    expires_at: dt.datetime
+
+
+class AppTokens:
+    """The tokens of all apps. A token is asked for once, however many want it at the same time."""
+
+    def __init__(self, executor: Executor, *, allow_insecure: bool, allow_loopback: bool) -> None:
+        self._executor = executor
+        self._allow_insecure = allow_insecure
+        self._allow_loopback = allow_loopback
+        self._answers: dict[str, _Answer] = {}
+        self._turns: dict[str, asyncio.Lock] = {}
+
+    async def token(self, remote: Remote, app: GitHubApp) -> str:
+        """Return a token that is good for some minutes at least."""
+        key = remote.key
+        async with self._turns.setdefault(key, asyncio.Lock()):
+            answer = self._answers.get(key)
+            if answer is None or answer.expires_at - _EARLY < dt.datetime.now(dt.UTC):
+                answer = self._answers[key] = await self._ask(remote, app)
+            return answer.token
+
+    def forget(self, remote: Remote) -> None:
+        """Ask for a new token the next time: the server did not take the last one."""
+        self._answers.pop(remote.key, None)
+        if (turn := self._turns.get(remote.key)) and not turn.locked():
+            del self._turns[remote.key]
+
+    async def _ask(self, remote: Remote, app: GitHubApp) -> _Answer:
+        self._check(app)
+        url = f"{app.api}/app/installations/{app.installation}/access_tokens"
+        headers = {"Authorization": f"Bearer {claim(app)}", "Accept": "application/vnd.github+json"}
+        connector = aiohttp.TCPConnector(
+            resolver=_Checked(self._executor, allow_loopback=self._allow_loopback), ssl=_tls(remote)
+        )
+        proxy = remote.proxy.url if remote.proxy else None
+        try:
+            async with (
+                aiohttp.ClientSession(connector=connector, timeout=_DEADLINE, trust_env=False) as session,
+                session.post(url, headers=headers, allow_redirects=False, proxy=proxy) as answer,
+            ):
+                status, body = answer.status, await answer.content.read(_ANSWER_LIMIT)
+        except aiohttp.ClientConnectorCertificateError:
+            raise CertificateUntrusted(
+                f"the certificate of {app.api} is not to be trusted; give its authority"
+            ) from None
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise Unreachable(
+                f"no token of the GitHub App: {app.api} cannot be reached ({type(error).__name__})"
+            ) from None
+        if status in _TRANSIENT:
+            raise Unreachable(f"no token of the GitHub App: {app.api} answers {status}")
+        if status != _CREATED:
+            raise AuthenticationFailed(
+                f"no token of the GitHub App: {app.api} answers {status}; check appID, installationID and privateKey"
+            )
+        try:
+            return msgspec.json.decode(body, type=_Answer)
+        except msgspec.DecodeError:
+            raise Unreachable(f"no token of the GitHub App: the answer of {app.api} cannot be read") from None
+
+    def _check(self, app: GitHubApp) -> None:
+        parts = urlsplit(app.api)
+        if parts.scheme != "https" and not (parts.scheme == "http" and self._allow_insecure):
+            raise Refused("the API of a GitHub App is reached over https only; check 'baseURL' in its Secret")
+        host = parts.hostname or ""
+        if not host or parts.username is not None:
+            raise CredentialError("the key 'baseURL' of the Secret is not a URL like https://github.example.com/api/v3")
+        if why := host_refusal(host, allow_loopback=self._allow_loopback):
+            raise Refused(f"the host {host} {why}")
+
+
+def claim(app: GitHubApp) -> str:
+    """Return the signed claim, good for some minutes, by which GitHub knows the app."""
+    now = int(dt.datetime.now(dt.UTC).timestamp())
+    header = {"alg": "RS256", "typ": "JWT"}
+    body = {"iat": now - _CLOCK_SKEW, "exp": now + _CLAIM_SECONDS, "iss": app.app}
+    signed = f"{_segment(json.dumps(header).encode())}.{_segment(json.dumps(body).encode())}"
+    key = serialization.load_pem_private_key(app.private_key, password=None)
+    if not isinstance(key, RSAPrivateKey):
+        raise CredentialError("the key 'privateKey' of the Secret is not an RSA key, as GitHub Apps have")
+    return f"{signed}.{_segment(key.sign(signed.encode(), padding.PKCS1v15(), hashes.SHA256()))}"
+
+
+def _segment(content: bytes) -> str:
+    return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
+
+
+def _tls(remote: Remote) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cadata=remote.ca.decode("ascii") if remote.ca else None)
+    except (ssl.SSLError, UnicodeDecodeError):
+        raise CertificateUntrusted("'ca.crt' cannot be read; give certificates in PEM") from None
+
+
+class _Checked(AbstractResolver):
+    """Gives no address that is refused."""
+
+    def __init__(self, executor: Executor, *, allow_loopback: bool) -> None:
+        self._executor = executor
+        self._allow_loopback = allow_loopback
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        """Return the addresses of a name."""
+        found = await addresses(host, port, allow_loopback=self._allow_loopback, executor=self._executor)
+        return [
+            ResolveResult(
+                hostname=host,
+                host=address,
+                port=port,
+                family=socket.AF_INET6 if ":" in address else family,
+                proto=0,
+                flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
+            )
+            for address in found
+        ]
+
+    async def close(self) -> None:
+        """Nothing is kept."""

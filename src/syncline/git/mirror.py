@@ -1,0 +1,320 @@
+"""One repository on disk: fetched into by depth, read from without a checkout, built anew when it is damaged.
+
+Several processes may share the folder: who fetches holds a lock, and whoever finds that objects are gone fetches them.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from syncline.git.command import Caps, Finished, run
+from syncline.git.diagnosis import Damaged, NotOffered
+from syncline.git.errors import CacheFailure, GitError, RevisionNotFound, TooLarge, Unreachable
+from syncline.git.limits import Limits
+from syncline.git.locks import open_lock
+from syncline.git.refs import HEADS, TAGS, Commit
+from syncline.git.remotes import Remote
+from syncline.git.transport import Transport
+from syncline.git.tree import Entry, Listing, parse_listing
+
+T = TypeVar("T")
+
+_KEPT = "refs/syncline"
+_SEARCHED = "refs/search"
+_FIRST_DEPTH = 50
+_DEEPER = 10
+_LOCAL_SECONDS = 60.0
+_LOCK_PAUSE = 0.05
+_LISTING_BYTES = 96 * 1024 * 1024
+_OVERHEAD = 256
+_SMALL = 256 * 1024
+_SETTINGS = ("-c", "core.hooksPath=/dev/null", "-c", "gc.auto=0", "-c", "pack.threads=1", "-c", "safe.directory=*")
+_SHA1_DIGITS = 40
+
+Room = Callable[[], Awaitable[int]]
+"""Tells how many bytes a fetch may write; raises `CacheFailure` where there is no room at all."""
+
+
+class Mirror:
+    """The objects of one remote, as far as somebody asked for them."""
+
+    def __init__(self, path: Path, lock: Path, remote: Remote, transport: Transport, limits: Limits) -> None:
+        self.path = path
+        self.remote = remote
+        self._lock = lock
+        self._transport = transport
+        self._limits = limits
+        self._turn = asyncio.Lock()
+        self._generation = 0
+        self._reads: dict[str, _Read] = {}
+        self._reading: asyncio.Task[None] | None = None
+
+    async def fetch(self, commit: Commit, room: Room, *, keep: Collection[str] = ()) -> None:
+        """Have a commit, and the tag that led to it, on disk; `keep` are others that must stay."""
+        if self.has(commit):
+            return
+        async with self._turn, self._locked():
+            if self.has(commit):
+                return
+            allowed = await room()
+            try:
+                await self._fetch(self.path, commit, allowed)
+            except Damaged:
+                await self._rebuild(commit, allowed)
+            await self._pack({commit.sha, commit.tag, *keep})
+
+    async def listing(self, commit: Commit, room: Room) -> Listing:
+        """Return what a commit has, which must have been fetched."""
+        return await self._repairing(lambda: self._list(commit), commit, room)
+
+    async def blobs(self, commit: Commit, entries: Sequence[Entry], room: Room) -> Mapping[str, bytes]:
+        """Return the content of entries of a commit, by their ids."""
+        return await self._repairing(lambda: self._read({entry.id: entry.size for entry in entries}), commit, room)
+
+    async def objects(self, commit: Commit, ids: Sequence[str], room: Room) -> Mapping[str, bytes]:
+        """Return commits and tags as they are stored."""
+        return await self._repairing(lambda: self._read(dict.fromkeys(ids, _SMALL)), commit, room)
+
+    async def settings(self, blob: str) -> dict[str, str]:
+        """Read a blob in the format of git's configuration, such as `.gitmodules`."""
+        finished = await self._git("config", "-z", "--list", f"--blob={blob}")
+        if finished.code:
+            return {}
+        pairs = (line.partition("\n") for line in finished.out.decode(errors="replace").split("\0") if line)
+        return {name: value for name, _, value in pairs}
+
+    async def close(self) -> None:
+        """Give up what is being read."""
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.wait([self._reading])
+
+    def has(self, commit: Commit) -> bool:
+        """Whether a commit, and the tag that led to it, is on disk."""
+        return all((self.path / _KEPT / each).is_file() for each in (commit.sha, commit.tag) if each)
+
+    async def _fetch(self, path: Path, commit: Commit, allowed: int) -> None:
+        await self._init(path, commit)
+        named = [each for each in (commit.tag, commit.sha) if each]
+        try:
+            await self._transport.fetch(
+                self.remote, path, [f"+{each}:{_KEPT}/{each}" for each in named], depth=1, file_size=allowed
+            )
+        except NotOffered as refused:
+            await self._search(path, commit, allowed, refused)
+        except GitError:
+            await asyncio.to_thread(_tidy, path)
+            raise
+
+    async def _search(self, path: Path, commit: Commit, allowed: int, refused: NotOffered) -> None:
+        """Look for a commit in the history of branches and tags, ever deeper."""
+        refspecs = [f"+{HEADS}*:{_SEARCHED}/heads/*", f"+{TAGS}*:{_SEARCHED}/tags/*"]
+        depth = min(_FIRST_DEPTH, self._limits.depth)
+        try:
+            while True:
+                await self._transport.fetch(self.remote, path, refspecs, depth=depth, file_size=allowed)
+                if all([await self._keep(path, each) for each in (commit.sha, commit.tag) if each]):
+                    return
+                if depth >= self._limits.depth or not (path / "shallow").exists():
+                    break
+                depth = min(depth * _DEEPER, self._limits.depth)
+        except NotOffered:
+            pass
+        finally:
+            shutil.rmtree(path / _SEARCHED, ignore_errors=True)
+        raise RevisionNotFound(
+            f"{refused}: {commit.sha} is not among the last {self._limits.depth} commits of any branch or tag, "
+            "or the branch was rewritten; check the revision"
+        )
+
+    async def _keep(self, path: Path, identity: str) -> bool:
+        finished = await self._git("update-ref", f"{_KEPT}/{identity}", identity, path=path)
+        return finished.code == 0
+
+    async def _init(self, path: Path, commit: Commit) -> None:
+        if (path / "HEAD").exists():
+            return
+        await asyncio.to_thread(shutil.rmtree, path, ignore_errors=True)
+        kind = "sha1" if len(commit.sha) == _SHA1_DIGITS else "sha256"
+        finished = await self._git(
+            *("init", "--quiet", "--bare", "--template=", "--initial-branch=none", f"--object-format={kind}"), path=path
+        )
+        if finished.code:
+            raise CacheFailure(f"no mirror can be made in the folder for mirrors: {finished.error.strip()[:200]}")
+
+    async def _rebuild(self, commit: Commit, allowed: int) -> None:
+        """Fetch into a new place and put it in the place of the old; the old stays for as long as that fails."""
+        fresh = self.path.with_suffix(".new")
+        old = self.path.with_suffix(".old")
+        for each in (fresh, old):
+            await asyncio.to_thread(shutil.rmtree, each, ignore_errors=True)
+        try:
+            await self._fetch(fresh, commit, allowed)
+        except Damaged as damaged:
+            raise Unreachable(str(damaged)) from None
+        finally:
+            if not (fresh / _KEPT / commit.sha).exists():
+                await asyncio.to_thread(shutil.rmtree, fresh, ignore_errors=True)
+        with contextlib.suppress(FileNotFoundError):
+            self.path.rename(old)
+        fresh.rename(self.path)
+        self._generation += 1
+        await asyncio.to_thread(shutil.rmtree, old, ignore_errors=True)
+
+    async def _repairing(self, work: Callable[[], Awaitable[T]], commit: Commit, room: Room) -> T:
+        """Do something; if the mirror turns out to be damaged, build it anew and do it again."""
+        generation = self._generation
+        try:
+            return await work()
+        except Damaged:
+            async with self._turn, self._locked():
+                if generation == self._generation:
+                    await self._rebuild(commit, await room())
+        try:
+            return await work()
+        except Damaged as damaged:
+            raise CacheFailure(f"the mirror is damaged again right after it was fetched: {damaged}") from None
+
+    async def _list(self, commit: Commit) -> Listing:
+        raw = (await self._read({commit.sha: _SMALL}))[commit.sha]
+        if not raw.startswith(b"tree "):
+            raise RevisionNotFound(f"{commit.sha} is not a commit; check the revision")
+        root = raw[len(b"tree ") :].split(b"\n", 1)[0].decode()
+        finished = await self._git("ls-tree", "-r", "-t", "-l", "-z", "--full-tree", root, output=_LISTING_BYTES)
+        if finished.flooded:
+            raise TooLarge(f"the commit has more than {self._limits.files} files and folders")
+        if finished.code:
+            raise Damaged(finished.error.strip()[:200])
+        return await asyncio.to_thread(parse_listing, root, finished.out, self._limits)
+
+    async def _read(self, sizes: Mapping[str, int]) -> dict[str, bytes]:
+        """Read objects. All that is wanted while one process of `git` reads is for the next."""
+        for identity, size in sizes.items():
+            if identity not in self._reads:
+                self._reads[identity] = _Read(size, asyncio.get_running_loop().create_future())
+        wanted = {identity: self._reads[identity].content for identity in sizes}
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.create_task(self._read_all())
+        await asyncio.wait(wanted.values())
+        return {identity: content.result() for identity, content in wanted.items()}
+
+    async def _read_all(self) -> None:
+        try:
+            while self._reads:
+                batch: dict[str, _Read] = {}
+                size = 0
+                for identity, read in list(self._reads.items()):
+                    if batch and size + read.size > self._limits.read_bytes:
+                        break
+                    batch[identity] = self._reads.pop(identity)
+                    size += read.size + _OVERHEAD
+                try:
+                    contents = await self._cat(list(batch), size)
+                except GitError as error:
+                    _fail(batch.values(), error)
+                else:
+                    for identity, read in batch.items():
+                        _settle(read, contents.get(identity, Damaged(f"the object {identity} is not there")))
+        finally:
+            _fail(self._reads.values(), CacheFailure("the mirrors were closed"))
+            self._reads.clear()
+
+    async def _cat(self, ids: Sequence[str], size: int) -> dict[str, bytes | Damaged]:
+        given = "".join(f"{identity}\n" for identity in ids).encode()
+        finished = await self._git("cat-file", "--batch", given=given, output=size)
+        if finished.flooded:
+            raise TooLarge("a commit or tag is larger than allowed")
+        return await asyncio.to_thread(_contents, finished.out)
+
+    async def _pack(self, keep: set[str]) -> None:
+        """Let go of old commits when there have been many fetches."""
+        if len(list((self.path / "objects" / "pack").glob("*.pack"))) <= self._limits.packs:
+            return
+        refs = sorted((self.path / _KEPT).iterdir(), key=lambda ref: ref.stat().st_mtime, reverse=True)
+        for ref in refs[self._limits.commits :]:
+            if ref.name not in keep:
+                ref.unlink()
+        await self._git("repack", "-a", "-d", "-q", seconds=self._limits.fetch_seconds)
+        await self._git("prune", "--expire=now", seconds=self._limits.fetch_seconds)
+
+    async def _git(
+        self,
+        *arguments: str,
+        path: Path | None = None,
+        given: bytes | None = None,
+        output: int = _SMALL,
+        seconds: float = _LOCAL_SECONDS,
+    ) -> Finished:
+        caps = Caps(seconds, output=output, memory=self._limits.memory_bytes)
+        try:
+            return await run(["git", *_SETTINGS, f"--git-dir={path or self.path}", *arguments], caps, given=given)
+        except TimeoutError:
+            raise CacheFailure(f"git {arguments[0]} took longer than {seconds:g} s; is the disk slow?") from None
+        except OSError as error:
+            raise CacheFailure(f"git cannot be started: {error.strerror}") from None
+
+    @contextlib.asynccontextmanager
+    async def _locked(self) -> AsyncIterator[None]:
+        with open_lock(self._lock) as lock:
+            try:
+                async with asyncio.timeout(self._limits.fetch_seconds):
+                    while not lock.try_take():  # noqa: ASYNC110 - it is another process that lets go
+                        await asyncio.sleep(_LOCK_PAUSE)
+            except TimeoutError:
+                raise CacheFailure("another process holds the mirror for too long") from None
+            yield
+
+
+class _Read:
+    """An object that somebody waits for."""
+
+    def __init__(self, size: int, content: asyncio.Future[bytes]) -> None:
+        self.size = size
+        self.content = content
+        # Those who wait may have given up by the time it fails.
+        content.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+
+def _settle(read: _Read, content: bytes | Damaged) -> None:
+    if read.content.done():
+        return
+    if isinstance(content, Damaged):
+        read.content.set_exception(content)
+    else:
+        read.content.set_result(content)
+
+
+def _fail(reads: Collection[_Read], error: GitError) -> None:
+    for read in reads:
+        if not read.content.done():
+            read.content.set_exception(error)
+
+
+def _contents(output: bytes) -> dict[str, bytes | Damaged]:
+    """Read what `git cat-file --batch` prints, and check that each object is what its id says."""
+    contents: dict[str, bytes | Damaged] = {}
+    position = 0
+    while (end := output.find(b"\n", position)) >= 0:
+        words = output[position:end].split(b" ")
+        identity = words[0].decode()
+        position = end + 1
+        if len(words) != 3 or not words[2].isdigit():  # noqa: PLR2004 - id, type, size
+            contents[identity] = Damaged(f"the object {identity} is not there")
+            continue
+        content = output[position : position + int(words[2])]
+        position += int(words[2]) + 1
+        name = "sha1" if len(identity) == _SHA1_DIGITS else "sha256"
+        digest = hashlib.new(name, b"%b %b\0" % (words[1], words[2]), usedforsecurity=False)
+        digest.update(content)
+        contents[identity] = content if digest.hexdigest() == identity else Damaged(f"the object {identity} is broken")
+    return contents
+
+
+def _tidy(path: Path) -> None:
+    """Remove what a fetch that was stopped has left behind."""
+    for left in (*path.glob("objects/pack/tmp_*"), *path.glob("*.lock"), *path.glob("refs/**/*.lock")):
+        left.unlink(missing_ok=True)

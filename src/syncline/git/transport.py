@@ -1,0 +1,287 @@
+"""Talks to Git servers: lists what they have and fetches it into a folder, with the credential of a remote.
+
+For each call there is a private folder with what `git` and `ssh` are to read: their settings, the credential, keys and
+authorities. It is gone when the call ends. So no credential is an argument, or part of a URL or of an environment.
+Redirects are never followed by `git`; one within the same server is learned, any other refused.
+"""
+
+import asyncio
+import base64
+import re
+import shlex
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from pathlib import Path
+from urllib.parse import urljoin, urlsplit
+from weakref import WeakValueDictionary
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from syncline.git.command import Caps, Finished, run
+from syncline.git.diagnosis import Damaged, Redirected, diagnose
+from syncline.git.errors import AuthenticationFailed, CacheFailure, InvalidSource, Refused, Unreachable
+from syncline.git.githubapp import AppTokens
+from syncline.git.limits import Limits
+from syncline.git.location import Location, addresses, as_address, host_refusal, locate
+from syncline.git.refs import Refs
+from syncline.git.remotes import Basic, Bearer, GitHubApp, Proxy, Remote, Ssh
+
+_INFO_REFS = "/info/refs"
+_REDIRECTION = re.compile(r"Recv header: [Ll]ocation: (\S+)")
+_BYTES_PER_REF = 320
+_MAX_MOVED = 1000
+
+# What holds for all servers. Objects are checked as they come; a few old and harmless mistakes are let through.
+_SETTINGS = """\
+[core]
+	hooksPath = /dev/null
+	bigFileThreshold = 16m
+	askPass = /bin/false
+[credential]
+	helper =
+[fetch]
+	unpackLimit = 1
+	writeCommitGraph = false
+[fetch "fsck"]
+	badTimezone = ignore
+	missingSpaceBeforeDate = ignore
+	zeroPaddedFilemode = ignore
+[gc]
+	auto = 0
+[http]
+	followRedirects = false
+	lowSpeedLimit = 100
+	lowSpeedTime = 30
+	sslVerify = true
+	emptyAuth = false
+[maintenance]
+	auto = false
+[pack]
+	threads = 1
+[protocol]
+	version = 2
+[submodule]
+	recurse = false
+[transfer]
+	fsckObjects = true
+	bundleURI = false
+"""
+
+
+class _Call(Struct, frozen=True):
+    """What one call of `git` needs to know."""
+
+    url: str
+    location: Location
+    environment: dict[str, str]
+    secrets: tuple[str, ...]
+    folder: Path
+
+
+class Transport:
+    """Talks to Git servers. Whoever makes it closes it."""
+
+    def __init__(self, folder: Path, limits: Limits, *, allow_insecure: bool, allow_loopback: bool) -> None:
+        self._folder = folder
+        self._limits = limits
+        self._allow_insecure = allow_insecure
+        self._allow_loopback = allow_loopback
+        # A name server that does not answer holds a thread for long; those that everybody shares are not for this.
+        self._lookups = ThreadPoolExecutor(16, thread_name_prefix="git-lookup")
+        self._tokens = AppTokens(self._lookups, allow_insecure=allow_insecure, allow_loopback=allow_loopback)
+        self._moved: dict[str, str] = {}
+        self._turns = asyncio.Semaphore(limits.talks)
+        self._turns_at: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+
+    def close(self) -> None:
+        """End the threads that look names up."""
+        self._lookups.shutdown(wait=False, cancel_futures=True)
+
+    def locate(self, url: str) -> Location:
+        """Take a URL apart, or raise `InvalidSource` or `Refused`."""
+        return locate(url, allow_insecure=self._allow_insecure, allow_loopback=self._allow_loopback)
+
+    async def refs(self, remote: Remote, *, everything: bool) -> Refs:
+        """Ask a server what it has: branches and tags, or everything, with what HEAD stands for."""
+        wanted = ["--symref"] if everything else ["--heads", "--tags"]
+        caps = Caps(self._limits.check_seconds, output=self._limits.refs * _BYTES_PER_REF)
+        finished = await self._talk(remote, ["ls-remote", "--quiet", *wanted, "--end-of-options"], [], caps)
+        return Refs.parse(finished.out, limit=self._limits.refs)
+
+    async def fetch(
+        self, remote: Remote, repository: Path, refspecs: Sequence[str], *, depth: int, file_size: int
+    ) -> None:
+        """Fetch into a bare repository, no file larger than allowed."""
+        arguments = [f"--git-dir={repository}", "fetch", "--quiet", "--force", "--no-tags", "--no-write-fetch-head"]
+        arguments += ["--no-recurse-submodules", "--no-auto-maintenance", f"--depth={depth}", "--end-of-options"]
+        caps = Caps(self._limits.fetch_seconds, file_size=file_size, memory=self._limits.memory_bytes)
+        await self._talk(remote, arguments, refspecs, caps)
+
+    async def _talk(self, remote: Remote, before: Sequence[str], after: Sequence[str], caps: Caps) -> Finished:
+        """Call `git` with the URL between two lots of arguments, again where a first failure teaches how."""
+        for attempt in range(2):
+            async with self._call(remote) as call:
+                finished = await self._run(["git", *before, call.url, *after], call, caps)
+                if finished.code == 0 and not finished.flooded:
+                    return finished
+                error = diagnose(finished.error, call.location, call.secrets)
+                if finished.flooded:
+                    raise Unreachable(f"{call.location.host}: the server sends more than allowed")
+                if isinstance(error, Redirected) and not attempt:
+                    await self._learn(remote, call)
+                    continue
+                if isinstance(error, AuthenticationFailed) and isinstance(remote.credential, GitHubApp) and not attempt:
+                    self._tokens.forget(remote)
+                    continue
+            if isinstance(error, Redirected):
+                raise Refused(str(error))
+            raise error
+        raise Damaged("git failed twice")
+
+    async def _run(self, arguments: Sequence[str], call: _Call, caps: Caps) -> Finished:
+        turns = self._turns_at.get(call.location.origin) or asyncio.Semaphore(self._limits.talks_per_host)
+        self._turns_at[call.location.origin] = turns
+        try:
+            async with turns, self._turns:
+                return await run(arguments, caps, environment=call.environment)
+        except TimeoutError:
+            raise Unreachable(f"{call.location.host}: no end after {caps.seconds:g} s; git was stopped") from None
+        except OSError as error:
+            raise CacheFailure(f"git cannot be started: {error.strerror}") from None
+
+    async def _learn(self, remote: Remote, call: _Call) -> None:
+        """Find out where a server redirects to; raise `Refused` where that is not the same server."""
+        trace = call.folder / "trace"
+        environment = call.environment | {"GIT_TRACE_CURL": str(trace), "GIT_TRACE_CURL_NO_DATA": "1"}
+        arguments = ["git", "ls-remote", "--quiet", "--heads", "--end-of-options", call.url]
+        await self._run(arguments, replace(call, environment=environment), Caps(self._limits.check_seconds))
+        found = _REDIRECTION.findall(trace.read_text(errors="replace")) if trace.exists() else []
+        target = urljoin(call.url + _INFO_REFS, found[-1]) if found else ""
+        base, refs, _ = target.partition(_INFO_REFS)
+        shown = urlsplit(target)._replace(netloc=(urlsplit(target).hostname or ""), query="").geturl()
+        try:
+            same = bool(refs) and self.locate(base).origin == call.location.origin
+        except (InvalidSource, Refused):
+            same = False
+        if not same:
+            raise Refused(
+                f"{call.location.host} redirects to {shown[:200]!r}; if that is right, write it as the repository's URL"
+            )
+        while len(self._moved) >= _MAX_MOVED:
+            self._moved.pop(next(iter(self._moved)))
+        self._moved[remote.key] = base
+
+    @asynccontextmanager
+    async def _call(self, remote: Remote) -> AsyncIterator[_Call]:
+        """Prepare a call; what it needs on disk is gone afterwards."""
+        location = self.locate(self._moved.get(remote.key, remote.url))
+        found = await self._addresses(location, remote.proxy)
+        secrets = remote.secrets
+        credential = remote.credential
+        if isinstance(credential, GitHubApp):
+            token = await self._tokens.token(remote, credential)
+            secrets, credential = (*secrets, token), Basic("x-access-token", token)
+        try:
+            folder = Path(tempfile.mkdtemp(dir=self._folder))
+        except OSError as error:
+            raise CacheFailure(f"the folder for mirrors cannot be written: {error.strerror}") from None
+        try:
+            environment = {"GIT_ALLOW_PROTOCOL": "https:ssh:http" if self._allow_insecure else "https:ssh"}
+            if isinstance(credential, Ssh):
+                environment["GIT_SSH_COMMAND"] = _ssh(folder, credential, location, found)
+                environment["GIT_SSH_VARIANT"] = "ssh"
+                settings = ""
+            else:
+                header = _header(credential)
+                secrets = (*secrets, header)
+                settings = _http_settings(folder, remote, header, location, found)
+            environment["GIT_CONFIG_GLOBAL"] = str(_write(folder / "settings", (_SETTINGS + settings).encode()))
+            yield _Call(location.url, location, environment, secrets, folder)
+        except OSError as error:
+            raise CacheFailure(f"the folder for mirrors cannot be written: {error.strerror}") from None
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    async def _addresses(self, location: Location, proxy: Proxy | None) -> list[str]:
+        """Look up whom `git` will connect to: the server, or its proxy, which then looks up the server."""
+        host, port = (proxy.host, proxy.port) if proxy else (location.host, location.port)
+        if why := host_refusal(host, allow_loopback=self._allow_loopback):
+            raise Refused(f"the host {host} {why}")
+        if address := as_address(host):
+            return [address]
+        return await addresses(host, port, allow_loopback=self._allow_loopback, executor=self._lookups)
+
+
+def _header(credential: Basic | Bearer | None) -> str:
+    match credential:
+        case Basic(username, password):
+            return f"Basic {base64.b64encode(f'{username}:{password}'.encode()).decode()}"
+        case Bearer(token):
+            return f"Bearer {token}"
+        case None:
+            return ""
+
+
+def _http_settings(folder: Path, remote: Remote, header: str, location: Location, found: Sequence[str]) -> str:
+    # Without an authority of its own, the server is trusted as the system says; with one, by that alone.
+    host, port = (remote.proxy.host, remote.proxy.port) if remote.proxy else (location.host, location.port)
+    settings = {"proxy": remote.proxy.url if remote.proxy else ""}
+    if not as_address(host):
+        pinned = ",".join(f"[{address}]" if ":" in address else address for address in found)
+        settings["curloptResolve"] = f"{host}:{port}:{pinned}"
+    if remote.ca:
+        settings["sslCAInfo"] = str(_write(folder / "ca.crt", remote.ca))
+        (folder / "none").mkdir()
+        settings["sslCAPath"] = str(folder / "none")
+    if remote.client_certificate:
+        settings["sslCert"] = str(_write(folder / "tls.crt", remote.client_certificate))
+        settings["sslKey"] = str(_write(folder / "tls.key", remote.client_key))
+    lines = ["[http]", *(f"\t{name} = {_quoted(value)}" for name, value in settings.items())]
+    if header:
+        # For this server alone, whatever else git may talk to.
+        lines += [f'[http "{location.origin}/"]', f"\textraHeader = {_quoted(f'Authorization: {header}')}"]
+    return "\n".join(lines) + "\n"
+
+
+def _quoted(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _ssh(folder: Path, credential: Ssh, location: Location, found: Sequence[str]) -> str:
+    identity = _write(folder / "identity", credential.identity)
+    known = _write(folder / "known_hosts", credential.known_hosts)
+    alias = location.host if location.port == 22 else f"[{location.host}]:{location.port}"  # noqa: PLR2004 - ssh
+    options = {
+        "BatchMode": "yes",
+        "CheckHostIP": "no",
+        "ConnectTimeout": "15",
+        "ForwardAgent": "no",
+        "GlobalKnownHostsFile": "/dev/null",
+        "HostKeyAlias": alias,
+        "HostName": found[0],
+        "IdentitiesOnly": "yes",
+        "IdentityAgent": "none",
+        "IdentityFile": f'"{identity}"',
+        "LogLevel": "ERROR",
+        "PermitLocalCommand": "no",
+        "PreferredAuthentications": "publickey",
+        "ProxyCommand": "none",
+        "ServerAliveCountMax": "3",
+        "ServerAliveInterval": "10",
+        "StrictHostKeyChecking": "yes",
+        "UpdateHostKeys": "no",
+        "UserKnownHostsFile": f'"{known}"',
+    }
+    arguments = ["ssh", "-F", "/dev/null", *(f"-o{name}={value}" for name, value in options.items())]
+    return shlex.join(arguments)
+
+
+def _write(path: Path, content: bytes) -> Path:
+    path.touch(0o600, exist_ok=False)
+    path.write_bytes(content)
+    return path

@@ -1,0 +1,275 @@
+"""The files of one commit: what there is, what names it, and its content when asked for."""
+
+import posixpath
+from bisect import bisect_left
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from enum import StrEnum
+from hashlib import sha256
+from typing import Any
+
+import re2
+from msgspec import Struct
+
+from syncline.git.diagnosis import Damaged
+from syncline.git.errors import InvalidSource, PathNotFound, Refused, TooLarge
+from syncline.git.limits import Limits
+from syncline.git.refs import Commit
+
+_MAX_LINKS = 40
+_MAX_PATTERN = 1024
+_LONGEST_LINK = 4096
+_WILD = frozenset("*?[")
+
+
+class Mode(StrEnum):
+    """What a path of a commit is."""
+
+    REGULAR = "100644"
+    EXECUTABLE = "100755"
+    SYMLINK = "120000"
+    SUBMODULE = "160000"
+
+
+class Entry(Struct, frozen=True, gc=False):
+    """A file of a commit, or a link, or the place of a submodule."""
+
+    path: str
+    mode: Mode
+    id: str
+    size: int
+    """In bytes; 0 for a submodule."""
+
+
+Blobs = Callable[[Sequence[Entry]], Awaitable[Mapping[str, bytes]]]
+"""Reads the content of entries, by their ids."""
+
+
+class Listing(Struct, frozen=True):
+    """What `git ls-tree` says of a commit."""
+
+    root: str
+    entries: tuple[Entry, ...]
+    """Sorted by path."""
+    folders: Mapping[str, str]
+    """The ids of folders, by path."""
+
+
+class Tree:
+    """The files of one commit. Everything but content is in memory and cannot go away."""
+
+    def __init__(
+        self, commit: Commit, listing: Listing, blobs: Blobs, limits: Limits, mounts: Mapping[str, "Tree"] | None = None
+    ) -> None:
+        self.commit = commit
+        self._listing = listing
+        self._blobs = blobs
+        self._limits = limits
+        self._mounts = dict(mounts or {})
+        entries = [entry for entry in listing.entries if entry.path not in self._mounts]
+        for place, tree in self._mounts.items():
+            entries += [Entry(f"{place}/{each.path}", each.mode, each.id, each.size) for each in tree.entries]
+        self.entries: tuple[Entry, ...] = tuple(sorted(entries, key=_path)) if self._mounts else listing.entries
+        """All files, links and submodules, sorted by path."""
+        self._paths = [entry.path for entry in self.entries]
+
+    @property
+    def root(self) -> str:
+        """The id of the whole tree."""
+        return self._listing.root
+
+    @property
+    def submodules(self) -> tuple[Entry, ...]:
+        """The places of submodules, whether their files are here or not."""
+        return tuple(entry for entry in self._listing.entries if entry.mode is Mode.SUBMODULE)
+
+    def entry(self, path: str) -> Entry | None:
+        """Return the file, link or submodule at a path."""
+        index = bisect_left(self._paths, path)
+        return self.entries[index] if index < len(self._paths) and self._paths[index] == path else None
+
+    def is_folder(self, path: str) -> bool:
+        """Whether a path is a folder with something in it."""
+        plain = normalize(path)
+        return not plain or bool(self._under(plain))
+
+    def find(self, pattern: str) -> tuple[Entry, ...]:
+        """Return the files and links of a file, folder or glob, sorted by path.
+
+        In a glob, `*` and `?` stay within one folder, `**` does not, and a folder that matches stands for what is in
+        it. A path that exists is taken as it is written. Raises `PathNotFound` where there is nothing, and `Refused`
+        where there is a submodule whose files were not asked for.
+        """
+        found = self._match(normalize(pattern))
+        if not found:
+            raise PathNotFound(f"the commit {self.commit.sha[:12]} has no file or folder {pattern!r}; check the path")
+        for entry in found:
+            if entry.mode is Mode.SUBMODULE:
+                raise Refused(f"{entry.path!r} is a submodule, which is refused unless 'submodules' is set")
+        return found
+
+    def digest(self, pattern: str) -> str:
+        """Name everything below a file, folder or glob: equal digests mean equal paths, modes and contents.
+
+        Empty where there is nothing. For a folder it is the id that git gives it, so it does not depend on the commit.
+        """
+        plain = normalize(pattern)
+        if not self._mounts:
+            if not plain:
+                return self.root if self.entries else ""
+            if folder := self._listing.folders.get(plain):
+                return folder
+        found = self._match(plain)
+        if not found:
+            return ""
+        if len(found) == 1 and found[0].path == plain:
+            return f"{found[0].mode}:{found[0].id}"
+        lines = "".join(f"{entry.mode} {entry.id} {entry.path}\0" for entry in found)
+        return sha256(lines.encode(errors="surrogatepass")).hexdigest()
+
+    async def read(self, paths: Iterable[str]) -> dict[str, bytes]:
+        """Read files, all at once; a link is read as the path that it points to.
+
+        Raises `PathNotFound` for a path that is no file, and `TooLarge` for more than the limits allow at once.
+        """
+        wanted: dict[str, Entry] = {}
+        for path in paths:
+            entry = self.entry(path)
+            if entry is None or entry.mode is Mode.SUBMODULE:
+                raise PathNotFound(f"the commit {self.commit.sha[:12]} has no file {path!r}")
+            wanted[path] = entry
+        size = sum(entry.size for entry in wanted.values())
+        if size > self._limits.read_bytes:
+            largest = max(wanted.values(), key=lambda entry: entry.size)
+            raise TooLarge(
+                f"{len(wanted)} files of {size} bytes are more than the {self._limits.read_bytes} that are read at "
+                f"once; the largest is {largest.path!r} with {largest.size}: choose a smaller path"
+            )
+        return await self._read(wanted)
+
+    async def _read(self, wanted: Mapping[str, Entry]) -> dict[str, bytes]:
+        result: dict[str, bytes] = {}
+        for place, tree in self._mounts.items():
+            inside = [path for path in wanted if path.startswith(f"{place}/")]
+            if inside:
+                read = await tree.read(path[len(place) + 1 :] for path in inside)
+                result |= {f"{place}/{path}": content for path, content in read.items()}
+        own = {path: entry for path, entry in wanted.items() if path not in result}
+        if own:
+            blobs = await self._blobs(list(own.values()))
+            result |= {path: blobs[entry.id] for path, entry in own.items()}
+        return result
+
+    async def follow(self, path: str) -> str:
+        """Return the path of the file or folder that a path leads to, through links.
+
+        Raises `Refused` for a link that leaves the tree or leads round in a circle, and `PathNotFound` for one that
+        leads nowhere.
+        """
+        todo, done = [part for part in path.split("/") if part not in ("", ".")], ""
+        for _ in range(_MAX_LINKS):
+            while todo:
+                part = todo.pop(0)
+                if part == "..":
+                    if not done:
+                        raise Refused(f"the link {path!r} leads out of the repository")
+                    done = posixpath.dirname(done)
+                    continue
+                done = f"{done}/{part}" if done else part
+                entry = self.entry(done)
+                if entry is not None and entry.mode is Mode.SYMLINK:
+                    todo = [*await self._target(entry), *todo]
+                    done = posixpath.dirname(done)
+                    break
+            else:
+                if self.entry(done) or self.is_folder(done):
+                    return done
+                raise PathNotFound(f"{path!r} leads to {done!r}, which the commit {self.commit.sha[:12]} does not have")
+        raise Refused(f"the link {path!r} leads round in a circle")
+
+    async def _target(self, link: Entry) -> list[str]:
+        if link.size > _LONGEST_LINK:
+            raise Refused(f"the link {link.path!r} is too long")
+        target = (await self.read([link.path]))[link.path].decode(errors="backslashreplace")
+        if target.startswith("/"):
+            raise Refused(f"the link {link.path!r} leads out of the repository")
+        return [part for part in target.split("/") if part not in ("", ".")]
+
+    def _match(self, plain: str) -> tuple[Entry, ...]:
+        if not plain:
+            return self.entries
+        if entry := self.entry(plain):
+            return (entry,)
+        if (found := self._under(plain)) or not _WILD & set(plain):
+            return found
+        pattern = glob(plain)
+        return tuple(entry for entry in self.entries if pattern.fullmatch(entry.path))
+
+    def _under(self, folder: str) -> tuple[Entry, ...]:
+        # "0" is what follows "/" in the order of characters.
+        return self.entries[bisect_left(self._paths, f"{folder}/") : bisect_left(self._paths, f"{folder}0")]
+
+
+def normalize(path: str) -> str:
+    """Return a path as entries have it, empty for the whole tree; raise `InvalidSource` for one that leads out."""
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    if path.startswith("/") or ".." in parts or "\0" in path or len(path) > _MAX_PATTERN:
+        raise InvalidSource(f"the path {path[:80]!r} must lie within the repository: no '..', no '/' at its start")
+    return "/".join(parts)
+
+
+def glob(pattern: str) -> Any:
+    """Return what matches the paths of a glob, and all that is below them, in time that follows their length."""
+    parts: list[str] = []
+    position = 0
+    while position < len(pattern):
+        character = pattern[position]
+        end = pattern.find("]", position + 2) if character == "[" else -1
+        if pattern.startswith("**/", position):
+            parts.append("(?:.*/)?")
+            position += 3
+        elif pattern.startswith("**", position):
+            parts.append(".*")
+            position += 2
+        elif end > 0:
+            inner = pattern[position + 1 : end].replace("\\", "\\\\").replace("[", "\\[").replace("&", "\\&")
+            parts.append(f"[^/{inner[1:]}]" if inner[0] in "!^" else f"[{inner}]")
+            position = end + 1
+        else:
+            parts.append({"*": "[^/]*", "?": "[^/]"}.get(character) or re2.escape(character))
+            position += 1
+    options = re2.Options()
+    options.dot_nl = True
+    options.log_errors = False
+    try:
+        return re2.compile(f"{''.join(parts)}(?:/.*)?", options)
+    except re2.error:
+        raise InvalidSource(f"the path {pattern[:80]!r} is not a glob that can be read") from None
+
+
+def parse_listing(root: str, output: bytes, limits: Limits) -> Listing:
+    """Read what `git ls-tree -r -t -l -z` prints; raise `TooLarge` or `Refused` for what is too much or unsafe."""
+    entries: list[Entry] = []
+    folders: dict[str, str] = {}
+    modes = {mode.value: mode for mode in Mode}
+    for count, line in enumerate(output.split(b"\0")[:-1], 1):
+        told, _, raw = line.partition(b"\t")
+        if count > limits.files:
+            raise TooLarge(f"the commit has more than {limits.files} files and folders")
+        if len(raw) > limits.path_bytes:
+            raise TooLarge(f"the commit has a path of {len(raw)} bytes; {limits.path_bytes} are allowed")
+        mode, kind, identity, size = told.decode().split()
+        path = raw.decode(errors="backslashreplace")
+        if any(part in ("", ".", "..") or part.lower() == ".git" for part in path.split("/")):
+            raise Refused(f"the commit has a path that Git forbids: {path!r}")
+        if kind == "tree":
+            folders[path] = identity
+        elif size == "BAD":
+            raise Damaged(f"the object of {path!r} is not there")
+        else:
+            # Modes of old tools, such as 100664, count as files.
+            entries.append(Entry(path, modes.get(mode, Mode.REGULAR), identity, 0 if size == "-" else int(size)))
+    return Listing(root, tuple(sorted(entries, key=_path)), folders)
+
+
+def _path(entry: Entry) -> str:
+    return entry.path

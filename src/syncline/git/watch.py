@@ -1,0 +1,183 @@
+"""Follows one remote for everybody: one check an interval, and word to those whom a change concerns."""
+
+import asyncio
+import contextlib
+import datetime as dt
+import random
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable
+
+from msgspec import Struct
+
+from syncline.git.errors import GitError
+from syncline.git.metrics import CHECKS
+from syncline.git.refs import Commit, Refs, choose, needs_all
+
+JITTER = 0.05
+RETRY_SECONDS = 5.0
+"""How soon a check that failed is tried again; twice as long each time, at most the interval."""
+UNFOLLOWED_SECONDS = 60.0
+"""How old a check may be for those who ask about a remote that nobody follows."""
+
+Look = Callable[[bool], Awaitable[Refs]]
+"""Asks the server what it has; for everything, or for branches and tags only."""
+
+
+class Status(Struct, frozen=True):
+    """How it stands with a remote."""
+
+    checked: dt.datetime | None = None
+    """When the server last answered."""
+    failure: GitError | None = None
+    """Why it did not answer last time; None if it did, or was not asked yet."""
+
+
+class _Follower(Struct, frozen=True):
+    interval: float
+    revisions: frozenset[str]
+
+
+class Watch:
+    """One remote. Checks are shared by all who want one at the same time."""
+
+    def __init__(self, look: Look, on_change: Callable[[Hashable], None]) -> None:
+        self._look = look
+        self._on_change = on_change
+        self._followers: dict[Hashable, _Follower] = {}
+        self._refs: Refs | None = None
+        self._status = Status()
+        self._everything = False
+        self._started = float("-inf")
+        self._failures = 0
+        self._check: asyncio.Task[None] | None = None
+        self._poll: asyncio.Task[None] | None = None
+        self._rescheduled = asyncio.Event()
+
+    @property
+    def status(self) -> Status:
+        """How it stood after the last check."""
+        return self._status
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether anybody wants to know of changes."""
+        return bool(self._followers)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody follows or waits."""
+        return not self._followers and (self._check is None or self._check.done())
+
+    def follow(self, who: Hashable, interval: float, revisions: Collection[str]) -> None:
+        """Tell somebody of changes; of those of some revisions only, if any are named."""
+        self._followers[who] = _Follower(interval, frozenset(revisions))
+        self._everything = self._everything or any(map(needs_all, revisions))
+        self._rescheduled.set()
+        if self._poll is None or self._poll.done():
+            self._poll = asyncio.create_task(self._keep_checking())
+
+    def unfollow(self, who: Hashable) -> None:
+        """Tell somebody no more."""
+        self._followers.pop(who, None)
+        self._rescheduled.set()
+        if not self._followers and self._poll is not None:
+            self._poll.cancel()
+            self._poll = None
+
+    async def close(self) -> None:
+        """Stop checking."""
+        tasks = [task for task in (self._poll, self._check) if task is not None and not task.done()]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def resolve(self, revision: str) -> Commit:
+        """Return what a revision means, by the last check if it is recent, else by a new one."""
+        self._everything = self._everything or needs_all(revision)
+        if self._everything and self._refs is not None and "HEAD" not in self._refs.ids and self._refs.ids:
+            await self.check(_now())
+        age = self._interval * (1 + 2 * JITTER) if self._status.failure is None else self._pause
+        await self.check(_now() - age)
+        if self._status.failure is not None:
+            raise self._status.failure
+        return choose(self._refs or Refs({}), revision)
+
+    async def check(self, since: float) -> None:
+        """Have a check that began at this time of the loop's clock or later, whether it fails or not."""
+        while self._started < since or (self._check is not None and not self._check.done()):
+            if self._check is None or self._check.done():
+                self._started = _now()
+                self._check = asyncio.create_task(self._ask())
+            # Who gives up waiting does not keep the others from their answer.
+            await asyncio.wait([self._check])
+            if self._check.cancelled():
+                raise asyncio.CancelledError
+
+    @property
+    def _interval(self) -> float:
+        return min((follower.interval for follower in self._followers.values()), default=UNFOLLOWED_SECONDS)
+
+    @property
+    def _pause(self) -> float:
+        """How long to wait after the last check."""
+        if not self._failures:
+            return self._interval
+        return min(self._interval, RETRY_SECONDS * 2.0 ** min(self._failures - 1, 16))
+
+    async def _keep_checking(self) -> None:
+        while True:
+            self._rescheduled.clear()
+            due = self._started + self._pause * (1 + random.uniform(0, JITTER))  # noqa: S311 - spreads load
+            if (wait := due - _now()) > 0:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(wait):
+                        await self._rescheduled.wait()
+                continue
+            await self.check(_now())
+
+    async def _ask(self) -> None:
+        before, failed = self._refs, self._status.failure
+        try:
+            refs = await self._look(self._everything)
+        except GitError as error:
+            CHECKS.labels(error.reason).inc()
+            self._failures += 1
+            self._status = Status(self._status.checked, error)
+            if failed is None:
+                self._tell(self._followers)
+            return
+        CHECKS.labels("ok").inc()
+        self._failures = 0
+        self._refs = refs
+        self._status = Status(dt.datetime.now(dt.UTC))
+        if failed is not None:
+            self._tell(self._followers)
+        elif before is not None and before != refs:
+            self._tell(self._concerned(before, refs))
+
+    def _concerned(self, before: Refs, after: Refs) -> list[Hashable]:
+        """Return those for whom a revision now means something else."""
+        changed: dict[str, bool] = {}
+        for follower in self._followers.values():
+            for revision in follower.revisions - changed.keys():
+                changed[revision] = _meaning(before, revision) != _meaning(after, revision)
+        return [
+            who
+            for who, follower in self._followers.items()
+            if not follower.revisions or any(changed[revision] for revision in follower.revisions)
+        ]
+
+    def _tell(self, followers: Iterable[Hashable]) -> None:
+        for who in list(followers):
+            self._on_change(who)
+
+
+def _meaning(refs: Refs, revision: str) -> Commit | None:
+    try:
+        return choose(refs, revision)
+    except GitError:
+        return None
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,403 @@
+"""Git repositories, and a server for them over HTTPS on loopback, with faults on request.
+
+`Repository` writes commits without a checkout. `GitServer` serves a folder of them through `git http-backend`, asks for
+credentials where told to, and remembers what it was asked. `TunnelProxy` is an HTTP proxy in front of it. Git over
+ssh is in `gitssh`.
+"""
+
+import asyncio
+import base64
+import os
+import ssl
+import subprocess
+import tempfile
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from aiohttp import web
+
+from syncline.sandbox.kubeconfig import write_private
+from syncline.sandbox.pki import Authority
+from syncline.testing.loop import LoopThread
+from syncline.testing.proxy import CLOSING
+
+BRANCH = "main"
+_ENVIRONMENT = {
+    "GIT_AUTHOR_DATE": "2026-01-01T00:00:00Z",
+    "GIT_AUTHOR_EMAIL": "author@example.com",
+    "GIT_AUTHOR_NAME": "Author",
+    "GIT_COMMITTER_DATE": "2026-01-01T00:00:00Z",
+    "GIT_COMMITTER_EMAIL": "author@example.com",
+    "GIT_COMMITTER_NAME": "Author",
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "HOME": "/nonexistent",
+    "LC_ALL": "C",
+}
+_CHUNK = 64 * 1024
+
+
+def environment() -> dict[str, str]:
+    """Return what git is told by tests and test servers: nothing of the machine's own settings."""
+    return {**_ENVIRONMENT, "PATH": os.environ.get("PATH", os.defpath)}
+
+
+class File(NamedTuple):
+    """The content of a file that is not an ordinary one."""
+
+    content: bytes
+    mode: str = "100644"
+
+
+Content = str | bytes | File | None
+"""What a path gets in a commit; None removes it."""
+
+
+def symlink(target: str) -> File:
+    """Return a link to a path."""
+    return File(target.encode(), "120000")
+
+
+def submodule(commit: str) -> File:
+    """Return the place of a submodule."""
+    return File(commit.encode(), "160000")
+
+
+class Repository:
+    """A bare repository that tests push to, without a push."""
+
+    def __init__(self, path: Path, *, object_format: str = "sha1") -> None:
+        self.path = path
+        if not path.exists():
+            self.git(
+                "init", "--quiet", "--bare", f"--initial-branch={BRANCH}", f"--object-format={object_format}", str(path)
+            )
+
+    def git(self, *arguments: str, given: bytes = b"", settings: Mapping[str, str] | None = None) -> str:
+        """Run git in the repository and return what it prints."""
+        options = [part for name, value in (settings or {}).items() for part in ("-c", f"{name}={value}")]
+        place = [] if arguments[0] == "init" else [f"--git-dir={self.path}"]
+        done = subprocess.run(
+            ["git", *options, *place, *arguments], input=given, capture_output=True, check=False, env=environment()
+        )
+        assert done.returncode == 0, done.stderr.decode(errors="replace")
+        return done.stdout.decode(errors="replace").strip()
+
+    def commit(
+        self,
+        files: Mapping[str, Content],
+        *,
+        ref: str = f"refs/heads/{BRANCH}",
+        message: str = "change",
+        anew: bool = False,
+    ) -> str:
+        """Commit onto a ref and return the commit's id; `anew` forgets what was there, as a forced push does."""
+        parts = [
+            f"commit {ref}\ncommitter Author <author@example.com> 1767225600 +0000\ndata {len(message)}\n{message}\n"
+        ]
+        exists = not anew and any(
+            line.endswith(f" {ref}") for line in self.git("for-each-ref").replace("\t", " ").split("\n")
+        )
+        if anew:
+            parts.insert(0, f"reset {ref}\n\n")
+        parts += [f"from {ref}^0\n"] * exists
+        stream = [part.encode() for part in parts]
+        for path, content in files.items():
+            stream += _change(path, content)
+        self.git("fast-import", "--quiet", "--force", given=b"".join(stream))
+        return self.git("rev-parse", ref)
+
+    def tag(self, name: str, commit: str, *, annotated: bool = False) -> str:
+        """Set a tag, moving it if it is there, and return what it points to."""
+        self.git("tag", "--force", *(("-a", "-m", name) if annotated else ()), name, commit)
+        return self.git("rev-parse", f"refs/tags/{name}")
+
+    def delete(self, ref: str) -> None:
+        """Delete a ref."""
+        self.git("update-ref", "-d", ref)
+
+
+def _change(path: str, content: Content) -> list[bytes]:
+    if content is None:
+        return [f"D {path}\n".encode()]
+    plain = content.encode() if isinstance(content, str) else content
+    file = plain if isinstance(plain, File) else File(plain)
+    if file.mode == "160000":
+        return [f"M 160000 {file.content.decode()} {path}\n".encode()]
+    return [f"M {file.mode} inline {path}\ndata {len(file.content)}\n".encode(), file.content, b"\n"]
+
+
+class Asked(NamedTuple):
+    """A request that came."""
+
+    method: str
+    repository: str
+    service: str
+    authorization: str
+    protocol: str
+
+    @property
+    def is_check(self) -> bool:
+        """Whether it asks for the list of refs, as a check does; a fetch does so only after such a list."""
+        return self.method == "POST" and self.service == "ls-refs"
+
+    @property
+    def is_fetch(self) -> bool:
+        """Whether it asks for objects."""
+        return self.method == "POST" and self.service == "fetch"
+
+
+class GitServer:
+    """Serves repositories at `https://127.0.0.1:PORT/NAME.git`, for as long as its `with` block lasts."""
+
+    def __init__(self, *, clients: Authority | None = None, tls: bool = True) -> None:
+        self.authority = Authority.create()
+        self.requests: list[Asked] = []
+        """Everything that was asked, in order."""
+        self.credentials: dict[str, str] = {}
+        """What the Authorization header of requests for a repository must be, by its name."""
+        self.redirects: dict[str, str] = {}
+        """Where requests for a path are sent, by the beginning of the path."""
+        self.statuses: dict[str, int] = {}
+        """What requests for a repository are answered instead, by its name."""
+        self.cuts: dict[str, int] = {}
+        """After how many bytes the answers for a repository break off, by its name."""
+        self.old_protocol: set[str] = set()
+        """The repositories that are served as old servers do: without the second protocol."""
+        self.routes: dict[str, Callable[[web.BaseRequest, bytes], web.StreamResponse]] = {}
+        """Answers of services that are not git, by path."""
+        self.waiting = 0
+        """How many requests are being held."""
+        self._clients = clients
+        self._tls = tls
+        self._held: set[str] = set()
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            self.folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="syncline-git-server-")))
+            self._thread = stack.enter_context(LoopThread("git-server"))
+            self._thread.run(self._open())
+            stack.callback(lambda: self._thread.run(self._close()))
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    @property
+    def ca(self) -> bytes:
+        """The authority of the server's certificate, PEM."""
+        return self.authority.certificate
+
+    def repository(self, name: str, *, object_format: str = "sha1") -> Repository:
+        """Make a repository, or take up the one of this name."""
+        return Repository(self.folder / f"{name}.git", object_format=object_format)
+
+    def url(self, name: str, *, host: str = "127.0.0.1") -> str:
+        """Return the URL of a repository."""
+        return f"{'https' if self._tls else 'http'}://{host}:{self.port}/{name}.git"
+
+    def require_basic(self, name: str, username: str, password: str) -> None:
+        """Ask for a name and a password."""
+        self.credentials[name] = "Basic " + base64.b64encode(f"{username}:{password}".encode()).decode()
+
+    def checks(self, name: str) -> int:
+        """Return how often the list of a repository's refs was asked for."""
+        return sum(asked.is_check and asked.repository == name for asked in tuple(self.requests))
+
+    def fetches(self, name: str) -> int:
+        """Return how often objects of a repository were asked for."""
+        return sum(asked.is_fetch and asked.repository == name for asked in tuple(self.requests))
+
+    def hold(self, name: str) -> None:
+        """Leave requests for a repository without an answer, until they are released."""
+        self._held.add(name)
+
+    def release(self, name: str) -> None:
+        """Answer the requests that were held."""
+        self._held.discard(name)
+        self._thread.run(self._wake())
+
+    async def _open(self) -> None:
+        self._released = asyncio.Condition()
+        self._server = web.Server(self._serve, handler_cancellation=True)
+        self._runner = web.ServerRunner(self._server, access_log=None, shutdown_timeout=0.1)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=self._context() if self._tls else None).start()
+        self.port: int = self._runner.addresses[0][1]
+
+    async def _close(self) -> None:
+        self._held.clear()
+        await self._wake()
+        await self._runner.cleanup()
+        for connection in list(self._server.connections):
+            if connection.transport is not None:
+                connection.transport.abort()
+        await asyncio.sleep(CLOSING)
+
+    async def _wake(self) -> None:
+        async with self._released:
+            self._released.notify_all()
+
+    def _context(self) -> ssl.SSLContext:
+        pair = self.folder / "serving.pem"
+        write_private(pair, b"".join(self.authority.serving()))
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(pair)
+        if self._clients is not None:
+            context.verify_mode = ssl.CERT_REQUIRED
+            context.load_verify_locations(cadata=self._clients.certificate.decode())
+        return context
+
+    async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
+        body = await request.read()
+        if route := self.routes.get(request.path):
+            return route(request, body)
+        name, _, rest = request.path.lstrip("/").partition(".git")
+        asked = _read(request, name, rest, body)
+        self.requests.append(asked)
+        async with self._held_back(name):
+            for start, target in self.redirects.items():
+                if request.path.startswith(start):
+                    raise web.HTTPFound(target + request.path_qs.removeprefix(start))
+            wanted = self.credentials.get(name)
+            if wanted is not None and asked.authorization != wanted:
+                return web.Response(status=401, headers={"WWW-Authenticate": 'Basic realm="git"'})
+            if status := self.statuses.get(name):
+                return web.Response(status=status)
+            return await self._answer(request, name, body, asked)
+
+    @asynccontextmanager
+    async def _held_back(self, name: str) -> AsyncIterator[None]:
+        if name in self._held:
+            self.waiting += 1
+            try:
+                async with self._released:
+                    await self._released.wait_for(lambda: name not in self._held)
+            finally:
+                self.waiting -= 1
+        yield
+
+    async def _answer(self, request: web.BaseRequest, name: str, body: bytes, asked: Asked) -> web.StreamResponse:
+        status, headers, content = await self._backend(request, name, body, asked)
+        cut = self.cuts.get(name)
+        if cut is None:
+            return web.Response(status=status, headers=headers, body=content)
+        response = web.StreamResponse(status=status, headers={**headers, "Content-Length": str(len(content))})
+        await response.prepare(request)
+        await response.write(content[:cut])
+        if len(content) > cut and request.transport is not None:
+            request.transport.abort()
+        return response
+
+    async def _backend(
+        self, request: web.BaseRequest, name: str, body: bytes, asked: Asked
+    ) -> tuple[int, dict[str, str], bytes]:
+        told = environment() | {
+            "CONTENT_LENGTH": str(len(body)),
+            "CONTENT_TYPE": request.headers.get("Content-Type", ""),
+            "GIT_CONFIG_COUNT": "1",
+            "GIT_CONFIG_KEY_0": "safe.directory",
+            "GIT_CONFIG_VALUE_0": "*",
+            "GIT_HTTP_EXPORT_ALL": "1",
+            "GIT_PROJECT_ROOT": str(self.folder),
+            "PATH_INFO": request.path,
+            "QUERY_STRING": request.query_string,
+            "REMOTE_ADDR": "127.0.0.1",
+            "REQUEST_METHOD": request.method,
+        }
+        if name not in self.old_protocol:
+            told["GIT_PROTOCOL"] = asked.protocol
+        process = await asyncio.create_subprocess_exec(
+            *("git", "http-backend"),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            env=told,
+        )
+        try:
+            output, _ = await process.communicate(body)
+        except BaseException:
+            process.kill()
+            await process.wait()
+            raise
+        head, _, content = output.partition(b"\r\n\r\n")
+        headers = dict(line.split(": ", 1) for line in head.decode().split("\r\n") if ": " in line)
+        status = int(headers.pop("Status", "200").split()[0])
+        return status, headers, content
+
+
+def _read(request: web.BaseRequest, name: str, rest: str, body: bytes) -> Asked:
+    service = request.query.get("service", "") or rest.strip("/")
+    if b"command=" in body[:64]:
+        service = body[:64].split(b"command=", 1)[1].split(b"\n", 1)[0].decode()
+    elif request.method == "POST":
+        service = "fetch"
+    headers = request.headers
+    return Asked(request.method, name, service, headers.get("Authorization", ""), headers.get("Git-Protocol", ""))
+
+
+class TunnelProxy:
+    """An HTTP proxy for CONNECT, for as long as its `with` block lasts."""
+
+    def __init__(self, username: str = "", password: str = "") -> None:
+        self.tunnels: list[str] = []
+        """Where clients asked to be connected to."""
+        self._wanted = "Basic " + base64.b64encode(f"{username}:{password}".encode()).decode() if username else ""
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            self._thread = stack.enter_context(LoopThread("tunnel-proxy"))
+            self._thread.run(self._open())
+            stack.callback(lambda: self._thread.run(self._close()))
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    async def _open(self) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.port: int = self._server.sockets[0].getsockname()[1]
+
+    async def _close(self) -> None:
+        self._server.close()
+        await self._server.wait_closed()
+        await asyncio.sleep(CLOSING)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        target = head.split(" ", 2)[1]
+        try:
+            if self._wanted and f"Proxy-Authorization: {self._wanted}\r\n" not in head:
+                writer.write(b'HTTP/1.1 407 No\r\nProxy-Authenticate: Basic realm="proxy"\r\nContent-Length: 0\r\n\r\n')
+                return
+            self.tunnels.append(target)
+            host, _, port = target.rpartition(":")
+            back, forth = await asyncio.open_connection(host, int(port))
+            writer.write(b"HTTP/1.1 200 Connected\r\n\r\n")
+            try:
+                await asyncio.gather(_pump(reader, forth), _pump(back, writer))
+            finally:
+                forth.close()
+        finally:
+            writer.close()
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while chunk := await reader.read(_CHUNK):
+            writer.write(chunk)
+            await writer.drain()
+        writer.close()
+    except ConnectionError:
+        writer.close()
