@@ -151,7 +151,14 @@ def test_every_metric_is_listed() -> None:
 
 @pytest.mark.parametrize(
     ("command", "heading"),
-    [("run", "## Flags"), ("get", "### syncline get"), ("plan", "### syncline plan"), ("diff", "### syncline diff")],
+    [
+        ("run", "## Flags"),
+        ("suspend", "### syncline suspend, syncline resume"),
+        *(
+            (command, f"### syncline {command}")
+            for command in ("get", "plan", "diff", "reconcile", "rollback", "promote")
+        ),
+    ],
 )
 def test_every_flag_of_a_command_is_listed(command: str, heading: str) -> None:
     shown = subprocess.run(
