@@ -94,3 +94,15 @@ def test_the_account_of_a_sync_cannot_be_taken_away_by_one_with_fewer_rights(
     with pytest.raises(RequestError, match=NOT_ALL):
         apply(PLAIN)
     sandbox.request("DELETE", address)
+
+
+def test_a_sync_with_many_values_can_be_changed_too(sandbox: Sandbox, authors: Authors) -> None:
+    address = f"/apis/{API_VERSION}/namespaces/{HOME}/{CONFIG_SYNC.plural}/large"
+    identity = {"apiVersion": API_VERSION, "kind": CONFIG_SYNC.kind, "metadata": {"name": "large"}}
+    values = {f"key-{number}": {"list": [{"text": "x" * 100}] * 5} for number in range(1000)}
+    spec = {**PLAIN, "serviceAccountName": "robot", "template": {"enabled": True, "values": values}}
+    for suspend in (False, True):
+        body = {**identity, "spec": {**spec, "suspend": suspend}}
+        token = authors.token("impersonator")
+        sandbox.request("PATCH", f"{address}?fieldManager=tests", body, token=token)
+    sandbox.request("DELETE", address)

@@ -76,6 +76,7 @@ def test_the_operator_has_the_rights_that_it_needs(sandbox: Sandbox, eventually:
         ("create", "syncline.dev", "configmapsyncs", ""),
         ("delete", "syncline.dev", "configmapsyncs", ""),
         ("create", "syncline.dev", "manifestsyncs", ""),
+        ("create", "syncline.dev", "configsyncs", ""),
         ("create", "syncline.dev", "synctargets", ""),
         ("create", "apiextensions.k8s.io", "customresourcedefinitions", ""),
         ("get", "apps", "deployments", ""),

@@ -34,7 +34,7 @@ def live_through_everything(scene: Scene) -> None:
 
 
 # This life is that of a ConfigMapSync.
-OTHER_KINDS = ("manifestsyncs", "synctargets")
+OTHER_KINDS = ("configsyncs", "manifestsyncs", "synctargets")
 
 
 def covers(grant: Grant, entry: Entry) -> bool:
