@@ -5,8 +5,10 @@ from collections.abc import Callable, Hashable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from syncline.git import Commit, Mirrors, PathNotFound, Remote, RevisionNotFound, Unreachable
+from syncline.git.remotes import Basic
 from syncline.testing.gitserver import GitServer, Repository
 
 
@@ -22,12 +24,7 @@ async def read(mirrors: Mirrors, remote: Remote, revision: str = "main") -> dict
 
 
 async def test_a_branch_is_resolved_fetched_and_read(
-    mirrors: Mirrors,
-    remote: Remote,
-    repository: Repository,
-    server: GitServer,
-    name: str,
-    left_behind: Callable[[], list[str]],
+    mirrors: Mirrors, remote: Remote, repository: Repository, server: GitServer, name: str
 ) -> None:
     commit = await mirrors.resolve(remote, "main")
     assert commit == Commit(repository.git("rev-parse", "main"), "refs/heads/main")
@@ -39,6 +36,12 @@ async def test_a_branch_is_resolved_fetched_and_read(
     }
     assert tree.digest("apps") == repository.git("rev-parse", "main:apps")
     assert (server.checks(name), server.fetches(name)) == (1, 1)
+
+
+async def test_what_calls_of_git_need_on_disk_is_gone_after_them(
+    mirrors: Mirrors, remote: Remote, left_behind: Callable[[], list[str]]
+) -> None:
+    await read(mirrors, remote)
     assert left_behind() == []
 
 
@@ -263,10 +266,6 @@ async def test_a_tree_is_read_again_after_a_restart_without_a_fetch(
 
 
 async def test_another_credential_has_a_mirror_of_its_own(mirrors: Mirrors, remote: Remote, tmp_path: Path) -> None:
-    from msgspec.structs import replace
-
-    from syncline.git.remotes import Basic
-
     other = replace(remote, credential=Basic("somebody", "else"))
     await asyncio.gather(read(mirrors, remote), read(mirrors, other))
     assert len(list((tmp_path / "cache" / "mirrors").iterdir())) == 2

@@ -335,10 +335,8 @@ class GitServer:
 
 def _read(request: web.BaseRequest, name: str, rest: str, body: bytes) -> Asked:
     service = request.query.get("service", "") or rest.strip("/")
-    if b"command=" in body[:64]:
-        service = body[:64].split(b"command=", 1)[1].split(b"\n", 1)[0].decode()
-    elif request.method == "POST":
-        service = "fetch"
+    if request.method == "POST":
+        service = "ls-refs" if b"command=ls-refs" in body[:64] else "fetch"
     headers = request.headers
     return Asked(request.method, name, service, headers.get("Authorization", ""), headers.get("Git-Protocol", ""))
 
