@@ -56,7 +56,8 @@ class GitAuth(Struct, frozen=True, kw_only=True, rename="camel"):
     type: Annotated[
         AuthType,
         Meta(
-            description="What the Secret holds. Token: `token`, and `username` where the host wants one. Basic:"
+            description="What the Secret holds. Token: `token`, and `username` where the host wants one, or"
+            " `bearerToken`. Basic:"
             " `username` and `password`. SSH: `identity` (a private key) and `known_hosts`, and `password` where the"
             " key has one. GitHubApp: `appID`, `installationID` and `privateKey`, and `baseURL` of an own GitHub."
         ),
@@ -147,7 +148,10 @@ class GitSource(Struct, frozen=True, kw_only=True, rename="camel"):
     ] = None
     submodules: Annotated[
         bool,
-        Meta(description="Read submodules of the same host too; else a path that has one is refused."),
+        Meta(
+            description="Read submodules too: of the same server with the same credential, of others with none. Else a path"
+            " that has one is refused."
+        ),
     ] = False
 
 
