@@ -149,8 +149,8 @@ class GitSource(Struct, frozen=True, kw_only=True, rename="camel"):
     submodules: Annotated[
         bool,
         Meta(
-            description="Read submodules too: of the same server with the same credential, of others with none. Else a path"
-            " that has one is refused."
+            description="Read submodules too: of the same server with the same credential, of others with none. Else a"
+            " path that has one is refused."
         ),
     ] = False
 
