@@ -91,6 +91,7 @@ class Endpoint:
             max_line_size=HEADER_BYTES,
             max_field_size=HEADER_BYTES,
             lingering_time=0,
+            auto_decompress=False,  # a small body could become a large one
             shutdown_timeout=1,
         )
         endpoint = cls(address_of(listening), runner)

@@ -1,0 +1,25 @@
+"""What is counted about deliveries, in Prometheus' default registry. Labels are bounded: results, never names."""
+
+from typing import Literal
+
+from prometheus_client import Counter
+
+Result = Literal[
+    "accepted",
+    "duplicate",
+    "ignored",
+    "malformed",
+    "unauthorized",
+    "unknown",
+    "too_large",
+    "too_slow",
+    "limited",
+    "failed",
+]
+
+deliveries = Counter("syncline_webhook_deliveries", "Webhook deliveries, by what became of them.", ["result"])
+
+
+def count(result: Result) -> None:
+    """Count one delivery."""
+    deliveries.labels(result).inc()
