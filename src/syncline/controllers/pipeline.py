@@ -10,7 +10,7 @@ from syncline.controllers.reporting import Problem
 from syncline.controllers.survey import Spot
 from syncline.controllers.work import Source, Work
 from syncline.core.carry import NotCarried, carried
-from syncline.core.content import ContentError, select_keys
+from syncline.core.content import ContentError, exact_content, select_keys
 from syncline.core.digest import DigestKey
 from syncline.core.objects import Body, Content, Desired
 from syncline.core.outcome import Outcome
@@ -142,26 +142,9 @@ def _form(
     if kind not in DATA_KINDS:
         body = Body(str(manifest["apiVersion"]), str(manifest["kind"]), fields)
         return _Form(Content(), body, body.digest(key), None, labels, annotations)
-    content = _content(kind, fields)
+    content = exact_content(kind, fields)
     leaves = content.leaves(key)
     return _Form(content, None, content.digest(key), leaves, labels, annotations)
-
-
-def _content(kind: str, fields: Json) -> Content:
-    """Return the exact part of a ConfigMap or Secret; a patch may have made it something else."""
-    data = {**(fields.get("data") or {})}
-    texts = fields.get("stringData") or {} if kind == "Secret" else {}
-    binary = fields.get("binaryData") or {}
-    for part in (data, texts, binary):
-        if not isinstance(part, dict) or not all(isinstance(value, str) for value in part.values()):
-            raise ContentError(f"the values of a {kind} must be strings; put them in quotes")
-    data |= {name: encoded(value) for name, value in texts.items()}
-    return Content(
-        data=data,
-        binary_data=binary,
-        immutable=fields.get("immutable") is True,
-        type=str(fields.get("type") or "Opaque") if kind == "Secret" else "",
-    )
 
 
 async def _transformed(

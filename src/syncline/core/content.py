@@ -1,8 +1,12 @@
 """Which keys are copied, and under which names."""
 
+from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from syncline.api.content import Keys
+from syncline.core.objects import Content
+from syncline.core.secrets import encoded
 from syncline.core.selectors import glob_matches
 
 
@@ -23,6 +27,35 @@ def select_keys(
         {new_names[name]: data[name] for name in chosen if name in data},
         {new_names[name]: binary_data[name] for name in chosen if name in binary_data},
     )
+
+
+def exact_content(kind: str, fields: Mapping[str, Any]) -> Content:
+    """Return the exact part of a ConfigMap or Secret that somebody wrote; raises `ContentError` for what is none."""
+    data = fields.get("data") or {}
+    texts = fields.get("stringData") or {} if kind == "Secret" else {}
+    binary = fields.get("binaryData") or {}
+    for part in (data, texts, binary):
+        if not isinstance(part, dict) or not all(isinstance(value, str) for value in part.values()):
+            raise ContentError(f"the values of a {kind} must be strings; put them in quotes")
+    if kind == "Secret":
+        data = _canonical(data) | {name: encoded(value) for name, value in texts.items()}
+    return Content(
+        data=data,
+        binary_data=_canonical(binary),
+        immutable=fields.get("immutable") is True,
+        type=str(fields.get("type") or "Opaque") if kind == "Secret" else "",
+    )
+
+
+def _canonical(values: Mapping[str, str]) -> dict[str, str]:
+    """Return base64 as the server writes it: else what was sent would never equal what is there."""
+    found = {}
+    for name, value in values.items():
+        try:
+            found[name] = b64encode(b64decode("".join(value.split()), validate=True)).decode()
+        except ValueError:
+            raise ContentError(f"the value of {name} is not base64; a Secret takes texts under stringData") from None
+    return found
 
 
 def source_name(keys: Keys | None, name: str) -> str | None:

@@ -1,0 +1,98 @@
+"""Writes what a track wants, stage by stage: what others need goes first, and all of one stage at once."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from msgspec import Struct, structs
+
+from syncline.controllers.gathering import AGGREGATE, LIST_PATIENCE
+from syncline.controllers.survey import Site
+from syncline.core.objects import Desired, Target
+from syncline.core.ordering import Stage, stage_of, stages
+from syncline.core.outcome import Outcome
+from syncline.engine.cluster import NotWatchedError
+from syncline.kube.errors import KindNotServed, KubeError
+
+# How long a stage waits for the kinds that it has defined to be served; after that the rest waits for an event.
+DEFINITION_PATIENCE = 10.0
+_GLANCE = 0.05
+
+Write = Callable[[Sequence["Wanted"]], Awaitable[list[Outcome]]]
+
+
+class Wanted(Struct, frozen=True):
+    """One object in one cluster."""
+
+    site: Site
+    desired: Desired
+
+
+async def write_in_stages(
+    sites: Sequence[Site], desired: Sequence[Desired], write: Write, is_wanted: Callable[[], bool]
+) -> list[Outcome]:
+    """Write everything; return what came of it, object by object.
+
+    `is_wanted` tells whether something newer is to be done: then nothing is waited for.
+    """
+    by_target = {one.target: one for one in desired}
+    outcomes: list[Outcome] = []
+    for stage in stages(by_target):
+        ready: list[Wanted] = []
+        for site in sites:
+            for target in stage:
+                wanted = Wanted(site, _at(site, by_target[target]))
+                refusal = await _watched(wanted)
+                if refusal is None:
+                    ready.append(wanted)
+                else:
+                    outcomes.append(refusal)
+        outcomes += await write(ready)
+        if stage_of(stage[0].kind) is Stage.DEFINITIONS:
+            await _served(ready, is_wanted)
+    return outcomes
+
+
+def _at(site: Site, desired: Desired) -> Desired:
+    cluster = site.place.cluster
+    return structs.replace(desired, target=desired.target._replace(cluster=cluster)) if cluster else desired
+
+
+async def _watched(wanted: Wanted) -> Outcome | None:
+    """See to it that the kind of an object is watched where it goes; return why that cannot be."""
+    target = wanted.desired.target
+    group = target.kind.partition(".")[2]
+    body = wanted.desired.body
+    kind = target.kind.partition(".")[0]
+    version = body.api_version.rpartition("/")[2] if body is not None else None
+    cluster = wanted.site.cluster
+    try:
+        view = await cluster.open(group, kind, version)
+        await cluster.complete(view, LIST_PATIENCE)
+    except KindNotServed as error:
+        return _refused(target, "KindNotServed", str(error))
+    except NotWatchedError as error:
+        rights = f"if it is a matter of rights, give them to the operator by a ClusterRole with {AGGREGATE}"
+        return _refused(target, "KindNotWatched", f"{error}; {rights}")
+    except KubeError as error:
+        return Outcome(target=target, state="Unknown", reason="Unreachable", message=str(error), retry=True)
+    return None
+
+
+def _refused(target: Target, reason: str, message: str) -> Outcome:
+    return Outcome(target=target, state="Failed", reason=reason, message=message, retry=True)
+
+
+async def _served(definitions: Sequence[Wanted], is_wanted: Callable[[], bool]) -> None:
+    """Wait until the kinds that were just defined are served."""
+    deadline = asyncio.get_running_loop().time() + DEFINITION_PATIENCE
+
+    def all_served() -> bool:
+        found = (one.site.cluster.at(one.desired.target.local()) for one in definitions)
+        return all(seen is None or seen.health.state == "Current" for seen in found)
+
+    fresh = not all_served()
+    while not all_served() and asyncio.get_running_loop().time() < deadline and not is_wanted():
+        await asyncio.sleep(_GLANCE)
+    if fresh:
+        for cluster in {id(one.site.cluster): one.site.cluster for one in definitions}.values():
+            cluster.discovery.forget()
