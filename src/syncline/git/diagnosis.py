@@ -85,7 +85,7 @@ _SIGNS: tuple[tuple[str, type[GitError], str], ...] = (
     (r"returned error: (?:429|5\d\d)|HTTP (?:429|5\d\d) ", Unreachable, "the server cannot answer now"),
     ((r"Connection reset|Empty reply|early EOF|RPC failed|unexpected disconnect|hung up|transfer closed|"
      r"curl \d+|SSL_read|SSL_ERROR|unexpected eof|Connection closed|bad line length|invalid index-pack output|"
-     r"protocol error|expected flush|Broken pipe|gnutls_handshake|Recv failure|"
+     r"protocol error|expected flush|Broken pipe|gnutls_handshake|Recv failure|getpeername|"
      r"Send failure|bad pack header"), Unreachable,
      "the connection broke off"),
     (r"Could not read from remote repository", RepositoryNotFound,

@@ -211,7 +211,12 @@ def _identity(secret: Secret) -> bytes:
             "the key 'identity' of the Secret is encrypted and needs its passphrase under 'password', "
             "or it is not and must have none"
         ) from None
-    except (ValueError, UnsupportedAlgorithm):
+    except UnsupportedAlgorithm:
+        raise CredentialError(
+            "the key 'identity' of the Secret is encrypted in a way that cannot be read here; give it without a "
+            "passphrase, or as PKCS#8 (ssh-keygen -p -m PKCS8)"
+        ) from None
+    except ValueError:
         raise CredentialError(
             "the key 'identity' of the Secret is not a private ssh key, or 'password' is not its passphrase"
         ) from None

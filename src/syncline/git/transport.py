@@ -109,7 +109,10 @@ class Transport:
         """Ask a server what it has: branches and tags, or everything, with what HEAD stands for."""
         wanted = ["--symref"] if everything else ["--heads", "--tags"]
         caps = Caps(self._limits.check_seconds, output=self._limits.refs * _BYTES_PER_REF)
-        finished = await self._talk(remote, ["ls-remote", "--quiet", *wanted, "--end-of-options"], [], caps)
+        try:
+            finished = await self._talk(remote, ["ls-remote", "--quiet", *wanted, "--end-of-options"], [], caps)
+        except Damaged as unknown:
+            raise Unreachable(str(unknown)) from None
         return Refs.parse(finished.out, limit=self._limits.refs)
 
     async def fetch(

@@ -377,7 +377,8 @@ class TunnelProxy:
         target = head.split(" ", 2)[1]
         try:
             if self._wanted and f"Proxy-Authorization: {self._wanted}\r\n" not in head:
-                writer.write(b'HTTP/1.1 407 No\r\nProxy-Authenticate: Basic realm="proxy"\r\nContent-Length: 0\r\n\r\n')
+                challenge = b'Proxy-Authenticate: Basic realm="proxy"\r\nConnection: close\r\nContent-Length: 0'
+                writer.write(b"HTTP/1.1 407 Who are you\r\n" + challenge + b"\r\n\r\n")
                 return
             self.tunnels.append(target)
             host, _, port = target.rpartition(":")

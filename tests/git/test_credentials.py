@@ -1,0 +1,334 @@
+"""What opens a repository, on real servers; and that it is nowhere to be seen."""
+
+import asyncio
+import base64
+import datetime as dt
+import json
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import asyncssh
+import pytest
+from aiohttp import web
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from tests.git.test_mirrors import read, until
+
+from syncline.git import (
+    AuthenticationFailed,
+    CertificateUntrusted,
+    HostKeyUnknown,
+    Limits,
+    Mirrors,
+    Remote,
+    RepositoryNotFound,
+    Unreachable,
+    remote_from,
+)
+from syncline.sandbox.pki import Authority
+from syncline.testing.gitserver import GitServer, TunnelProxy
+from syncline.testing.gitssh import SshServer
+
+CANARY = "canary-3f2a1b0c9d8e7f6a"
+
+
+@pytest.fixture
+def authority(server: GitServer) -> dict[str, bytes]:
+    return {"ca.crt": server.ca}
+
+
+@pytest.mark.usefixtures("repository")
+async def test_a_server_of_an_unknown_authority_is_not_trusted(mirrors: Mirrors, server: GitServer, name: str) -> None:
+    with pytest.raises(CertificateUntrusted, match=r"ca\.crt"):
+        await read(mirrors, Remote(server.url(name)))
+    with pytest.raises(CertificateUntrusted, match=r"ca\.crt"):
+        await read(mirrors, Remote(server.url(name), ca=Authority.create().certificate))
+    with pytest.raises(CertificateUntrusted, match=r"ca\.crt"):
+        await read(mirrors, Remote(server.url(name), ca=b"rubbish\n"))
+
+
+@pytest.mark.usefixtures("repository")
+async def test_a_name_and_a_password_open_a_repository(
+    mirrors: Mirrors, server: GitServer, name: str, authority: dict[str, bytes]
+) -> None:
+    server.require_basic(name, "somebody", CANARY)
+    secret = {"username": b"somebody", "password": f"{CANARY}\n".encode()}
+    assert await read(mirrors, remote_from(server.url(name), "Basic", secret, authority))
+    wrong = remote_from(server.url(name), "Basic", secret | {"password": b"wrong-password"}, authority)
+    with pytest.raises(AuthenticationFailed, match="check auth") as failed:
+        await read(mirrors, wrong)
+    assert "wrong-password" not in str(failed.value)
+    with pytest.raises(AuthenticationFailed):
+        await read(mirrors, remote_from(server.url(name), ca_secret=authority))
+
+
+@pytest.mark.usefixtures("repository")
+async def test_a_token_opens_a_repository(
+    mirrors: Mirrors, server: GitServer, name: str, authority: dict[str, bytes]
+) -> None:
+    server.require_basic(name, "x-access-token", CANARY)
+    assert await read(mirrors, remote_from(server.url(name), "Token", {"token": CANARY.encode()}, authority))
+    server.require_basic(name, "deploy", CANARY)
+    secret = {"token": CANARY.encode(), "username": b"deploy"}
+    assert await read(mirrors, remote_from(server.url(name), "Token", secret, authority))
+    server.credentials[name] = f"Bearer {CANARY}"
+    assert await read(mirrors, remote_from(server.url(name), "Token", {"bearerToken": CANARY.encode()}, authority))
+
+
+@pytest.mark.usefixtures("repository")
+async def test_a_repository_that_is_not_there_is_not_found(
+    mirrors: Mirrors, server: GitServer, authority: dict[str, bytes]
+) -> None:
+    with pytest.raises(RepositoryNotFound):
+        await read(mirrors, remote_from(server.url("no-such"), ca_secret=authority))
+
+
+async def test_a_client_certificate_opens_a_server(mirrors: Mirrors) -> None:
+    clients = Authority.create()
+    with GitServer(clients=clients) as strict:
+        strict.repository("one").commit({"a": "x"})
+        certificate, key = clients.client("syncline")
+        secret = {"ca.crt": strict.ca, "tls.crt": certificate, "tls.key": key}
+        assert await read(mirrors, remote_from(strict.url("one"), ca_secret=secret)) == {"a": b"x"}
+        # The server may have gone by the time its word is read.
+        with pytest.raises((AuthenticationFailed, Unreachable)):
+            await read(mirrors, remote_from(strict.url("one"), ca_secret={"ca.crt": strict.ca}))
+        other, other_key = Authority.create().client("syncline")
+        with pytest.raises((AuthenticationFailed, Unreachable)):
+            await read(
+                mirrors, remote_from(strict.url("one"), ca_secret=secret | {"tls.crt": other, "tls.key": other_key})
+            )
+
+
+@pytest.mark.usefixtures("repository")
+async def test_a_proxy_is_gone_through(
+    mirrors: Mirrors, server: GitServer, name: str, authority: dict[str, bytes]
+) -> None:
+    with TunnelProxy("somebody", CANARY) as proxy:
+        address = f"http://127.0.0.1:{proxy.port}".encode()
+        secret = {"address": address, "username": b"somebody", "password": CANARY.encode()}
+        assert await read(mirrors, remote_from(server.url(name), None, None, authority, secret))
+        assert set(proxy.tunnels) == {f"127.0.0.1:{server.port}"}
+        with pytest.raises(AuthenticationFailed, match="proxy") as failed:
+            await read(
+                mirrors, remote_from(server.url(name), None, None, authority, secret | {"password": b"no-no-no"})
+            )
+        assert "no-no-no" not in str(failed.value)
+    with pytest.raises(Unreachable):
+        await read(mirrors, remote_from(server.url(name), None, None, authority, {"address": address}))
+
+
+def ssh_secret(ssh: SshServer) -> dict[str, bytes]:
+    return {"identity": ssh.identity, "known_hosts": ssh.known_hosts}
+
+
+@pytest.mark.usefixtures("repository")
+async def test_a_key_opens_a_repository_over_ssh(mirrors: Mirrors, ssh: SshServer, name: str) -> None:
+    assert len(await read(mirrors, remote_from(ssh.url(name), "SSH", ssh_secret(ssh)))) == 3
+    assert len(await read(mirrors, remote_from(ssh.url(name, host="localhost"), "SSH", ssh_secret(ssh)))) == 3
+    assert all(command.startswith("git-upload-pack ") for command in ssh.commands)
+
+
+@pytest.mark.usefixtures("repository")
+async def test_a_key_with_a_passphrase_opens_a_repository_over_ssh(mirrors: Mirrors, ssh: SshServer, name: str) -> None:
+    key = serialization.load_ssh_private_key(ssh.identity, password=None)
+    encrypted = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.BestAvailableEncryption(CANARY.encode()),
+    )
+    secret = ssh_secret(ssh) | {"identity": encrypted, "password": CANARY.encode()}
+    assert await read(mirrors, remote_from(ssh.url(name), "SSH", secret))
+
+
+@pytest.mark.usefixtures("repository")
+async def test_a_server_that_is_not_known_gets_no_key(mirrors: Mirrors, ssh: SshServer, name: str) -> None:
+    before = len(ssh.commands)
+    stranger = asyncssh.generate_private_key("ssh-ed25519").export_public_key("openssh")
+    for known in (b"example.com " + stranger, f"[127.0.0.1]:{ssh.port} ".encode() + stranger):
+        with pytest.raises(HostKeyUnknown, match="known_hosts"):
+            await read(mirrors, remote_from(ssh.url(name), "SSH", ssh_secret(ssh) | {"known_hosts": known}))
+    assert len(ssh.commands) == before
+
+
+@pytest.mark.usefixtures("repository")
+async def test_a_key_that_the_server_does_not_know_opens_nothing(mirrors: Mirrors, ssh: SshServer, name: str) -> None:
+    key = asyncssh.generate_private_key("ssh-ed25519").export_private_key("openssh")
+    with pytest.raises(AuthenticationFailed, match="deploy keys"):
+        await read(mirrors, remote_from(ssh.url(name), "SSH", ssh_secret(ssh) | {"identity": key}))
+
+
+async def test_a_repository_that_is_not_there_is_not_found_over_ssh(mirrors: Mirrors, ssh: SshServer) -> None:
+    with pytest.raises(RepositoryNotFound):
+        await read(mirrors, remote_from(ssh.url("no-such"), "SSH", ssh_secret(ssh)))
+
+
+class App:
+    """GitHub's side of an app."""
+
+    def __init__(self, server: GitServer) -> None:
+        self.key = rsa.generate_private_key(65537, 2048)
+        self.issued = 0
+        self.lifetime = dt.timedelta(hours=1)
+        self.status = 201
+        server.routes["/api/v3/app/installations/42/access_tokens"] = self.answer
+
+    @property
+    def secret(self) -> dict[str, bytes]:
+        pem = self.key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+        )
+        return {"appID": b"7", "installationID": b"42", "privateKey": pem}
+
+    def answer(self, request: web.BaseRequest, _: bytes) -> web.StreamResponse:
+        claim = request.headers["Authorization"].removeprefix("Bearer ")
+        signed, _, signature = claim.rpartition(".")
+        self.key.public_key().verify(decode(signature), signed.encode(), padding.PKCS1v15(), hashes.SHA256())
+        body = json.loads(decode(signed.split(".")[1]))
+        assert body["iss"] == "7"
+        assert body["exp"] - body["iat"] <= 600
+        self.issued += 1
+        expires = dt.datetime.now(dt.UTC) + self.lifetime
+        answer = {"token": f"{CANARY}-{self.issued}", "expires_at": expires.isoformat()}
+        return web.json_response(answer, status=self.status)
+
+
+def decode(segment: str) -> bytes:
+    return base64.urlsafe_b64decode(segment + "=" * (-len(segment) % 4))
+
+
+@pytest.fixture(scope="module")
+def app(server: GitServer) -> App:
+    return App(server)
+
+
+@pytest.mark.usefixtures("repository")
+async def test_a_github_app_gets_itself_a_token_and_keeps_it_until_it_is_about_to_expire(
+    mirrors: Mirrors, server: GitServer, name: str, authority: dict[str, bytes], app: App
+) -> None:
+    remote = remote_from(server.url(name), "GitHubApp", app.secret, authority)
+    before = app.issued
+    server.require_basic(name, "x-access-token", f"{CANARY}-{before + 1}")
+    assert await read(mirrors, remote)
+    await mirrors.refresh(remote)
+    assert app.issued == before + 1
+    # A token that the server no longer takes is replaced at once.
+    server.require_basic(name, "x-access-token", f"{CANARY}-{before + 2}")
+    await mirrors.refresh(remote)
+    assert mirrors.status(remote).failure is None
+    app.lifetime = dt.timedelta(minutes=1)
+    server.require_basic(name, "x-access-token", f"{CANARY}-{before + 3}")
+    await mirrors.refresh(remote)
+    server.require_basic(name, "x-access-token", f"{CANARY}-{before + 4}")
+    await mirrors.refresh(remote)
+    assert mirrors.status(remote).failure is None
+    assert app.issued == before + 4
+
+
+@pytest.mark.usefixtures("repository")
+async def test_a_github_app_that_github_does_not_know_says_what_to_check(
+    mirrors: Mirrors, server: GitServer, name: str, authority: dict[str, bytes], app: App
+) -> None:
+    remote = remote_from(server.url(name), "GitHubApp", app.secret, authority)
+    app.status = 404
+    with pytest.raises(AuthenticationFailed, match="check appID, installationID and privateKey"):
+        await read(mirrors, remote)
+    app.status = 503
+    await mirrors.refresh(remote)
+    assert isinstance(mirrors.status(remote).failure, Unreachable)
+    app.status = 201
+
+
+@pytest.fixture
+def processes() -> Callable[[], list[tuple[int, str, str]]]:
+    """Return what programs this process has started: id, arguments and environment."""
+
+    def look() -> list[tuple[int, str, str]]:
+        found = []
+        for folder in Path("/proc").iterdir():
+            if folder.name.isdigit() and int(folder.name) in _descendants():
+                try:
+                    arguments = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                    found.append((int(folder.name), arguments, (folder / "environ").read_bytes().decode()))
+                except OSError:
+                    continue
+        return found
+
+    return look
+
+
+def _descendants() -> set[int]:
+    parents = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            except OSError:
+                continue
+    found = {os.getpid()}
+    while more := {child for child, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found - {os.getpid()}
+
+
+@pytest.mark.usefixtures("repository")
+async def test_no_credential_is_in_arguments_environments_logs_or_errors(  # noqa: PLR0917
+    mirrors: Mirrors,
+    server: GitServer,
+    name: str,
+    authority: dict[str, bytes],
+    processes: Callable[[], list[tuple[int, str, str]]],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    server.require_basic(name, "x-access-token", CANARY)
+    remote = remote_from(server.url(name), "Token", {"token": CANARY.encode()}, authority)
+    hidden = (CANARY, base64.b64encode(f"x-access-token:{CANARY}".encode()).decode())
+    server.hold(name)
+    checking = asyncio.create_task(mirrors.resolve(remote, "main"))
+    await until(lambda: server.waiting == 1)
+    running = processes()
+    assert any("git-remote-https" in arguments for _, arguments, _ in running)
+    assert not [each for each in running for secret in hidden if secret in each[1] or secret in each[2]]
+    server.release(name)
+    await checking
+    server.credentials[name] = "nothing fits"
+    await mirrors.refresh(remote)
+    shown = [str(mirrors.status(remote)), repr(mirrors.status(remote).failure), repr(remote), remote.key, caplog.text]
+    shown += [repr(remote.credential)]
+    assert not [text for text in shown for secret in hidden if secret in text]
+
+
+async def test_a_server_that_does_not_answer_ends_with_git_and_all_it_started(
+    tmp_path: Path,
+    remote: Remote,
+    server: GitServer,
+    name: str,
+    processes: Callable[[], list[tuple[int, str, str]]],
+) -> None:
+    server.hold(name)
+    async with Mirrors(tmp_path / "cache", allow_loopback=True, limits=Limits(check_seconds=0.5)) as mirrors:
+        with pytest.raises(Unreachable, match="no end after"):
+            await mirrors.resolve(remote, "main")
+        assert not [each for each in processes() if "git-remote" in each[1]]
+    server.release(name)
+
+
+async def test_closing_ends_git_and_all_it_started(
+    tmp_path: Path,
+    remote: Remote,
+    server: GitServer,
+    name: str,
+    processes: Callable[[], list[tuple[int, str, str]]],
+) -> None:
+    mirrors = Mirrors(tmp_path / "cache", allow_loopback=True)
+    server.hold(name)
+    mirrors.follow("sync", remote, 60)
+    await until(lambda: server.waiting == 1)
+    assert [each for each in processes() if "git-remote" in each[1]]
+    await mirrors.close()
+    assert not [each for each in processes() if "git-remote" in each[1]]
+    assert not list((tmp_path / "cache" / "run").iterdir())
+    server.release(name)
