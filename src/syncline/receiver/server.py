@@ -140,10 +140,10 @@ class Receiver:
         if push.kind != "Ping":
             try:
                 self._on_push(namespace, name, push)
-            except Exception as error:
-                log.exception("push.failed", namespace=namespace, name=name, error=type(error).__name__)
+            except Exception:
+                log.exception("a push could not be passed on", sync=f"{namespace}/{name}")
                 raise _Refusal(500, "failed", "the push could not be passed on; send it again") from None
-            log.info("push.received", namespace=namespace, name=name, host=push.host, kind=push.kind)
+            log.info("a push came", sync=f"{namespace}/{name}", host=push.host, kind=push.kind)
         if push.delivery:
             self._deliveries.add(delivery)
         return ("ignored", "pong") if push.kind == "Ping" else ("accepted", "accepted")
