@@ -96,6 +96,18 @@ TABLE: list[Row] = [
     ("ready", live(CUSTOM, {}, condition("Ready", message="all is well")), "Current", "all is well"),
     ("not ready", live(CUSTOM, {}, condition("Ready", "False", message="no disk")), "InProgress", "no disk"),
     ("ready is unknown", live(CUSTOM, {}, condition("Ready", "Unknown")), "InProgress", "is not ready"),
+    (
+        "ready as of an older generation",
+        live(CUSTOM, {}, {**condition("Ready"), "observedGeneration": 2}, metadata={"generation": 3}),
+        "InProgress",
+        "Ready is of generation 2, and this is 3",
+    ),
+    (
+        "ready as of this generation",
+        live(CUSTOM, {}, {**condition("Ready"), "observedGeneration": 3}, metadata={"generation": 3}),
+        "Current",
+        "",
+    ),
     ("suspended", live(CUSTOM, {"suspend": True}, condition("Ready", "Unknown")), "Current", "is suspended"),
     ("suspended while broken", live(CUSTOM, {"suspend": True}, condition("Ready", "False")), "InProgress", ""),
     ("other conditions", live(CUSTOM, {}, condition("Healthy", "False")), "Current", ""),

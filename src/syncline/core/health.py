@@ -8,7 +8,8 @@ read by its Ready condition, and one without such a condition, or without a stat
 
 Where kstatus leaves room or people expect more, this is what holds: a Job is Current when it is complete, not when it
 has started; a LoadBalancer waits for its address; an autoscaler that cannot scale and an API that is not available
-are in progress; what was paused or suspended on purpose is Current, and the message says so.
+are in progress; a Ready condition of an older generation does not count; what was paused or suspended on purpose is
+Current, and the message says so.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -65,6 +66,9 @@ def _other(live: Live) -> Health:
     conditions = _conditions(live)
     if _spec_suspends(live) and not _is(conditions, "Ready", "False"):
         return Health("Current", "is suspended")
+    seen, generation = conditions.get("Ready", {}).get("observedGeneration"), _map(live, "metadata").get("generation")
+    if isinstance(seen, int) and isinstance(generation, int) and 0 < seen < generation:
+        return Health("InProgress", f"Ready is of generation {seen}, and this is {generation}")
     if "Ready" in conditions and not _is(conditions, "Ready", "True"):
         return Health("InProgress", _why(conditions, "Ready", "is not ready"))
     return Health("Current", _why(conditions, "Ready", "") if "Ready" in conditions else "")

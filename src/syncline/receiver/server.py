@@ -17,6 +17,7 @@ checked as those that are, by the same code, against a key that nobody has.
 
 import asyncio
 import math
+import time
 from collections.abc import Callable
 
 import structlog
@@ -75,6 +76,8 @@ class Receiver:
         self._secrets = secrets
         self._on_push = on_push
         self._endpoint: Endpoint | None = None
+        self._sources = Buckets(rate=SOURCE_RATE, burst=SOURCE_BURST, capacity=REMEMBERED, clock=time.monotonic)
+        self._syncs = Buckets(rate=SYNC_RATE, burst=SYNC_BURST, capacity=REMEMBERED, clock=time.monotonic)
         self._budget = Budget(HELD_LIMIT)
         self._deliveries = Deliveries(REMEMBERED)
 
@@ -87,9 +90,6 @@ class Receiver:
         """Listen, unless the bind is 0. Raises `BindError`."""
         if self._bind == OFF:
             return
-        clock = asyncio.get_running_loop().time
-        self._sources = Buckets(rate=SOURCE_RATE, burst=SOURCE_BURST, capacity=REMEMBERED, clock=clock)
-        self._syncs = Buckets(rate=SYNC_RATE, burst=SYNC_BURST, capacity=REMEMBERED, clock=clock)
         route = web.post("/webhook/{namespace}/{name}", self._answer, expect_handler=_expect)
         self._endpoint = await Endpoint.start(FLAG, self._bind, [route])
 
