@@ -8,7 +8,7 @@ from syncline.render import Renderer
 
 
 def pids(renderer: Renderer) -> list[int]:
-    return [child.pid for child in renderer._children]
+    return [child.pid for child in renderer._crew.children]
 
 
 def proc(pid: int, name: str) -> str:

@@ -94,7 +94,7 @@ ENDLESS = [Transform(key="*", replace=Replace(pattern="a*b|a", with_="c"))]
 async def main():
     renderer = Renderer(deadline=600)
     await renderer.transform(QUICK, {"a": "x"}, {}, Source("n", "s"), [Target("n", "t")])
-    for child in renderer._children:
+    for child in renderer._crew.children:
         print(child.pid, flush=True)
     if sys.argv[1] == "busy":
         await renderer.transform(ENDLESS, {"a": "a" * 1_000_000}, {}, Source("n", "s"), [Target("n", "t")])

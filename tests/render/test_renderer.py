@@ -8,7 +8,7 @@ from tests.render.children import alive, pids
 from tests.render.conftest import Until
 
 from syncline.api.content import Transform
-from syncline.render import Renderer, RenderFailed, Source, Target, TransformError, jobs, pool
+from syncline.render import Renderer, RenderFailed, Source, Target, TransformError, crew, jobs
 from syncline.render.child import Child, ChildCrashed
 
 SOURCE = Source("team-a", "settings")
@@ -103,7 +103,7 @@ async def test_no_more_children_than_workers(renderer: Renderer) -> None:
 
 
 async def test_idle_children_end(renderer: Renderer, until: Until, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "IDLE_SECONDS", 0.01)
+    monkeypatch.setattr(crew, "IDLE_SECONDS", 0.01)
     await renderer.transform(UPPER, {"a": "x"}, {}, SOURCE, [TARGET])
     await until(lambda: pids(renderer) == [])
     assert await renderer.transform(UPPER, {"a": "x"}, {}, SOURCE, [TARGET]) == [{"a": "X"}]
@@ -145,7 +145,7 @@ async def test_a_cancelled_job_takes_its_child_along(renderer: Renderer, until: 
 
 async def test_a_child_that_was_killed_while_idle_is_replaced(renderer: Renderer, until: Until) -> None:
     await renderer.transform(UPPER, {"a": "x"}, {}, SOURCE, [TARGET])
-    (only,) = renderer._children
+    (only,) = renderer._crew.children
     only.kill()
     await until(lambda: pids(renderer) == [])
     assert await renderer.transform(UPPER, {"a": "x"}, {}, SOURCE, [TARGET]) == [{"a": "X"}]

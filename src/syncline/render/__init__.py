@@ -1,16 +1,31 @@
-"""User transforms of data and templates of texts, carried out as untrusted work in capped child processes.
+"""Untrusted work in capped child processes: transforms of data, templates of texts, and builds of manifests from files.
 
-`Renderer` is the way in: it hands the transforms of a sync, or the template of a patch or name, to a child that has no
-network, no files, little memory and little time, and gives back the data or the text for each target. What the
-transforms mean is in `transforms`, which only the child loads, with the engines; what it is denied is in `confinement`.
-Nothing here reads or writes a cluster, and nothing here decides what is copied where.
+`Renderer` hands the transforms of a sync, or the template of a patch or name, to a child that has no network, no files,
+little memory and little time, and gives back the data or the text for each target. `Builder` does the same for a tree
+of files: decrypted, templated, built by kustomize, helm or jsonnet, and read as manifests; `inputs` tells which paths
+of the tree a build depends on. What a child is denied is in `confinement`, and what a program that is not ours is
+denied, in `enclosure`. Nothing here reads or writes a cluster or fetches anything, and nothing here decides what goes
+where.
 """
 
-from syncline.render.errors import RenderError, RenderFailed, TransformError
+from syncline.render.builder import Builder
+from syncline.render.errors import BuildError, RenderError, RenderFailed, TransformError
+from syncline.render.inputs import Reader, inputs
 from syncline.render.jobs import Source, Target
 from syncline.render.pool import Renderer, Result, is_template
+from syncline.render.recipe import Built, DataFile, Document, File, Files, Recipe
+from syncline.render.tools import tool_versions
 
 __all__ = [
+    "BuildError",
+    "Builder",
+    "Built",
+    "DataFile",
+    "Document",
+    "File",
+    "Files",
+    "Reader",
+    "Recipe",
     "RenderError",
     "RenderFailed",
     "Renderer",
@@ -18,5 +33,7 @@ __all__ = [
     "Source",
     "Target",
     "TransformError",
+    "inputs",
     "is_template",
+    "tool_versions",
 ]

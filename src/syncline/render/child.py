@@ -1,11 +1,11 @@
-"""One rendering child, as the operator sees it: start it, hand it a job, kill it."""
+"""A child process, as the operator sees it: start it, hand it a job, kill it."""
 
 import asyncio
 import contextlib
 import os
 import signal
 import sys
-from typing import Self
+from typing import ClassVar, Self
 
 import msgspec
 
@@ -22,8 +22,10 @@ class ChildCrashed(Exception):  # noqa: N818 - what happened to it
     """The child ended, or said something that it should not say. It must be killed."""
 
 
-class Child:
+class Process:
     """A child process that takes one job at a time; `gone` is done when it has ended."""
+
+    module: ClassVar[str]
 
     def __init__(
         self, process: asyncio.subprocess.Process, stdin: asyncio.StreamWriter, stdout: asyncio.StreamReader
@@ -40,7 +42,7 @@ class Child:
     async def start(cls) -> Self:
         """Start a process; it takes jobs after `ready`."""
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-I", "-m", "syncline.render.worker"),
+            *(sys.executable, "-I", "-m", cls.module),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
@@ -60,37 +62,29 @@ class Child:
         """Wait until the child is confined."""
         try:
             async with asyncio.timeout(START_SECONDS):
-                answer, _ = await self._answer()
+                self.confined = await self._confined()
         except TimeoutError:
             raise ChildCrashed from None
-        if not isinstance(answer, Ready):
-            raise ChildCrashed
-        self.confined = answer.seccomp
 
-    async def perform(self, job: AnyJob) -> tuple[list[Answer], Done]:
-        """Return the child's answers, one a target, and how it ended its turn."""
+    async def _confined(self) -> bool:
+        """Wait for the first word of the child: whether system calls are filtered."""
+        raise NotImplementedError
+
+    async def say(self, message: bytes) -> None:
+        """Send the child a frame."""
         with contextlib.suppress(OSError):  # a child that died is noticed when it does not answer
-            self._stdin.write(frame(job))
+            self._stdin.write(message)
             await self._stdin.drain()
-        answers: list[Answer] = []
-        said = 0
-        while len(answers) <= len(job.targets) and said <= TURN_LIMIT:
-            answer, size = await self._answer()
-            if isinstance(answer, Done):
-                return answers, answer
-            answers.append(answer)
-            said += size
-        raise ChildCrashed
 
-    async def _answer(self) -> tuple[Answer, int]:
+    async def hear(self, limit: int) -> bytes:
+        """Wait for the body of a frame, of up to so many bytes."""
         try:
             async with self._reading:
                 length = int.from_bytes(await self._stdout.readexactly(LENGTH_BYTES), "big")
-                if length > FRAME_LIMIT:
+                if length > limit:
                     raise ChildCrashed
-                body = await self._stdout.readexactly(length)
-            return decode_answer(body), length
-        except (asyncio.IncompleteReadError, OSError, msgspec.DecodeError):
+                return await self._stdout.readexactly(length)
+        except (asyncio.IncompleteReadError, OSError):
             raise ChildCrashed from None
 
     def kill(self) -> None:
@@ -114,3 +108,35 @@ class Child:
         async with self._reading:
             while await self._stdout.read(FRAME_LIMIT):
                 pass
+
+
+class Child(Process):
+    """A child that transforms data and renders texts."""
+
+    module = "syncline.render.worker"
+
+    async def _confined(self) -> bool:
+        answer, _ = await self._answer()
+        if not isinstance(answer, Ready):
+            raise ChildCrashed
+        return answer.seccomp
+
+    async def perform(self, job: AnyJob) -> tuple[list[Answer], Done]:
+        """Return the child's answers, one a target, and how it ended its turn."""
+        await self.say(frame(job))
+        answers: list[Answer] = []
+        said = 0
+        while len(answers) <= len(job.targets) and said <= TURN_LIMIT:
+            answer, size = await self._answer()
+            if isinstance(answer, Done):
+                return answers, answer
+            answers.append(answer)
+            said += size
+        raise ChildCrashed
+
+    async def _answer(self) -> tuple[Answer, int]:
+        body = await self.hear(FRAME_LIMIT)
+        try:
+            return decode_answer(body), len(body)
+        except msgspec.DecodeError:
+            raise ChildCrashed from None

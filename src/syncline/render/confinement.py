@@ -13,6 +13,7 @@ import platform
 import resource
 import signal
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 MEMORY_LIMIT = 96 * 1024 * 1024
@@ -22,10 +23,10 @@ their limits still fit beside the operator in a small pod, where the kernel woul
 
 _OPEN_FILES = 3  # standard input, output and error: there is no number left for another
 
-_PR_SET_PDEATHSIG = 1
+PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 _PR_SET_SECCOMP = 22
-_PR_SET_NO_NEW_PRIVS = 38
+PR_SET_NO_NEW_PRIVS = 38
 _SECCOMP_MODE_FILTER = 2
 
 _RETURN_KILL = 0x8000_0000
@@ -34,9 +35,11 @@ _RETURN_ALLOW = 0x7FFF_0000
 
 _LOAD_WORD = 0x20
 _JUMP_IF_EQUAL = 0x15
+_JUMP_IF_NOT_LESS = 0x35
 _RETURN = 0x06
 _OFFSET_OF_NUMBER = 0
 _OFFSET_OF_ARCHITECTURE = 4
+_OTHER_NUMBERS = 0x4000_0000
 
 # Machine: its audit name, and the system calls that reading, writing, memory, time and leaving take.
 _MACHINES = {
@@ -60,6 +63,7 @@ _MACHINES = {
             "madvise": 28,
             "getpid": 39,
             "exit": 60,
+            "getcwd": 79,
             "gettimeofday": 96,
             "sigaltstack": 131,
             "gettid": 186,
@@ -73,6 +77,7 @@ _MACHINES = {
     "aarch64": (
         0xC000_00B7,
         {
+            "getcwd": 17,
             "close": 57,
             "lseek": 62,
             "read": 63,
@@ -111,31 +116,33 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.POINTER(_Instruction)))
 
 
-def confine() -> bool:
-    """Give up everything but computing; return whether the system call filter is in place."""
+def confine(memory: int = MEMORY_LIMIT) -> bool:
+    """Give up everything but computing, in this much more memory; return whether the system call filter is in place."""
     os.environ.clear()
     linux = sys.platform == "linux"
     if linux:
-        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         with contextlib.suppress(OSError):
             Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
-        _prctl(_PR_SET_DUMPABLE, 0)
+        prctl(_PR_SET_DUMPABLE, 0)
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-        _limit(resource.RLIMIT_AS, pages * resource.getpagesize() + MEMORY_LIMIT)
-    _limit(resource.RLIMIT_CORE, 0)
-    _limit(resource.RLIMIT_FSIZE, 0)
-    _limit(resource.RLIMIT_NPROC, 0)
-    _limit(resource.RLIMIT_NOFILE, _OPEN_FILES)
+        limit(resource.RLIMIT_AS, pages * resource.getpagesize() + memory)
+    limit(resource.RLIMIT_CORE, 0)
+    limit(resource.RLIMIT_FSIZE, 0)
+    limit(resource.RLIMIT_NPROC, 0)
+    limit(resource.RLIMIT_NOFILE, _OPEN_FILES)
     return linux and _filter_system_calls()
 
 
-def _limit(what: int, value: int) -> None:
+def limit(what: int, value: int) -> None:
+    """Lower a limit for good, or as far as it is not lower already."""
     _, hard = resource.getrlimit(what)
     lower = value if hard == resource.RLIM_INFINITY else min(value, hard)
     resource.setrlimit(what, (lower, lower))
 
 
-def _prctl(*arguments: int | ctypes.Array[_Instruction] | _Program) -> bool:
+def prctl(*arguments: int | ctypes.Array[_Instruction] | _Program) -> bool:
+    """Call prctl; return whether it went well."""
     libc = ctypes.CDLL(None, use_errno=True)
     words = [
         ctypes.c_ulong(argument) if isinstance(argument, int) else ctypes.byref(argument) for argument in arguments
@@ -146,19 +153,32 @@ def _prctl(*arguments: int | ctypes.Array[_Instruction] | _Program) -> bool:
 
 def _filter_system_calls() -> bool:
     machine = _MACHINES.get(platform.machine())
-    if machine is None or sys.maxsize < 2**32:
+    return machine is not None and _filter(machine[0], machine[1].values(), _RETURN_ALLOW, _RETURN_EPERM)
+
+
+def deny_system_calls(numbers: Iterable[int]) -> bool:
+    """Answer these system calls by "not permitted", for good, also in programs that this process becomes."""
+    machine = _MACHINES.get(platform.machine())
+    return machine is not None and _filter(machine[0], numbers, _RETURN_EPERM, _RETURN_ALLOW)
+
+
+def _filter(architecture: int, numbers: Iterable[int], answer: int, otherwise: int) -> bool:
+    """Answer the numbered system calls one way and all else another; those of other architectures end the process."""
+    if sys.maxsize < 2**32:
         return False
-    architecture, allowed = machine
-    numbers = sorted(allowed.values())
+    ordered = sorted(numbers)
     lines = [
         (_LOAD_WORD, 0, 0, _OFFSET_OF_ARCHITECTURE),
         (_JUMP_IF_EQUAL, 1, 0, architecture),
         (_RETURN, 0, 0, _RETURN_KILL),
         (_LOAD_WORD, 0, 0, _OFFSET_OF_NUMBER),
-        *((_JUMP_IF_EQUAL, len(numbers) - at, 0, number) for at, number in enumerate(numbers)),
-        (_RETURN, 0, 0, _RETURN_EPERM),
-        (_RETURN, 0, 0, _RETURN_ALLOW),
+        # x86-64 has a second set of numbers for the same calls.
+        (_JUMP_IF_NOT_LESS, 0, 1, _OTHER_NUMBERS),
+        (_RETURN, 0, 0, _RETURN_KILL),
+        *((_JUMP_IF_EQUAL, len(ordered) - at, 0, number) for at, number in enumerate(ordered)),
+        (_RETURN, 0, 0, otherwise),
+        (_RETURN, 0, 0, answer),
     ]
     instructions = (_Instruction * len(lines))(*(_Instruction(*line) for line in lines))
     program = _Program(len(lines), instructions)
-    return _prctl(_PR_SET_NO_NEW_PRIVS, 1) and _prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, program)
+    return prctl(PR_SET_NO_NEW_PRIVS, 1) and prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, program)

@@ -82,7 +82,9 @@ class TreeReader:
         """Give contents, and targets of links."""
         entries = {path: self._tree.entry(path) for path in paths}
         return {
-            path: entry.content if entry.link is None else entry.link.encode() for path, entry in entries.items() if entry
+            path: entry.content if entry.link is None else entry.link.encode()
+            for path, entry in entries.items()
+            if entry
         }
 
 
@@ -104,14 +106,10 @@ class _Surveyor:
         kind: BuildKind = "Plain"
         try:
             path = normal(path)
-            if is_glob(path):
-                if self._recipe.build.type not in {"Auto", "Plain"}:
-                    raise BuildError(f"{self._recipe.build.type} takes a folder, not a glob", file=path)
+            self._paths.add(path)
+            if not is_glob(path):
+                path = await self._follow(path)
                 self._paths.add(path)
-                return Survey("Plain", path, await self._with_links(), ())
-            self._paths.add(path)
-            path = await self._follow(path)
-            self._paths.add(path)
             kind = await self._kind(path)
             if kind == "Kustomize":
                 await self._walk_kustomizations(path)
@@ -122,8 +120,12 @@ class _Surveyor:
         return Survey(kind, path, await self._with_links(), tuple(self._problems))
 
     async def _kind(self, path: str) -> BuildKind:
-        at = self._tree.kind(path)
         asked = self._recipe.build.type
+        if is_glob(path):
+            if asked not in {"Auto", "Plain"}:
+                raise BuildError(f"{asked} takes a folder, not a glob", file=path)
+            return "Plain"
+        at = self._tree.kind(path)
         if at is None:
             raise BuildError("is not in the repository", file=self._recipe.path)
         if at == "file":
@@ -132,7 +134,7 @@ class _Surveyor:
             return "Jsonnet" if asked == "Jsonnet" or (asked == "Auto" and path.endswith(".jsonnet")) else "Plain"
         if asked != "Auto":
             return asked
-        if any(await self._exists(join(path, name)) for name in kustomization.NAMES):
+        if await self._kustomization_of(path) is not None:
             return "Kustomize"
         if await self._exists(join(path, "Chart.yaml")):
             return "Helm"
@@ -179,7 +181,8 @@ class _Surveyor:
         if self._tree.kind(place) is None:
             self._problems.append(
                 BuildError(
-                    "names a file or folder that is not in the repository; remote bases are not fetched: copy them", file=file
+                    "names a file or folder that is not in the repository; remote bases are not fetched: copy them",
+                    file=file,
                 )
             )
             return None

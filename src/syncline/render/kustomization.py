@@ -1,7 +1,7 @@
 """What a kustomization file names: other files and folders; and what in it is refused.
 
-Pure reading: nothing is built here. What a build takes from outside the repository (remote bases, charts that kustomize would
-fetch) is refused before the program runs.
+Pure reading: nothing is built here. What a build takes from outside the repository (remote bases, charts that kustomize
+would fetch) is refused before the program runs.
 """
 
 from collections.abc import Iterator
@@ -39,7 +39,8 @@ def references(file: str, content: bytes) -> list[str]:
     for name in _CHARTS:
         if spec.get(name):
             raise BuildError(
-                f"{name}: kustomize fetches no charts here; render the chart by a sync of its own (type: Helm)", file=file
+                f"{name}: kustomize fetches no charts here; render the chart by a sync of its own (type: Helm)",
+                file=file,
             )
     found = [path for path in _named(spec) if isinstance(path, str)]
     for path in found:
@@ -74,5 +75,5 @@ def _list(value: Any) -> list[Any]:
 
 
 def _is_remote(path: str) -> bool:
-    host = path.partition("/")[0]
-    return "://" in path or "?ref=" in path or "git@" in host or host.endswith((".com", ".org", ".io")) or "::" in path
+    # Other spellings of a host name no file of the repository, and are refused for that.
+    return any(mark in path for mark in ("://", "?ref=", "git@", "::"))

@@ -1,9 +1,10 @@
 """YAML and JSON of any number of documents, read as Kubernetes reads them, each with its line.
 
-`on`, `yes` and `y` are true; `0755` and `0o755` are octal; dates and times of day are text; `1e3` is the integer 1000; a
-number, `true` or a date as a key is text; anchors, aliases and merge keys work. Stricter than Kubernetes on purpose: a key
-that is there twice and a number of more than 64 bits are refused, since what they mean depends on who reads them. What
-explodes (aliases of aliases, deep nesting) is refused before it does. No message quotes the text: it may be secret.
+`on`, `yes` and `y` are true; `0755` and `0o755` are octal; dates and times of day are text; `1e3` is the integer 1000;
+a number, `true` or a date as a key is text; anchors, aliases and merge keys work. Stricter than Kubernetes on purpose:
+a key that is there twice, a merge key after a key that it holds too, and a number of more than 64 bits are refused,
+since what they mean depends on who reads them. What explodes (aliases of aliases, deep nesting) is refused before it
+does. No message quotes the text: it may be secret.
 """
 
 import base64
@@ -216,7 +217,7 @@ class _Composer:
             elif kind is yaml.DocumentEndEvent and self._root is not None:
                 yield Read(self._root, self._line)
 
-    def _open(self, value: Any, event: yaml.Event) -> None:
+    def _open(self, value: Any, event: Any) -> None:
         line = event.start_mark.line + 1
         if len(self._stack) >= DEPTH_LIMIT:
             raise ManifestError(line, f"nested more than {DEPTH_LIMIT} deep")
@@ -231,7 +232,7 @@ class _Composer:
         done = self._stack.pop()
         self._add(_Node(done.value, done.weight), done.anchor, done.line)
 
-    def _alias(self, event: yaml.Event) -> None:
+    def _alias(self, event: Any) -> None:
         line = event.start_mark.line + 1
         self._begin(line)
         node = self._anchors.get(event.anchor)
@@ -242,7 +243,7 @@ class _Composer:
             raise ManifestError(line, "aliases that stand for too much; write less of it")
         self._add(node, None, line)
 
-    def _scalar(self, event: yaml.Event) -> None:
+    def _scalar(self, event: Any) -> None:
         line = event.start_mark.line + 1
         self._begin(line)
         text = event.value
@@ -287,10 +288,12 @@ class _Composer:
 
 
 def _merge(parent: _Open, value: Any, line: int) -> None:
-    """Add the keys of other maps; what the map says itself wins, and so do earlier maps of a list."""
+    """Add the keys of other maps; what the map says after it wins, and so do earlier maps of a list."""
     for other in value if isinstance(value, list) else [value]:
         if not isinstance(other, dict):
             raise ManifestError(line, "<< takes a map or a list of maps")
+        if not parent.own.isdisjoint(other):
+            raise ManifestError(line, "<< brings a key that the map has above it; write << first")
         for key, inside in other.items():
             parent.value.setdefault(key, inside)
 
@@ -326,7 +329,8 @@ def _plain(text: str, line: int) -> Any:
 
 def _integer(found: re.Match[str], line: int) -> int:
     sign, binary, hexadecimal, octal, decimal = found.groups()
-    digits, base = next((part, base) for part, base in ((binary, 2), (hexadecimal, 16), (octal, 8), (decimal, 10)) if part)
+    bases = ((binary, 2), (hexadecimal, 16), (octal, 8), (decimal, 10))
+    digits, base = next((part, base) for part, base in bases if part)
     value = _LARGEST_INTEGER if len(digits) > 64 else int(digits, base)  # noqa: PLR2004 - binary digits of 64 bits
     value = -value if sign == "-" else value
     if not _SMALLEST_INTEGER <= value < _LARGEST_INTEGER:

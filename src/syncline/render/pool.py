@@ -6,8 +6,8 @@ while; and when they are, they may not take the last free child.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from types import TracebackType
 from typing import Self
 
@@ -16,6 +16,7 @@ import msgspec
 from syncline.api.content import Transform
 from syncline.render.child import Child, ChildCrashed
 from syncline.render.confinement import MEMORY_LIMIT
+from syncline.render.crew import Crew
 from syncline.render.errors import RenderFailed, TransformError
 from syncline.render.jobs import (
     TEXT,
@@ -32,9 +33,6 @@ from syncline.render.jobs import (
 )
 from syncline.render.quarantine import Quarantine
 from syncline.render.turns import Turns
-
-IDLE_SECONDS = 60.0
-"""How long a child without work is kept."""
 
 TARGETS_PER_TURN = 250
 """How many targets are named to a child at once; it may do fewer."""
@@ -69,10 +67,7 @@ class Renderer:
         self._turns = Turns(workers)
         self._turns_of_suspects = Turns(max(1, workers - 1))
         self._quarantine = Quarantine()
-        self._children: set[Child] = set()
-        self._idle: dict[Child, asyncio.TimerHandle] = {}
-        self._closed = False
-        self._closing = asyncio.Lock()
+        self._crew = Crew(Child)
 
     async def __aenter__(self) -> Self:
         return self
@@ -127,21 +122,14 @@ class Renderer:
 
     async def close(self) -> None:
         """End all children; jobs under way fail with `RenderFailed`."""
-        self._closed = True
-        for child in self._children:
-            child.kill()
-        async with self._closing, AsyncExitStack() as places:
-            # Who holds all places knows that nobody is about to start a child.
-            for _ in range(self._workers):
-                await places.enter_async_context(self._turns.turn(""))
-            await asyncio.gather(*(child.gone for child in self._children))
+        await self._crew.close(self._turns, self._workers)
 
     async def _render(self, job: AnyJob) -> list[Result]:
         now = asyncio.get_running_loop().time
         results = _Results(job)
         budget = self._deadline + SECONDS_PER_TARGET * len(job.targets)
         while rest := job.targets[len(results.all) :]:
-            async with self._turns.turn(job.source.namespace), self._child() as child:
+            async with self._turns.turn(job.source.namespace), self._crew.lend() as child:
                 started = now()
                 answers, done = await self._turn(child, msgspec.structs.replace(job, targets=rest[:TARGETS_PER_TURN]))
                 budget -= now() - started
@@ -161,58 +149,11 @@ class Renderer:
                 f"{_subject(job)} took longer than {self._deadline:g} s and were stopped; make them simpler"
             ) from None
         except ChildCrashed:
-            self._refuse_when_closed()
+            self._crew.refuse_when_closed()
             raise _StoppedError(
                 f"{_subject(job)} took more than {MEMORY_LIMIT >> 20} MiB of memory or nest too deeply, "
                 "and were stopped; make them simpler"
             ) from None
-
-    @asynccontextmanager
-    async def _child(self) -> AsyncIterator[Child]:
-        """Lend a child; one that was in the middle of something when the caller gave up is killed."""
-        self._refuse_when_closed()
-        if self._idle:
-            child, retirement = self._idle.popitem()
-            retirement.cancel()
-        else:
-            child = await self._start()
-        try:
-            yield child
-        except BaseException:
-            child.kill()
-            raise
-        if not child.gone.done():
-            self._idle[child] = asyncio.get_running_loop().call_later(IDLE_SECONDS, child.kill)
-
-    async def _start(self) -> Child:
-        try:
-            child = await Child.start()
-        except OSError as error:
-            raise RenderFailed(
-                f"no process for rendering could be started: {error.strerror}", retry_after=1.0
-            ) from None
-        self._children.add(child)
-        child.gone.add_done_callback(lambda _: self._forget(child))
-        try:
-            self._refuse_when_closed()
-            await child.ready()
-        except ChildCrashed:
-            child.kill()
-            self._refuse_when_closed()
-            raise RenderFailed("a process for rendering did not start", retry_after=1.0) from None
-        except BaseException:
-            child.kill()
-            raise
-        return child
-
-    def _forget(self, child: Child) -> None:
-        self._children.discard(child)
-        if retirement := self._idle.pop(child, None):
-            retirement.cancel()
-
-    def _refuse_when_closed(self) -> None:
-        if self._closed:
-            raise RenderFailed("rendering has ended, because the operator is stopping")
 
 
 def _subject(job: AnyJob) -> str:

@@ -38,7 +38,9 @@ _SEALS = {
     "binary": re.compile(rb'"sops"\s*:'),
 }
 _VALUE = re.compile(r"ENC\[AES256_GCM,data:([^,]+),iv:([^,]+),tag:([^,]+),type:([a-z]+)\]")
-_COMMENT = re.compile(r"^[ \t]*#ENC\[AES256_GCM,[^\]\n]*\][ \t]*(?:\n|\Z)|[ \t]*#ENC\[AES256_GCM,[^\]\n]*\]", re.MULTILINE)
+_COMMENT = re.compile(
+    r"^[ \t]*#ENC\[AES256_GCM,[^\]\n]*\][ \t]*(?:\n|\Z)|[ \t]*#ENC\[AES256_GCM,[^\]\n]*\]", re.MULTILINE
+)
 # SOPS begins the code of a file with these bytes where only encrypted values are sealed.
 _ONLY_ENCRYPTED = bytes.fromhex("8a3fd2ad54ce66527b1034f3d147be0b0b975b3bf44f72c6fdadec8176f27d69")
 _OTHER_KEYS = ("pgp", "kms", "gcp_kms", "azure_kv", "hc_vault", "hckms", "key_groups")
@@ -291,7 +293,8 @@ def _replacements(text: str, seal: _Seal) -> Iterator[tuple[int, int, str]]:
     """Give what changes in the text, in its order: encrypted values, and the metadata that goes."""
     levels: list[_Level] = []
     metadata_from: int | None = None
-    for event in yaml.parse(text, Loader=_LOADER):
+    events: Iterator[Any] = yaml.parse(text, Loader=_LOADER)
+    for event in events:
         if isinstance(event, yaml.AliasEvent):
             raise NeedsProgram
         if isinstance(event, yaml.CollectionStartEvent):
@@ -300,18 +303,23 @@ def _replacements(text: str, seal: _Seal) -> Iterator[tuple[int, int, str]]:
         elif isinstance(event, yaml.CollectionEndEvent):
             levels.pop()
             if len(levels) == 1 and metadata_from is not None:
-                yield metadata_from, event.end_mark.index, ""
+                yield metadata_from, _at(event.end_mark), ""
                 metadata_from = None
         elif isinstance(event, yaml.ScalarEvent):
             level = levels[-1] if levels else None
             if level is not None and level.awaits_key:
                 level.key, level.awaits_key = event.value, False
                 if len(levels) == 1 and event.value == "sops":
-                    metadata_from = event.start_mark.index
+                    metadata_from = _at(event.start_mark)
                 continue
             _value_begins(levels)
             if metadata_from is None and (changed := _leaf(event, levels, seal)) is not None:
-                yield event.start_mark.index, event.end_mark.index, changed
+                yield _at(event.start_mark), _at(event.end_mark), changed
+
+
+def _at(mark: Any) -> int:
+    index: int = mark.index
+    return index
 
 
 def _value_begins(levels: Sequence[_Level]) -> None:
@@ -348,8 +356,10 @@ def _as_sops_reads(event: yaml.ScalarEvent) -> Any:
     if _DATE.match(event.value):
         raise NeedsProgram
     document = next(read_documents(event.value), None) if event.value else None
-    return document.value if document is not None and isinstance(document.value, bool | int | float) else (
-        event.value if document is not None else None
+    return (
+        document.value
+        if document is not None and isinstance(document.value, bool | int | float)
+        else (event.value if document is not None else None)
     )
 
 

@@ -94,7 +94,7 @@ class Recipe:
     def __init__(self, transforms: Sequence[Transform]) -> None:
         self._transforms = list(transforms)
         self._steps: list[Step] = []
-        engine = _engine()
+        engine = new_engine()
         for index, transform in enumerate(transforms):
             try:
                 self._steps.append(_compile(engine, str(index), transform))
@@ -136,7 +136,7 @@ class TextTemplate:
     def __init__(self, template: str) -> None:
         self.uses_target = bool(_MENTIONS_TARGET.search(template))
         try:
-            self._render = _template(_engine(), TEXT, template, _UNDEFINED_IN_TEXT)
+            self._render = _template(new_engine(), TEXT, template, _UNDEFINED_IN_TEXT)
         except _WrongError as error:
             raise _wrong_text(error) from None
 
@@ -176,13 +176,14 @@ def _compile(engine: minijinja.Environment, name: str, transform: Transform) -> 
             raise _WrongError("needs exactly one of set, replace and template")
 
 
-def _engine() -> minijinja.Environment:
+def new_engine(*, names: bool = False) -> minijinja.Environment:
+    """Give an engine that is strict, has fuel, and shows nothing of itself; `names`: errors name what is undefined."""
     engine = minijinja.Environment(
         fuel=FUEL,
         undefined_behavior="strict",
         auto_escape_callback=lambda _name: False,
         keep_trailing_newline=True,
-        debug=False,
+        debug=names,
     )
     # It shows the engine's inside, target and all, to templates that do not name the target.
     engine.remove_global("debug")
@@ -207,11 +208,14 @@ def _template(engine: minijinja.Environment, name: str, template: str, undefined
 
 
 def _wrong_template(error: minijinja.TemplateError, undefined: str) -> _WrongError:
-    if error.kind == "UndefinedError":
-        return _WrongError(undefined, error.line)
+    return _WrongError(undefined if error.kind == "UndefinedError" else template_cause(error), error.line)
+
+
+def template_cause(error: minijinja.TemplateError) -> str:
+    """Say why a template failed, without a value that it was rendered with."""
     if error.kind in _QUOTES_TEMPLATE and error.detail:
-        return _WrongError(_short(error.detail), error.line)
-    return _WrongError(_CAUSES.get(error.kind, f"the template failed ({error.kind})"), error.line)
+        return _short(error.detail)
+    return _CAUSES.get(error.kind, f"the template failed ({error.kind})")
 
 
 def _replace(replace: Replace) -> Step:

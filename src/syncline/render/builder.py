@@ -1,0 +1,348 @@
+"""The way from a tree of files to manifests: decrypt, template, build, read.
+
+Every step that reads what somebody pushed is in a child. Builds take turns, fairly between tenants. One that takes too
+much time or memory is stopped, told so, and left alone for a while.
+"""
+
+import asyncio
+import hashlib
+import posixpath
+from collections.abc import Mapping
+from contextlib import nullcontext
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+
+from syncline.api.build import Helm, Jsonnet
+from syncline.render import program, toolrun, tools
+from syncline.render.buildchild import BuildChild
+from syncline.render.buildjobs import (
+    Answer,
+    Data,
+    Evaluate,
+    Foreign,
+    Found,
+    Job,
+    Note,
+    Parse,
+    Prepare,
+    Prepared,
+    Sort,
+    Text,
+)
+from syncline.render.child import ChildCrashed
+from syncline.render.complaints import chart_error, kustomize_error
+from syncline.render.crew import Crew
+from syncline.render.errors import BuildError, RenderFailed
+from syncline.render.inputs import Survey, TreeReader, survey
+from syncline.render.kustomization import NAMES
+from syncline.render.quarantine import Quarantine
+from syncline.render.recipe import Built, DataFile, Document, Files, Recipe
+from syncline.render.sops import may_be_encrypted
+from syncline.render.sorting import MANIFEST_SUFFIXES
+from syncline.render.trees import Tree, within
+from syncline.render.turns import Turns
+from syncline.render.workspace import workspace, write_tree
+
+INPUT_LIMIT = 24 * 1024 * 1024
+MOST_FILES = 10_000
+"""What one build may take: bytes and files."""
+
+SECONDS_PER_MEBIBYTE = 2.0
+"""What honest YAML takes to be read, on top of the deadline."""
+
+_TEMPLATE_MARKS = (b"{{", b"{%", b"{#")
+
+
+class _StoppedError(Exception):
+    """The build itself is to blame; the message says for what."""
+
+
+class Builder:
+    """Builds manifests, in children that are started when there is work and end when there is none.
+
+    Programs that want files find them in a new folder within `folder`, best one in memory; it is removed again.
+    """
+
+    def __init__(self, *, workers: int = 2, deadline: float = 5.0, folder: Path | None = None) -> None:
+        self._workers = workers
+        self._deadline = deadline
+        self._folder = folder
+        self._turns = Turns(workers)
+        self._turns_of_suspects = Turns(max(1, workers - 1))
+        self._quarantine = Quarantine()
+        self._crew = Crew(BuildChild)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End all children; builds under way fail with `RenderFailed`."""
+        await self._crew.close(self._turns, self._workers)
+
+    async def build(self, files: Files, recipe: Recipe) -> Built:
+        """Build the manifests; `files` must hold what `inputs` names, and may hold more.
+
+        Raises BuildError where the files or the recipe are wrong, and RenderFailed when the work took too much time or
+        memory, now or a short while ago, or could not be done at all.
+        """
+        tree = Tree(files)
+        plan = await survey(TreeReader(tree), recipe)
+        if plan.problems:
+            raise plan.problems[0]
+        work = _Work(tree, recipe, plan)
+        digest = work.digest()
+        now = asyncio.get_running_loop().time
+        if held := self._quarantine.holds(digest, now()):
+            raise RenderFailed(held.reason, retry_after=held.seconds)
+        try:
+            suspect = digest in self._quarantine
+            async with (
+                self._turns_of_suspects.turn(recipe.tenant) if suspect else nullcontext(),
+                self._turns.turn(recipe.tenant),
+                self._crew.lend() as child,
+            ):
+                built = await self._outcome(child, work)
+        except (_StoppedError, toolrun.Overrun) as stopped:
+            reason = f"the build of {recipe.path} {stopped} and was stopped; make it simpler or split it"
+            held = self._quarantine.add(digest, reason, now())
+            raise RenderFailed(held.reason, retry_after=held.seconds) from None
+        self._quarantine.release(digest)
+        if isinstance(built, BuildError):
+            raise built
+        return built
+
+    async def _outcome(self, child: BuildChild, work: "_Work") -> Built | BuildError:
+        """Build, and return what is wrong rather than raise it: the child is none the worse for it, and is kept."""
+        try:
+            return await self._build(child, work)
+        except BuildError as error:
+            return error
+
+    async def _build(self, child: BuildChild, work: "_Work") -> Built:
+        await self._prepare(child, work)
+        match work.plan.kind:
+            case "Kustomize":
+                return await self._kustomize(child, work)
+            case "Helm":
+                return await self._helm(child, work)
+            case "Jsonnet":
+                return await self._jsonnet(child, work)
+            case _:
+                return await self._plain(child, work)
+
+    async def _prepare(self, child: BuildChild, work: "_Work") -> None:
+        """Decrypt what is encrypted, and template what may be."""
+        texts = work.to_prepare()
+        if not texts:
+            return
+        recipe = work.recipe
+        keys = None if recipe.keys is None else dict(recipe.keys)
+        job = Prepare(texts, dict(recipe.variables), dict(recipe.values), keys)
+        for answer in await self._ask(child, job, sum(len(text.content) for text in texts)):
+            if isinstance(answer, Prepared):
+                work.prepared(answer.path, answer.content, decrypted=answer.decrypted)
+            elif isinstance(answer, Foreign):
+                content = await program.decrypt(
+                    answer.path,
+                    work.content(answer.path),
+                    recipe.keys or {},
+                    network=answer.network,
+                    seconds=self._program_seconds,
+                    parent=self._folder,
+                )
+                work.prepared(answer.path, content, decrypted=True)
+
+    async def _plain(self, child: BuildChild, work: "_Work") -> Built:
+        texts = [Text(path, work.content(path)) for path in work.paths if path.endswith(MANIFEST_SUFFIXES)]
+        data = [path for path in work.paths if not path.endswith(MANIFEST_SUFFIXES)]
+        answers = await self._ask(child, Parse(texts), sum(len(text.content) for text in texts)) if texts else []
+        data += [answer.path for answer in answers if isinstance(answer, Data)]
+        return Built(_documents(answers), tuple(map(work.data_file, sorted(data))), _notes(answers))
+
+    async def _kustomize(self, child: BuildChild, work: "_Work") -> Built:
+        kustomize = tools.find("kustomize")
+        root = work.plan.path
+        file = next(path for name in NAMES if work.tree.file(path := posixpath.normpath(f"{root}/{name}")))
+        async with workspace(self._folder) as folder:
+            await write_tree(folder, work.tree, work.paths, work.changed)
+            done = await toolrun.run(
+                kustomize,
+                # Files outside of a kustomization's folder stay out of reach, as by default; folders can be bases.
+                ["build", "--load-restrictor", "LoadRestrictionsRootOnly", root],
+                folder,
+                seconds=self._program_seconds,
+                environment={},
+            )
+        if done.code != 0:
+            said = done.errors.decode(errors="replace")
+            raise kustomize_error(said, file, str(folder), sensitive=work.sensitive or work.mentions_secrets())
+        answers = await self._ask(child, Sort(done.output, file, None), len(done.output))
+        return Built(_documents(answers), (), _notes(answers))
+
+    async def _helm(self, child: BuildChild, work: "_Work") -> Built:
+        helm = tools.find("helm")
+        recipe, chart = work.recipe, work.plan.path
+        options = recipe.build.helm or Helm()
+        arguments = ["template", options.release_name or recipe.release, f"tree/{chart}"]
+        arguments += ["--namespace", options.namespace or recipe.namespace]
+        arguments += ["--include-crds"] if options.include_crds else []
+        arguments += [f"--kube-version={recipe.kube_version}"] if recipe.kube_version else []
+        arguments += [f"--api-versions={version}" for version in recipe.api_versions]
+        async with workspace(self._folder) as folder:
+            await write_tree(folder / "tree", work.tree, work.paths, work.changed)
+            for number, values in enumerate(recipe.helm_values):
+                arguments += ["--values", f"values-{number}.json"]
+                await asyncio.to_thread((folder / f"values-{number}.json").write_bytes, msgspec.json.encode(values))
+            done = await toolrun.run(
+                helm, arguments, folder, seconds=self._program_seconds, environment={"HELM_NO_PLUGINS": "1"}
+            )
+        if done.code != 0:
+            said = done.errors.decode(errors="replace")
+            raise chart_error(said, chart, str(folder), sensitive=work.sensitive)
+        file = posixpath.normpath(f"{chart}/Chart.yaml")
+        answers = await self._ask(child, Sort(done.output, file, chart), len(done.output))
+        return Built(_documents(answers), (), _notes(answers))
+
+    async def _jsonnet(self, child: BuildChild, work: "_Work") -> Built:
+        options = work.recipe.build.jsonnet or Jsonnet()
+        job = Evaluate(
+            {path: work.content(path) for path in work.paths},
+            work.plan.path,
+            list(options.library_paths),
+            dict(options.tlas),
+            dict(options.ext_vars),
+            work.sensitive or work.mentions_secrets(),
+        )
+        answers = await self._ask(child, job, sum(map(len, job.files.values())))
+        return Built(_documents(answers), (), _notes(answers))
+
+    async def _ask(self, child: BuildChild, job: Job, size: int) -> list[Answer]:
+        seconds = self._deadline + SECONDS_PER_MEBIBYTE * size / (1 << 20)
+        try:
+            return [answer async for answer in child.perform(job, seconds)]
+        except TimeoutError:
+            raise _StoppedError(f"took longer than {seconds:g} s") from None
+        except ChildCrashed:
+            self._crew.refuse_when_closed()
+            if await child.out_of_time():
+                raise _StoppedError(f"took longer than {seconds:.0f} s") from None
+            raise _StoppedError("took more than 200 MiB of memory, or nests too deeply,") from None
+
+    @property
+    def _program_seconds(self) -> float:
+        # A start and an end are within the deadline too.
+        return max(1.0, self._deadline - 1.0)
+
+
+class _Work:
+    """One build: the files that it takes, and what has become of them."""
+
+    def __init__(self, tree: Tree, recipe: Recipe, plan: Survey) -> None:
+        self.tree = tree
+        self.recipe = recipe
+        self.plan = plan
+        self.changed: dict[str, bytes] = {}
+        self._decrypted: set[str] = set()
+        self.paths = self._select()
+        size = sum(len(self.content(path)) for path in self.paths)
+        if size > INPUT_LIMIT or len(self.paths) > MOST_FILES:
+            raise BuildError(
+                f"the build takes {len(self.paths)} files of {size >> 20} MiB; the limit is {MOST_FILES} files and"
+                f" {INPUT_LIMIT >> 20} MiB: narrow the path",
+                file=recipe.path,
+            )
+
+    def _select(self) -> list[str]:
+        """Give the paths of files that the build reads; what they link to is looked up through them."""
+        if self.plan.kind == "Plain":
+            return [path for path in self.tree.select(self.plan.path) if self.tree.file(path) is not None]
+        found: list[str] = []
+        for path in self.tree:
+            if any(within(folder, path) for folder in self.plan.paths):
+                place = self.tree.follow(path)
+                is_folder = self.tree.has_folder(place)
+                if self.tree.entry(place) is None and not is_folder:
+                    raise BuildError("is a symbolic link to nothing", file=path)
+                if not is_folder or self.plan.kind != "Jsonnet":
+                    found.append(path)
+        return found
+
+    @property
+    def sensitive(self) -> bool:
+        """Whether anything that the build knows is secret for sure."""
+        return self.recipe.sensitive or bool(self._decrypted)
+
+    def mentions_secrets(self) -> bool:
+        """Whether any file may hold a Secret in the clear."""
+        return any(b"Secret" in self.content(path) or b"secretGenerator" in self.content(path) for path in self.paths)
+
+    def content(self, path: str) -> bytes:
+        """Give the content that a path leads to, as it is by now."""
+        place = self.tree.follow(path)
+        file = self.tree.entry(place)
+        return self.changed.get(place, file.content if file is not None else b"")
+
+    def to_prepare(self) -> list[Text]:
+        """Give the files that may be encrypted or may be templates, each once."""
+        texts: dict[str, Text] = {}
+        for path in self.paths:
+            place = self.tree.follow(path)
+            content = self.content(place)
+            template = self._may_be_template(path, content)
+            if template or may_be_encrypted(content):
+                texts[place] = Text(place, content, template=template)
+        return list(texts.values())
+
+    def _may_be_template(self, path: str, content: bytes) -> bool:
+        if not self.recipe.template or not any(mark in content for mark in _TEMPLATE_MARKS):
+            return False
+        # A chart has templates of its own; only its values are ours.
+        return self.plan.kind != "Helm" or path == posixpath.normpath(f"{self.plan.path}/values.yaml")
+
+    def prepared(self, place: str, content: bytes, *, decrypted: bool) -> None:
+        """Take what a file has become."""
+        self.changed[place] = content
+        if decrypted:
+            self._decrypted.add(place)
+
+    def data_file(self, path: str) -> DataFile:
+        """Give a file that is no manifest."""
+        place = self.tree.follow(path)
+        return DataFile(path, posixpath.basename(path), self.content(path), place in self._decrypted)
+
+    def digest(self) -> bytes:
+        """Name the work by its content."""
+        hashed = hashlib.blake2b(digest_size=16)
+        recipe = msgspec.structs.replace(self.recipe, keys=None)
+        hashed.update(msgspec.json.encode(_plain_mapping(recipe), order="sorted"))
+        for name, key in sorted((self.recipe.keys or {}).items()):
+            hashed.update(hashlib.blake2b(name.encode() + b"\0" + key).digest())
+        for path in self.paths:
+            hashed.update(f"\0{path}\0".encode())
+            hashed.update(hashlib.blake2b(self.content(path)).digest())
+        return hashed.digest()
+
+
+def _plain_mapping(recipe: Recipe) -> Mapping[str, Any]:
+    return msgspec.structs.asdict(recipe)
+
+
+def _documents(answers: list[Answer]) -> tuple[Document, ...]:
+    return tuple(
+        Document(manifest, file, line)
+        for answer in answers
+        if isinstance(answer, Found)
+        for file, line, manifest in answer.documents
+    )
+
+
+def _notes(answers: list[Answer]) -> tuple[str, ...]:
+    return tuple(answer.text for answer in answers if isinstance(answer, Note))

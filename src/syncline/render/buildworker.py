@@ -1,0 +1,204 @@
+"""The child that builds: `python -I -m syncline.render.buildworker`.
+
+It confines itself, then serves jobs until end of input. It decrypts, templates, evaluates and parses: all that reads
+what somebody pushed. It holds nothing of one job while it works on the next. When a job takes too much memory or time
+it dies; its parent says so.
+"""
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any, BinaryIO
+
+import msgspec
+import pyrage
+import re2
+
+from syncline.render import jsonnet, sops
+from syncline.render.buildjobs import (
+    FRAME_BYTES,
+    Answer,
+    Data,
+    Done,
+    Evaluate,
+    Failed,
+    Foreign,
+    Found,
+    Job,
+    Note,
+    Parse,
+    Prepare,
+    Prepared,
+    Ready,
+    Sort,
+    Text,
+    decode_job,
+    frame,
+)
+from syncline.render.confinement import confine
+from syncline.render.errors import BuildError
+from syncline.render.jobs import LENGTH_BYTES
+from syncline.render.recipe import Document
+from syncline.render.sorting import check_count, manifests_of, manifests_of_output, manifests_of_value
+from syncline.render.templates import FileTemplates
+
+MEMORY_LIMIT = 144 * 1024 * 1024
+"""Bytes beyond what the child has when it starts, which is about 50 MiB: less than 200 MiB in all."""
+
+SHOWN_HOOKS = 10
+DOCUMENT_BYTES = 3 * 1024 * 1024
+"""What an API server accepts as one request."""
+
+
+def work(job: Job) -> Iterator[Answer]:
+    """Answer a job; the last answer is Done or Failed."""
+    try:
+        match job:
+            case Prepare():
+                yield from _prepare(job)
+            case Parse():
+                yield from _parse(job)
+            case Sort():
+                yield from _sort(job)
+            case Evaluate():
+                yield from _evaluate(job)
+    except BuildError as error:
+        yield Failed(error.file, error.line, error.cause)
+    else:
+        yield Done()
+
+
+def _prepare(job: Prepare) -> Iterator[Answer]:
+    templates = FileTemplates(job.values, job.variables)
+    for file in job.files:
+        if sops.is_encrypted(file.path, file.content):
+            yield _decrypted(file, job.keys)
+        elif file.template:
+            content = templates.render(file.path, file.content)
+            if content is not file.content:
+                yield Prepared(file.path, content, decrypted=False)
+
+
+def _decrypted(file: Text, keys: dict[str, bytes] | None) -> Answer:
+    if keys is None:
+        raise BuildError(
+            "is encrypted with SOPS, and the sync has no spec.decryption: name the Secret with the key", file=file.path
+        )
+    try:
+        return Prepared(file.path, sops.decrypt(file.path, file.content, keys), decrypted=True)
+    except sops.SopsError as error:
+        raise BuildError(str(error), file=file.path) from None
+    except sops.NeedsProgram as need:
+        return Foreign(file.path, need.network)
+
+
+def _parse(job: Parse) -> Iterator[Answer]:
+    documents: list[Document] = []
+    for file in job.files:
+        found = manifests_of(file.path, file.content)
+        if found is None:
+            yield Data(file.path)
+            continue
+        manifests, note = found
+        if note is not None:
+            yield Note(note)
+            yield Data(file.path)
+        documents += manifests
+    yield from _found(check_count(documents, job.files[0].path if job.files else ""))
+
+
+def _sort(job: Sort) -> Iterator[Answer]:
+    documents: list[Document] = []
+    hooks: list[str] = []
+    for found in manifests_of_output(job.output, job.file, job.chart):
+        if isinstance(found, str):
+            hooks.append(found)
+        else:
+            documents.append(found)
+    if hooks:
+        more = len(hooks) - SHOWN_HOOKS
+        shown = ", ".join(hooks[:SHOWN_HOOKS]) + (f" and {more} more" if more > 0 else "")
+        yield Note(f"Helm hooks are not applied: {shown}")
+    yield from _found(check_count(documents, job.file))
+
+
+def _evaluate(job: Evaluate) -> Iterator[Answer]:
+    value = jsonnet.evaluate(job.files, job.entry, job.libraries, job.tlas, job.ext_vars, sensitive=job.sensitive)
+    yield from _found(check_count(manifests_of_value(value, job.entry), job.entry))
+
+
+def _found(documents: Iterable[Document]) -> Iterator[Answer]:
+    """Give documents in frames that are quickly read."""
+    batch: list[tuple[str, int, dict[str, Any]]] = []
+    size = 0
+    for document in documents:
+        length = len(msgspec.msgpack.encode(document.manifest))
+        if length > DOCUMENT_BYTES:
+            raise BuildError(
+                f"a manifest of more than {DOCUMENT_BYTES >> 20} MiB", file=document.file, line=document.line
+            )
+        if batch and size + length > FRAME_BYTES:
+            yield Found(batch)
+            batch, size = [], 0
+        batch.append((document.file, document.line, document.manifest))
+        size += length
+    if batch:
+        yield Found(batch)
+
+
+def main() -> None:
+    """Serve jobs from standard input to standard output."""
+    os.chdir("/")
+    requests, answers = sys.stdin.buffer, sys.stdout.buffer
+    _rehearse()
+    seccomp = confine(MEMORY_LIMIT)
+    _rehearse()
+    _say(answers, Ready(seccomp))
+    while (body := _read_frame(requests)) is not None:
+        job = decode_job(body)
+        del body
+        for answer in work(job):
+            _say(answers, answer)
+        del job
+        re2.purge()
+    # Nothing is left to flush or to close, and an orderly end would want files and threads.
+    os._exit(0)
+
+
+def _rehearse() -> None:
+    """Take every path once: before the walls go up, to load what is loaded late; after, to see that all still works."""
+    key = pyrage.x25519.Identity.generate()
+    files = [
+        Text("a.yaml", b"a: {{ b }}\n", template=True),
+        Text("b.yaml", b"a: {{ c }}\n", template=True),
+        Text("c.yaml", _SEALED % b"[]"),
+        Text(
+            "d.yaml",
+            _SEALED % msgspec.json.encode([{"enc": pyrage.encrypt(bytes(32), [key.to_public()], armored=True)}]),
+        ),
+    ]
+    for file in files:
+        list(work(Prepare([file], {"source": {}}, {"b": 1}, {"a.agekey": str(key).encode()})))
+    list(work(Parse([Text("a.yaml", b"a: [1, x, 1.5, 2001-01-01]\n---\n'b': {\n"), Text("b.json", b'{"a": 1}')])))
+    list(work(Sort(b"# Source: a/b\napiVersion: v1\nkind: A\n", "a", "a")))
+    for text in (b"{a: import 'b'}", b"{a: error 'b'}", b"import 'c'"):
+        list(work(Evaluate({"a": text, "b": b"{}"}, "a", [], {}, {}, sensitive=False)))
+
+
+_SEALED = b"a: ENC[AES256_GCM,data:eA==,iv:eHh4eHh4eHg=,tag:eA==,type:str]\nsops:\n  age: %s\n"
+
+
+def _read_frame(stream: BinaryIO) -> bytes | None:
+    length = stream.read(LENGTH_BYTES)
+    if len(length) < LENGTH_BYTES:
+        return None
+    return stream.read(int.from_bytes(length, "big"))
+
+
+def _say(stream: BinaryIO, answer: Answer) -> None:
+    stream.write(frame(answer))
+    stream.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""One run of a program that is not ours, in a folder of its own, behind the walls of `enclosure`."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+OUTPUT_LIMIT = 24 * 1024 * 1024
+"""Bytes that a program may write to its output, or into one file."""
+
+MEMORY_LIMIT = 200 * 1024 * 1024
+"""Bytes of data. A Go program takes 65 MiB of it before it begins, and its heap 64 MiB at a time."""
+
+_HEAP = "120MiB"
+_ERROR_LIMIT = 64 * 1024
+_CHUNK = 64 * 1024
+_ENCLOSURE = str(Path(__file__).with_name("enclosure.py"))
+_CPU_SIGNALS = {-signal.SIGXCPU, -signal.SIGKILL}
+
+
+class Finished(msgspec.Struct, frozen=True):
+    """How a run ended."""
+
+    code: int
+    output: bytes
+    errors: bytes
+
+
+class Overrun(Exception):  # noqa: N818 - what happened
+    """The program took more than it may; the message says of what."""
+
+
+async def run(
+    program: Path,
+    arguments: Sequence[str],
+    folder: Path,
+    *,
+    seconds: float,
+    environment: Mapping[str, str],
+    network: bool = False,
+) -> Finished:
+    """Run a program in a folder. It has so many seconds of processor time, and several times that by the clock.
+
+    Raises Overrun when it takes more than it may. Whatever happens, nothing of it runs on afterwards.
+    """
+    walls = {
+        "folder": str(folder),
+        "network": network,
+        "seconds": max(1, round(seconds)),
+        "memory": MEMORY_LIMIT,
+        "output": OUTPUT_LIMIT,
+    }
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-I", "-S", _ENCLOSURE, json.dumps(walls), str(program), *arguments),
+        cwd=folder,
+        env={
+            "PATH": str(program.parent) if network else "",
+            "HOME": str(folder),
+            "TMPDIR": str(folder),
+            "GOMEMLIMIT": _HEAP,
+            "GOMAXPROCS": "2",
+            **environment,
+        },
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        async with asyncio.timeout(seconds * 4):
+            output, errors = await asyncio.gather(
+                _read(process.stdout, OUTPUT_LIMIT), _read(process.stderr, _ERROR_LIMIT, rest=True)
+            )
+            code = await process.wait()
+    except TimeoutError:
+        raise Overrun(f"took longer than {seconds * 4:g} s") from None
+    finally:
+        await asyncio.shield(_end(process))
+    if code in _CPU_SIGNALS:
+        raise Overrun(f"took more than {seconds:g} s of processor time")
+    if b"out of memory" in errors or b"cannot allocate memory" in errors:
+        raise Overrun(f"took more than {MEMORY_LIMIT >> 20} MiB of memory")
+    return Finished(code, output, errors)
+
+
+async def _read(stream: asyncio.StreamReader | None, limit: int, *, rest: bool = False) -> bytes:
+    """Read up to a limit; what is more is an Overrun, or dropped where `rest` is of no interest."""
+    chunks: list[bytes] = []
+    size = 0
+    while stream is not None and (chunk := await stream.read(_CHUNK)):
+        if size + len(chunk) <= limit:
+            chunks.append(chunk)
+            size += len(chunk)
+        elif not rest:
+            raise Overrun(f"wrote more than {limit >> 20} MiB")
+    return b"".join(chunks)
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Kill whatever is left of the program, and wait until it is gone."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    for stream in (process.stdout, process.stderr):
+        # A pipe closes when nothing is left in it.
+        while stream is not None and await stream.read(_CHUNK):
+            pass
+    await process.wait()
