@@ -88,6 +88,12 @@ class TestPrevious:
         now = situation(current=B, hold=Hold(B, C), history=[Past(B), Past(C), Past(B), Past(A)])
         assert decide(msgspec.structs.replace(now, rollback_to="Previous", policy="Rollback")).commit == A
 
+    def test_where_there_is_none_the_failure_is_not_forgotten(self) -> None:
+        now = situation(current=B, hold=Hold(B, A), history=[Past(A)], rollback_to="Previous")
+        for _ in range(3):
+            assert (decide(now).commit, decide(now).reason, decide(now).rollback) == (B, "NotFound", Hold(B, A))
+            now = after(now, decide(now))
+
     def test_clearing_it_follows_the_head_again(self) -> None:
         decision = decide(situation(current=B, hold=Hold(B, "Previous")))
         assert (decision.commit, decision.held, decision.rollback) == (C, False, None)

@@ -103,7 +103,8 @@ def _asked_for(now: Situation, to: str) -> Decision:
         return _rolled_back(now.hold)
     found, problem = _previous(now) if to == PREVIOUS else _named(now, to)
     if found is None:
-        return Decision(commit=now.current, held=True, reason="NotFound", why=problem)
+        # What was in force stays known: it may say which revision has failed.
+        return Decision(commit=now.current, held=True, reason="NotFound", why=problem, rollback=now.hold)
     return _rolled_back(Hold(found, to))
 
 
