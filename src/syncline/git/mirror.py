@@ -106,9 +106,14 @@ class Mirror:
             )
         except NotOffered as refused:
             await self._search(path, commit, allowed, refused)
-        except GitError:
+        except GitError as error:
+            overflowed = _overflowed(path, allowed)
             await asyncio.to_thread(_tidy, path)
-            raise
+            if overflowed and allowed < self._limits.repository_bytes:
+                raise no_room(self._limits) from None
+            if overflowed:
+                raise TooLarge(f"the repository is larger than the {allowed} bytes that are allowed") from None
+            raise error from None
 
     async def _search(self, path: Path, commit: Commit, allowed: int, refused: NotOffered) -> None:
         """Look for a commit in the history of branches and tags, ever deeper."""
@@ -312,6 +317,18 @@ def _contents(output: bytes) -> dict[str, bytes | Damaged]:
         digest.update(content)
         contents[identity] = content if digest.hexdigest() == identity else Damaged(f"the object {identity} is broken")
     return contents
+
+
+def no_room(limits: Limits) -> CacheFailure:
+    """Return what is said when the folder for mirrors may not grow any more."""
+    return CacheFailure(
+        f"the mirrors of all repositories that are followed take more than {limits.cache_bytes} bytes; allow them more"
+    )
+
+
+def _overflowed(path: Path, allowed: int) -> bool:
+    """Whether a fetch was stopped for the size of what it wrote; git itself only says that something ended early."""
+    return any(left.stat().st_size >= allowed for left in path.glob("objects/pack/tmp_*"))
 
 
 def _tidy(path: Path) -> None:

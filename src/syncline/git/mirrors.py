@@ -14,7 +14,7 @@ from syncline.git.errors import CacheFailure, GitError, Refused, TooLarge
 from syncline.git.folder import Folder, age
 from syncline.git.limits import Limits
 from syncline.git.metrics import FETCH_SECONDS, FETCHES
-from syncline.git.mirror import Mirror
+from syncline.git.mirror import Mirror, no_room
 from syncline.git.refs import Commit, Refs, check_revision, pinned
 from syncline.git.remotes import Remote
 from syncline.git.signatures import signer
@@ -205,18 +205,20 @@ class Mirrors:
 
     async def _fetch(self, mirror: Mirror, commit: Commit) -> None:
         keep = {tree.commit.sha for tree in self._trees.values()}
-        try:
-            with FETCH_SECONDS.time():
-                await mirror.fetch(commit, self._room, keep=keep)
-        except CacheFailure as error:
-            FETCHES.labels(error.reason).inc()
-            # Perhaps there is more room the next time.
-            await self._evict(1)
-            raise
-        except GitError as error:
-            FETCHES.labels(error.reason).inc()
-            raise
-        FETCHES.labels("ok").inc()
+        while True:
+            try:
+                with FETCH_SECONDS.time():
+                    await mirror.fetch(commit, self._room, keep=keep)
+            except CacheFailure as error:
+                FETCHES.labels(error.reason).inc()
+                if not await self._evict(1):
+                    raise
+            except GitError as error:
+                FETCHES.labels(error.reason).inc()
+                raise
+            else:
+                FETCHES.labels("ok").inc()
+                return
 
     async def _verify(self, remote: Remote, commit: Commit, keys: Mapping[str, bytes]) -> str:
         mirror = await self._fetched(remote, commit)
@@ -231,9 +233,7 @@ class Mirrors:
         if free < wanted:
             free += await self._evict(wanted - free)
         if free <= 0:
-            raise CacheFailure(
-                f"the mirrors of all repositories that are followed take more than {cache} bytes; allow them more"
-            )
+            raise no_room(self._limits)
         return min(self._limits.repository_bytes, free)
 
     async def _evict(self, wanted: int) -> int:

@@ -1,0 +1,131 @@
+"""Credentials as Secrets hold them."""
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+
+from syncline.git import AuthType, CredentialError, Remote, remote_from
+from syncline.git.remotes import Basic, Bearer, GitHubApp, Proxy, Ssh
+
+URL, SSH_URL = "https://example.com/a", "ssh://git@example.com/a"
+CANARY = b"canary-77aa55"
+
+
+def pem(key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+    )
+
+
+RSA = pem(rsa.generate_private_key(65537, 2048))
+EC = pem(ec.generate_private_key(ec.SECP256R1()))
+ED = ed25519.Ed25519PrivateKey.generate().private_bytes(
+    serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
+)
+
+
+def test_each_type_of_credential_is_read() -> None:
+    assert remote_from(URL, "Basic", {"username": b"u", "password": b"p\n"}).credential == Basic("u", "p")
+    assert remote_from(URL, "Token", {"token": b"t"}).credential == Basic("x-access-token", "t")
+    assert remote_from(URL, "Token", {"token": b"t", "username": b"u"}).credential == Basic("u", "t")
+    assert remote_from("https://bitbucket.org/a", "Token", {"token": b"t"}).credential == Basic("x-token-auth", "t")
+    assert remote_from(URL, "Token", {"bearerToken": b"t"}).credential == Bearer("t")
+    assert remote_from(SSH_URL, "SSH", {"identity": ED.replace(b"\n", b"\r\n"), "known_hosts": b"k"}).credential == Ssh(
+        ED, b"k\n"
+    )
+    app = {"appID": b"1", "installationID": b"2", "privateKey": RSA}
+    assert remote_from("https://github.com/a/b", "GitHubApp", app).credential == GitHubApp(
+        "1", "2", RSA, "https://api.github.com"
+    )
+    assert remote_from(URL, "GitHubApp", app).credential == GitHubApp("1", "2", RSA, "https://example.com/api/v3")
+    own = remote_from(URL, "GitHubApp", app | {"baseURL": b"https://api.example.com/"}).credential
+    assert own == GitHubApp("1", "2", RSA, "https://api.example.com")
+
+
+def test_a_proxy_is_read() -> None:
+    secret = {"address": b"http://proxy.example.com:3128", "username": b"u", "password": b"p@ss/word"}
+    proxy = remote_from(URL, proxy_secret=secret).proxy
+    assert proxy == Proxy("proxy.example.com", 3128, "http", "u", "p@ss/word")
+    assert proxy.url == "http://u:p%40ss%2Fword@proxy.example.com:3128"
+
+
+@pytest.mark.parametrize(
+    ("url", "kind", "secret", "said"),
+    [
+        (URL, "Basic", {}, "no key 'username'"),
+        (URL, "Basic", {"username": b"u"}, "no key 'password'"),
+        (URL, "Basic", {"username": b"u", "password": b" \n"}, "no key 'password'"),
+        (URL, "Basic", {"username": b"u", "password": CANARY + b"\r\nx"}, "line breaks"),
+        (URL, "Basic", {"username": b"u", "password": CANARY + b"\xff"}, "is not text"),
+        (URL, "Token", {}, "no key 'token'"),
+        (URL, "Token", {"token": CANARY * 10_000}, "too long"),
+        (URL, "SSH", {"identity": ED, "known_hosts": b"k"}, "is for ssh URLs"),
+        (URL, "GitHubApp", {"appID": b"1"}, "no key 'installationID'"),
+        (URL, "GitHubApp", {"appID": b"1", "installationID": b"../../x"}, "'installationID'"),
+        (URL, "GitHubApp", {"appID": b"1", "installationID": b"2"}, "no key 'privateKey'"),
+        (URL, "GitHubApp", {"appID": b"1", "installationID": b"2", "privateKey": CANARY}, "not a private key"),
+        (URL, "GitHubApp", {"appID": b"1", "installationID": b"2", "privateKey": EC}, "not an RSA key"),
+        (SSH_URL, None, {}, "needs auth.type SSH"),
+        (SSH_URL, "Token", {"token": b"t"}, "needs auth.type SSH"),
+        (SSH_URL, "SSH", {}, "no key 'identity'"),
+        (SSH_URL, "SSH", {"identity": CANARY, "known_hosts": b"k"}, "not a private ssh key"),
+        (SSH_URL, "SSH", {"identity": ED}, "no key 'known_hosts'"),
+        (SSH_URL, "SSH", {"identity": RSA, "known_hosts": b"k", "password": CANARY}, "must have none"),
+        ("git@example.com:a", "SSH", {"identity": ED, "known_hosts": b" "}, "no key 'known_hosts'"),
+        (URL, "Basic", {"username": b"u", "password": b"p", "tls.crt": b"x"}, "both keys"),
+    ],
+)
+def test_what_is_missing_or_wrong_in_a_secret_is_named_but_not_shown(
+    url: str, kind: AuthType | None, secret: dict[str, bytes], said: str
+) -> None:
+    with pytest.raises(CredentialError, match=said) as wrong:
+        remote_from(url, kind, secret)
+    assert CANARY.decode() not in str(wrong.value)
+
+
+@pytest.mark.parametrize(
+    ("authority", "proxy", "said"),
+    [
+        ({}, None, r"no key 'ca\.crt'"),
+        ({"tls.key": b"x", "ca.crt": b"y"}, None, "both keys"),
+        (None, {}, "no key 'address'"),
+        (None, {"address": b"proxy:3128"}, "not like http://proxy"),
+        (None, {"address": b"socks5://proxy:3128"}, "not like http://proxy"),
+        (None, {"address": b"http://u:canary@proxy:3128"}, "put the proxy's user"),
+        (None, {"address": b"http://proxy:99999"}, "not like http://proxy"),
+    ],
+)
+def test_what_is_wrong_with_an_authority_or_proxy_is_named(
+    authority: dict[str, bytes] | None, proxy: dict[str, bytes] | None, said: str
+) -> None:
+    with pytest.raises(CredentialError, match=said):
+        remote_from(URL, None, None, authority, proxy)
+
+
+def test_ssh_takes_neither_proxy_nor_authority() -> None:
+    secret = {"identity": ED, "known_hosts": b"k"}
+    with pytest.raises(CredentialError, match="are for https"):
+        remote_from(SSH_URL, "SSH", secret, {"ca.crt": b"x"})
+
+
+def test_a_key_names_remote_and_credential_and_tells_neither() -> None:
+    remotes = [
+        Remote(URL),
+        Remote(URL + "b"),
+        Remote(URL, ca=b"x"),
+        Remote(URL, credential=Basic("u", "p")),
+        Remote(URL, credential=Basic("u", "q")),
+        Remote(URL, credential=Basic("up", "")),
+        Remote(URL, credential=Bearer("p")),
+        Remote(URL, proxy=Proxy("h", 1)),
+    ]
+    assert len({remote.key for remote in remotes}) == len(remotes)
+    assert Remote(URL, credential=Basic("u", "p")).key == remotes[3].key
+    assert Remote(URL).digest(b"a") != Remote(URL).digest(b"b")
+    assert all(len(remote.key) == 32 for remote in remotes)
+
+
+def test_no_representation_shows_a_value() -> None:
+    secret = {"username": b"u", "password": CANARY}
+    remote = remote_from(URL, "Basic", secret, {"ca.crt": CANARY}, {"address": b"http://p:1", **secret})
+    assert CANARY.decode() not in repr(remote) + str(remote) + repr(remote.credential) + repr(remote.proxy)
