@@ -7,8 +7,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
-from syncline.sandbox import Options, Sandbox, SandboxError, find_binaries, statuses
+from syncline.sandbox import Options, Sandbox, SandboxError, find_binaries, link_tools, statuses
 
 _Command = Callable[[argparse.Namespace], int]
 
@@ -25,6 +26,14 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "the official releases (or a mirror of them, SYNCLINE_SANDBOX_MIRROR), or builds them with Go.",
     )
     install.set_defaults(func=_reported(_install))
+
+    tools = commands.add_parser(
+        "tools",
+        help="fetch or build helm and kustomize, and make them commands beside this one",
+        description="Takes them from the user's cache, from the official releases (or a mirror of them, "
+        "SYNCLINE_SANDBOX_MIRROR), or builds them with Go.",
+    )
+    tools.set_defaults(func=_reported(_tools))
 
     up = commands.add_parser("up", help="start a sandbox that stays until `down`; the last line is its kubeconfig")
     _add_name(up)
@@ -76,6 +85,11 @@ def _reported(command: _Command) -> _Command:
 def _install(_: argparse.Namespace) -> int:
     found = find_binaries()
     print(found.etcd, found.apiserver, found.controller_manager, sep="\n")
+    return 0
+
+
+def _tools(_: argparse.Namespace) -> int:
+    print(*link_tools(Path(sys.executable).parent), sep="\n")
     return 0
 
 

@@ -7,10 +7,20 @@ a whole cluster: there are no nodes, so pods are stored and never run.
         run(["kubectl", "--kubeconfig", sandbox.kubeconfig, "get", "namespaces"])
 """
 
-from syncline.sandbox.binaries import Binaries, find_binaries
+from syncline.sandbox.binaries import Binaries, find_binaries, link_tools
 from syncline.sandbox.cluster import Sandbox, Status, statuses
 from syncline.sandbox.errors import SandboxError
 from syncline.sandbox.requests import RequestError
 from syncline.sandbox.state import Options
 
-__all__ = ["Binaries", "Options", "RequestError", "Sandbox", "SandboxError", "Status", "find_binaries", "statuses"]
+__all__ = [
+    "Binaries",
+    "Options",
+    "RequestError",
+    "Sandbox",
+    "SandboxError",
+    "Status",
+    "find_binaries",
+    "link_tools",
+    "statuses",
+]

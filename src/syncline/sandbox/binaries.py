@@ -1,11 +1,15 @@
-"""Finds or makes the control plane's binaries: the user's own, the cache, the official releases, a build."""
+"""Finds or makes binaries, of the control plane and of what manifests are built with.
+
+They are the user's own, or from the cache, the official releases, a build.
+"""
 
 import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -15,6 +19,8 @@ from syncline.sandbox.progress import note
 
 OWN_FOLDER = "SYNCLINE_SANDBOX_BIN"
 ENVTEST_FOLDER = "KUBEBUILDER_ASSETS"
+TOOLS_FOLDER = "SYNCLINE_TOOLS"
+"""Where the operator looks for tools first; see `syncline.render.tools`."""
 
 
 class Binaries(msgspec.Struct, frozen=True):
@@ -30,7 +36,7 @@ def find_binaries() -> Binaries:
     paths = _from_environment()
     missing = [component for component in pins.COMPONENTS if component not in paths]
     if missing:
-        paths |= _from_cache(missing)
+        paths |= _from_cache(missing, _CONTROL_PLANE)
     return Binaries(
         etcd=str(paths[pins.ETCD]),
         apiserver=str(paths[pins.APISERVER]),
@@ -38,10 +44,59 @@ def find_binaries() -> Binaries:
     )
 
 
+def find_tools() -> dict[str, Path]:
+    """Find helm and kustomize, fetched or built when this machine has none of the pinned versions yet."""
+    own = os.environ.get(TOOLS_FOLDER)
+    if own and all(_usable(Path(own).absolute() / tool) for tool in pins.TOOLS):
+        return {tool: Path(own).absolute() / tool for tool in pins.TOOLS}
+    return _from_cache(list(pins.TOOLS), _TOOLS)
+
+
+def link_tools(folder: Path) -> list[Path]:
+    """Make helm and kustomize commands of a folder, such as a virtual environment's; those of other versions go."""
+    links: list[Path] = []
+    for tool, binary in find_tools().items():
+        link = folder / tool
+        if not link.exists() or not link.samefile(binary):
+            # Put in place at once: somebody may be running it.
+            fresh = folder / f".{tool}.{os.getpid()}"
+            fresh.unlink(missing_ok=True)
+            fresh.symlink_to(binary)
+            fresh.replace(link)
+        links.append(link)
+    return links
+
+
 def cache_folder() -> Path:
     """Where binaries of the pinned versions are kept for this user."""
+    return _cache() / "sandbox" / pins.cache_key()
+
+
+def tools_folder() -> Path:
+    """Where the tools of the pinned versions are kept for this user."""
+    return _cache() / "tools" / pins.tools_key()
+
+
+def _cache() -> Path:
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "syncline" / "sandbox" / pins.cache_key()
+    return Path(home) / "syncline"
+
+
+class _Room(NamedTuple):
+    """What belongs together in the cache."""
+
+    name: str
+    components: tuple[str, ...]
+    folder: Callable[[], Path]
+    own_folder: str
+    build_takes: str
+    command: str
+
+
+_CONTROL_PLANE = _Room(
+    "control plane binaries", pins.COMPONENTS, cache_folder, OWN_FOLDER, "10 minutes", "syncline sandbox install"
+)
+_TOOLS = _Room("tools", pins.TOOLS, tools_folder, TOOLS_FOLDER, "3 minutes", "syncline sandbox tools")
 
 
 def _from_environment() -> dict[str, Path]:
@@ -56,28 +111,28 @@ def _from_environment() -> dict[str, Path]:
     return {}
 
 
-def _from_cache(wanted: list[str]) -> dict[str, Path]:
-    folder = cache_folder()
+def _from_cache(wanted: list[str], room: _Room) -> dict[str, Path]:
+    folder = room.folder()
     paths = {component: folder / component for component in wanted}
     if not all(map(_usable, paths.values())):
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            with _alone_in(folder):
+            with _alone_in(folder, room):
                 missing = [component for component, path in paths.items() if not _usable(path)]
-                _fill(folder, missing)
+                _fill(folder, missing, room)
         except OSError as error:
             raise SandboxError(
-                f"cannot keep the control plane binaries in {folder}: {error.strerror or error}; "
-                f"set XDG_CACHE_HOME to a folder that can be written, or {OWN_FOLDER} to one that has them"
+                f"cannot keep the {room.name} in {folder}: {error.strerror or error}; "
+                f"set XDG_CACHE_HOME to a folder that can be written, or {room.own_folder} to one that has them"
             ) from error
     return paths
 
 
 @contextlib.contextmanager
-def _alone_in(folder: Path) -> Iterator[None]:
+def _alone_in(folder: Path, room: _Room) -> Iterator[None]:
     lock = locks.try_lock(folder)
     if lock is None:
-        note("another run is fetching or building the control plane binaries; waiting for it")
+        note(f"another run is fetching or building the {room.name}; waiting for it")
         lock = locks.wait_lock(folder)
     try:
         for unfinished in folder.glob(".new-*"):
@@ -88,7 +143,7 @@ def _alone_in(folder: Path) -> Iterator[None]:
             os.close(lock)
 
 
-def _fill(folder: Path, missing: list[str]) -> None:
+def _fill(folder: Path, missing: list[str], room: _Room) -> None:
     """Put the missing binaries into the cache, each at once and whole."""
     with tempfile.TemporaryDirectory(prefix=".new-", dir=folder) as scratch:
         refused = _download(missing, Path(scratch), folder)
@@ -97,16 +152,16 @@ def _fill(folder: Path, missing: list[str]) -> None:
         reasons = list(dict.fromkeys(refused.values()))
         for reason in reasons:
             note(f"no official release: {reason}")
-        note(f"building {', '.join(refused)} from source: about 10 minutes on 2 cores the first time")
+        note(f"building {', '.join(refused)} from source: about {room.build_takes} on 2 cores the first time")
         try:
             _build(list(refused), Path(scratch), folder)
         except SandboxError as error:
             raise SandboxError(
-                "the control plane binaries cannot be had. Tried:\n"
+                f"the {room.name} cannot be had. Tried:\n"
                 + "".join(f"- an official release: {reason}\n" for reason in reasons)
                 + f"- a build from the pinned Go modules: {error}\n"
-                f"Put {', '.join(pins.COMPONENTS)} ({pins.version(pins.APISERVER)}, {'/'.join(pins.system())}) into "
-                f"a folder and name it in {OWN_FOLDER}, or connect this machine and run `syncline sandbox install`."
+                f"Put {', '.join(room.components)} ({pins.version(room.components[-1])}, {'/'.join(pins.system())}) "
+                f"into a folder and name it in {room.own_folder}, or connect this machine and run `{room.command}`."
             ) from error
 
 
@@ -125,7 +180,7 @@ def _download(components: list[str], scratch: Path, folder: Path) -> dict[str, s
 
 
 def _build(components: list[str], scratch: Path, folder: Path) -> None:
-    with build.toolchain(scratch) as go:
+    with build.toolchain(scratch, components) as go:
         for component in components:
             build.build(component, scratch, go)
             _keep(scratch / component, folder)

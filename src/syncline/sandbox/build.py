@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -17,7 +17,17 @@ from syncline.sandbox import pins
 from syncline.sandbox.errors import SandboxError
 from syncline.sandbox.progress import Progress
 
-_EXPECTED = {pins.ETCD: "1 min", pins.APISERVER: "7 min cold", pins.CONTROLLER_MANAGER: "3 min cold"}
+_EXPECTED = {
+    pins.ETCD: "1 min",
+    pins.APISERVER: "7 min cold",
+    pins.CONTROLLER_MANAGER: "3 min cold",
+    pins.HELM: "3 min cold",
+    pins.KUSTOMIZE: "1 min",
+}
+_VERSION_VARIABLES = {
+    pins.HELM: "helm.sh/helm/v4/internal/version.version",
+    pins.KUSTOMIZE: "sigs.k8s.io/kustomize/api/provenance.version",
+}
 _VERSION_PACKAGE = "k8s.io/component-base/version"
 
 
@@ -30,10 +40,10 @@ def build(component: str, into: Path, go: Path) -> None:
 
 
 @contextlib.contextmanager
-def toolchain(scratch: Path) -> Iterator[Path]:
+def toolchain(scratch: Path, components: Sequence[str] = pins.COMPONENTS) -> Iterator[Path]:
     """Provide a `go` command new enough for the pinned modules; one that had to be installed goes away again."""
     found = shutil.which("go")
-    newest = max(map(pins.go_version, pins.COMPONENTS), key=_numbers)
+    newest = max(map(pins.go_version, components), key=_numbers)
     if found is not None and _numbers(_version_of(found)) >= _numbers(newest):
         yield Path(found)
         return
@@ -48,7 +58,9 @@ def toolchain(scratch: Path) -> Iterator[Path]:
 
 def _linker_flags(component: str) -> str:
     flags = "-s -w"
-    if component != pins.ETCD:
+    if variable := _VERSION_VARIABLES.get(component):
+        flags += f" -X {variable}={pins.version(component)}"
+    elif component != pins.ETCD:
         full = pins.version(component)
         major, minor = full.removeprefix("v").split(".")[:2]
         for name, value in (("gitVersion", full), ("gitMajor", major), ("gitMinor", minor)):

@@ -1,4 +1,4 @@
-"""Which versions the sandbox runs: read from the pinned Go modules, so that they are written in one place only."""
+"""Which versions are run, of the control plane and of tools: read from the pinned Go modules."""
 
 import functools
 import platform
@@ -13,11 +13,19 @@ ETCD = "etcd"
 APISERVER = "kube-apiserver"
 CONTROLLER_MANAGER = "kube-controller-manager"
 COMPONENTS = (ETCD, APISERVER, CONTROLLER_MANAGER)
+"""The control plane."""
+
+HELM = "helm"
+KUSTOMIZE = "kustomize"
+TOOLS = (HELM, KUSTOMIZE)
+"""What manifests are built with."""
 
 _MODULES = {
     ETCD: ("etcd", "go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/server/v3"),
     APISERVER: ("kubernetes", "k8s.io/kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver"),
     CONTROLLER_MANAGER: ("kubernetes", "k8s.io/kubernetes", "k8s.io/kubernetes/cmd/kube-controller-manager"),
+    HELM: ("helm", "helm.sh/helm/v4", "helm.sh/helm/v4/cmd/helm"),
+    KUSTOMIZE: ("kustomize", "sigs.k8s.io/kustomize/kustomize/v5", "sigs.k8s.io/kustomize/kustomize/v5"),
 }
 _ARCHITECTURES = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 
@@ -61,6 +69,11 @@ def system() -> tuple[str, str]:
 def cache_key() -> str:
     """Names versions and platform: binaries under one key are interchangeable."""
     return f"kubernetes-{version(APISERVER)}-etcd-{version(ETCD)}-{'-'.join(system())}"
+
+
+def tools_key() -> str:
+    """Names versions and platform of the tools."""
+    return "-".join([*(f"{tool}-{version(tool)}" for tool in TOOLS), *system()])
 
 
 def _in_go_mod(component: str, pattern: str) -> str:

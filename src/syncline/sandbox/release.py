@@ -33,7 +33,8 @@ class Releases:
     def __init__(self) -> None:
         mirror = os.environ.get(MIRROR, "").rstrip("/")
         self._kubernetes = mirror or "https://dl.k8s.io"
-        self._etcd = mirror or "https://github.com"
+        self._github = mirror or "https://github.com"
+        self._helm = mirror or "https://get.helm.sh"
         self._silent: dict[str, SandboxError] = {}
         self._opener = urllib.request.build_opener(_NoDowngrade())
 
@@ -43,10 +44,21 @@ class Releases:
         version = pins.version(component)
         if component == pins.ETCD:
             archive = f"etcd-{version}-{system}-{architecture}.tar.gz"
-            base = f"{self._etcd}/etcd-io/etcd/releases/download/{version}"
-            expected = _listed(self._ask(self._etcd, f"{base}/SHA256SUMS"), archive)
+            base = f"{self._github}/etcd-io/etcd/releases/download/{version}"
+            expected = _listed(self._ask(self._github, f"{base}/SHA256SUMS"), archive)
             self._fetch(f"{base}/{archive}", into / archive, expected)
             _unpack(into / archive, archive.removesuffix(".tar.gz") + "/etcd", into / component)
+        elif component == pins.HELM:
+            archive = f"helm-{version}-{system}-{architecture}.tar.gz"
+            expected = _listed(self._ask(self._helm, f"{self._helm}/{archive}.sha256sum"), archive)
+            self._fetch(f"{self._helm}/{archive}", into / archive, expected)
+            _unpack(into / archive, f"{system}-{architecture}/helm", into / component)
+        elif component == pins.KUSTOMIZE:
+            archive = f"kustomize_{version}_{system}_{architecture}.tar.gz"
+            base = f"{self._github}/kubernetes-sigs/kustomize/releases/download/kustomize%2F{version}"
+            expected = _listed(self._ask(self._github, f"{base}/checksums.txt"), archive)
+            self._fetch(f"{base}/{archive}", into / archive, expected)
+            _unpack(into / archive, "kustomize", into / component)
         else:
             url = f"{self._kubernetes}/release/{version}/bin/{system}/{architecture}/{component}"
             expected = self._ask(self._kubernetes, f"{url}.sha256").strip()

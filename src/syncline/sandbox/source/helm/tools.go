@@ -1,6 +1,8 @@
 //go:build tools
 
-// Package tools keeps `go mod tidy` honest about what is built here.
-package tools
+// Package source pins what manifests are built with: importing the command keeps `go mod tidy` honest.
+package source
 
-import _ "helm.sh/helm/v4/cmd/helm"
+import (
+	_ "helm.sh/helm/v4/cmd/helm"
+)

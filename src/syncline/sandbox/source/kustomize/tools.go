@@ -1,6 +1,8 @@
 //go:build tools
 
-// Package tools keeps `go mod tidy` honest about what is built here.
-package tools
+// Package source pins what manifests are built with: importing the command keeps `go mod tidy` honest.
+package source
 
-import _ "sigs.k8s.io/kustomize/kustomize/v5"
+import (
+	_ "sigs.k8s.io/kustomize/kustomize/v5"
+)
