@@ -268,7 +268,7 @@ def test_without_a_wish_or_a_failure_the_head_is_followed(now: Situation) -> Non
 @given(situations, st.lists(st.none() | commits, max_size=4))
 def test_a_rollback_stays_whatever_is_pushed_until_the_spec_changes(now: Situation, heads: list[str | None]) -> None:
     first = decide(now)
-    if now.rollback_to is None or first.rollback is None:
+    if first.reason != "RolledBack":
         return
     state = after(now, first)
     for head in heads:
