@@ -5,14 +5,16 @@ import contextlib
 import os
 import signal
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
+from pathlib import Path
 
 import structlog
 from msgspec import Struct
 
 from syncline.controllers.configmapsync import ConfigMapSyncs
-from syncline.controllers.controller import Shared
+from syncline.controllers.configsync import ConfigSyncKind, ConfigSyncs
+from syncline.controllers.controller import Controller, Shared
 from syncline.controllers.copier import Copier, CopyingKind
 from syncline.controllers.manifestsync import ManifestSyncs
 from syncline.controllers.remotes import FleetSites
@@ -28,6 +30,7 @@ from syncline.engine.digestkey import ensure_digest_key
 from syncline.engine.fights import Fights
 from syncline.engine.view import MetaWire
 from syncline.fleet import Fleet
+from syncline.git import Mirrors
 from syncline.kube.cache import Key
 from syncline.kube.client import Client
 from syncline.kube.config import Connection
@@ -37,7 +40,8 @@ from syncline.kube.lease import LeaderElection
 from syncline.kube.queue import run_workers
 from syncline.kube.reflector import AnyReflector, Reflector
 from syncline.kube.resources import CRDS, SECRETS
-from syncline.render import Renderer
+from syncline.receiver import Receiver
+from syncline.render import Builder, Renderer
 from syncline.telemetry import serve
 
 log = structlog.get_logger(__name__)
@@ -64,6 +68,19 @@ class Settings(Struct, frozen=True, kw_only=True):
     protected_namespaces: Sequence[str] = ()
     allow_kinds: Sequence[str] = ()
     allow_loopback: bool = False
+    allow_insecure_git: bool = False
+    git_cache: str = ""
+    webhook_bind: str = "0"
+    webhook_secret_file: str = ""
+
+    def mirrors(self, on_change: Callable[[Hashable], None] = lambda _: None) -> Mirrors:
+        """Return the mirrors of repositories."""
+        return Mirrors(
+            Path(self.git_cache) if self.git_cache else _user_cache() / "git",
+            allow_insecure=self.allow_insecure_git,
+            allow_loopback=self.allow_loopback,
+            on_change=on_change,
+        )
 
     def tenancy(self) -> Tenancy:
         """Return what the flags say about tenants."""
@@ -81,37 +98,63 @@ async def run(connection: Connection, settings: Settings) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
+    news = News()
     async with (
         Client(connection) as client,
         Renderer() as renderer,
+        Builder() as builder,
+        settings.mirrors(news.tell) as mirrors,
         Fleet(allow_loopback=settings.allow_loopback) as fleet,
     ):
-        await Operator(Cluster(client), renderer, fleet, settings).run(stop)
+        operator = Operator(Cluster(client), Workshop(renderer, builder, mirrors), fleet, settings)
+        news.listener = operator.repository_changed
+        await operator.run(stop)
 
 
-def copiers(
-    hub: Cluster, renderer: Renderer, events: EventRecorder, settings: Settings, remotes: Sites | None = None
-) -> tuple[Copier, ...]:
-    """Return the controllers of all copying kinds."""
+class News:
+    """Passes on what mirrors tell, once somebody listens."""
+
+    listener: Callable[[Hashable], None] | None = None
+
+    def tell(self, who: Hashable) -> None:
+        """Tell who is concerned."""
+        if self.listener is not None:
+            self.listener(who)
+
+
+class Workshop(Struct, frozen=True):
+    """What works on content: templates, builds, repositories."""
+
+    renderer: Renderer
+    builder: Builder
+    mirrors: Mirrors
+
+
+def controllers(
+    hub: Cluster, workshop: Workshop, events: EventRecorder, settings: Settings, remotes: Sites | None = None
+) -> tuple[tuple[Copier, ...], ConfigSyncs]:
+    """Return the controllers of all syncs."""
     tenancy = settings.tenancy()
     kinds: tuple[CopyingKind, ...] = (ConfigMapSyncs(tenancy), ManifestSyncs(tenancy))
+    git = ConfigSyncKind(tenancy)
     shared = Shared(
         hub=hub,
-        renderer=renderer,
+        renderer=workshop.renderer,
         events=events,
-        claims=Claims(hub.client, {kind.name: kind.resource for kind in kinds}),
+        claims=Claims(hub.client, {**{kind.name: kind.resource for kind in kinds}, git.name: git.resource}),
         fights=Fights(),
         watch_namespaces=settings.watch_namespaces,
         allowed_kinds=frozenset(settings.allow_kinds),
     )
     local = LocalSites(hub)
-    return tuple(Copier(kind, sites, shared) for kind, sites in zip(kinds, (local, remotes or local), strict=True))
+    copiers = tuple(Copier(kind, sites, shared) for kind, sites in zip(kinds, (local, remotes or local), strict=True))
+    return copiers, ConfigSyncs(git, remotes or local, shared, workshop.mirrors, workshop.builder)
 
 
 class Operator:
     """One process of the operator."""
 
-    def __init__(self, hub: Cluster, renderer: Renderer, fleet: Fleet, settings: Settings) -> None:
+    def __init__(self, hub: Cluster, workshop: Workshop, fleet: Fleet, settings: Settings) -> None:
         identity = f"{os.environ.get('POD_NAME') or socket.gethostname()}_{os.getpid()}"
         client = hub.client
         self._settings = settings
@@ -120,7 +163,14 @@ class Operator:
         self._targets = SyncTargets(hub, self._targets_changed)
         self._health = SyncTargetController(client, fleet, events=events, watch_namespaces=settings.watch_namespaces)
         self._remotes = FleetSites(hub, fleet, self._targets)
-        self._copiers = copiers(hub, renderer, events, settings, self._remotes)
+        copiers, self._git = controllers(hub, workshop, events, settings, self._remotes)
+        self._syncs: tuple[Controller, ...] = (*copiers, self._git)
+        self._receiver = Receiver(
+            settings.webhook_bind,
+            global_secret=_webhook_secret(settings),
+            secrets=self._git.hook_secrets,
+            on_push=lambda namespace, name, _: self._git.pushed(namespace, name),
+        )
         self._kinds: Reflector[MetaWire, str] = Reflector(
             client,
             CRDS,
@@ -133,7 +183,7 @@ class Operator:
             self._kinds,
             self._targets.reflector,
             *self._health.syncs.values(),
-            *(reflector for copier in self._copiers for reflector in copier.syncs.values()),
+            *(reflector for controller in self._syncs for reflector in controller.syncs.values()),
         )
         hub.listen(_nobody, _nobody, self._stranger_changed, _nobody)
         self._election = LeaderElection(client, settings.namespace, LEASE, identity) if settings.leader_elect else None
@@ -146,6 +196,9 @@ class Operator:
             checks={"watches": self._watches_healthy},
         )
         served = {name: end.address for name in ("health", "metrics") if (end := getattr(endpoints, name)) is not None}
+        await self._receiver.start()
+        if self._receiver.port:
+            served["webhooks"] = f":{self._receiver.port}"
         if served:
             log.info("serving", **served)
         self._hub.start()
@@ -161,6 +214,7 @@ class Operator:
         finally:
             # Workers end before the watches, and the lease is released last: until then nobody else writes.
             told.cancel()
+            await self._receiver.stop()
             for controller in self._controllers:
                 controller.queue.close()
             await asyncio.wait([work], timeout=FINISH_GRACE if self._is_working() else 0)
@@ -186,10 +240,14 @@ class Operator:
         )
 
     @property
-    def _controllers(self) -> "tuple[Copier | SyncTargetController, ...]":
-        return (*self._copiers, self._health)
+    def _controllers(self) -> "tuple[Controller | SyncTargetController, ...]":
+        return (*self._syncs, self._health)
 
-    async def _reconcile(self, controller: "Copier | SyncTargetController", key: Key) -> None:
+    def repository_changed(self, who: Hashable) -> None:
+        """Take news of a repository."""
+        self._git.repository_changed(who)
+
+    async def _reconcile(self, controller: "Controller | SyncTargetController", key: Key) -> None:
         if self._election is not None:
             await self._election.leading.wait()
         try:
@@ -202,13 +260,13 @@ class Operator:
     def _kinds_changed(self, _key: Key, _old: str | None, _new: str | None) -> None:
         """Look again at everything when a CRD came, changed or went: what was not served may be now."""
         self._hub.discovery.forget()
-        for copier in self._copiers:
-            copier.wakes.kinds_changed()
+        for controller in self._syncs:
+            controller.wakes.kinds_changed()
 
     def _targets_changed(self) -> None:
         """Look again at the syncs that may mean a SyncTarget that came, changed or went."""
-        for copier in self._copiers:
-            copier.wakes.targets_changed()
+        for controller in self._syncs:
+            controller.wakes.targets_changed()
 
     def _stranger_changed(self, _: Cluster, target: Target) -> None:
         if target.kind == SECRETS.kind:
@@ -224,6 +282,17 @@ class Operator:
         sick = [reflector.status() for reflector in watches if not reflector.healthy()]
         words = [f"{one.resource}: {one.failure or ('silent' if one.synced else 'not listed yet')}" for one in sick]
         return not sick, "; ".join(words) or "all watches are live"
+
+
+def _user_cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "syncline"
+
+
+def _webhook_secret(settings: Settings) -> bytes | None:
+    """Read what proves pushes for all syncs; raises `OSError`."""
+    if not settings.webhook_secret_file:
+        return None
+    return Path(settings.webhook_secret_file).read_bytes().strip() or None
 
 
 def _nobody(*_: object) -> None:

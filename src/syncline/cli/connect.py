@@ -38,7 +38,14 @@ def add_tenancy_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--allow-loopback",
         action="store_true",
-        help="reach clusters at loopback and link-local addresses (development)",
+        help="reach clusters and repositories at loopback and link-local addresses (development)",
+    )
+    parser.add_argument("--allow-insecure-git", action="store_true", help="read repositories over http (development)")
+    parser.add_argument(
+        "--git-cache",
+        default="",
+        metavar="FOLDER",
+        help="where mirrors of repositories are kept (default: syncline/git in the user's cache folder)",
     )
 
 
@@ -64,6 +71,8 @@ def settings(given: argparse.Namespace) -> Settings:
         protected_namespaces=split(given.protect_namespaces),
         allow_kinds=split(given.allow_kinds),
         allow_loopback=given.allow_loopback,
+        allow_insecure_git=given.allow_insecure_git,
+        git_cache=given.git_cache,
     )
 
 

@@ -20,8 +20,8 @@ from syncline.kube.config import Connection
 from syncline.kube.errors import KubeError, NotFound
 from syncline.kube.events import EventRecorder
 from syncline.kube.reflector import AnyReflector
-from syncline.operator import Settings, copiers
-from syncline.render import Renderer
+from syncline.operator import Settings, Workshop, controllers
+from syncline.render import Builder, Renderer
 
 BOTH_WAYS = "this sync goes both ways: what edits of the copy would change in the source is not shown"
 _POLL = 0.02
@@ -67,6 +67,8 @@ async def previewer(connection: Connection, settings: Settings) -> AsyncIterator
     async with (
         Client(connection) as client,
         Renderer() as renderer,
+        Builder() as builder,
+        settings.mirrors() as mirrors,
         Fleet(allow_loopback=settings.allow_loopback) as fleet,
     ):
         # A first read tells at once, and in words, what a watch would try again and again.
@@ -74,16 +76,17 @@ async def previewer(connection: Connection, settings: Settings) -> AsyncIterator
         hub = Cluster(client, key=await _key(client, settings.namespace))
         targets = SyncTargets(hub, lambda *_: None)
         remotes = FleetSites(hub, fleet, targets)
-        controllers = copiers(hub, renderer, EventRecorder(client, "syncline", "preview"), settings, remotes)
+        workshop = Workshop(renderer, builder, mirrors)
+        copiers, _git = controllers(hub, workshop, EventRecorder(client, "syncline", "preview"), settings, remotes)
         reflectors: tuple[AnyReflector, ...] = (
             targets.reflector,
-            *(reflector for copier in controllers for reflector in copier.syncs.values()),
+            *(reflector for copier in copiers for reflector in copier.syncs.values()),
         )
         hub.start()
         watches = [asyncio.create_task(reflector.run()) for reflector in reflectors]
         try:
             await _synced((hub.namespaces, *reflectors))
-            yield Previewer(client, hub, controllers)
+            yield Previewer(client, hub, copiers)
         finally:
             for watch in watches:
                 watch.cancel()

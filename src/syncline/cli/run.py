@@ -37,6 +37,18 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     parser.add_argument(
         "--min-interval", type=duration, default="10s", metavar="D", help="smallest interval that a sync may ask for"
     )
+    parser.add_argument(
+        "--webhook-bind",
+        default="0",
+        metavar="ADDR",
+        help="take push webhooks here, e.g. :8082, at /webhook/{namespace}/{name} (default 0 = off)",
+    )
+    parser.add_argument(
+        "--webhook-secret-file",
+        default="",
+        metavar="FILE",
+        help="what proves push webhooks for all syncs, beside the secrets of their own",
+    )
     connect.add_tenancy_flags(parser)
     parser.add_argument("--log-format", choices=("json", "console"), default="console")
     parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
@@ -66,6 +78,10 @@ def _run(given: argparse.Namespace) -> int:
         protected_namespaces=connect.split(given.protect_namespaces),
         allow_kinds=connect.split(given.allow_kinds),
         allow_loopback=given.allow_loopback,
+        allow_insecure_git=given.allow_insecure_git,
+        git_cache=given.git_cache,
+        webhook_bind=given.webhook_bind,
+        webhook_secret_file=given.webhook_secret_file,
     )
     try:
         asyncio.run(run_operator(connection, settings))

@@ -169,11 +169,16 @@ class Remover:
         self, work: Work, reached: Reached, gathered: Gathered, wanted: Wanted
     ) -> tuple[list[Action], Problem | None]:
         """Return what `prune` and `sources_gone` would do."""
-        removals = _removals(_stale(work, reached, wanted), (PRUNED, work.unwanted))
-        verdict = self._brake(work, reached, removals)
+        removals, held = self.preview_prune(work, reached, wanted)
         if work.source_deletion_policy == "Delete" and gathered.problem is not None:
             gone = [one for one in owned(reached) if wanted.is_orphan(*one) and _is_open(*one)]
             removals += _removals(gone, ("SourceDeleted", gathered.problem.message))
+        return removals, held
+
+    def preview_prune(self, work: Work, reached: Reached, wanted: Wanted) -> tuple[list[Action], Problem | None]:
+        """Return what `prune` would do."""
+        removals = _removals(_stale(work, reached, wanted), (PRUNED, work.unwanted))
+        verdict = self._brake(work, reached, removals)
         return removals, Problem("DeletionHeld", verdict.message) if verdict.held else None
 
     def _brake(self, work: Work, reached: Reached, removals: list[Action], recent: int = 0) -> Brake:

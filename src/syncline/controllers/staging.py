@@ -90,9 +90,10 @@ async def _served(definitions: Sequence[Wanted], is_wanted: Callable[[], bool]) 
         found = (one.site.cluster.at(one.desired.target.local()) for one in definitions)
         return all(seen is None or seen.health.state == "Current" for seen in found)
 
-    fresh = not all_served()
-    while not all_served() and asyncio.get_running_loop().time() < deadline and not is_wanted():
+    if all_served():
+        return
+    # Their watch tells, and wakes the sync too; a turn that waits is shorter than one more turn.
+    while not all_served() and asyncio.get_running_loop().time() < deadline and not is_wanted():  # noqa: ASYNC110
         await asyncio.sleep(_GLANCE)
-    if fresh:
-        for cluster in {id(one.site.cluster): one.site.cluster for one in definitions}.values():
-            cluster.discovery.forget()
+    for cluster in {id(one.site.cluster): one.site.cluster for one in definitions}.values():
+        cluster.discovery.forget()

@@ -8,7 +8,7 @@ from msgspec import Struct, structs
 
 from syncline.api.build import Build, ValuesRef
 from syncline.api.common import HistoryEntry
-from syncline.api.configsync import ConfigSyncSpec, ConfigSyncStatus, Environment, HeldRollback
+from syncline.api.configsync import ConfigSyncSpec, ConfigSyncStatus, Environment, HeldRollback, SourceRevision
 from syncline.api.configsync import Track as TrackStatus
 from syncline.api.source import GitSource, Source
 from syncline.core.digest import short_digest
@@ -56,6 +56,7 @@ class Course(Struct, frozen=True, kw_only=True):
     """How far a track has come, as the status tells it."""
 
     revision: str | None = None
+    revisions: tuple[SourceRevision, ...] = ()
     inputs: str | None = None
     rollback: HeldRollback | None = None
     healthy: str | None = None
@@ -86,6 +87,7 @@ def course_of(track: Track, status: ConfigSyncStatus) -> Course:
         return Course()
     return Course(
         revision=found.source_revision,
+        revisions=tuple(found.revisions),
         inputs=found.inputs,
         rollback=found.rollback,
         healthy=found.last_healthy_revision,

@@ -1,0 +1,548 @@
+"""The story of one ConfigSync, from top to bottom.
+
+    follow the sources -> choose a revision -> build -> reach the clusters -> write in stages -> prune -> look at health
+
+A sync without environments goes one way, else each environment goes its own; see `tracks`. Nothing is ever waited for
+in a turn: what is not there yet wakes the sync when it comes, so that something newer is always taken up at once.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+
+from msgspec import Struct, structs
+
+from syncline.api import configsync as api
+from syncline.api.common import GROUP, REQUESTED_AT, VERSION
+from syncline.api.configsync import ConfigSyncSpec, ConfigSyncStatus, SourceRevision
+from syncline.api.status import SyncStatus
+from syncline.controllers.building import Builder, Builds, Commission
+from syncline.controllers.controller import Controller, Order, Shared, key_of, soonest
+from syncline.controllers.copier import RIGHTS_INTERVAL
+from syncline.controllers.dependencies import Dependencies
+from syncline.controllers.keeping import kept_mark, kept_marks
+from syncline.controllers.laps import Lap, Lapped, SyncMemory, TrackMemory, choose, wellness
+from syncline.controllers.memory import Memory
+from syncline.controllers.origins import Asking, Origins
+from syncline.controllers.outlook import finish, plan_lines
+from syncline.controllers.references import References
+from syncline.controllers.removal import Ending, Wanted
+from syncline.controllers.reporting import AnySync, Problem, Report
+from syncline.controllers.sites import Reached, Sites
+from syncline.controllers.staging import Wanted as Wish
+from syncline.controllers.staging import write_in_stages
+from syncline.controllers.tenancy import Tenancy
+from syncline.controllers.tracks import Track, course_of, former_parts, references, tracks_of
+from syncline.controllers.work import Place, SourceRef, Work
+from syncline.core.digest import short_digest
+from syncline.core.durations import seconds
+from syncline.core.objects import Desired, Target
+from syncline.core.outcome import Outcome
+from syncline.core.plan import Policy
+from syncline.core.revisions import Head
+from syncline.core.scope import Scope
+from syncline.engine.claims import Claim, Want
+from syncline.engine.fanout import FanOut
+from syncline.engine.interests import Interest
+from syncline.engine.record import SyncWire, read_sync
+from syncline.git import Commit, Mirrors
+from syncline.kube.cache import Key
+from syncline.kube.resources import Resource
+
+RESOURCE = Resource(GROUP, VERSION, api.PLURAL, api.KIND)
+# What wants an object beside this sync is never its source.
+_GIT = Target("", "", "")
+_PROGRESSING = frozenset({"Synced", "Skipped"})
+
+
+class GitReport(Report, frozen=True, kw_only=True):
+    """What came of one turn, track by track."""
+
+    laps: tuple[Lapped, ...] = ()
+    former: tuple[str, ...] = ()
+    """Parts that left the spec and still have something."""
+    plan: tuple[str, ...] | None = None
+    """What would be done; None where it was done."""
+
+
+class ConfigSyncKind(Struct, frozen=True):
+    """The kind, as the operator's flags have it."""
+
+    tenancy: Tenancy
+    name: str = api.KIND
+    resource: Resource = RESOURCE
+
+    def read(self, wire: SyncWire) -> AnySync:
+        """Decode a sync."""
+        return read_sync(api.KIND, ConfigSyncSpec, ConfigSyncStatus, wire)
+
+    def finish(self, report: Report, status: SyncStatus, now: str) -> SyncStatus:
+        """Note revisions, histories and what only this kind reports."""
+        assert isinstance(status, ConfigSyncStatus)  # noqa: S101 - it was read as one
+        laps = report.laps if isinstance(report, GitReport) else ()
+        former = report.former if isinstance(report, GitReport) else ()
+        plan = report.plan if isinstance(report, GitReport) else None
+        return finish(report, status, now, laps=laps, former=former, plan=plan)
+
+
+class ConfigSyncs(Controller):
+    """Reconciles all ConfigSyncs."""
+
+    def __init__(self, kind: ConfigSyncKind, sites: Sites, shared: Shared, mirrors: Mirrors, builder: Builder) -> None:
+        super().__init__(kind, sites, shared)
+        self._tenancy = kind.tenancy
+        self._references = References(shared.hub)
+        self._origins = Origins(self._references, mirrors)
+        self._builds = Builds(shared.hub, self._references, builder)
+        self._dependencies = Dependencies()
+        self._hooks: dict[Key, tuple[bytes, ...]] = {}
+        self._refreshing: set[asyncio.Task[None]] = set()
+
+    def repository_changed(self, who: object) -> None:
+        """Take the news that a repository which a sync follows has changed, failed or answers again."""
+        if isinstance(who, tuple) and isinstance(who[0], Key):
+            self.queue.add(who[0])
+
+    def pushed(self, namespace: str, name: str) -> None:
+        """Take the hint that a repository has changed: ask it."""
+        task = asyncio.get_running_loop().create_task(self._origins.refresh(Key(namespace, name)))
+        self._refreshing.add(task)
+        task.add_done_callback(self._refreshing.discard)
+
+    def hook_secrets(self, namespace: str, name: str) -> tuple[bytes, ...] | None:
+        """Return what proves a push for a sync: nothing where it has no secret, None where there is no such sync."""
+        key = Key(namespace, name)
+        return self._hooks.get(key, ()) if self._get(key) is not None else None
+
+    def _remember(self, fan_out: FanOut) -> Memory:
+        return SyncMemory(fan_out)
+
+    def _interest(self, sync: AnySync) -> tuple[Interest, Claim | None]:
+        spec = _spec(sync)
+        self._dependencies.put(key_of(sync), spec)
+        return _basic_interest(sync, spec), None
+
+    def _sync_changed(self, key: Key, old: AnySync | None, new: AnySync | None) -> None:
+        super()._sync_changed(key, old, new)
+        if new is None:
+            self._dependencies.drop(key)
+        if self._dependencies.is_ready(old) != self._dependencies.is_ready(new):
+            for dependent in self._dependencies.of(key):
+                self.queue.add(dependent)
+
+    async def _turn(self, sync: AnySync, memory: Memory) -> Report:
+        assert isinstance(memory, SyncMemory)  # noqa: S101 - see _remember
+        try:
+            spec = self._runnable(sync)
+            asking = self._asking(sync, spec)
+            if not spec.dry_run:
+                sync = await self._hold(sync)
+            tracks = tracks_of(spec, sync.metadata.namespace)
+            await self._learn_hook(asking, spec)
+            await self._origins.remotes(asking, tracks)
+            requested = _is_requested(sync)
+            if requested:
+                await self._origins.refresh(asking.key)
+        except Problem as problem:
+            return Report(sync=sync, problem=problem, retry=problem.retry, again=problem.again, waits=problem.retry)
+        waits_for = self._waits_for(sync, spec)
+        laps = await asyncio.gather(
+            *(self._prepare(Commission(asking=asking, spec=spec, track=one), sync, memory, waits_for) for one in tracks)
+        )
+        work = self._work(sync, spec, laps)
+        reached = await self._sites.reach(work, self.wakes)
+        self._care(work, spec, reached, laps)
+        if spec.dry_run:
+            return await self._dry_run(work, reached, laps)
+        await self._record(work, reached)
+        lapped = [await self._advance(work, spec, reached, lap, memory) for lap in laps]
+        former = await self._let_go_of_former(work, spec, reached, memory)
+        return self._report(work, reached, lapped, former)
+
+    def _runnable(self, sync: AnySync) -> ConfigSyncSpec:
+        """Return the spec, or say why nothing is to be done for this sync at all."""
+        spec = _spec(sync)
+        if spec.suspend:
+            raise Problem("Suspended", "spec.suspend is true: nothing is read or written", status="Unknown")
+        return spec
+
+    def _asking(self, sync: AnySync, spec: ConfigSyncSpec) -> Asking:
+        return Asking(
+            key=key_of(sync),
+            user=self._tenancy.user(sync.metadata.namespace, spec.service_account_name),
+            interval=self._tenancy.interval(spec.refresh_interval),
+        )
+
+    async def _learn_hook(self, asking: Asking, spec: ConfigSyncSpec) -> None:
+        """Keep what proves a push at hand, since nothing can be asked for when one comes."""
+        if spec.webhook is None:
+            self._hooks.pop(asking.key, None)
+            return
+        ref = spec.webhook.secret_ref
+        held = await self._references.find(
+            asking.user, Target(asking.key.namespace, ref.name, "Secret"), "webhook.secretRef"
+        )
+        secret = held.data.get(ref.key) if held is not None else None
+        # A sync that has asked for a secret is never open to those who do not know it.
+        self._hooks[asking.key] = (secret,) if secret else ()
+
+    def _waits_for(self, sync: AnySync, spec: ConfigSyncSpec) -> Problem | None:
+        return self._dependencies.problem(key_of(sync), spec, self._get)
+
+    async def _prepare(self, asked: Commission, sync: AnySync, memory: SyncMemory, waits_for: Problem | None) -> Lap:
+        """Find out what a track is to apply. What cannot be read or built leaves what was applied in place."""
+        status = sync.status
+        assert isinstance(status, ConfigSyncStatus)  # noqa: S101 - it was read as one
+        course = course_of(asked.track, status)
+        known = memory.track(asked.track.name)
+        lap = Lap(track=asked.track, course=course, revision=course.revision, made=known.made)
+        try:
+            lap, commits = await self._choose(asked, lap, known, requested=_is_requested(sync))
+            trouble = lap.problem
+            lap = await self._build(asked, lap, commits, known, waits_for)
+        except Problem as problem:
+            return structs.replace(lap, problem=problem, certain=False)
+        return lap if trouble is None else structs.replace(lap, problem=trouble, certain=False)
+
+    async def _choose(
+        self, asked: Commission, lap: Lap, known: TrackMemory, *, requested: bool
+    ) -> tuple[Lap, dict[str, Commit]]:
+        """Choose the commits to apply. Raises `Problem` where there is none at all."""
+        track, course = asked.track, lap.course
+        git = track.git
+        if git is None:
+            heads = {one.folder: await self._origins.head(asked.asking, one.git) for one in track.strands if one.git}
+            return lap, heads
+        trouble: Problem | None = None
+        head: Commit | None = None
+        try:
+            head = await self._origins.head(asked.asking, git)
+        except Problem as problem:
+            trouble = problem
+        decision = choose(
+            asked.spec,
+            track,
+            course,
+            Head(head.sha if head else None, str(trouble or "")),
+            health=known.health,
+            requested=requested,
+        )
+        if decision.reason == "NotFound":
+            trouble = Problem("RollbackNotFound", decision.why, stalled=True)
+        if decision.commit is None:
+            raise trouble or Problem("RevisionNotFound", decision.why)
+        chosen = head if head is not None and head.sha == decision.commit else Commit(decision.commit)
+        # A rollback does not need to know what the source is at now.
+        trouble = trouble if decision.reason in ("HeadUnknown", "NotFound") else None
+        return structs.replace(lap, decision=decision, problem=trouble), {track.strands[0].folder: chosen}
+
+    async def _build(
+        self, asked: Commission, lap: Lap, commits: dict[str, Commit], known: TrackMemory, waits_for: Problem | None
+    ) -> Lap:
+        """Build what was chosen, unless nothing that goes into it has changed."""
+        asking, track = asked.asking, asked.track
+        revisions = [await self._origins.revision(asking, one, commits.get(one.folder)) for one in track.strands]
+        revision = revisions[0].revision if len(revisions) == 1 else short_digest(*(one.revision for one in revisions))
+        forest = await self._origins.forest(asking, track, commits)
+        made = await self._builds.make(asked, forest, known.candidate or known.made, revision)
+        known.candidate = made
+        if waits_for is not None and made.inputs not in (known.made.inputs if known.made else "", lap.course.inputs):
+            return structs.replace(lap, problem=waits_for)
+        changed = made.inputs != lap.course.inputs
+        if known.made is None or known.made.inputs != made.inputs:
+            known.health = "Pending"
+        known.made = made
+        return structs.replace(
+            lap,
+            made=made,
+            certain=True,
+            # While nothing that goes in has changed, the status stays as it is: an unrelated push costs no write.
+            revision=revision if changed or lap.revision is None else lap.revision,
+            revisions=_listed(revisions) if changed else tuple(_revisions(asked.track, lap)),
+        )
+
+    def _work(self, sync: AnySync, spec: ConfigSyncSpec, laps: Sequence[Lap]) -> Work:
+        status = sync.status
+        assert isinstance(status, ConfigSyncStatus)  # noqa: S101 - it was read as one
+        tracks = tracks_of(spec, sync.metadata.namespace)
+        refs = {desired.target: _ref(desired) for lap in laps for desired in lap.desired()}
+        conflict = "SourceWins" if spec.drift_policy == "Correct" else "Report"
+        policy = Policy(management=spec.resource_management_policy, conflict=conflict)
+        places = tuple(
+            Place(cluster=remote.cluster_name or "", connection=remote.connection, policy=policy)
+            for remote in spec.remote_clusters
+        )
+        clusters = [str(place.connection) + place.cluster for place in places]
+        listed = [f"{one.type}/{one.namespace}/{one.name}" for one in spec.targets]
+        return Work(
+            sync=sync,
+            sources=tuple(refs.values()),
+            places=places or (Place(policy=policy),),
+            guarded=self._tenancy.guarded,
+            user=self._tenancy.user(sync.metadata.namespace, spec.service_account_name),
+            prune=spec.prune,
+            suspended=spec.suspend,
+            deletion_policy=spec.deletion_policy,
+            scope_digest=short_digest(*(track.scope() for track in tracks), "clusters", *clusters, "targets", *listed),
+            parts=tuple(sorted({*(track.name for track in tracks), *former_parts(spec, status)})),
+            staged=True,
+            unwanted="no longer in the source",
+            shrinkage="the source no longer has them",
+        )
+
+    def _care(self, work: Work, spec: ConfigSyncSpec, reached: Reached, laps: Sequence[Lap]) -> None:
+        """Wake for what was found: the objects themselves, their namespaces, other clusters."""
+        basic = _basic_interest(work.sync, spec)
+        wants: list[Want] = []
+        namespaces: set[str] = set()
+        for lap in laps:
+            for desired in lap.desired():
+                target = desired.target
+                namespaces |= {target.namespace} if target.namespace else set()
+                scope = Scope(names=frozenset({target.namespace})) if target.namespace else None
+                wants += [Want((site.cluster.name, target.kind, target.name), scope, _GIT) for site in reached.sites]
+        names = Scope(names=frozenset(namespaces))
+        interest = structs.replace(
+            basic,
+            names=frozenset(want.name for want in wants),
+            scopes=tuple((site.cluster.name, names) for site in reached.sites),
+            clusters=reached.clusters,
+        )
+        claim = Claim(ref=work.sync.owner.ref, created=work.sync.metadata.creation_timestamp, wants=tuple(wants))
+        self.wakes.take_interest(key_of(work.sync), interest, claim)
+
+    async def _advance(
+        self, work: Work, spec: ConfigSyncSpec, reached: Reached, lap: Lap, memory: SyncMemory
+    ) -> Lapped:
+        """Write what a track wants, remove what it no longer wants, and look how it does."""
+        known = memory.track(lap.track.name)
+        part = _part(reached, lap.track.name)
+        if lap.made is None:
+            return Lapped(lap=lap, problem=lap.problem, again=lap.problem.again if lap.problem else None)
+        outcomes = await self._write(work, part, lap.desired(), known, lap.revision or "")
+        removed: list[Outcome] = []
+        held: Problem | None = None
+        again: float | None = None
+        done = lap.certain and all(outcome.state in ("Synced", "Skipped", "Conflict") for outcome in outcomes)
+        if done:
+            pruned = await self._remover.prune(work, known, part, _wanted(part, lap))
+            removed, held, again = list(pruned.outcomes), pruned.held, pruned.again
+        well = wellness(lap, part.sites, outcomes, known, seconds(spec.timeout)) if spec.wait else None
+        if well is not None:
+            if well.state == "Failed" and known.health != "Failed" and spec.failure_policy == "Rollback":
+                self.queue.add(key_of(work.sync))
+            known.health = well.state
+        problem = held or lap.problem or (well.problem if well is not None else None)
+        return Lapped(
+            lap=lap,
+            outcomes=(*outcomes, *removed),
+            health=well.state if well is not None else "Pending",
+            problem=problem,
+            again=soonest(again, well.again if well else None, problem.again if problem else None),
+            waits=again is not None or (well is not None and well.state == "Pending"),
+            scope_done=done and held is None and again is None and not any(_is_undone(one) for one in removed),
+        )
+
+    async def _write(
+        self, work: Work, part: Reached, desired: Sequence[Desired], known: TrackMemory, revision: str
+    ) -> list[Outcome]:
+        kept = frozenset(work.sync.status.kept)
+        writers = {id(site): self._writer(site) for site in part.sites}
+        total = len(desired) * len(part.sites)
+        before: list[Outcome] = []
+
+        async def progress(so_far: list[Outcome]) -> None:
+            await self._reporter.progress(self._latest(work.sync), [*before, *so_far], total, revision)
+
+        async def write(stage: Sequence[Wish]) -> list[Outcome]:
+            orders: list[Order] = []
+            for wish in stage:
+                target = wish.desired.target
+                had = bool(kept) and kept_mark(wish.site.cluster, target) in kept
+                if (closed := _closed(wish)) is not None:
+                    before.append(closed)
+                    continue
+                job = partial(writers[id(wish.site)].settle, wish.desired, kept=had)
+                orders.append((wish.site, target, job))
+            done = await self._carry_out(work.sync, known, orders, progress)
+            before.extend(done)
+            return []
+
+        key = key_of(work.sync)
+        refused = await write_in_stages(part.sites, desired, write, partial(self.queue.is_wanted, key))
+        return [*before, *refused]
+
+    async def _let_go_of_former(
+        self, work: Work, spec: ConfigSyncSpec, reached: Reached, memory: SyncMemory
+    ) -> tuple[str, ...]:
+        """Remove what belongs to environments that left the spec; return those that still have something."""
+        status = work.sync.status
+        assert isinstance(status, ConfigSyncStatus)  # noqa: S101 - it was read as one
+        left: list[str] = []
+        for name in former_parts(spec, status):
+            part = _part(reached, name)
+            if any(site.cluster.copies_of(site.owner.ref) for site in (*part.sites, *part.former)):
+                nothing = Wanted(frozenset(), frozenset(), frozenset(), certain=True)
+                await self._remover.prune(work, memory.track(name), part, nothing)
+                if any(site.cluster.copies_of(site.owner.ref) for site in (*part.sites, *part.former)):
+                    left.append(name)
+        return tuple(name for name in left if name)
+
+    def _report(self, work: Work, reached: Reached, lapped: Sequence[Lapped], former: tuple[str, ...]) -> Report:
+        outcomes = [outcome for one in lapped for outcome in one.outcomes] + list(reached.outcomes)
+        looked_at = any(one.lap.made is not None for one in lapped)
+        problem = next((one.problem for one in lapped if one.problem is not None), None)
+        if problem is None and all(outcome.state in _PROGRESSING for outcome in outcomes):
+            problem = _rolled_back(lapped)
+        done = all(one.scope_done for one in lapped) and not reached.unsure and not former
+        retry = any(outcome.retry for outcome in outcomes) or any(one.problem and one.problem.retry for one in lapped)
+        return GitReport(
+            sync=work.sync,
+            outcomes=outcomes if looked_at else None,
+            problem=problem,
+            revision=_revision(lapped),
+            scope=work.scope_digest if done else None,
+            kept=kept_marks(work.sync, reached.sites, outcomes, (), partial_view=reached.unsure or not looked_at),
+            retry=retry,
+            again=soonest(
+                reached.again,
+                RIGHTS_INTERVAL if work.user is not None else None,
+                *(one.again for one in lapped),
+            ),
+            waits=any(one.waits for one in lapped),
+            warnings=reached.warnings,
+            laps=tuple(lapped),
+            former=former,
+        )
+
+    async def _dry_run(self, work: Work, reached: Reached, laps: Sequence[Lap]) -> Report:
+        """Say what would be written, and write nothing."""
+        lines: list[str] = []
+        problem = next((lap.problem for lap in laps if lap.problem is not None), None)
+        for lap in laps:
+            part = _part(reached, lap.track.name)
+            lines += await plan_lines(part, lap, self._writer)
+            if lap.certain:
+                removals, held = self._remover.preview_prune(work, part, _wanted(part, lap))
+                lines += [f"{action.verb.value} {action.target}" for action in removals]
+                problem = problem or held
+        if problem is None and lines:
+            problem = Problem("DryRun", f"{len(lines)} changes would be made: see status.plan; set dryRun to false")
+        return GitReport(
+            sync=work.sync,
+            outcomes=None,
+            problem=problem,
+            plan=tuple(lines),
+            laps=tuple(Lapped(lap=lap) for lap in laps),
+        )
+
+    async def _finalize(self, sync: AnySync, memory: Memory) -> Report | None:
+        """Let go of everything as the policy says, then of the sync. Never traps it."""
+        assert isinstance(memory, SyncMemory)  # noqa: S101 - see _remember
+        work: Work | None = None
+        try:
+            work = self._work(sync, _spec(sync), ())
+        except Problem:
+            work = None
+        reached = await self._sites.reach(work, self.wakes, former=True) if work is not None else Reached()
+        endings: list[Ending] = []
+        for name in work.parts if work is not None else ("",):
+            part = _part(reached, name)
+            endings.append(await self._remover.finalize(sync, work, memory.track(name), part))
+        outcomes = [outcome for ending in endings for outcome in ending.outcomes]
+        for warning in dict.fromkeys(ending.warning for ending in endings if ending.warning):
+            await self._reporter.warn(sync, "CopiesLeft", warning)
+        self._reporter.ended(outcomes)
+        problem = next((ending.problem for ending in endings if ending.problem is not None), None)
+        if problem is not None:
+            failed = [outcome for outcome in outcomes if outcome.state not in _PROGRESSING]
+            return Report(sync=sync, problem=problem, outcomes=failed, retry=True, again=reached.again)
+        await self._records.let_go(sync.metadata)
+        return None
+
+    def _forget(self, key: Key) -> None:
+        super()._forget(key)
+        self._origins.forget(key)
+        self._hooks.pop(key, None)
+
+
+def _spec(sync: AnySync) -> ConfigSyncSpec:
+    if sync.spec is None:
+        raise Problem("InvalidSpec", sync.error, stalled=True)
+    assert isinstance(sync.spec, ConfigSyncSpec)  # noqa: S101 - it was read as one
+    return sync.spec
+
+
+def _basic_interest(sync: AnySync, spec: ConfigSyncSpec) -> Interest:
+    return Interest(
+        objects=frozenset(references(spec, sync.metadata.namespace)),
+        targets=any(remote.connection.type == "SyncTarget" for remote in spec.remote_clusters),
+    )
+
+
+def _is_requested(sync: AnySync) -> bool:
+    """Whether a person asked for a sync that no turn has answered yet."""
+    asked = sync.metadata.annotations.get(REQUESTED_AT)
+    return asked is not None and asked[:256] != sync.status.last_handled_request
+
+
+def _ref(desired: Desired) -> SourceRef:
+    target = desired.target
+    kind, _, group = target.kind.partition(".")
+    version = desired.body.api_version.rpartition("/")[2] if desired.body is not None else "v1"
+    return SourceRef(group=group, version=version, kind=kind, namespace=target.namespace, name=target.name)
+
+
+def _part(reached: Reached, name: str) -> Reached:
+    """Return the clusters as one part of a sync writes to them."""
+    if not name:
+        return reached
+    return structs.replace(
+        reached,
+        sites=tuple(structs.replace(site, owner=structs.replace(site.owner, part=name)) for site in reached.sites),
+        former=tuple(structs.replace(site, owner=structs.replace(site.owner, part=name)) for site in reached.former),
+    )
+
+
+def _wanted(part: Reached, lap: Lap) -> Wanted:
+    targets = frozenset((site.cluster.uid, one.target) for site in part.sites for one in lap.desired())
+    return Wanted(targets, frozenset(), frozenset(), certain=True)
+
+
+def _closed(wish: Wish) -> Outcome | None:
+    """Say of a namespace that keeps every sync out that it does."""
+    target = wish.desired.target
+    namespace = wish.site.cluster.namespace(target.namespace) if target.namespace else None
+    if namespace is None or not namespace.ignored:
+        return None
+    message = f"namespace {target.namespace!r} is labelled syncline.dev/ignore: no sync writes there"
+    return Outcome(target=target, state="Skipped", reason="NamespaceIgnored", message=message)
+
+
+def _is_undone(removal: Outcome) -> bool:
+    return removal.retry or removal.state == "Pending"
+
+
+def _listed(revisions: Sequence[SourceRevision]) -> tuple[SourceRevision, ...]:
+    return tuple(revisions) if len(revisions) > 1 else ()
+
+
+def _revisions(track: Track, lap: Lap) -> Sequence[SourceRevision]:
+    return lap.course.revisions if len(track.strands) > 1 else ()
+
+
+def _revision(lapped: Sequence[Lapped]) -> str | None:
+    if len(lapped) == 1 and not lapped[0].lap.track.name:
+        return lapped[0].lap.revision
+    return None
+
+
+def _rolled_back(lapped: Sequence[Lapped]) -> Problem | None:
+    """Say of a sync that all is well with that it is not where the source is."""
+    for one in lapped:
+        decision = one.lap.decision
+        if decision is not None and decision.reason == "RolledBackOnFailure":
+            return Problem(decision.reason, decision.why)
+        if decision is not None and decision.reason == "RolledBack":
+            return Problem(decision.reason, decision.why, status="True")
+    return None

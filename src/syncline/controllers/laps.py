@@ -1,0 +1,189 @@
+"""One turn of one track of a ConfigSync: what it knows before it writes, and what came of it. Pure."""
+
+import time
+from collections.abc import Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from syncline.api.common import HistoryEntry
+from syncline.api.configsync import ConfigSyncSpec, SourceRevision
+from syncline.controllers.building import Made
+from syncline.controllers.memory import Memory
+from syncline.controllers.reporting import Problem
+from syncline.controllers.survey import Site
+from syncline.controllers.tracks import Course, Track
+from syncline.core.health import Health
+from syncline.core.objects import Desired, Target
+from syncline.core.outcome import Outcome
+from syncline.core.revisions import Decision, Head, Hold, Past, RevisionHealth, Situation, decide
+from syncline.engine.fanout import FanOut
+
+_NAMED = 3
+_SETTLED = frozenset({"Synced", "Skipped"})
+
+
+class TrackMemory(Memory):
+    """What is remembered of one track between turns. All of it can be lost."""
+
+    def __init__(self, fan_out: FanOut) -> None:
+        super().__init__(fan_out)
+        self.made: Made | None = None
+        """What is applied."""
+        self.candidate: Made | None = None
+        """What was built last; it may wait for a dependency."""
+        self.health: RevisionHealth = "Pending"
+        self._watched: tuple[str, float] = "", 0.0
+
+    def waited(self, inputs: str, now: float) -> float:
+        """Return for how many seconds what was applied has not been well."""
+        if self._watched[0] != inputs:
+            self._watched = inputs, now
+        return now - self._watched[1]
+
+    def is_well(self, inputs: str, now: float) -> None:
+        """Note that what was applied is well: should it fall ill, its time begins anew."""
+        self._watched = inputs, now
+
+
+class SyncMemory(Memory):
+    """What is remembered of a ConfigSync."""
+
+    def __init__(self, fan_out: FanOut) -> None:
+        super().__init__(fan_out)
+        self._tracks: dict[str, TrackMemory] = {}
+
+    def track(self, name: str) -> TrackMemory:
+        """Return the memory of a track."""
+        return self._tracks.setdefault(name, TrackMemory(self.fan_out))
+
+
+class Lap(Struct, frozen=True, kw_only=True):
+    """What one track is about to apply."""
+
+    track: Track
+    course: Course
+    revision: str | None = None
+    """What the status is to say."""
+    revisions: tuple[SourceRevision, ...] = ()
+    made: Made | None = None
+    certain: bool = False
+    """Whether it is all that the source wants now: only then may anything be removed."""
+    problem: Problem | None = None
+    decision: Decision | None = None
+
+    def desired(self) -> list[Desired]:
+        """Unpack what each target should hold."""
+        return self.made.desired() if self.made is not None else []
+
+
+class Lapped(Struct, frozen=True, kw_only=True):
+    """What came of it."""
+
+    lap: Lap
+    outcomes: tuple[Outcome, ...] = ()
+    health: RevisionHealth = "Pending"
+    problem: Problem | None = None
+    again: float | None = None
+    waits: bool = False
+    scope_done: bool = True
+
+
+def choose(
+    spec: ConfigSyncSpec, track: Track, course: Course, head: Head, *, health: RevisionHealth, requested: bool
+) -> Decision:
+    """Decide which revision a track applies, given how the current one is and whether a person asked for a sync."""
+    hold = Hold(course.rollback.to, course.rollback.requested) if course.rollback is not None else None
+    return decide(
+        Situation(
+            head=head,
+            rollback_to=track.rollback,
+            hold=hold,
+            history=[_past(entry, spec) for entry in course.history],
+            current=course.revision,
+            health=health,
+            last_healthy=course.healthy,
+            policy=spec.failure_policy,
+            requested=requested,
+        )
+    )
+
+
+def _past(entry: HistoryEntry, spec: ConfigSyncSpec) -> Past:
+    healthy = None
+    if spec.wait:
+        healthy = True if entry.result == "Synced" else False if entry.result == "Failed" else None
+    return Past(entry.revision, healthy)
+
+
+class Wellness(Struct, frozen=True, kw_only=True):
+    """How what was applied is."""
+
+    state: RevisionHealth = "Pending"
+    problem: Problem | None = None
+    again: float | None = None
+
+
+def wellness(
+    lap: Lap, sites: Sequence[Site], outcomes: Sequence[Outcome], memory: TrackMemory, timeout: float
+) -> Wellness:
+    """Tell whether everything that was applied does what it should, and for how long to wait for it."""
+    made = lap.made
+    if made is None:
+        return Wellness()
+    now = time.monotonic()
+    if any(outcome.state not in _SETTLED and not outcome.gone for outcome in outcomes):
+        # What was not applied cannot be well; when its time is over, the revision has failed.
+        left = timeout - memory.waited(made.inputs, now)
+        return Wellness(state="Pending" if left > 0 else "Failed", again=left if left > 0 else None)
+    ill = [(target, health) for target, health in _states(lap, sites) if health.state != "Current"]
+    if not ill:
+        memory.is_well(made.inputs, now)
+        return Wellness(state="Healthy")
+    left = timeout - memory.waited(made.inputs, now)
+    failed = [one for one in ill if one[1].state == "Failed"]
+    if failed or left <= 0:
+        words = _words(failed or ill)
+        late = "" if failed else f" after {timeout:g} s"
+        return Wellness(state="Failed", problem=Problem("HealthCheckFailed", f"not healthy{late}: {words}"))
+    problem = Problem("Progressing", f"waits until {_count(ill)} healthy: {_words(ill)}")
+    return Wellness(state="Pending", problem=problem, again=left)
+
+
+def _states(lap: Lap, sites: Sequence[Site]) -> list[tuple[Target, Health]]:
+    found: list[tuple[Target, Health]] = []
+    for site in sites:
+        for desired in lap.desired():
+            seen = site.cluster.at(desired.target)
+            target = desired.target._replace(cluster=site.place.cluster)
+            found.append((target, seen.health if seen is not None else Health("Unknown", "is not there")))
+    return found
+
+
+def _count(ill: Sequence[object]) -> str:
+    return f"{len(ill)} {'object is' if len(ill) == 1 else 'objects are'}"
+
+
+def _words(ill: Sequence[tuple[Target, Health]]) -> str:
+    named = "; ".join(f"{target}: {health.message or health.state}" for target, health in ill[:_NAMED])
+    return named + (f"; and {len(ill) - _NAMED} more" if len(ill) > _NAMED else "")
+
+
+def remembered(history: Sequence[HistoryEntry], lapped: Lapped, changes: str, now: str) -> list[HistoryEntry]:
+    """Return the history of a track: one entry for each revision that it was at, newest first."""
+    revision = lapped.lap.revision or ""
+    states = {outcome.state for outcome in lapped.outcomes}
+    result: Literal["Synced", "Failed", "Conflict"] = "Synced"
+    if states & {"Failed", "Unknown"} or lapped.health == "Failed":
+        result = "Failed"
+    elif "Conflict" in states:
+        result = "Conflict"
+    newest = history[0] if history else None
+    if newest is None or newest.revision != revision:
+        if not changes or not revision:
+            return list(history)
+        return [HistoryEntry(time=now, revision=revision, result=result, changes=changes), *history][:10]
+    entry = HistoryEntry(
+        time=now if changes else newest.time, revision=revision, result=result, changes=changes or newest.changes
+    )
+    return [entry, *history[1:]]

@@ -1,0 +1,163 @@
+"""What a ConfigSync reports: revisions and histories of its tracks, and the conditions that only it has."""
+
+from collections.abc import Callable, Sequence
+
+from msgspec import structs
+
+from syncline.api.common import Condition
+from syncline.api.configsync import ConfigSyncSpec, ConfigSyncStatus, HeldRollback
+from syncline.api.configsync import Track as TrackStatus
+from syncline.controllers.laps import Lap, Lapped, remembered
+from syncline.controllers.origins import SourceProblem
+from syncline.controllers.reporting import Report
+from syncline.controllers.sites import Reached
+from syncline.controllers.survey import Site
+from syncline.core.conditions import Finding, find, settle_conditions, shorten
+from syncline.core.outcome import describe_changes, readiness
+from syncline.core.plan import WRITES, Verb
+from syncline.engine.writer import Writer
+from syncline.kube.errors import KubeError
+
+PLAN_LINES = 100
+# What passes by itself is no failure.
+_WAITING = frozenset({"Progressing", "DependencyNotReady", "Suspended", "DryRun", "DeletionHeld"})
+
+
+def finish(
+    report: Report,
+    status: ConfigSyncStatus,
+    now: str,
+    *,
+    laps: Sequence[Lapped],
+    former: Sequence[str],
+    plan: Sequence[str] | None,
+) -> ConfigSyncStatus:
+    """Complete the status of a sync after a turn."""
+    old = report.sync.status
+    assert isinstance(old, ConfigSyncStatus)  # noqa: S101 - it was read as one
+    synced = [outcome for outcome in report.outcomes or () if outcome.state == "Synced" and not outcome.gone]
+    changes = describe_changes(report.outcomes or ())
+    status = structs.replace(
+        status,
+        conditions=[*status.conditions, *_conditions(report, status, laps, now)],
+        applied_targets=len(synced) if report.outcomes is not None else old.applied_targets,
+        last_synced_time=now if changes else old.last_synced_time,
+        plan=_capped(plan) if plan is not None else [],
+    )
+    if not laps:
+        return status
+    if plan is not None:
+        return structs.replace(status, history=old.history)
+    tracks = [_track(one, now) for one in laps]
+    if not laps[0].lap.track.name:
+        one = tracks[0]
+        return structs.replace(
+            status,
+            source_revision=one.source_revision,
+            revisions=one.revisions,
+            inputs=one.inputs,
+            rollback=one.rollback,
+            last_healthy_revision=one.last_healthy_revision,
+            history=one.history,
+            environments=[entry for entry in old.environments if entry.name in former],
+        )
+    return structs.replace(
+        status,
+        source_revision=None,
+        inputs=None,
+        rollback=None,
+        environments=[*tracks, *(entry for entry in old.environments if entry.name in former)],
+    )
+
+
+async def plan_lines(part: Reached, lap: Lap, writer: Callable[[Site], Writer]) -> list[str]:
+    """Say what a turn of a track would write."""
+    lines = []
+    for site in part.sites:
+        hand = writer(site)
+        for desired in lap.desired():
+            target = desired.target._replace(cluster=site.place.cluster)
+            wanted = structs.replace(desired, target=target)
+            kind, _, group = target.kind.partition(".")
+            try:
+                await site.cluster.open(group, kind)
+                seen = await hand.look(wanted)
+                action = await hand.decide(wanted, seen)
+            except KubeError as error:
+                lines.append(f"cannot tell {target}: {shorten(str(error), 300)}")
+                continue
+            if action.verb in WRITES:
+                lines.append(f"{action.verb.value} {target}")
+            elif action.verb is Verb.LEAVE and action.state in ("Conflict", "Failed"):
+                lines.append(f"leave {target}: {shorten(action.message, 300)}")
+    return lines
+
+
+def _capped(lines: Sequence[str]) -> list[str]:
+    shown = [shorten(line, 600) for line in lines[:PLAN_LINES]]
+    return [*shown, f"and {len(lines) - PLAN_LINES} more"] if len(lines) > PLAN_LINES else shown
+
+
+def _track(one: Lapped, now: str) -> TrackStatus:
+    lap, course = one.lap, one.lap.course
+    ready = readiness(one.outcomes)
+    status, message = ready.status, ready.message
+    if one.problem is not None:
+        status, message = one.problem.status, one.problem.message
+    elif lap.made is None:
+        status, message = "Unknown", "nothing was applied yet"
+    applied = lap.made is not None and lap.certain
+    rollback = course.rollback
+    if lap.decision is not None:
+        hold = lap.decision.rollback
+        if hold is None:
+            rollback = None
+        elif rollback is None or (rollback.to, rollback.requested) != (hold.to, hold.requested):
+            rollback = HeldRollback(to=hold.to, requested=hold.requested, since=now)
+    changes = describe_changes(one.outcomes)
+    return TrackStatus(
+        name=lap.track.name,
+        ready=status,
+        message=shorten(message, 1024),
+        source_revision=lap.revision,
+        revisions=list(lap.revisions),
+        inputs=lap.made.inputs if lap.made is not None and applied else course.inputs,
+        rollback=rollback,
+        last_healthy_revision=lap.revision if one.health == "Healthy" else course.healthy,
+        history=remembered(course.history, one, changes, now),
+    )
+
+
+def _conditions(report: Report, status: ConfigSyncStatus, laps: Sequence[Lapped], now: str) -> list[Condition]:
+    """Return the conditions that the kind has beside the common ones."""
+    ready = find(status.conditions, "Ready")
+    if ready is None:
+        return []
+    problem = report.problem
+    invalid = isinstance(problem, SourceProblem)
+    failed = ready.status == "False" and ready.reason not in _WAITING
+    findings = [
+        Finding("Synced", ready.status, ready.reason, ready.message),
+        Finding("Failed", "True", ready.reason, ready.message)
+        if failed
+        else Finding("Failed", "False", "NotFailed", "nothing has failed"),
+        Finding("InvalidSource", "True" if problem.status == "False" else "Unknown", problem.reason, problem.message)
+        if invalid and problem is not None
+        else Finding("InvalidSource", "False", "SourceIsValid", "the source can be read and built"),
+    ]
+    spec = report.sync.spec
+    if isinstance(spec, ConfigSyncSpec) and spec.wait and laps:
+        findings.append(_healthy(laps))
+    return settle_conditions(report.sync.status.conditions, findings, status.observed_generation, now)
+
+
+def _healthy(laps: Sequence[Lapped]) -> Finding:
+    for one in laps:
+        if one.health == "Failed":
+            words = one.problem.message if one.problem is not None else "not everything was applied in time"
+            return Finding("Healthy", "False", "HealthCheckFailed", words)
+    for one in laps:
+        if one.health == "Pending":
+            words = one.problem.message if one.problem is not None else "not everything is applied yet"
+            return Finding("Healthy", "Unknown", "Progressing", words)
+    return Finding("Healthy", "True", "Healthy", "everything that was applied is healthy")
