@@ -43,6 +43,8 @@ _SIGNS: tuple[tuple[str, type[GitError], str], ...] = (
     (r"out of memory|Cannot allocate memory|malloc failed", TooLarge, "the repository takes more memory than allowed"),
     (r"Permission denied \((?!publickey|password|keyboard|gssapi|hostbased)|Read-only file system", CacheFailure,
      "the folder with the mirrors cannot be written"),
+    (r"No user exists for uid", CacheFailure,
+     "ssh wants a user of this id in /etc/passwd; run the operator as a user that the image knows"),
     (r"Host key verification failed|HOST IDENTIFICATION HAS CHANGED|No \S+ host key is known", HostKeyUnknown,
      "the key of the ssh server is not in 'known_hosts'; add the line that ssh-keyscan prints, after checking it"),
     (r"Permission denied \((?:publickey|password|keyboard|gssapi|hostbased)|Too many authentication failures",

@@ -12,13 +12,12 @@ from urllib.parse import urlsplit
 import aiohttp
 import msgspec
 from aiohttp.abc import AbstractResolver, ResolveResult
-from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding
-from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
 from syncline.git.errors import AuthenticationFailed, CertificateUntrusted, CredentialError, Refused, Unreachable
 from syncline.git.location import addresses, host_refusal
-from syncline.git.remotes import GitHubApp, Remote
+from syncline.git.remotes import GitHubApp, Remote, rsa_key
 
 _CLAIM_SECONDS = 540
 _CLOCK_SKEW = 60
@@ -109,10 +108,7 @@ def claim(app: GitHubApp) -> str:
     header = {"alg": "RS256", "typ": "JWT"}
     body = {"iat": now - _CLOCK_SKEW, "exp": now + _CLAIM_SECONDS, "iss": app.app}
     signed = f"{_segment(json.dumps(header).encode())}.{_segment(json.dumps(body).encode())}"
-    key = serialization.load_pem_private_key(app.private_key, password=None)
-    if not isinstance(key, RSAPrivateKey):
-        raise CredentialError("the key 'privateKey' of the Secret is not an RSA key, as GitHub Apps have")
-    return f"{signed}.{_segment(key.sign(signed.encode(), padding.PKCS1v15(), hashes.SHA256()))}"
+    return f"{signed}.{_segment(rsa_key(app.private_key).sign(signed.encode(), padding.PKCS1v15(), hashes.SHA256()))}"
 
 
 def _segment(content: bytes) -> str:

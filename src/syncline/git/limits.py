@@ -34,7 +34,7 @@ class Limits(Struct, frozen=True):
     """After how many fetches a mirror is packed anew."""
     talks: int = 24
     """How many processes of git may talk to servers at the same time."""
-    talks_per_host: int = 4
+    talks_per_host: int = 6
     """How many of them may talk to the same one, so that a slow server does not hold up others."""
     submodules: int = 50
     """How many submodules a commit may have."""

@@ -12,6 +12,7 @@ No text of an error and no `repr` of these types shows a value of a Secret.
 
 import secrets
 from collections.abc import Mapping
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Literal
 from urllib.parse import quote, urlsplit
@@ -182,14 +183,7 @@ def _app(url: str, secret: Secret) -> GitHubApp:
     for name, number in zip(("appID", "installationID"), numbers, strict=True):
         if not number.isalnum() or not number.isascii():
             raise CredentialError(f"the key {name!r} of the Secret is not the id of a GitHub App or installation")
-    try:
-        private = serialization.load_pem_private_key(_required(secret, "privateKey"), password=None)
-    except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise CredentialError(
-            "the key 'privateKey' of the Secret is not a private key in PEM, without password"
-        ) from None
-    if not isinstance(private, RSAPrivateKey):
-        raise CredentialError("the key 'privateKey' of the Secret is not an RSA key, as GitHub Apps have")
+    rsa_key(_required(secret, "privateKey"))
     if "baseURL" in secret:
         api = _header(secret, "baseURL").rstrip("/")
     else:
@@ -198,14 +192,29 @@ def _app(url: str, secret: Secret) -> GitHubApp:
     return GitHubApp(numbers[0], numbers[1], _required(secret, "privateKey"), api)
 
 
+@lru_cache(maxsize=64)  # to check such a key takes a twentieth of a second
+def rsa_key(pem: bytes) -> RSAPrivateKey:
+    """Read the key of a GitHub App."""
+    try:
+        private = serialization.load_pem_private_key(pem, password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise CredentialError(
+            "the key 'privateKey' of the Secret is not a private key in PEM, without password"
+        ) from None
+    if not isinstance(private, RSAPrivateKey):
+        raise CredentialError("the key 'privateKey' of the Secret is not an RSA key, as GitHub Apps have")
+    return private
+
+
 def _identity(secret: Secret) -> bytes:
     identity = _lines(secret, "identity")
     password = _required(secret, "password") if "password" in secret else None
+    # Only ssh uses it, and checks it then.
     load = (
         serialization.load_ssh_private_key if b"OPENSSH PRIVATE KEY" in identity else serialization.load_pem_private_key
     )
     try:
-        key = load(identity, password=password or None)
+        key = load(identity, password=password or None, unsafe_skip_rsa_key_validation=True)
     except TypeError:
         raise CredentialError(
             "the key 'identity' of the Secret is encrypted and needs its passphrase under 'password', "

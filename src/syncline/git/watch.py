@@ -46,6 +46,7 @@ class Watch:
         self._refs: Refs | None = None
         self._status = Status()
         self._everything = False
+        self._interval = UNFOLLOWED_SECONDS
         self._started = float("-inf")
         self._failures = 0
         self._check: asyncio.Task[None] | None = None
@@ -69,16 +70,19 @@ class Watch:
 
     def follow(self, who: Hashable, interval: float, revisions: Collection[str]) -> None:
         """Tell somebody of changes; of those of some revisions only, if any are named."""
-        self._followers[who] = _Follower(interval, frozenset(revisions))
+        follower = _Follower(interval, frozenset(revisions))
+        if self._followers.get(who) == follower:
+            return
+        self._followers[who] = follower
         self._everything = self._everything or any(map(needs_all, revisions))
-        self._rescheduled.set()
+        self._reschedule()
         if self._poll is None or self._poll.done():
             self._poll = asyncio.create_task(self._keep_checking())
 
     def unfollow(self, who: Hashable) -> None:
         """Tell somebody no more."""
         self._followers.pop(who, None)
-        self._rescheduled.set()
+        self._reschedule()
         if not self._followers and self._poll is not None:
             self._poll.cancel()
             self._poll = None
@@ -113,9 +117,11 @@ class Watch:
             if self._check.cancelled():
                 raise asyncio.CancelledError
 
-    @property
-    def _interval(self) -> float:
-        return min((follower.interval for follower in self._followers.values()), default=UNFOLLOWED_SECONDS)
+    def _reschedule(self) -> None:
+        shortest = min((follower.interval for follower in self._followers.values()), default=UNFOLLOWED_SECONDS)
+        if shortest != self._interval:
+            self._interval = shortest
+            self._rescheduled.set()
 
     @property
     def _pause(self) -> float:
