@@ -10,7 +10,7 @@ from tests.tenancy.canaries import Canaries
 from syncline import deploy
 from syncline.api.common import API_VERSION
 from syncline.api.kinds import KINDS
-from syncline.sandbox import RequestError, Sandbox
+from syncline.sandbox import Options, RequestError, Sandbox
 from syncline.testing.operator import OperatorProcess, install
 
 Check = Callable[[], bool]
@@ -100,6 +100,26 @@ def crds(sandbox: Sandbox, apply: Apply, eventually: Eventually) -> None:
 def installed(sandbox: Sandbox) -> Path:
     """Syncline installed in the sandbox; the kubeconfig of the operator's own ServiceAccount."""
     return install(sandbox)
+
+
+@pytest.fixture(scope="session")
+def far() -> Iterator[Sandbox]:
+    """A second control plane, beside the one that `sandbox` gives."""
+    with Sandbox.create(Options()) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def arena() -> Iterator[Sandbox]:
+    """A control plane where no operator runs but those that a test starts; leave it whole, and without syncs."""
+    with Sandbox.create(Options(audit_log=True)) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def arena_kubeconfig(arena: Sandbox) -> Path:
+    """Syncline installed in the arena; the kubeconfig of the operator's own ServiceAccount."""
+    return install(arena)
 
 
 @pytest.fixture(scope="session")

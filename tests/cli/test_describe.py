@@ -1,13 +1,14 @@
 """What `kubectl describe` shows is enough to understand a failure: who, what, and what to do."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from tests.manifestsync.world import Manifests
 
 from syncline.controllers.discretion import UNSAID, reduced
-from syncline.testing.fixtures import SandboxFactory
-from syncline.testing.operator import OperatorProcess, install
+from syncline.sandbox import Sandbox
+from syncline.testing.operator import OperatorProcess
 
 
 def account(world: Manifests, name: str) -> None:
@@ -43,11 +44,12 @@ def test_a_kind_that_the_operator_may_not_watch_is_told_with_the_way_to_allow_it
 
 
 @pytest.fixture
-def strict(sandbox_factory: SandboxFactory) -> Iterator[Manifests]:
+def strict(arena: Sandbox, arena_kubeconfig: Path) -> Iterator[Manifests]:
     """A world in a cluster whose operator acts only as service accounts."""
-    sandbox = sandbox_factory(audit_log=True)
-    with OperatorProcess(install(sandbox), "--require-service-account"):
-        yield Manifests(sandbox)
+    world = Manifests(arena)
+    with OperatorProcess(arena_kubeconfig, "--require-service-account"):
+        yield world
+    world.end_alone()
 
 
 def test_an_operator_that_wants_an_account_says_so(strict: Manifests) -> None:

@@ -10,15 +10,8 @@ from tests.fleet.world import Remote
 
 from syncline.api.common import API_VERSION
 from syncline.api.manifestsync import KIND
-from syncline.sandbox import Options, Sandbox
+from syncline.sandbox import Sandbox
 from syncline.testing.operator import OperatorProcess
-
-
-@pytest.fixture(scope="module")
-def far() -> Iterator[Sandbox]:
-    """A second control plane."""
-    with Sandbox.create(Options()) as running:
-        yield running
 
 
 @pytest.fixture

@@ -2,37 +2,90 @@
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.configmapsync.world import Thing
 from tests.manifestsync.world import Manifests
 
 from syncline.api.common import API_VERSION
-from syncline.sandbox import RequestError, Sandbox
-from syncline.testing.fixtures import SandboxFactory
+from syncline.api.kinds import KINDS
+from syncline.sandbox import Options, RequestError, Sandbox
 from syncline.testing.operator import OperatorProcess, install
 
 
-def uninstall(sandbox: Sandbox, *flags: str) -> str:
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[Sandbox]:
+    """A control plane for these tests: what others have installed there would go."""
+    with Sandbox.create(Options(audit_log=True)) as running:
+        yield running
+
+
+@pytest.fixture
+def world(sandbox: Sandbox) -> Manifests:
+    return Manifests(sandbox)
+
+
+def uninstall(sandbox: Sandbox, *flags: str) -> subprocess.CompletedProcess[str]:
     command = [Path(sys.executable).with_name("syncline"), "uninstall", "--kubeconfig", sandbox.kubeconfig, *flags]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert (result.returncode, result.stderr) == (0, "")
-    return result.stdout
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
-@pytest.mark.parametrize("keep", [False, True], ids=["with its copies", "keeping copies"])
-def test_uninstall_ends_the_syncs_of_every_kind(sandbox_factory: SandboxFactory, *, keep: bool) -> None:
-    sandbox = sandbox_factory(audit_log=True)
-    world = Manifests(sandbox)
+def removed(sandbox: Sandbox) -> None:
+    """Check that nothing of Syncline stays; the namespace takes the control plane a moment more."""
+    namespace = Thing(sandbox, "/api/v1/namespaces", "syncline-system").look()
+    assert namespace is None or namespace["status"]["phase"] == "Terminating"
+    for kind in KINDS:
+        Thing(sandbox, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", f"{kind.plural}.syncline.dev").gone()
+        with pytest.raises(RequestError, match="404"):
+            sandbox.request("GET", f"/apis/{API_VERSION}/{kind.plural}")
+    for plural in ("clusterroles", "clusterrolebindings"):
+        found = sandbox.request("GET", f"/apis/rbac.authorization.k8s.io/v1/{plural}")["items"]
+        assert not [one["metadata"]["name"] for one in found if one["metadata"]["name"].startswith("syncline")]
+
+
+def test_uninstall_waits_for_the_operator_to_let_go_of_the_copies_then_removes_everything(
+    sandbox: Sandbox, world: Manifests
+) -> None:
+    world.source()
+    goes, stays = world.namespaces("goes", "stays")
     with OperatorProcess(install(sandbox)):
-        target = world.namespace("a")
-        world.source()
-        world.sync("maps", destinationNamespace=target).becomes("Synced")
+        world.sync(destinationNamespace=goes).becomes("Synced")
+        world.sync("orphaning", destinationNamespace=stays, deletionPolicy="Orphan").becomes("Synced")
+        world.msync("secrets", world.secret(), into=[goes]).becomes("Synced")
+        result = uninstall(sandbox)
+        assert (result.returncode, result.stderr) == (0, "")
+    assert f"deleting ConfigMapSync {world.home}/sync" in result.stdout
+    assert f"deleting ManifestSync {world.home}/secrets" in result.stdout
+    assert "removed CustomResourceDefinition" in result.stdout
+    removed(sandbox)
+    assert world.config_map(goes).look() is None
+    assert world.find("Secret", goes).look() is None
+    assert world.config_map(stays).data == {"colour": "red"}
+
+    again = uninstall(sandbox)
+    assert (again.returncode, again.stderr) == (0, "")
+    assert not again.stdout.removeprefix("removed Namespace syncline-system\n")
+    Thing(sandbox, "/api/v1/namespaces", "syncline-system").gone()
+
+
+def test_uninstall_without_an_operator_removes_nothing_unless_it_may_keep_the_copies(
+    sandbox: Sandbox, world: Manifests
+) -> None:
+    world.source()
+    target = world.namespace("a")
+    with OperatorProcess(install(sandbox)):
+        sync = world.sync(destinationNamespace=target)
+        sync.becomes("Synced")
         world.msync("secrets", world.secret(), into=[target]).becomes("Synced")
-        told = uninstall(sandbox, *(["--keep-copies"] if keep else []))
-    assert f"deleting ConfigMapSync {world.home}/maps" in told
-    assert f"deleting ManifestSync {world.home}/secrets" in told
-    for copy in (world.config_map(target), world.find("Secret", target)):
-        assert (copy.look() is not None) is keep
-    with pytest.raises(RequestError, match="404"):
-        sandbox.request("GET", f"/apis/{API_VERSION}/manifestsyncs")
+    result = uninstall(sandbox, "--timeout", "0.5")
+    assert result.returncode == 1
+    assert "2 syncs are still there: is the operator running? Start it, or give --keep-copies" in result.stdout
+    assert sync.look() is not None
+    result = uninstall(sandbox, "--keep-copies")
+    assert (result.returncode, result.stderr) == (0, "")
+    removed(sandbox)
+    assert world.config_map(target).data == {"colour": "red"}
+    assert world.find("Secret", target).values == {"password": "red"}
+    Thing(sandbox, "/api/v1/namespaces", "syncline-system").gone()

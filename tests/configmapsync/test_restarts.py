@@ -1,47 +1,33 @@
-"""On control planes of their own: an operator that was away, and `syncline uninstall`."""
+"""An operator that was away, and one that is told what to act on."""
 
-import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.configmapsync.world import Thing, World
+from tests.configmapsync.world import World
 
-from syncline.api.common import API_VERSION
-from syncline.api.configmapsync import PLURAL
-from syncline.sandbox import RequestError, Sandbox
-from syncline.testing.fixtures import SandboxFactory
-from syncline.testing.operator import OperatorProcess, install
+from syncline.sandbox import Sandbox
+from syncline.testing.operator import OperatorProcess
 
 
-def uninstall(sandbox: Sandbox, *flags: str) -> subprocess.CompletedProcess[str]:
-    command = [Path(sys.executable).with_name("syncline"), "uninstall", "--kubeconfig", sandbox.kubeconfig, *flags]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+@pytest.fixture
+def world(arena: Sandbox, arena_kubeconfig: Path) -> Iterator[World]:  # noqa: ARG001 - it installs
+    """Namespaces of this test's own, in a cluster where no operator runs but the one that the test starts."""
+    world = World(arena)
+    yield world
+    world.end_alone()
 
 
-def removed(sandbox: Sandbox) -> None:
-    """Check that nothing of Syncline stays; the namespace takes the control plane a moment more."""
-    namespace = Thing(sandbox, "/api/v1/namespaces", "syncline-system").look()
-    assert namespace is None or namespace["status"]["phase"] == "Terminating"
-    Thing(sandbox, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", f"{PLURAL}.syncline.dev").gone()
-    for kind in ("clusterroles", "clusterrolebindings"):
-        found = sandbox.request("GET", f"/apis/rbac.authorization.k8s.io/v1/{kind}")["items"]
-        assert not [one["metadata"]["name"] for one in found if one["metadata"]["name"].startswith("syncline")]
-    with pytest.raises(RequestError, match="404"):
-        sandbox.request("GET", f"/apis/{API_VERSION}/{PLURAL}")
-
-
-def test_an_operator_that_was_away_finds_what_it_has_missed(sandbox_factory: SandboxFactory) -> None:
-    sandbox = sandbox_factory(audit_log=True)
-    kubeconfig = install(sandbox)
-    world = World(sandbox)
+def test_an_operator_that_was_away_finds_what_it_has_missed(world: World, arena_kubeconfig: Path) -> None:
     world.source()
     bases = ["changed", "replaced", "gone", "relabelled", "ended", "edited", "deleted", "quiet"]
     sources = {name: world.source(name) for name in bases}
-    targets = {name: world.namespace(name, base=name) for name in bases}
-    with OperatorProcess(kubeconfig):
+    targets = {name: world.namespace(name, base=f"{world.name}-{name}") for name in bases}
+    with OperatorProcess(arena_kubeconfig):
         syncs = {
-            name: world.sync(name, configMapName=name, destinationNamespaceSelector={"matchLabels": {"base": name}})
+            name: world.sync(
+                name, configMapName=name, destinationNamespaceSelector={"matchLabels": {"base": targets[name]}}
+            )
             for name in bases
         }
         for sync in syncs.values():
@@ -57,9 +43,9 @@ def test_an_operator_that_was_away_finds_what_it_has_missed(sandbox_factory: San
     syncs["ended"].delete()
     copies["edited"].set(colour="pink")
     copies["deleted"].delete()
-    later = world.namespace("later", base="changed")
+    later = world.namespace("later", base=targets["changed"])
     mark = world.mark()
-    with OperatorProcess(kubeconfig):
+    with OperatorProcess(arena_kubeconfig):
         for name in ("gone", "relabelled", "ended"):
             copies[name].gone()
         syncs["ended"].gone()
@@ -73,58 +59,14 @@ def test_an_operator_that_was_away_finds_what_it_has_missed(sandbox_factory: San
         assert not [write for write in world.writes(mark) if targets["quiet"] in write]
 
 
-def test_an_operator_may_be_told_which_namespaces_syncs_it_acts_on(sandbox_factory: SandboxFactory) -> None:
-    sandbox = sandbox_factory(audit_log=True)
-    kubeconfig = install(sandbox)
-    watched, unwatched = World(sandbox), World(sandbox)
+def test_an_operator_may_be_told_which_namespaces_syncs_it_acts_on(world: World, arena_kubeconfig: Path) -> None:
+    watched, unwatched = world, World(world.sandbox)
     target = watched.namespace("a")
-    for world in (watched, unwatched):
-        world.source()
-    with OperatorProcess(kubeconfig, "--watch-namespaces", watched.home):
+    for each in (watched, unwatched):
+        each.source()
+    with OperatorProcess(arena_kubeconfig, "--watch-namespaces", watched.home):
         passed_over = unwatched.sync(destinationNamespace=target, destinationName="other")
         watched.sync(destinationNamespace=target).becomes("Synced")
     assert "status" not in passed_over.read()
     assert watched.config_map(target, "other").look() is None
-
-
-def test_uninstall_waits_for_the_operator_to_let_go_of_the_copies_then_removes_everything(
-    sandbox_factory: SandboxFactory,
-) -> None:
-    sandbox = sandbox_factory(audit_log=True)
-    world = World(sandbox)
-    world.source()
-    goes, stays = world.namespaces("goes", "stays")
-    with OperatorProcess(install(sandbox)):
-        world.sync(destinationNamespace=goes).becomes("Synced")
-        world.sync("orphaning", destinationNamespace=stays, deletionPolicy="Orphan").becomes("Synced")
-        result = uninstall(sandbox)
-        assert (result.returncode, result.stderr) == (0, "")
-    assert f"deleting ConfigMapSync {world.home}/sync" in result.stdout
-    assert "removed CustomResourceDefinition" in result.stdout
-    removed(sandbox)
-    assert world.config_map(goes).look() is None
-    assert world.config_map(stays).data == {"colour": "red"}
-
-    again = uninstall(sandbox)
-    assert (again.returncode, again.stderr) == (0, "")
-    assert not again.stdout.removeprefix("removed Namespace syncline-system\n")
-
-
-def test_uninstall_without_an_operator_removes_nothing_unless_it_may_keep_the_copies(
-    sandbox_factory: SandboxFactory,
-) -> None:
-    sandbox = sandbox_factory(audit_log=True)
-    world = World(sandbox)
-    world.source()
-    target = world.namespace("a")
-    with OperatorProcess(install(sandbox)):
-        sync = world.sync(destinationNamespace=target)
-        sync.becomes("Synced")
-    result = uninstall(sandbox, "--timeout", "0.5")
-    assert result.returncode == 1
-    assert "1 syncs are still there: is the operator running? Start it, or give --keep-copies" in result.stdout
-    assert sync.look() is not None
-    result = uninstall(sandbox, "--keep-copies")
-    assert (result.returncode, result.stderr) == (0, "")
-    removed(sandbox)
-    assert world.config_map(target).data == {"colour": "red"}
+    unwatched.end_alone()

@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from msgspec import Struct
-from tests.core.strategies import rarely
+from tests.core.strategies import ALL, rarely
 from tests.core.twoway_world import HOUR, NOW, RefusedError, Rules, Server, Values, World, digests, stop_before
 
 from syncline.core.pairs import Step
@@ -313,4 +313,4 @@ def at(server: Server, name: str) -> Values:
 
 
 TestTwoSides = TwoSides.TestCase
-TestTwoSides.settings = settings(max_examples=200, stateful_step_count=20, deadline=None)
+TestTwoSides.settings = settings(max_examples=200 if ALL else 60, stateful_step_count=20, deadline=None)

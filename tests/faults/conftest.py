@@ -1,25 +1,19 @@
-"""A cluster that only these tests use: they run operators of their own, and put faults in between."""
+"""Tests that run operators of their own, and put faults between them and the arena."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from tests.faults.scene import Scene
 
-from syncline.sandbox import Options, Sandbox
+from syncline.sandbox import Sandbox
 from syncline.testing.proxy import FaultProxy
 
 
-@pytest.fixture(scope="session")
-def arena() -> Iterator[Sandbox]:
-    """One control plane for those tests that leave it whole."""
-    with Sandbox.create(Options(audit_log=True)) as running:
-        yield running
-
-
 @pytest.fixture
-def scene(arena: Sandbox) -> Iterator[Scene]:
+def scene(arena: Sandbox, arena_kubeconfig: Path) -> Iterator[Scene]:
     """A part of the arena for one test."""
-    scene = Scene(arena)
+    scene = Scene(arena, arena_kubeconfig)
     yield scene
     scene.end()
 

@@ -1,4 +1,4 @@
-"""A witness that follows all copies from a thread of its own, past any proxy: cheap to ask, and it misses no state."""
+"""A witness that follows copies from a thread of its own, past any proxy: cheap to ask, and it misses no state."""
 
 import asyncio
 from collections import Counter
@@ -21,12 +21,13 @@ class _Wire(Struct):
 
 
 class Observer:
-    """Holds the data of every copy, and remembers all data that any copy ever had."""
+    """Holds the data of each copy in namespaces with this prefix, and remembers all data that any of them ever had."""
 
-    def __init__(self, kubeconfig: Path) -> None:
+    def __init__(self, kubeconfig: Path, prefix: str) -> None:
         self.history: list[tuple[str, dict[str, str] | None]] = []
         """Each change that was seen: the namespace, and the data after it (None: deleted)."""
         self._kubeconfig = kubeconfig
+        self._prefix = prefix
         self._held: dict[str, dict[str, str]] = {}
         self._values: Counter[str] = Counter()
         self._stack = ExitStack()
@@ -71,6 +72,8 @@ class Observer:
         await self._client.close()
 
     def _changed(self, key: Key, old: dict[str, str] | None, new: dict[str, str] | None) -> None:
+        if not key.namespace.startswith(self._prefix):
+            return
         self.history.append((key.namespace, new))
         if old is not None:
             self._values[old.get("value", "")] -= 1

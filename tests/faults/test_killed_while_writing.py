@@ -1,5 +1,9 @@
-"""The operator is killed with -9 in the middle of a fan-out to 1,000 namespaces, ten times over."""
+"""The operator is killed with -9 in the middle of a fan-out, time and again.
 
+By default to 150 namespaces and four times; SYNCLINE_FAULTS=all: to 1,000, ten times over.
+"""
+
+import os
 from collections.abc import Callable
 from contextlib import ExitStack
 
@@ -8,23 +12,20 @@ from tests.faults.observer import Observer
 from tests.faults.scene import NAME, Scene, marker_of, turns, wait_until
 
 from syncline.core.ownership import OWNER_LABEL
-from syncline.testing.fixtures import SandboxFactory
 from syncline.testing.operator import OperatorProcess
 
-TARGETS = 1000
-# How many copies have the newest value when the operator dies.
-DEATHS = (1, 40, 150, 300, 450, 600, 700, 800, 900, 970)
+ALL = os.environ.get("SYNCLINE_FAULTS") == "all"
+TARGETS = 1000 if ALL else 150
+# What part of the copies, in thousandths, has the newest value when the operator dies.
+DEATHS = (1, 40, 150, 300, 450, 600, 700, 800, 900, 970) if ALL else (1, 300, 700, 900)
 
 
 @pytest.mark.timeout(900)
-def test_ten_crashes_in_a_fan_out_end_in_the_right_state_and_a_restart_writes_nothing(
-    sandbox_factory: SandboxFactory,
-) -> None:
-    scene = Scene(sandbox_factory(audit_log=True))
-    with Observer(scene.sandbox.kubeconfig) as observer, ExitStack() as stack:
+def test_crashes_in_a_fan_out_end_in_the_right_state_and_a_restart_writes_nothing(scene: Scene) -> None:
+    with Observer(scene.sandbox.kubeconfig, scene.prefix) as observer, ExitStack() as stack:
         story = Story(scene, observer, stack)
         for death in DEATHS:
-            story.crash_in_the_middle(death)
+            story.crash_in_the_middle(-(-death * TARGETS // 1000))
             story.check_all()
             story.check_that_a_restart_writes_nothing()
             story.edit()

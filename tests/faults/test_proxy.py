@@ -24,7 +24,8 @@ async def test_what_no_rule_picks_out_passes_unchanged(scene: Scene, proxy: Faul
         body = {"metadata": {"name": "large"}, "data": {"value": "x" * 500_000}}
         made = await through.create(CONFIGMAPS, body, scene.home)
         assert await direct.get(CONFIGMAPS, "large", scene.home) == made
-        assert await through.list(CONFIGMAPS, scene.home) == await direct.list(CONFIGMAPS, scene.home)
+        # The version of a list moves with every write to the cluster, whoever makes it.
+        assert (await through.list(CONFIGMAPS, scene.home))[0] == (await direct.list(CONFIGMAPS, scene.home))[0]
         with pytest.raises(NotFound):
             await through.get(CONFIGMAPS, "absent", scene.home)
         with pytest.raises(Conflict):

@@ -40,7 +40,9 @@ class Workload:
         """Whether the last step has had its effect, in a run without faults."""
         if not self.targets:
             return self._scene.get_sync() is None and self._all_hold()
-        return self._scene.is_settled() and self._all_hold()
+        # The copies may be there before the status says so.
+        told = self._scene.status().get("targets", {}).get("summary")
+        return told == f"{len(self.targets)}/{len(self.targets)}" and self._scene.is_settled() and self._all_hold()
 
     def snapshot(self) -> str:
         """Tell all that is there, without what differs between any two runs."""

@@ -7,7 +7,7 @@ import pytest
 from tests.fleet.world import QUICK, Remote
 
 from syncline.fleet import Fleet
-from syncline.sandbox import Options, Sandbox
+from syncline.sandbox import Sandbox
 from syncline.testing.proxy import FaultProxy
 
 Until = Callable[[Callable[[], bool]], Awaitable[None]]
@@ -23,13 +23,6 @@ def until() -> Until:
                 await asyncio.sleep(0.01)
 
     return wait
-
-
-@pytest.fixture(scope="session")
-def far() -> Iterator[Sandbox]:
-    """A second control plane, beside the one that `sandbox` gives."""
-    with Sandbox.create(Options()) as running:
-        yield running
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from tests.manifestsync.world import Manifests
 from tests.tenancy.accounts import Account
 from tests.tenancy.canaries import Canaries
 
-from syncline.sandbox import Options, Sandbox
-from syncline.testing.operator import OperatorProcess, install
+from syncline.sandbox import Sandbox
+from syncline.testing.operator import OperatorProcess
 
 
 @pytest.fixture(scope="session")
@@ -37,16 +37,16 @@ def account(world: Manifests) -> Iterator[Account]:
 
 
 @pytest.fixture(scope="session")
-def quiet(canaries: Canaries) -> Iterator[Sandbox]:
-    """A cluster with Syncline installed, where no operator runs."""
-    with Sandbox.create(Options(audit_log=True)) as running:
-        yield running
-        canaries.search_cluster(running)
+def quiet(arena: Sandbox, arena_kubeconfig: Path, canaries: Canaries) -> Iterator[Path]:
+    """The operator's kubeconfig for the arena, where it may copy more kinds, and no value of a Secret is ever told."""
+    grant(arena)
+    yield arena_kubeconfig
+    canaries.search_cluster(arena)
 
 
-@pytest.fixture(scope="session")
-def quiet_kubeconfig(quiet: Sandbox) -> Path:
-    """The operator's own there."""
-    kubeconfig = install(quiet)
-    grant(quiet)
-    return kubeconfig
+@pytest.fixture
+def alone(arena: Sandbox, quiet: Path) -> Iterator[Manifests]:  # noqa: ARG001 - it installs
+    """Namespaces of this test's own, in a cluster where no operator runs but the one that the test starts."""
+    world = Manifests(arena)
+    yield world
+    world.end_alone()

@@ -14,7 +14,6 @@ from tests.fleet.world import kubeconfig
 from tests.manifestsync.world import Json, Manifests, ManifestSync
 from tests.tenancy.canaries import Canaries
 
-from syncline.sandbox import Sandbox
 from syncline.testing.operator import OperatorProcess
 
 VALUE = f"CANARY-{secrets.token_hex(12)}"
@@ -56,17 +55,15 @@ PATCHES = {
 
 
 @pytest.fixture
-def world(quiet: Sandbox, quiet_kubeconfig: Path) -> Iterator[Manifests]:  # noqa: ARG001 - it installs
-    world = Manifests(quiet)
-    yield world
-    world.end()
+def world(alone: Manifests) -> Manifests:
+    return alone
 
 
 @pytest.fixture
-def talkative(world: Manifests, quiet_kubeconfig: Path) -> Iterator[OperatorProcess]:
+def talkative(world: Manifests, quiet: Path) -> Iterator[OperatorProcess]:
     """An operator that says everything."""
     flags = ("--watch-namespaces", world.home, "--allow-loopback", "--log-level", "debug")
-    with OperatorProcess(quiet_kubeconfig, *flags) as running:
+    with OperatorProcess(quiet, *flags) as running:
         yield running
 
 

@@ -19,20 +19,17 @@ KINDS = pytest.mark.parametrize("kind", ["ConfigMapSync", "ManifestSync"])
 
 
 @pytest.fixture
-def world(quiet: Sandbox, quiet_kubeconfig: Path) -> Iterator[Manifests]:  # noqa: ARG001 - it installs
-    """Namespaces of this test's own, in a cluster where no operator runs but the one that the test starts."""
-    world = Manifests(quiet)
-    yield world
-    world.end()
+def world(alone: Manifests) -> Manifests:
+    return alone
 
 
 @pytest.fixture
-def start(world: Manifests, quiet_kubeconfig: Path) -> Iterator[Start]:
+def start(world: Manifests, quiet: Path) -> Iterator[Start]:
     """Start an operator for the namespace of the syncs, with more flags."""
     with ExitStack() as running:
 
         def begin(*flags: str) -> OperatorProcess:
-            return running.enter_context(OperatorProcess(quiet_kubeconfig, "--watch-namespaces", world.home, *flags))
+            return running.enter_context(OperatorProcess(quiet, "--watch-namespaces", world.home, *flags))
 
         yield begin
 
@@ -124,7 +121,7 @@ def test_syncs_of_other_namespaces_are_left_alone(world: Manifests, start: Start
     assert "status" not in body
     assert "finalizers" not in body["metadata"]
     assert [str(entry) for entry in away.requests(mark) if entry.changes] == []
-    away.end()
+    away.end_alone()
 
 
 @KINDS

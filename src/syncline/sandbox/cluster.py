@@ -32,6 +32,7 @@ class Sandbox:
         self.audit_log = folder / "audit.log" if now.options.audit_log else None
         self.ca = (folder / "ca.crt").read_text(encoding="ascii")
         self.token = (folder / "token").read_text(encoding="ascii")
+        self._requests = Requests(self.server, self.ca, self.token)
         self._link = link
 
     @classmethod
@@ -105,6 +106,7 @@ class Sandbox:
 
     def stop(self) -> None:
         """End the sandbox and remove its folder; fine when that has happened already."""
+        self._requests.close()
         if self._link is not None:
             self._link.close()
         else:
@@ -121,7 +123,7 @@ class Sandbox:
         timeout: float = 10.0,
     ) -> dict[str, Any]:
         """Send one JSON request, as admin or with another token, to prepare or to look at a scene (PATCH applies)."""
-        return Requests(self.server, self.ca, token or self.token).send(method, path, body, timeout=timeout)
+        return self._requests.send(method, path, body, token=token, timeout=timeout)
 
     def service_account_token(self, namespace: str, name: str, *, seconds: int = 3600) -> str:
         """Ask the API server for a token of a ServiceAccount."""

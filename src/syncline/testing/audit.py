@@ -86,7 +86,8 @@ class AuditLog:
             raise ValueError("this sandbox keeps no audit log; start it with audit_log=True")
         self._sandbox = sandbox
         self._file = sandbox.audit_log
-        self._marked = 0
+        # What was answered before need not be searched for marks.
+        self._marked = self._file.stat().st_size if self._file.exists() else 0
 
     def mark(self) -> int:
         """Return a place in the log: everything answered before this call lies before it."""

@@ -22,7 +22,7 @@ from syncline.sandbox import RequestError, Sandbox
 from syncline.sandbox.processes import die_with_parent
 
 READY_SECONDS = 60.0
-POLL = 0.02
+POLL = 0.05
 
 
 def install(sandbox: Sandbox) -> Path:
@@ -43,6 +43,7 @@ class OperatorProcess:
     def __init__(self, kubeconfig: Path, *flags: str, wait: bool = True) -> None:
         self._log = tempfile.NamedTemporaryFile(prefix="syncline-operator-", suffix=".log")  # noqa: SIM115 - closed by stop
         self.log_file = Path(self._log.name)
+        self._addresses: dict[str, str] = {}
         self._process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "syncline", "run", "--kubeconfig", str(kubeconfig)),
@@ -90,10 +91,10 @@ class OperatorProcess:
 
     def address(self, endpoint: str) -> str | None:
         """Where `health` or `metrics` is served, once it is."""
-        for event in self.events():
-            if event.get("event") == "serving":
-                return str(event[endpoint])
-        return None
+        if not self._addresses:
+            serving = next((event for event in self.events() if event.get("event") == "serving"), {})
+            self._addresses = {name: str(serving[name]) for name in ("health", "metrics") if name in serving}
+        return self._addresses.get(endpoint)
 
     def get(self, endpoint: str, path: str) -> tuple[int, str]:
         """GET a path of `health` or `metrics`; status 0 while nothing answers."""
