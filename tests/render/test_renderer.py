@@ -8,7 +8,7 @@ from tests.render.children import alive, pids
 from tests.render.conftest import Until
 
 from syncline.api.content import Transform
-from syncline.render import Renderer, RenderFailed, Source, Target, TransformError, crew, jobs
+from syncline.render import Renderer, RenderFailed, Source, Target, TransformError, crew, jobs, pool
 from syncline.render.child import Child, ChildCrashed
 
 SOURCE = Source("team-a", "settings")

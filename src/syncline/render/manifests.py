@@ -118,7 +118,7 @@ def _refuse_constant(_: str) -> Any:
 
 def whole(value: float) -> int | float:
     """Return a whole number as an integer: Kubernetes writes 1000 where the file says 1e3 or 1000.0."""
-    return int(value) if value.is_integer() and abs(value) < _EXACT_INTEGERS else value
+    return value if isinstance(value, int) or not value.is_integer() or abs(value) >= _EXACT_INTEGERS else int(value)
 
 
 _JSON = json.JSONDecoder(

@@ -43,7 +43,7 @@ _COMMENT = re.compile(
 )
 # SOPS begins the code of a file with these bytes where only encrypted values are sealed.
 _ONLY_ENCRYPTED = bytes.fromhex("8a3fd2ad54ce66527b1034f3d147be0b0b975b3bf44f72c6fdadec8176f27d69")
-_OTHER_KEYS = ("pgp", "kms", "gcp_kms", "azure_kv", "hc_vault", "hckms", "key_groups")
+_SERVICES = ("kms", "gcp_kms", "azure_kv", "hc_vault", "hckms")
 _TOLD_BY_COMMENTS = ("unencrypted_comment_regex", "encrypted_comment_regex")
 _DATE = re.compile(r"\d{4}-\d\d?-\d\d?")
 _UNPRINTABLE = re.compile(r"[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
@@ -237,9 +237,10 @@ def _pattern(text: Any) -> Any:
 
 
 def _data_key(metadata: Mapping[str, Any], keys: Mapping[str, bytes]) -> bytes:
-    others = [name for name in _OTHER_KEYS if metadata.get(name)]
-    if metadata.get("key_groups") or metadata.get("shamir_threshold"):
-        raise NeedsProgram(network=_needs_network(others))
+    groups = [group for group in metadata.get("key_groups") or [] if isinstance(group, dict)]
+    services = any(group.get(name) for group in [metadata, *groups] for name in _SERVICES)
+    if groups or metadata.get("shamir_threshold"):
+        raise NeedsProgram(network=services)
     entries = [entry for entry in metadata.get("age") or [] if isinstance(entry, dict)]
     identities = Identities.read(keys).all
     for entry in entries if identities else []:
@@ -249,18 +250,14 @@ def _data_key(metadata: Mapping[str, Any], keys: Mapping[str, bytes]) -> bytes:
             continue
         if len(key) == _DATA_KEY_BYTES:
             return key
-    if others:
-        raise NeedsProgram(network=_needs_network(others))
+    if services or metadata.get("pgp"):
+        raise NeedsProgram(network=services and not metadata.get("pgp"))
     recipients = [str(entry.get("recipient")) for entry in entries]
     shown = ", ".join(recipients[:_SHOWN_RECIPIENTS]) + (", ..." if len(recipients) > _SHOWN_RECIPIENTS else "")
     raise SopsError(
         f"no age key of the decryption Secret opens it; it is encrypted for {shown or 'nobody'}: "
         f"add that key under a name that ends in {AGE_KEY_SUFFIX}"
     )
-
-
-def _needs_network(others: Sequence[str]) -> bool:
-    return bool(others) and "pgp" not in others
 
 
 def _decrypt_yaml(text: str, keys: Mapping[str, bytes]) -> bytes:
