@@ -13,7 +13,8 @@ import structlog
 from msgspec import Struct
 
 from syncline.controllers.configmapsync import ConfigMapSyncs
-from syncline.controllers.configsync import ConfigSyncKind, ConfigSyncs
+from syncline.controllers.configsync import ConfigSyncs
+from syncline.controllers.configsynckind import ConfigSyncKind
 from syncline.controllers.controller import Controller, Shared
 from syncline.controllers.copier import Copier, CopyingKind
 from syncline.controllers.manifestsync import ManifestSyncs

@@ -31,7 +31,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "ServiceAccount": ("v1", "serviceaccounts"),
 }
 CLUSTER_WIDE = frozenset({"PriorityClass"})
-_OWN = frozenset({"manifestsyncs", "configmapsyncs", "events"})
+_OWN = frozenset({"manifestsyncs", "configmapsyncs", "configsyncs", "events"})
 
 
 class Object(Thing):

@@ -10,13 +10,11 @@ import asyncio
 from collections.abc import Sequence
 from functools import partial
 
-from msgspec import Struct, structs
+from msgspec import structs
 
-from syncline.api import configsync as api
-from syncline.api.common import GROUP, REQUESTED_AT, VERSION
 from syncline.api.configsync import ConfigSyncSpec, ConfigSyncStatus, SourceRevision
-from syncline.api.status import SyncStatus
 from syncline.controllers.building import Builder, Builds, Commission
+from syncline.controllers.configsynckind import ConfigSyncKind, GitReport, basic_interest, is_requested, spec_of
 from syncline.controllers.controller import Controller, Order, Shared, key_of, soonest
 from syncline.controllers.copier import RIGHTS_INTERVAL
 from syncline.controllers.dependencies import Dependencies
@@ -24,65 +22,30 @@ from syncline.controllers.keeping import kept_mark, kept_marks
 from syncline.controllers.laps import Lap, Lapped, SyncMemory, TrackMemory, choose, wellness
 from syncline.controllers.memory import Memory
 from syncline.controllers.origins import Asking, Origins
-from syncline.controllers.outlook import finish, plan_lines
+from syncline.controllers.outlook import plan_lines
 from syncline.controllers.references import References
 from syncline.controllers.removal import Ending, Wanted
 from syncline.controllers.reporting import AnySync, Problem, Report
 from syncline.controllers.sites import Reached, Sites
 from syncline.controllers.staging import Wanted as Wish
 from syncline.controllers.staging import write_in_stages
-from syncline.controllers.tenancy import Tenancy
-from syncline.controllers.tracks import Track, course_of, former_parts, references, tracks_of
-from syncline.controllers.work import Place, SourceRef, Work
+from syncline.controllers.tracks import Track, course_of, former_parts, tracks_of
+from syncline.controllers.work import Work
 from syncline.core.digest import short_digest
 from syncline.core.durations import seconds
 from syncline.core.objects import Desired, Target
 from syncline.core.outcome import Outcome
-from syncline.core.plan import Policy
 from syncline.core.revisions import Head
 from syncline.core.scope import Scope
 from syncline.engine.claims import Claim, Want
 from syncline.engine.fanout import FanOut
 from syncline.engine.interests import Interest
-from syncline.engine.record import SyncWire, read_sync
 from syncline.git import Commit, Mirrors
 from syncline.kube.cache import Key
-from syncline.kube.resources import Resource
 
-RESOURCE = Resource(GROUP, VERSION, api.PLURAL, api.KIND)
 # What wants an object beside this sync is never its source.
 _GIT = Target("", "", "")
 _PROGRESSING = frozenset({"Synced", "Skipped"})
-
-
-class GitReport(Report, frozen=True, kw_only=True):
-    """What came of one turn, track by track."""
-
-    laps: tuple[Lapped, ...] = ()
-    former: tuple[str, ...] = ()
-    """Parts that left the spec and still have something."""
-    plan: tuple[str, ...] | None = None
-    """What would be done; None where it was done."""
-
-
-class ConfigSyncKind(Struct, frozen=True):
-    """The kind, as the operator's flags have it."""
-
-    tenancy: Tenancy
-    name: str = api.KIND
-    resource: Resource = RESOURCE
-
-    def read(self, wire: SyncWire) -> AnySync:
-        """Decode a sync."""
-        return read_sync(api.KIND, ConfigSyncSpec, ConfigSyncStatus, wire)
-
-    def finish(self, report: Report, status: SyncStatus, now: str) -> SyncStatus:
-        """Note revisions, histories and what only this kind reports."""
-        assert isinstance(status, ConfigSyncStatus)  # noqa: S101 - it was read as one
-        laps = report.laps if isinstance(report, GitReport) else ()
-        former = report.former if isinstance(report, GitReport) else ()
-        plan = report.plan if isinstance(report, GitReport) else None
-        return finish(report, status, now, laps=laps, former=former, plan=plan)
 
 
 class ConfigSyncs(Controller):
@@ -90,6 +53,7 @@ class ConfigSyncs(Controller):
 
     def __init__(self, kind: ConfigSyncKind, sites: Sites, shared: Shared, mirrors: Mirrors, builder: Builder) -> None:
         super().__init__(kind, sites, shared)
+        self._kind_of = kind
         self._tenancy = kind.tenancy
         self._references = References(shared.hub)
         self._origins = Origins(self._references, mirrors)
@@ -118,9 +82,9 @@ class ConfigSyncs(Controller):
         return SyncMemory(fan_out)
 
     def _interest(self, sync: AnySync) -> tuple[Interest, Claim | None]:
-        spec = _spec(sync)
+        spec = spec_of(sync)
         self._dependencies.put(key_of(sync), spec)
-        return _basic_interest(sync, spec), None
+        return basic_interest(sync, spec), None
 
     def _sync_changed(self, key: Key, old: AnySync | None, new: AnySync | None) -> None:
         super()._sync_changed(key, old, new)
@@ -140,7 +104,7 @@ class ConfigSyncs(Controller):
             tracks = tracks_of(spec, sync.metadata.namespace)
             await self._learn_hook(asking, spec)
             await self._origins.remotes(asking, tracks)
-            requested = _is_requested(sync)
+            requested = is_requested(sync)
             if requested:
                 await self._origins.refresh(asking.key)
         except Problem as problem:
@@ -149,7 +113,7 @@ class ConfigSyncs(Controller):
         laps = await asyncio.gather(
             *(self._prepare(Commission(asking=asking, spec=spec, track=one), sync, memory, waits_for) for one in tracks)
         )
-        work = self._work(sync, spec, laps)
+        work = self._kind_of.lower(sync, (one for lap in laps for one in lap.desired()))
         reached = await self._sites.reach(work, self.wakes)
         self._care(work, spec, reached, laps)
         if spec.dry_run:
@@ -161,7 +125,7 @@ class ConfigSyncs(Controller):
 
     def _runnable(self, sync: AnySync) -> ConfigSyncSpec:
         """Return the spec, or say why nothing is to be done for this sync at all."""
-        spec = _spec(sync)
+        spec = spec_of(sync)
         if spec.suspend:
             raise Problem("Suspended", "spec.suspend is true: nothing is read or written", status="Unknown")
         return spec
@@ -197,7 +161,7 @@ class ConfigSyncs(Controller):
         known = memory.track(asked.track.name)
         lap = Lap(track=asked.track, course=course, revision=course.revision, made=known.made)
         try:
-            lap, commits = await self._choose(asked, lap, known, requested=_is_requested(sync))
+            lap, commits = await self._choose(asked, lap, known, requested=is_requested(sync))
             trouble = lap.problem
             lap = await self._build(asked, lap, commits, known, waits_for)
         except Problem as problem:
@@ -261,38 +225,9 @@ class ConfigSyncs(Controller):
             revisions=_listed(revisions) if changed else tuple(_revisions(asked.track, lap)),
         )
 
-    def _work(self, sync: AnySync, spec: ConfigSyncSpec, laps: Sequence[Lap]) -> Work:
-        status = sync.status
-        assert isinstance(status, ConfigSyncStatus)  # noqa: S101 - it was read as one
-        tracks = tracks_of(spec, sync.metadata.namespace)
-        refs = {desired.target: _ref(desired) for lap in laps for desired in lap.desired()}
-        conflict = "SourceWins" if spec.drift_policy == "Correct" else "Report"
-        policy = Policy(management=spec.resource_management_policy, conflict=conflict)
-        places = tuple(
-            Place(cluster=remote.cluster_name or "", connection=remote.connection, policy=policy)
-            for remote in spec.remote_clusters
-        )
-        clusters = [str(place.connection) + place.cluster for place in places]
-        listed = [f"{one.type}/{one.namespace}/{one.name}" for one in spec.targets]
-        return Work(
-            sync=sync,
-            sources=tuple(refs.values()),
-            places=places or (Place(policy=policy),),
-            guarded=self._tenancy.guarded,
-            user=self._tenancy.user(sync.metadata.namespace, spec.service_account_name),
-            prune=spec.prune,
-            suspended=spec.suspend,
-            deletion_policy=spec.deletion_policy,
-            scope_digest=short_digest(*(track.scope() for track in tracks), "clusters", *clusters, "targets", *listed),
-            parts=tuple(sorted({*(track.name for track in tracks), *former_parts(spec, status)})),
-            staged=True,
-            unwanted="no longer in the source",
-            shrinkage="the source no longer has them",
-        )
-
     def _care(self, work: Work, spec: ConfigSyncSpec, reached: Reached, laps: Sequence[Lap]) -> None:
         """Wake for what was found: the objects themselves, their namespaces, other clusters."""
-        basic = _basic_interest(work.sync, spec)
+        basic = basic_interest(work.sync, spec)
         wants: list[Want] = []
         namespaces: set[str] = set()
         for lap in laps:
@@ -355,22 +290,21 @@ class ConfigSyncs(Controller):
             await self._reporter.progress(self._latest(work.sync), [*before, *so_far], total, revision)
 
         async def write(stage: Sequence[Wish]) -> list[Outcome]:
+            closed = [outcome for wish in stage if (outcome := _closed(wish)) is not None]
+            shut = {outcome.target for outcome in closed}
             orders: list[Order] = []
             for wish in stage:
                 target = wish.desired.target
-                had = bool(kept) and kept_mark(wish.site.cluster, target) in kept
-                if (closed := _closed(wish)) is not None:
-                    before.append(closed)
-                    continue
-                job = partial(writers[id(wish.site)].settle, wish.desired, kept=had)
-                orders.append((wish.site, target, job))
-            done = await self._carry_out(work.sync, known, orders, progress)
-            before.extend(done)
-            return []
+                if target not in shut:
+                    had = bool(kept) and kept_mark(wish.site.cluster, target) in kept
+                    job = partial(writers[id(wish.site)].settle, wish.desired, kept=had)
+                    orders.append((wish.site, target, job))
+            written = await self._carry_out(work.sync, known, orders, progress)
+            before.extend(written)
+            return [*closed, *written]
 
-        key = key_of(work.sync)
-        refused = await write_in_stages(part.sites, desired, write, partial(self.queue.is_wanted, key))
-        return [*before, *refused]
+        is_wanted = partial(self.queue.is_wanted, key_of(work.sync))
+        return await write_in_stages(part.sites, desired, write, is_wanted)
 
     async def _let_go_of_former(
         self, work: Work, spec: ConfigSyncSpec, reached: Reached, memory: SyncMemory
@@ -441,7 +375,7 @@ class ConfigSyncs(Controller):
         assert isinstance(memory, SyncMemory)  # noqa: S101 - see _remember
         work: Work | None = None
         try:
-            work = self._work(sync, _spec(sync), ())
+            work = self._kind_of.lower(sync)
         except Problem:
             work = None
         reached = await self._sites.reach(work, self.wakes, former=True) if work is not None else Reached()
@@ -464,33 +398,6 @@ class ConfigSyncs(Controller):
         super()._forget(key)
         self._origins.forget(key)
         self._hooks.pop(key, None)
-
-
-def _spec(sync: AnySync) -> ConfigSyncSpec:
-    if sync.spec is None:
-        raise Problem("InvalidSpec", sync.error, stalled=True)
-    assert isinstance(sync.spec, ConfigSyncSpec)  # noqa: S101 - it was read as one
-    return sync.spec
-
-
-def _basic_interest(sync: AnySync, spec: ConfigSyncSpec) -> Interest:
-    return Interest(
-        objects=frozenset(references(spec, sync.metadata.namespace)),
-        targets=any(remote.connection.type == "SyncTarget" for remote in spec.remote_clusters),
-    )
-
-
-def _is_requested(sync: AnySync) -> bool:
-    """Whether a person asked for a sync that no turn has answered yet."""
-    asked = sync.metadata.annotations.get(REQUESTED_AT)
-    return asked is not None and asked[:256] != sync.status.last_handled_request
-
-
-def _ref(desired: Desired) -> SourceRef:
-    target = desired.target
-    kind, _, group = target.kind.partition(".")
-    version = desired.body.api_version.rpartition("/")[2] if desired.body is not None else "v1"
-    return SourceRef(group=group, version=version, kind=kind, namespace=target.namespace, name=target.name)
 
 
 def _part(reached: Reached, name: str) -> Reached:
