@@ -21,6 +21,7 @@ from syncline.git.errors import (
 from syncline.git.location import Location
 
 _QUOTED = 240
+_SHORTEST = 4
 _REDACTED = "[redacted]"
 
 
@@ -114,7 +115,10 @@ def scrub(text: str, secrets: Iterable[str]) -> str:
 
 
 def _quote(said: str, secrets: Iterable[str]) -> str:
-    lines = [line.strip() for line in scrub(said, secrets).splitlines()]
+    hidden = [each for each in secrets if each]
+    if any(len(each) < _SHORTEST for each in hidden):
+        return ""  # to hide it would say where it is
+    lines = [line.strip() for line in scrub(said, hidden).splitlines()]
     # What comes last is what git gave up for; hints and progress are for terminals.
     telling = [line for line in lines if re.match(r"(?:fatal|error|remote: .*\w|ssh|Load key|.*[Hh]ost key)", line)]
     words = "; ".join(telling[-3:] or lines[-1:])

@@ -38,8 +38,9 @@ class Folder:
     def __init__(self, root: Path) -> None:
         self._stack = contextlib.ExitStack()
         try:
+            root.mkdir(_PRIVATE, parents=True, exist_ok=True)
             for name in ("mirrors", "locks", "run"):
-                (root / name).mkdir(_PRIVATE, parents=True, exist_ok=True)
+                (root / name).mkdir(_PRIVATE, exist_ok=True)
             self._root = root
             self._salt = _salt(root / "salt")
             _tidy(root / "run")

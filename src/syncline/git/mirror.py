@@ -219,11 +219,12 @@ class Mirror:
                     size += read.size + _OVERHEAD
                 try:
                     contents = await self._cat(list(batch), size)
-                except GitError as error:
-                    _fail(batch.values(), error)
-                else:
                     for identity, read in batch.items():
                         _settle(read, contents.get(identity, Damaged(f"the object {identity} is not there")))
+                except GitError as error:
+                    _fail(batch.values(), error)
+                finally:
+                    _fail(batch.values(), CacheFailure("the mirrors were closed"))
         finally:
             _fail(self._reads.values(), CacheFailure("the mirrors were closed"))
             self._reads.clear()

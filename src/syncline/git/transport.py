@@ -23,7 +23,15 @@ from msgspec.structs import replace
 
 from syncline.git.command import Caps, Finished, run
 from syncline.git.diagnosis import Damaged, Redirected, diagnose
-from syncline.git.errors import AuthenticationFailed, CacheFailure, InvalidSource, Refused, Unreachable
+from syncline.git.errors import (
+    AuthenticationFailed,
+    CacheFailure,
+    GitError,
+    InvalidSource,
+    Refused,
+    RepositoryNotFound,
+    Unreachable,
+)
 from syncline.git.githubapp import AppTokens
 from syncline.git.limits import Limits
 from syncline.git.location import Location, addresses, as_address, host_refusal, locate
@@ -34,6 +42,7 @@ _INFO_REFS = "/info/refs"
 _REDIRECTION = re.compile(r"Recv header: [Ll]ocation: (\S+)")
 _BYTES_PER_REF = 320
 _MAX_MOVED = 1000
+_TRACE = 4 * 1024 * 1024
 
 # What holds for all servers. Objects are checked as they come; a few old and harmless mistakes are let through.
 _SETTINGS = """\
@@ -54,8 +63,8 @@ _SETTINGS = """\
 	auto = 0
 [http]
 	followRedirects = false
-	lowSpeedLimit = 100
-	lowSpeedTime = 30
+	lowSpeedLimit = 1
+	lowSpeedTime = 60
 	sslVerify = true
 	emptyAuth = false
 [maintenance]
@@ -80,6 +89,16 @@ class _Call(Struct, frozen=True):
     environment: dict[str, str]
     secrets: tuple[str, ...]
     folder: Path
+    has_other_addresses: bool = False
+    """Whether the host has addresses that this call does not try."""
+
+
+class _AgainError(Exception):
+    """It may be worth another attempt; if it is not, there is a cause."""
+
+    def __init__(self, cause: GitError) -> None:
+        super().__init__()
+        self.cause = cause
 
 
 class Transport:
@@ -126,24 +145,37 @@ class Transport:
 
     async def _talk(self, remote: Remote, before: Sequence[str], after: Sequence[str], caps: Caps) -> Finished:
         """Call `git` with the URL between two lots of arguments, again where a first failure teaches how."""
-        for attempt in range(2):
-            async with self._call(remote) as call:
-                finished = await self._run(["git", *before, call.url, *after], call, caps)
-                if finished.code == 0 and not finished.flooded:
-                    return finished
-                error = diagnose(finished.error, call.location, call.secrets)
-                if finished.flooded:
-                    raise Unreachable(f"{call.location.host}: the server sends more than allowed")
-                if isinstance(error, Redirected) and not attempt:
+        try:
+            return await self._try(remote, before, after, caps, attempt=0)
+        except _AgainError:
+            pass
+        try:
+            return await self._try(remote, before, after, caps, attempt=1)
+        except _AgainError as again:
+            raise again.cause from None
+
+    async def _try(
+        self, remote: Remote, before: Sequence[str], after: Sequence[str], caps: Caps, *, attempt: int
+    ) -> Finished:
+        async with self._call(remote, attempt) as call:
+            finished = await self._run(["git", *before, call.url, *after], call, caps)
+            if finished.flooded:
+                raise Unreachable(f"{call.location.host}: the server sends more than allowed")
+            if finished.code == 0:
+                return finished
+            error = diagnose(finished.error, call.location, call.secrets)
+            match error:
+                case Redirected():
                     await self._learn(remote, call)
-                    continue
-                if isinstance(error, AuthenticationFailed) and isinstance(remote.credential, GitHubApp) and not attempt:
+                    raise _AgainError(Refused(f"{call.location.host} redirects in a circle"))
+                case AuthenticationFailed() if isinstance(remote.credential, GitHubApp):
                     self._tokens.forget(remote)
-                    continue
-            if isinstance(error, Redirected):
-                raise Refused(str(error))
+                    raise _AgainError(error)
+                case RepositoryNotFound() if self._moved.pop(remote.key, None):
+                    raise _AgainError(error)
+                case Unreachable() if call.has_other_addresses:
+                    raise _AgainError(error)
             raise error
-        raise Damaged("git failed twice")
 
     async def _run(self, arguments: Sequence[str], call: _Call, caps: Caps) -> Finished:
         turns = self._turns_at.get(call.location.origin) or asyncio.Semaphore(self._limits.talks_per_host)
@@ -161,7 +193,9 @@ class Transport:
         trace = call.folder / "trace"
         environment = call.environment | {"GIT_TRACE_CURL": str(trace), "GIT_TRACE_CURL_NO_DATA": "1"}
         arguments = ["git", "ls-remote", "--quiet", "--heads", "--end-of-options", call.url]
-        await self._run(arguments, replace(call, environment=environment), Caps(self._limits.check_seconds))
+        await self._run(
+            arguments, replace(call, environment=environment), Caps(self._limits.check_seconds, file_size=_TRACE)
+        )
         found = _REDIRECTION.findall(trace.read_text(errors="replace")) if trace.exists() else []
         target = urljoin(call.url + _INFO_REFS, found[-1]) if found else ""
         base, refs, _ = target.partition(_INFO_REFS)
@@ -179,7 +213,7 @@ class Transport:
         self._moved[remote.key] = base
 
     @asynccontextmanager
-    async def _call(self, remote: Remote) -> AsyncIterator[_Call]:
+    async def _call(self, remote: Remote, attempt: int) -> AsyncIterator[_Call]:
         """Prepare a call; what it needs on disk is gone afterwards."""
         location = self.locate(self._moved.get(remote.key, remote.url))
         found = await self._addresses(location, remote.proxy)
@@ -195,15 +229,16 @@ class Transport:
         try:
             environment = {"GIT_ALLOW_PROTOCOL": "https:ssh:http" if self._allow_insecure else "https:ssh"}
             if isinstance(credential, Ssh):
-                environment["GIT_SSH_COMMAND"] = _ssh(folder, credential, location, found)
+                # Ssh is given one address: the next time, the next.
+                environment["GIT_SSH_COMMAND"] = _ssh(folder, credential, location, found[attempt % len(found)])
                 environment["GIT_SSH_VARIANT"] = "ssh"
                 settings = ""
             else:
                 header = _header(credential)
-                secrets = (*secrets, header)
+                secrets = (*secrets, header, header.partition(" ")[2])
                 settings = _http_settings(folder, remote, header, location, found)
             environment["GIT_CONFIG_GLOBAL"] = str(_write(folder / "settings", (_SETTINGS + settings).encode()))
-            yield _Call(location.url, location, environment, secrets, folder)
+            yield _Call(location.url, location, environment, secrets, folder, location.is_ssh and len(found) > 1)
         except OSError as error:
             raise CacheFailure(f"the folder for mirrors cannot be written: {error.strerror}") from None
         finally:
@@ -255,7 +290,7 @@ def _quoted(value: str) -> str:
     return f'"{escaped}"'
 
 
-def _ssh(folder: Path, credential: Ssh, location: Location, found: Sequence[str]) -> str:
+def _ssh(folder: Path, credential: Ssh, location: Location, address: str) -> str:
     identity = _write(folder / "identity", credential.identity)
     known = _write(folder / "known_hosts", credential.known_hosts)
     alias = location.host if location.port == 22 else f"[{location.host}]:{location.port}"  # noqa: PLR2004 - ssh
@@ -266,7 +301,7 @@ def _ssh(folder: Path, credential: Ssh, location: Location, found: Sequence[str]
         "ForwardAgent": "no",
         "GlobalKnownHostsFile": "/dev/null",
         "HostKeyAlias": alias,
-        "HostName": found[0],
+        "HostName": address,
         "IdentitiesOnly": "yes",
         "IdentityAgent": "none",
         "IdentityFile": f'"{identity}"',

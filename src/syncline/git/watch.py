@@ -6,17 +6,23 @@ import datetime as dt
 import random
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable
 
+import structlog
 from msgspec import Struct
+from structlog.typing import FilteringBoundLogger
 
-from syncline.git.errors import GitError
+from syncline.git.errors import GitError, Unreachable
 from syncline.git.metrics import CHECKS
 from syncline.git.refs import Commit, Refs, choose, needs_all
+
+log: FilteringBoundLogger = structlog.get_logger(__name__)
 
 JITTER = 0.05
 RETRY_SECONDS = 5.0
 """How soon a check that failed is tried again; twice as long each time, at most the interval."""
 UNFOLLOWED_SECONDS = 60.0
 """How old a check may be for those who ask about a remote that nobody follows."""
+SLACK = 60.0
+"""How much older than the interval it may be for those who do not want to wait for the one under way."""
 
 Look = Callable[[bool], Awaitable[Refs]]
 """Asks the server what it has; for everything, or for branches and tags only."""
@@ -48,6 +54,8 @@ class Watch:
         self._everything = False
         self._interval = UNFOLLOWED_SECONDS
         self._started = float("-inf")
+        self._finished = float("-inf")
+        self._told_everything = False
         self._failures = 0
         self._check: asyncio.Task[None] | None = None
         self._poll: asyncio.Task[None] | None = None
@@ -98,20 +106,22 @@ class Watch:
     async def resolve(self, revision: str) -> Commit:
         """Return what a revision means, by the last check if it is recent, else by a new one."""
         self._everything = self._everything or needs_all(revision)
-        if self._everything and self._refs is not None and "HEAD" not in self._refs.ids and self._refs.ids:
+        if self._everything and not self._told_everything and self._refs is not None:
             await self.check(_now())
-        age = self._interval * (1 + 2 * JITTER) if self._status.failure is None else self._pause
+        age = self._pause
+        if self._followers and self._status.failure is None:
+            age += SLACK
         await self.check(_now() - age)
         if self._status.failure is not None:
             raise self._status.failure
         return choose(self._refs or Refs({}), revision)
 
     async def check(self, since: float) -> None:
-        """Have a check that began at this time of the loop's clock or later, whether it fails or not."""
-        while self._started < since or (self._check is not None and not self._check.done()):
+        """Have a check that began at this time of the loop's clock or later, and has ended, well or not."""
+        while self._finished < since:
             if self._check is None or self._check.done():
                 self._started = _now()
-                self._check = asyncio.create_task(self._ask())
+                self._check = asyncio.create_task(self._ask(self._started))
             # Who gives up waiting does not keep the others from their answer.
             await asyncio.wait([self._check])
             if self._check.cancelled():
@@ -141,25 +151,35 @@ class Watch:
                 continue
             await self.check(_now())
 
-    async def _ask(self) -> None:
-        before, failed = self._refs, self._status.failure
+    async def _ask(self, started: float) -> None:
+        before, failed, everything = self._refs, self._status.failure, self._everything
         try:
-            refs = await self._look(self._everything)
+            refs = await self._look(everything)
         except GitError as error:
-            CHECKS.labels(error.reason).inc()
-            self._failures += 1
-            self._status = Status(self._status.checked, error)
-            if failed is None:
+            self._fail(error)
+        except Exception as error:  # noqa: BLE001  # a remote that nobody looks at any more is worse than any of them
+            log.warning("git.check_failed", error=type(error).__name__)
+            self._fail(Unreachable(f"the check failed for a reason that should not be: {type(error).__name__}"))
+        else:
+            CHECKS.labels("ok").inc()
+            self._failures = 0
+            self._refs = refs
+            self._told_everything = everything
+            self._status = Status(dt.datetime.now(dt.UTC))
+            if failed is not None:
                 self._tell(self._followers)
-            return
-        CHECKS.labels("ok").inc()
-        self._failures = 0
-        self._refs = refs
-        self._status = Status(dt.datetime.now(dt.UTC))
-        if failed is not None:
+            elif before is not None and before != refs:
+                self._tell(self._concerned(before, refs))
+        finally:
+            self._finished = started
+
+    def _fail(self, error: GitError) -> None:
+        CHECKS.labels(error.reason).inc()
+        failed = self._status.failure
+        self._failures += 1
+        self._status = Status(self._status.checked, error)
+        if failed is None or failed.reason != error.reason:
             self._tell(self._followers)
-        elif before is not None and before != refs:
-            self._tell(self._concerned(before, refs))
 
     def _concerned(self, before: Refs, after: Refs) -> list[Hashable]:
         """Return those for whom a revision now means something else."""
