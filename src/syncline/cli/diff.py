@@ -10,13 +10,17 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from syncline.api.configsync import ConfigSyncSpec
+from syncline.api.kinds import CONFIG_SYNC, MANIFEST_SYNC
+from syncline.api.manifestsync import ManifestSyncSpec
 from syncline.cli import connect
 from syncline.cli.change import States, removed, written
 from syncline.cli.preview import BOTH_WAYS, Previewer, goes_both_ways, previewer
 from syncline.cli.table import printable
 from syncline.cli.veil import shown
-from syncline.cli.words import COPYING, UsageError, kind_and_name, kind_named, read_syncs
-from syncline.controllers.copier import Preview
+from syncline.cli.words import SYNCS, UsageError, kind_and_name, kind_named, read_syncs
+from syncline.controllers.discretion import holds_secrets
+from syncline.controllers.foresight import Preview
 from syncline.core.objects import Target
 from syncline.core.plan import WRITES, Action
 from syncline.engine.cluster import Cluster
@@ -30,6 +34,7 @@ from syncline.telemetry import configure
 SAME, DIFFERENT, WRONG = 0, 1, 2
 
 Json = dict[str, Any]
+_SPECS: dict[str, type[Struct]] = {MANIFEST_SYNC.kind: ManifestSyncSpec, CONFIG_SYNC.kind: ConfigSyncSpec}
 
 
 class _Part(Struct, frozen=True):
@@ -49,7 +54,7 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         "Exit code 0: no difference, 1: differences, 2: something went wrong.",
     )
     connect.add_flags(parser)
-    parser.add_argument("kind", nargs="?", metavar="KIND", help="ConfigMapSync (cms) or ManifestSync (msync)")
+    parser.add_argument("kind", nargs="?", metavar="KIND", help="kind of the sync, such as cms, msync or csync")
     parser.add_argument("name", nargs="?", metavar="NAME", help="the sync")
     parser.add_argument("-f", "--filename", metavar="FILE", help="manifest of one or more syncs; - for stdin")
     parser.add_argument("-n", "--namespace", metavar="N", help="namespace of the sync (default: the context's)")
@@ -75,7 +80,7 @@ def _asked(given: argparse.Namespace) -> tuple[str, str, list[Json]]:
         raise UsageError("write either -f FILE, or KIND and NAME")
     if word is None:
         return "", "", read_syncs(given.filename)
-    kind = kind_named(word, COPYING).kind
+    kind = kind_named(word, SYNCS).kind
     if name is None:
         raise UsageError(f"which {kind}? Write its name too")
     return kind, name, []
@@ -95,7 +100,7 @@ async def _diff_all(
             places = _Places(preview, eyes)
             parts = await asyncio.gather(*(_part(places, action) for action in preview.actions))
             title = f"{kind} {wire.metadata.namespace}/{wire.metadata.name}"
-            private = _is_private(wire) or (bool(manifests) and await _was_private(eyes, kind, wire))
+            private = _is_private(kind, wire) or (bool(manifests) and await _was_private(eyes, kind, wire))
             if goes_both_ways(wire):
                 print(f"# {BOTH_WAYS}")
             code = max(code, _show(title, preview, parts, private=private))
@@ -106,7 +111,7 @@ class _Places:
     """Where the targets of a preview are."""
 
     def __init__(self, preview: Preview, eyes: Previewer) -> None:
-        self.wanted = {desired.target: (spot.site, desired) for spot, desired in preview.desired}
+        self.wanted = {desired.target: (site, desired) for site, desired in preview.desired}
         self._clusters = {site.place.cluster: (site.cluster, site.client) for site, _ in self.wanted.values()}
         self._clusters.setdefault("", (eyes.hub, eyes.client))
 
@@ -129,24 +134,16 @@ async def _part(places: _Places, action: Action) -> _Part:
     return _Part(action)
 
 
-def _is_private(wire: SyncWire) -> bool:
-    """Whether a sync patches its copies with what a Secret says, so that they may hold that though they are none."""
-
-    def refers(value: object) -> bool:
-        if isinstance(value, list):
-            return any(map(refers, value))
-        if not isinstance(value, dict):
-            return False
-        ref = value.get("patchContentRef")
-        return (isinstance(ref, dict) and ref.get("kind") == "Secret") or any(map(refers, value.values()))
-
-    return refers(msgspec.json.decode(wire.spec))
+def _is_private(kind: str, wire: SyncWire) -> bool:
+    """Whether what a sync writes may hold what a Secret says though it is none."""
+    spec = msgspec.json.decode(wire.spec, type=_SPECS[kind]) if kind in _SPECS else None
+    return holds_secrets(spec)
 
 
 async def _was_private(eyes: Previewer, kind: str, wire: SyncWire) -> bool:
     """Whether that was so before an edit: then the live copies still hold it."""
     try:
-        return _is_private(await eyes.read(kind, wire.metadata.name, wire.metadata.namespace))
+        return _is_private(kind, await eyes.read(kind, wire.metadata.name, wire.metadata.namespace))
     except NotFound:
         return False
 

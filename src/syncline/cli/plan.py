@@ -5,12 +5,12 @@ import asyncio
 from collections import Counter
 from typing import Any
 
-from syncline.api.manifestsync import KIND as MANIFEST_SYNC
+from syncline.api.configmapsync import KIND as CONFIG_MAP_SYNC
 from syncline.cli import connect
 from syncline.cli.preview import previewer
 from syncline.cli.table import print_table, printable
 from syncline.cli.words import read_syncs
-from syncline.controllers.copier import Preview
+from syncline.controllers.foresight import Preview
 from syncline.core.objects import Target
 from syncline.engine.record import SyncWire
 from syncline.kube.config import Connection
@@ -55,7 +55,7 @@ async def _plan_all(
 def _show(kind: str, wire: SyncWire, preview: Preview) -> None:
     print(f"{kind} {wire.metadata.namespace}/{wire.metadata.name}")
     # A ConfigMapSync writes ConfigMaps, and in this cluster: two columns less to read.
-    anything = kind == MANIFEST_SYNC
+    anything = kind != CONFIG_MAP_SYNC
     rows = [
         (action.verb.value, *_place(action.target, anything=anything), action.state, action.message)
         for action in preview.actions

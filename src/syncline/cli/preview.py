@@ -7,7 +7,9 @@ from typing import Any
 
 import msgspec
 
-from syncline.controllers.copier import Copier, Preview
+from syncline.controllers.configsync import ConfigSyncs
+from syncline.controllers.copier import Copier
+from syncline.controllers.foresight import Preview
 from syncline.controllers.remotes import FleetSites
 from syncline.controllers.synctargets import SyncTargets
 from syncline.core.digest import DigestKey
@@ -30,14 +32,14 @@ _POLL = 0.02
 class Previewer:
     """Plans syncs that exist, and syncs that do not."""
 
-    def __init__(self, client: Client, hub: Cluster, controllers: Sequence[Copier]) -> None:
+    def __init__(self, client: Client, hub: Cluster, controllers: Sequence[Copier | ConfigSyncs]) -> None:
         self.client = client
         self.hub = hub
-        self._copiers = {copier.kind.name: copier for copier in controllers}
+        self._controllers = {controller.kind.name: controller for controller in controllers}
 
     async def check(self, manifest: dict[str, Any], namespace: str) -> SyncWire:
         """Let the API server check and default a manifest in a dry run; identity and status are the living one's."""
-        resource = self._copiers[manifest["kind"]].kind.resource
+        resource = self._controllers[manifest["kind"]].kind.resource
         meta = manifest["metadata"]
         name, namespace = str(meta["name"]), str(meta.get("namespace") or namespace)
         body = {**manifest, "metadata": {**meta, "namespace": namespace}}
@@ -54,11 +56,11 @@ class Previewer:
 
     async def read(self, kind: str, name: str, namespace: str) -> SyncWire:
         """Read a sync that exists."""
-        return await self.client.get(self._copiers[kind].kind.resource, name, namespace, type=SyncWire)
+        return await self.client.get(self._controllers[kind].kind.resource, name, namespace, type=SyncWire)
 
     async def preview(self, kind: str, wire: SyncWire) -> Preview:
         """Plan a turn without taking it."""
-        return await self._copiers[kind].preview(wire)
+        return await self._controllers[kind].preview(wire)
 
 
 @asynccontextmanager
@@ -77,16 +79,16 @@ async def previewer(connection: Connection, settings: Settings) -> AsyncIterator
         targets = SyncTargets(hub, lambda *_: None)
         remotes = FleetSites(hub, fleet, targets)
         workshop = Workshop(renderer, builder, mirrors)
-        copiers, _git = controllers(hub, workshop, EventRecorder(client, "syncline", "preview"), settings, remotes)
+        copiers, git = controllers(hub, workshop, EventRecorder(client, "syncline", "preview"), settings, remotes)
         reflectors: tuple[AnyReflector, ...] = (
             targets.reflector,
-            *(reflector for copier in copiers for reflector in copier.syncs.values()),
+            *(reflector for one in (*copiers, git) for reflector in one.syncs.values()),
         )
         hub.start()
         watches = [asyncio.create_task(reflector.run()) for reflector in reflectors]
         try:
             await _synced((hub.namespaces, *reflectors))
-            yield Previewer(client, hub, copiers)
+            yield Previewer(client, hub, (*copiers, git))
         finally:
             for watch in watches:
                 watch.cancel()

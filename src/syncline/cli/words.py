@@ -10,12 +10,10 @@ import msgspec
 import yaml
 
 from syncline.api.common import API_VERSION, GROUP, VERSION
-from syncline.api.kinds import CONFIG_MAP_SYNC, KINDS, MANIFEST_SYNC, Kind
+from syncline.api.kinds import KINDS, Kind
 from syncline.api.status import SyncStatus
 from syncline.kube.resources import Resource
 
-COPYING = (CONFIG_MAP_SYNC, MANIFEST_SYNC)
-"""The kinds that copy what is in a cluster: what `plan` and `diff` know."""
 SYNCS = tuple(kind for kind in KINDS if issubclass(kind.status, SyncStatus))
 """The kinds that write to clusters: those that can be carried out, suspended and uninstalled."""
 
@@ -77,7 +75,7 @@ def read_syncs(filename: str) -> list[dict[str, Any]]:
         if not isinstance(sync.get("metadata"), dict) or not sync["metadata"].get("name"):
             raise UsageError(f"{filename}: a sync needs metadata.name")
     if not syncs:
-        kinds = " or ".join(kind.kind for kind in COPYING)
+        kinds = " or ".join(kind.kind for kind in SYNCS)
         raise UsageError(f"{filename} holds no object of apiVersion {API_VERSION} and kind {kinds}")
     return syncs
 
@@ -85,4 +83,4 @@ def read_syncs(filename: str) -> list[dict[str, Any]]:
 def _is_sync(document: object) -> bool:
     if not isinstance(document, dict):
         return False
-    return document.get("apiVersion") == API_VERSION and document.get("kind") in {kind.kind for kind in COPYING}
+    return document.get("apiVersion") == API_VERSION and document.get("kind") in {kind.kind for kind in SYNCS}

@@ -18,28 +18,31 @@ from syncline.controllers.configsynckind import ConfigSyncKind, GitReport, basic
 from syncline.controllers.controller import Controller, Order, Shared, key_of, soonest
 from syncline.controllers.copier import RIGHTS_INTERVAL
 from syncline.controllers.dependencies import Dependencies
+from syncline.controllers.foresight import Preview, foreseen, together
 from syncline.controllers.keeping import kept_mark, kept_marks
 from syncline.controllers.laps import Lap, Lapped, SyncMemory, TrackMemory, choose, wellness
 from syncline.controllers.memory import Memory
 from syncline.controllers.origins import Asking, Origins
-from syncline.controllers.outlook import plan_lines
 from syncline.controllers.references import References
 from syncline.controllers.removal import Ending, Wanted
 from syncline.controllers.reporting import AnySync, Problem, Report
 from syncline.controllers.sites import Reached, Sites
 from syncline.controllers.staging import Wanted as Wish
-from syncline.controllers.staging import write_in_stages
+from syncline.controllers.staging import at_site, watched, write_in_stages
+from syncline.controllers.survey import Site
 from syncline.controllers.tracks import Track, course_of, former_parts, tracks_of
 from syncline.controllers.work import Work
 from syncline.core.digest import short_digest
 from syncline.core.durations import seconds
 from syncline.core.objects import Desired, Target
 from syncline.core.outcome import Outcome
+from syncline.core.plan import Action
 from syncline.core.revisions import Head
 from syncline.core.scope import Scope
 from syncline.engine.claims import Claim, Want
 from syncline.engine.fanout import FanOut
 from syncline.engine.interests import Interest
+from syncline.engine.record import SyncWire
 from syncline.git import Commit, Mirrors
 from syncline.kube.cache import Key
 
@@ -53,7 +56,7 @@ class ConfigSyncs(Controller):
 
     def __init__(self, kind: ConfigSyncKind, sites: Sites, shared: Shared, mirrors: Mirrors, builder: Builder) -> None:
         super().__init__(kind, sites, shared)
-        self._kind_of = kind
+        self.kind = kind
         self._tenancy = kind.tenancy
         self._references = References(shared.hub)
         self._origins = Origins(self._references, mirrors)
@@ -113,7 +116,7 @@ class ConfigSyncs(Controller):
         laps = await asyncio.gather(
             *(self._prepare(Commission(asking=asking, spec=spec, track=one), sync, memory, waits_for) for one in tracks)
         )
-        work = self._kind_of.lower(sync, (one for lap in laps for one in lap.desired()))
+        work = self.kind.lower(sync, (one for lap in laps for one in lap.desired()))
         reached = await self._sites.reach(work, self.wakes)
         self._care(work, spec, reached, laps)
         if spec.dry_run:
@@ -351,31 +354,66 @@ class ConfigSyncs(Controller):
 
     async def _dry_run(self, work: Work, reached: Reached, laps: Sequence[Lap]) -> Report:
         """Say what would be written, and write nothing."""
-        lines: list[str] = []
-        problem = next((lap.problem for lap in laps if lap.problem is not None), None)
+        seen = await self._foresee(work, reached, laps)
+        lines, problem = seen.lines(), seen.problem
+        if problem is None and lines:
+            problem = Problem("DryRun", f"{seen.changes} changes would be made: see status.plan; set dryRun to false")
+        lapped = tuple(Lapped(lap=lap) for lap in laps)
+        return GitReport(sync=work.sync, problem=problem, plan=tuple(lines), laps=lapped)
+
+    async def preview(self, wire: SyncWire) -> Preview:
+        """Plan a turn without taking it; the sync need not exist."""
+        sync = self.kind.read(wire)
+        memory = SyncMemory(FanOut(lambda: None))
+        try:
+            spec = self._runnable(sync)
+            asking = self._asking(sync, spec)
+        except Problem as problem:
+            return Preview(problem=problem)
+        laps = [
+            await self._prepare(Commission(asking=asking, spec=spec, track=track), sync, memory, None)
+            for track in tracks_of(spec, sync.metadata.namespace)
+        ]
+        work = self.kind.lower(sync, (one for lap in laps for one in lap.desired()))
+        return await self._foresee(work, await self._sites.reach(work, self.wakes), laps)
+
+    async def _foresee(self, work: Work, reached: Reached, laps: Sequence[Lap]) -> Preview:
+        kept = frozenset(work.sync.status.kept)
+        previews = [Preview(passed_over=reached.outcomes)]
         for lap in laps:
             part = _part(reached, lap.track.name)
-            lines += await plan_lines(part, lap, self._writer)
+            actions: list[Action] = []
+            passed_over: list[Outcome] = []
+            wanted: list[tuple[Site, Desired]] = []
+            for site in part.sites:
+                for one in lap.desired():
+                    desired = at_site(site, one)
+                    if (refusal := await watched(Wish(site, desired))) is not None:
+                        passed_over.append(refusal)
+                        continue
+                    had = kept_mark(site.cluster, desired.target) in kept
+                    actions.append(await foreseen(self._writer(site), site, desired, kept=had))
+                    wanted.append((site, desired))
+            held: Problem | None = None
             if lap.certain:
                 removals, held = self._remover.preview_prune(work, part, _wanted(part, lap))
-                lines += [f"{action.verb.value} {action.target}" for action in removals]
-                problem = problem or held
-        if problem is None and lines:
-            problem = Problem("DryRun", f"{len(lines)} changes would be made: see status.plan; set dryRun to false")
-        return GitReport(
-            sync=work.sync,
-            outcomes=None,
-            problem=problem,
-            plan=tuple(lines),
-            laps=tuple(Lapped(lap=lap) for lap in laps),
-        )
+                actions += removals
+            previews.append(
+                Preview(
+                    actions=tuple(actions),
+                    passed_over=tuple(passed_over),
+                    problem=lap.problem or held,
+                    desired=tuple(wanted),
+                )
+            )
+        return together(previews)
 
     async def _finalize(self, sync: AnySync, memory: Memory) -> Report | None:
         """Let go of everything as the policy says, then of the sync. Never traps it."""
         assert isinstance(memory, SyncMemory)  # noqa: S101 - see _remember
         work: Work | None = None
         try:
-            work = self._kind_of.lower(sync)
+            work = self.kind.lower(sync)
         except Problem:
             work = None
         reached = await self._sites.reach(work, self.wakes, former=True) if work is not None else Reached()

@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Protocol
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from syncline.api.common import TargetState
 from syncline.controllers.controller import Controller, Kind, Order, Shared, key_of, soonest
+from syncline.controllers.foresight import Preview, foreseen
 from syncline.controllers.gathering import Gathered, Gatherer
 from syncline.controllers.keeping import kept_mark, kept_marks
 from syncline.controllers.memory import Memory
@@ -27,7 +28,6 @@ from syncline.controllers.visibility import visible
 from syncline.controllers.work import Work
 from syncline.core.objects import Desired, Target
 from syncline.core.outcome import Outcome
-from syncline.core.plan import Action, Verb
 from syncline.core.twoway import Strategy
 from syncline.engine.claims import Claim
 from syncline.engine.interests import Interest
@@ -44,15 +44,6 @@ class CopyingKind(Kind, Protocol):
 
     def lower(self, sync: AnySync) -> Work:
         """Lower a spec that could be read; raises `Problem` for one that cannot be carried out."""
-
-
-class Preview(Struct, frozen=True, kw_only=True):
-    """What a turn would do."""
-
-    actions: tuple[Action, ...] = ()
-    passed_over: tuple[Outcome, ...] = ()
-    problem: Problem | None = None
-    desired: tuple[tuple[Spot, Desired], ...] = ()
 
 
 class Copier(Controller):
@@ -231,16 +222,12 @@ class Copier(Controller):
         actions = []
         for spot, item in wish.desired:
             writer = self._writer(spot.site)
-            seen = spot.site.cluster.at(item.target) or await writer.look(item)
             had = kept_mark(spot.site.cluster, item.target) in kept
             if work.two_way is not None:
                 pair, upstream = _pair(work.two_way, work, writer, spot)
                 actions.append(await pair.preview(upstream, item, kept=had))
                 continue
-            action = await writer.decide(item, seen, kept=had)
-            if action.verb is Verb.READ:
-                action = await writer.decide(item, await writer.look(item))
-            actions.append(action)
+            actions.append(await foreseen(writer, spot.site, item, kept=had))
         waiting = await self._phantoms(work, reached, gathered.absent)
         removals, held = self._remover.preview(
             work, reached, gathered, await self._wanted(work, reached, gathered, (surveyed, waiting))
@@ -250,7 +237,7 @@ class Copier(Controller):
             actions=(*actions, *removals),
             passed_over=passed_over,
             problem=held or gathered.problem,
-            desired=wish.desired,
+            desired=tuple((spot.site, item) for spot, item in wish.desired),
         )
 
 

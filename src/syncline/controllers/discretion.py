@@ -1,6 +1,7 @@
 """Keeps the value of a Secret out of what a sync says.
 
-A patch from a Secret reaches objects of other kinds, and an API server quotes the values that it refuses.
+A patch, a template or a chart takes values of a Secret to objects of other kinds, and an API server quotes the values
+that it refuses.
 """
 
 import re
@@ -8,6 +9,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct, structs
 
+from syncline.api.configsync import ConfigSyncSpec
 from syncline.api.manifestsync import ManifestSyncSpec, Patch
 from syncline.core.outcome import Outcome
 
@@ -19,12 +21,12 @@ _FIELD = re.compile(
 )
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 _NAMED = 5
-UNSAID = "what the server says is not repeated, since it may quote the Secret that patchContentRef names"
+UNSAID = "what the server says is not repeated, since it may quote a Secret that this sync reads"
 
 
 def discreet(spec: Struct | None, outcomes: Sequence[Outcome]) -> Sequence[Outcome]:
     """Return outcomes that may be shown: of what the server said, no more than names of fields where it may quote."""
-    if not _is_patched_from_secret(spec):
+    if not holds_secrets(spec):
         return outcomes
     return [structs.replace(outcome, message=reduced(outcome.message)) for outcome in outcomes]
 
@@ -39,11 +41,26 @@ def reduced(message: str) -> str:
     return f"{message[: refusal.start()]}{refusal[1]}{see} ({UNSAID})"
 
 
-def _is_patched_from_secret(spec: Struct | None) -> bool:
-    if not isinstance(spec, ManifestSyncSpec):
-        return False
+def holds_secrets(spec: Struct | None) -> bool:
+    """Whether what a sync writes may hold the value of a Secret though it is no Secret."""
+    if isinstance(spec, ManifestSyncSpec):
+        return _is_patched_from_secret(spec)
+    return isinstance(spec, ConfigSyncSpec) and _is_built_from_secret(spec)
+
+
+def _is_patched_from_secret(spec: ManifestSyncSpec) -> bool:
     inside = spec.targets.in_cluster
     patches: list[Patch | None] = [spec.patch, inside.patch if inside is not None else None]
     patches += [remote.patch for remote in spec.targets.remote_clusters]
     refs = (patch.patch_content_ref for patch in patches if patch is not None)
     return any(ref is not None and ref.kind == "Secret" for ref in refs)
+
+
+def _is_built_from_secret(spec: ConfigSyncSpec) -> bool:
+    sources = [spec.source] if spec.source is not None else spec.sources
+    values = [*spec.template.values_from, *(spec.build.helm.values_from if spec.build.helm is not None else ())]
+    return (
+        spec.decryption is not None
+        or any(source.secret_ref is not None for source in sources)
+        or any(ref.kind == "Secret" for ref in values)
+    )

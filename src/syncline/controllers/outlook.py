@@ -1,22 +1,17 @@
 """What a ConfigSync reports: revisions and histories of its tracks, and the conditions that only it has."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from msgspec import structs
 
 from syncline.api.common import Condition
 from syncline.api.configsync import ConfigSyncSpec, ConfigSyncStatus, HeldRollback
 from syncline.api.configsync import Track as TrackStatus
-from syncline.controllers.laps import Lap, Lapped, remembered
+from syncline.controllers.laps import Lapped, remembered
 from syncline.controllers.origins import SourceProblem
 from syncline.controllers.reporting import Report
-from syncline.controllers.sites import Reached
-from syncline.controllers.survey import Site
 from syncline.core.conditions import Finding, find, settle_conditions, shorten
 from syncline.core.outcome import describe_changes, readiness
-from syncline.core.plan import WRITES, Verb
-from syncline.engine.writer import Writer
-from syncline.kube.errors import KubeError
 
 PLAN_LINES = 100
 # What passes by itself is no failure.
@@ -68,29 +63,6 @@ def finish(
         rollback=None,
         environments=[*tracks, *(entry for entry in old.environments if entry.name in former)],
     )
-
-
-async def plan_lines(part: Reached, lap: Lap, writer: Callable[[Site], Writer]) -> list[str]:
-    """Say what a turn of a track would write."""
-    lines = []
-    for site in part.sites:
-        hand = writer(site)
-        for desired in lap.desired():
-            target = desired.target._replace(cluster=site.place.cluster)
-            wanted = structs.replace(desired, target=target)
-            kind, _, group = target.kind.partition(".")
-            try:
-                await site.cluster.open(group, kind)
-                seen = await hand.look(wanted)
-                action = await hand.decide(wanted, seen)
-            except KubeError as error:
-                lines.append(f"cannot tell {target}: {shorten(str(error), 300)}")
-                continue
-            if action.verb in WRITES:
-                lines.append(f"{action.verb.value} {target}")
-            elif action.verb is Verb.LEAVE and action.state in ("Conflict", "Failed"):
-                lines.append(f"leave {target}: {shorten(action.message, 300)}")
-    return lines
 
 
 def _capped(lines: Sequence[str]) -> list[str]:

@@ -40,8 +40,8 @@ async def write_in_stages(
         ready: list[Wanted] = []
         for site in sites:
             for target in stage:
-                wanted = Wanted(site, _at(site, by_target[target]))
-                refusal = await _watched(wanted)
+                wanted = Wanted(site, at_site(site, by_target[target]))
+                refusal = await watched(wanted)
                 if refusal is None:
                     ready.append(wanted)
                 else:
@@ -52,12 +52,13 @@ async def write_in_stages(
     return outcomes
 
 
-def _at(site: Site, desired: Desired) -> Desired:
+def at_site(site: Site, desired: Desired) -> Desired:
+    """Return what is wanted, by the name that the sync has for the cluster."""
     cluster = site.place.cluster
     return structs.replace(desired, target=desired.target._replace(cluster=cluster)) if cluster else desired
 
 
-async def _watched(wanted: Wanted) -> Outcome | None:
+async def watched(wanted: Wanted) -> Outcome | None:
     """See to it that the kind of an object is watched where it goes; return why that cannot be."""
     target = wanted.desired.target
     group = target.kind.partition(".")[2]

@@ -1,0 +1,61 @@
+"""What a turn would do, told without doing it."""
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from syncline.controllers.reporting import Problem
+from syncline.controllers.survey import Site
+from syncline.core.conditions import shorten
+from syncline.core.objects import Desired, Seen
+from syncline.core.outcome import Outcome
+from syncline.core.plan import WRITES, Action, Verb
+from syncline.engine.writer import Writer
+
+
+class Preview(Struct, frozen=True, kw_only=True):
+    """What a turn would do."""
+
+    actions: tuple[Action, ...] = ()
+    passed_over: tuple[Outcome, ...] = ()
+    problem: Problem | None = None
+    desired: tuple[tuple[Site, Desired], ...] = ()
+
+    def lines(self) -> list[str]:
+        """Tell it in one line for each object that is not simply left as it is."""
+        told = [f"{action.verb.value} {action.target}" for action in self.actions if action.verb in WRITES]
+        told += [
+            f"leave {action.target}: {shorten(action.message, 300)}"
+            for action in self.actions
+            if action.verb is Verb.LEAVE and action.state in ("Conflict", "Failed")
+        ]
+        return told + [f"cannot tell {one.target}: {shorten(one.message, 300)}" for one in self.passed_over]
+
+    @property
+    def changes(self) -> int:
+        """How many objects would be written."""
+        return sum(action.verb in WRITES for action in self.actions)
+
+
+async def foreseen(writer: Writer, site: Site, desired: Desired, *, kept: bool = False) -> Action:
+    """Plan one target as a turn would."""
+    seen: Seen | None = site.cluster.at(desired.target) or await writer.look(desired)
+    action = await writer.decide(desired, seen, kept=kept)
+    if action.verb is Verb.READ:
+        action = await writer.decide(desired, await writer.look(desired))
+    return action
+
+
+def first_problem(*problems: Problem | None) -> Problem | None:
+    """Return the first problem that there is."""
+    return next((problem for problem in problems if problem is not None), None)
+
+
+def together(previews: Sequence[Preview]) -> Preview:
+    """Join previews of parts of one sync."""
+    return Preview(
+        actions=tuple(action for one in previews for action in one.actions),
+        passed_over=tuple(outcome for one in previews for outcome in one.passed_over),
+        problem=first_problem(*(one.problem for one in previews)),
+        desired=tuple(pair for one in previews for pair in one.desired),
+    )
