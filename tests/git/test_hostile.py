@@ -39,6 +39,18 @@ async def test_a_redirect_within_the_same_server_is_followed(
     assert (await mirrors.resolve(moved, "main")).sha == new
 
 
+async def test_a_redirect_that_no_longer_holds_is_forgotten(
+    mirrors: Mirrors, repository: Repository, server: GitServer, name: str
+) -> None:
+    moved = Remote(server.url(f"old-{name}"), ca=server.ca)
+    server.redirects[f"/old-{name}.git"] = f"/{name}.git"
+    assert await read(mirrors, moved)
+    del server.redirects[f"/old-{name}.git"]
+    repository.path.rename(repository.path.with_name(f"old-{name}.git"))
+    await mirrors.refresh(moved)
+    assert mirrors.status(moved).failure is None
+
+
 async def test_a_redirect_to_another_server_is_refused_and_tells_it_nothing(
     mirrors: Mirrors, server: GitServer, name: str
 ) -> None:

@@ -1,0 +1,75 @@
+"""Programs that must not outlive their time or flood the memory."""
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from syncline.git.command import BASE, Caps, run
+
+
+async def test_a_program_gets_what_is_given_and_nothing_of_our_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CANARY", "canary")
+    finished = await run(["cat"], Caps(10), given=b"hello")
+    assert (finished.code, finished.out, finished.flooded) == (0, b"hello", False)
+    told = await run(["env"], Caps(10), environment={"MORE": "1"})
+    names = {line.split("=", 1)[0] for line in told.out.decode().splitlines()}
+    assert names <= {*BASE, "PATH", "MORE", "PWD", "SHLVL", "_", "LC_CTYPE"}
+    failed = await run(["sh", "-c", "echo why >&2; exit 3"], Caps(10))
+    assert (failed.code, failed.error) == (3, "why\n")
+
+
+async def test_a_program_that_takes_no_input_is_no_trouble() -> None:
+    assert (await run(["true"], Caps(10), given=b"x" * 10_000_000)).code == 0
+
+
+async def test_a_program_that_prints_too_much_is_stopped() -> None:
+    finished = await run(["yes"], Caps(30, output=100_000))
+    assert finished.flooded
+    assert len(finished.out) <= 100_000
+    assert len((await run(["sh", "-c", "yes >&2 & sleep 0.2; kill $!"], Caps(30))).error) <= 64 * 1024
+
+
+async def test_a_program_that_takes_too_long_ends_with_all_that_it_started(tmp_path: Path) -> None:
+    script = f"sleep 1000 & echo $! > {tmp_path}/pid; wait"
+    with pytest.raises(TimeoutError):
+        await run(["sh", "-c", script], Caps(0.5))
+    assert not alive(int((tmp_path / "pid").read_text()))
+
+
+async def test_a_program_ends_with_all_that_it_started_when_its_caller_gives_up(tmp_path: Path) -> None:
+    task = asyncio.create_task(run(["sh", "-c", f"sleep 1000 & echo $! > {tmp_path}/pid; wait"], Caps(60)))
+    pid = tmp_path / "pid"
+    async with asyncio.timeout(30):
+        while not (pid.exists() and pid.read_text()):  # noqa: ASYNC110 - another process writes it
+            await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not alive(int(pid.read_text()))
+
+
+async def test_a_program_cannot_write_a_larger_file_or_take_more_memory_than_allowed(tmp_path: Path) -> None:
+    script = f"sleep 0.1; exec dd if=/dev/zero of={tmp_path}/file bs=1000 count=1000 status=none"
+    assert (await run(["sh", "-c", script], Caps(30, file_size=50_000))).code
+    assert (tmp_path / "file").stat().st_size == 50_000
+    hungry = "sleep 0.1; exec dd if=/dev/zero of=/dev/null bs=512M count=1 status=none"
+    assert (await run(["sh", "-c", hungry], Caps(30, memory=100_000_000))).code
+
+
+async def test_a_program_that_is_not_there_says_so() -> None:
+    with pytest.raises(FileNotFoundError):
+        await run(["no-such-program"], Caps(1))
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that ended and that nobody has asked about yet does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def test_this_process_is_alive() -> None:
+    assert alive(os.getpid())
