@@ -7,6 +7,7 @@ IMAGE = "syncline:0.1.0"
 
 METRICS_PORT = 8080
 HEALTH_PORT = 8081
+WEBHOOK_PORT = 8082
 
 AGGREGATE_LABEL = "syncline.dev/aggregate-to-operator"
 SELECTOR = {"app.kubernetes.io/name": "syncline"}

@@ -1,15 +1,31 @@
-"""The operator as a Deployment: one replica that holds a lease, with the least a pod can be given."""
+"""The operator as a Deployment: one replica that holds a lease, with the least a pod can be given.
+
+Push webhooks are taken at a Service of their own; what leads there from outside is for whoever installs it to say.
+"""
 
 from typing import Any
 
-from syncline.deploy.names import HEALTH_PORT, IMAGE, LABELS, METRICS_PORT, NAMESPACE, SELECTOR, SERVICE_ACCOUNT
+from syncline.deploy.names import (
+    HEALTH_PORT,
+    IMAGE,
+    LABELS,
+    METRICS_PORT,
+    NAMESPACE,
+    SELECTOR,
+    SERVICE_ACCOUNT,
+    WEBHOOK_PORT,
+)
 from syncline.deploy.text import Manifest
 
 _NOBODY = 65532
+_CACHE = "/var/cache/syncline"
+
+
+_PORTS = {"metrics": METRICS_PORT, "health": HEALTH_PORT, "webhooks": WEBHOOK_PORT}
 
 
 def deployment(image: str = IMAGE) -> list[Manifest]:
-    """Return the Deployment of the operator, and the NetworkPolicy around it."""
+    """Return the Deployment of the operator, the NetworkPolicy around it, and the Service for push webhooks."""
     return [
         {
             "apiVersion": "networking.k8s.io/v1",
@@ -18,8 +34,17 @@ def deployment(image: str = IMAGE) -> list[Manifest]:
             "spec": {
                 "podSelector": {"matchLabels": SELECTOR},
                 "policyTypes": ["Ingress", "Egress"],
-                "ingress": [{"ports": [{"protocol": "TCP", "port": port} for port in (METRICS_PORT, HEALTH_PORT)]}],
+                "ingress": [{"ports": [{"protocol": "TCP", "port": port} for port in _PORTS.values()]}],
                 "egress": [{}],
+            },
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": "syncline-webhooks", "namespace": NAMESPACE, "labels": LABELS},
+            "spec": {
+                "selector": SELECTOR,
+                "ports": [{"name": "webhooks", "port": 80, "targetPort": "webhooks", "protocol": "TCP"}],
             },
         },
         {
@@ -57,21 +82,28 @@ def _pod(image: str) -> dict[str, Any]:
                     f":{METRICS_PORT}",
                     "--health-bind",
                     f":{HEALTH_PORT}",
+                    "--webhook-bind",
+                    f":{WEBHOOK_PORT}",
+                    "--git-cache",
+                    f"{_CACHE}/git",
                     "--log-format",
                     "json",
                 ],
-                "ports": [
-                    {"name": "metrics", "containerPort": METRICS_PORT},
-                    {"name": "health", "containerPort": HEALTH_PORT},
-                ],
+                "ports": [{"name": name, "containerPort": port} for name, port in _PORTS.items()],
                 "livenessProbe": {"httpGet": {"path": "/healthz", "port": "health"}, "periodSeconds": 20},
                 "readinessProbe": {"httpGet": {"path": "/readyz", "port": "health"}, "periodSeconds": 5},
-                "resources": {"requests": {"cpu": "50m", "memory": "96Mi"}, "limits": {"memory": "384Mi"}},
+                "resources": {"requests": {"cpu": "50m", "memory": "96Mi"}, "limits": {"memory": "1Gi"}},
+                # Mirrors and the folders that charts and kustomizations are built in; nothing in them outlives the pod.
+                "volumeMounts": [{"name": "cache", "mountPath": _CACHE}, {"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108
                 "securityContext": {
                     "allowPrivilegeEscalation": False,
                     "readOnlyRootFilesystem": True,
                     "capabilities": {"drop": ["ALL"]},
                 },
             }
+        ],
+        "volumes": [
+            {"name": "cache", "emptyDir": {"sizeLimit": "2Gi"}},
+            {"name": "tmp", "emptyDir": {"sizeLimit": "512Mi"}},
         ],
     }
