@@ -9,6 +9,7 @@ _RESOURCES = (
     NAMESPACES,
     CRDS,
     SERVICEACCOUNTS,
+    Resource("", "v1", "services", "Service"),
     Resource(*_RBAC, "clusterroles", "ClusterRole", namespaced=False),
     Resource(*_RBAC, "clusterrolebindings", "ClusterRoleBinding", namespaced=False),
     Resource(*_RBAC, "roles", "Role"),
