@@ -17,6 +17,7 @@ _RESOURCES = (
     Resource(*_ADMISSION, "validatingadmissionpolicies", "ValidatingAdmissionPolicy", namespaced=False),
     Resource(*_ADMISSION, "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", namespaced=False),
     Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy"),
+    Resource("", "v1", "services", "Service"),
     Resource("apps", "v1", "deployments", "Deployment"),
 )
 _BY_KIND = {(resource.api_version, resource.kind): resource for resource in _RESOURCES}
