@@ -261,10 +261,11 @@ class ConfigSyncs(Controller):
         removed: list[Outcome] = []
         held: Problem | None = None
         again: float | None = None
+        later: float | None = None
         done = lap.certain and all(outcome.state in ("Synced", "Skipped", "Conflict") for outcome in outcomes)
         if done:
             pruned = await self._remover.prune(work, known, part, _wanted(part, lap))
-            removed, held, again = list(pruned.outcomes), pruned.held, pruned.again
+            removed, held, again, later = list(pruned.outcomes), pruned.held, pruned.again, pruned.look_again
         well = wellness(lap, part.sites, outcomes, known, seconds(spec.timeout)) if spec.wait else None
         if well is not None:
             if well.state == "Failed" and known.health != "Failed" and spec.failure_policy == "Rollback":
@@ -276,7 +277,7 @@ class ConfigSyncs(Controller):
             outcomes=(*outcomes, *removed),
             health=well.state if well is not None else "Pending",
             problem=problem,
-            again=soonest(again, well.again if well else None, problem.again if problem else None),
+            again=soonest(again, later, well.again if well else None, problem.again if problem else None),
             waits=again is not None or (well is not None and well.state == "Pending"),
             scope_done=done and held is None and again is None and not any(_is_undone(one) for one in removed),
         )

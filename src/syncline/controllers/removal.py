@@ -10,6 +10,7 @@ from functools import partial
 from msgspec import Struct, structs
 
 from syncline.api.common import ABANDON, CONFIRM_DELETION
+from syncline.controllers.cascade import reprieve, takes_others_along
 from syncline.controllers.gathering import Gathered
 from syncline.controllers.memory import Memory
 from syncline.controllers.reporting import AnySync, Problem
@@ -19,9 +20,9 @@ from syncline.controllers.wakes import Wakes
 from syncline.controllers.work import Work
 from syncline.core.objects import Seen, Target
 from syncline.core.ordering import removal_stages
-from syncline.core.outcome import Outcome
+from syncline.core.outcome import HOLDS_FOREIGN, UNPROVEN, Outcome
 from syncline.core.ownership import OWNER_LABEL
-from syncline.core.plan import Action
+from syncline.core.plan import Action, Verb
 from syncline.core.scope import Namespace
 from syncline.core.surplus import Brake, brake, plan_removal
 from syncline.engine.view import MetaWire, View
@@ -39,6 +40,8 @@ PATIENCE_ENDS = (
     f'annotated {ABANDON}: "true"'
 )
 PRUNED = "Pruned"
+# How soon it is looked again whether what others have put there has gone.
+LOOK_AGAIN = 60.0
 
 Owned = tuple[Site, Seen]
 Where = tuple[str, Target]
@@ -51,6 +54,8 @@ class Removed(Struct, frozen=True, kw_only=True):
     outcomes: tuple[Outcome, ...] = ()
     held: Problem | None = None
     again: float | None = None
+    look_again: float | None = None
+    """After how many seconds what stays because of others is looked at again: nothing tells when they have gone."""
 
 
 class Ending(Struct, frozen=True, kw_only=True):
@@ -110,13 +115,14 @@ class Remover:
             return Removed(again=left)
         removed: list[Outcome] = []
         for group in _in_order(stale, staged=work.staged):
-            jobs = [(seen.target, partial(self._remove_proven, work, site, seen)) for site, seen in group]
+            jobs = [(seen.target, partial(self._remove_proven, work, site, seen, wanted)) for site, seen in group]
             removed += await memory.fan_out.run(jobs, _no_progress)
         if verdict.derived:
             memory.shrank(sum(outcome.written is not None for outcome in removed), now)
         else:
             memory.was_asked()
-        return Removed(outcomes=tuple(removed))
+        stays = any(outcome.reason in (HOLDS_FOREIGN, UNPROVEN) for outcome in removed)
+        return Removed(outcomes=tuple(removed), look_again=LOOK_AGAIN if stays else None)
 
     async def sources_gone(
         self, work: Work, memory: Memory, reached: Reached, gathered: Gathered, wanted: Wanted
@@ -162,6 +168,7 @@ class Remover:
             return Ending(outcomes=tuple(removed), problem=problem)
         closed = sum(not _is_open(site, seen) for site, seen in owned(reached))
         words = [f"{len(failed)} copies could not be removed and were left: {failed[0].message}"] if failed else []
+        words += [f"{one.target}: {one.message}" for one in removed if one.reason in (HOLDS_FOREIGN, UNPROVEN)][:1]
         words += [f"{closed} copies stay in namespaces that are ignored or being deleted"] if closed else []
         return Ending(outcomes=tuple(removed), warning="; ".join(words))
 
@@ -191,19 +198,17 @@ class Remover:
             recent=recent,
         )
 
-    async def _remove_proven(self, work: Work, site: Site, seen: Seen) -> Outcome | None:
+    async def _remove_proven(self, work: Work, site: Site, seen: Seen, wanted: Wanted) -> Outcome | None:
         """Remove a copy after a live look at its namespace has confirmed that it is unwanted."""
         if not seen.target.namespace:
-            return await self._let_go(work.sync, site, seen, (PRUNED, work.unwanted))
+            return await self._let_go(work.sync, site, seen, (PRUNED, work.unwanted), wanted.targets)
         try:
             wire = await site.cluster.client.get(NAMESPACES, seen.target.namespace, type=MetaWire, metadata_only=True)
         except NotFound:
             return None
         except KubeError as error:
             message = f"it is no longer wanted, but stays until its namespace can be read to be sure: {error}"
-            return Outcome(
-                target=seen.target, state="Unknown", reason="Unproven", message=message, retry=True, gone=True
-            )
+            return Outcome(target=seen.target, state="Unknown", reason=UNPROVEN, message=message, retry=True, gone=True)
         meta = wire.metadata
         live = Namespace(meta.name, meta.uid, meta.labels, meta.deletion_timestamp is not None)
         if (
@@ -273,8 +278,14 @@ class Remover:
         ]
         return await memory.fan_out.run(jobs, _no_progress)
 
-    async def _let_go(self, sync: AnySync, site: Site, seen: Seen, why: tuple[str, str]) -> Outcome | None:
-        """Remove a copy, and wake those that wait for its place."""
+    async def _let_go(
+        self, sync: AnySync, site: Site, seen: Seen, why: tuple[str, str], wanted: frozenset[Where] = frozenset()
+    ) -> Outcome | None:
+        """Remove a copy, unless others would go along with it, and wake those that wait for its place."""
+        if takes_others_along(seen.target) and any(one.verb is Verb.DELETE for one in _removals([(site, seen)], why)):
+            stays = await reprieve(site, seen, wanted)
+            if stays is not None:
+                return stays
         outcome = await self._writer(site).remove(seen, *why)
         if outcome is not None and outcome.written is not None:
             self._wakes.freed(Key(sync.metadata.namespace, sync.metadata.name), site.cluster, seen.target)

@@ -16,6 +16,10 @@ NAMED = 3
 ORDER: tuple[TargetState, ...] = ("Failed", "Conflict", "Unknown", "Pending", "Skipped", "Synced")
 # What each state makes of Ready.
 NOT_READY: frozenset[TargetState] = frozenset({"Failed", "Conflict", "Pending"})
+HOLDS_FOREIGN = "HoldsForeign"
+UNPROVEN = "Unproven"
+# Why something stays that is no longer wanted, until a person has looked at it.
+_STAYS = frozenset({HOLDS_FOREIGN, UNPROVEN})
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -71,7 +75,8 @@ def listing(outcomes: Sequence[Outcome], known: Iterable[TargetStatus], now: str
         for entry in known
     }
     shown = sorted(
-        (outcome for outcome in outcomes if not outcome.gone or outcome.state in NOT_READY), key=_worst_first
+        (outcome for outcome in outcomes if not outcome.gone or outcome.state in NOT_READY or _stays(outcome)),
+        key=_worst_first,
     )
     return [
         TargetStatus(
@@ -103,7 +108,10 @@ def readiness(outcomes: Sequence[Outcome]) -> Finding:
     synced = sum(outcome.state == "Synced" and not outcome.gone for outcome in outcomes)
     skipped = sum(outcome.state == "Skipped" and not outcome.gone for outcome in outcomes)
     message = f"{synced} {'target agrees' if synced == 1 else 'targets agree'} with the source"
-    return Finding("Ready", "True", "Synced", message + (f", {skipped} skipped" if skipped else ""))
+    message += f", {skipped} skipped" if skipped else ""
+    left = sorted((outcome for outcome in outcomes if _stays(outcome)), key=_worst_first)
+    message += f"; {left[0].target}: {shorten(left[0].message, 300)}" if left else ""
+    return Finding("Ready", "True", "Synced", message)
 
 
 def conflicted(outcomes: Sequence[Outcome]) -> Finding | None:
@@ -127,6 +135,10 @@ def describe_changes(outcomes: Iterable[Outcome]) -> str:
         if outcome.written is not None:
             done["repaired" if outcome.drift else words[outcome.written]] += 1
     return ", ".join(f"{number} {word}" for word, number in sorted(done.items()))
+
+
+def _stays(outcome: Outcome) -> bool:
+    return outcome.gone and outcome.state == "Skipped" and outcome.reason in _STAYS
 
 
 def _worst_first(outcome: Outcome) -> tuple[int, Target]:
