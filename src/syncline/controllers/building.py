@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import msgspec
 from msgspec import Struct
+from prometheus_client import Counter
 
 from syncline.api.build import Helm, ValuesRef
 from syncline.api.configsync import ConfigSyncSpec
@@ -41,6 +42,8 @@ _NAMED = 5
 # A cluster is upgraded seldom: so long its version counts.
 VERSION_LASTS = 300.0
 
+BUILDS = Counter("syncline_builds_total", "Builds of what Git says; there is none where nothing that goes in changed.")
+
 
 class Builder(Protocol):
     """Makes manifests of files."""
@@ -55,6 +58,8 @@ class Commission(Struct, frozen=True, kw_only=True):
     asking: Asking
     spec: ConfigSyncSpec
     track: Track
+    telling: bool = False
+    """Whether the newest revision is told even if nothing has changed with it."""
 
     @property
     def namespace(self) -> str:
@@ -139,6 +144,7 @@ class Builds:
                 how = _recipe(asked, strand, pantry, values, listed)
                 needs = await inputs(forest, how)
                 paths |= {path: forest.digest(path) for path in needs}
+                BUILDS.inc()
                 built = await self._builder.build(await forest.files(needs), how)
                 notes += built.notes
                 builds.append(Build(built.documents, built.data, listed))

@@ -8,21 +8,24 @@ in a turn: what is not there yet wakes the sync when it comes, so that something
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 
 from msgspec import structs
 
-from syncline.api.configsync import ConfigSyncSpec, ConfigSyncStatus, SourceRevision
+from syncline.api.configsync import ConfigSyncSpec, ConfigSyncStatus
+from syncline.api.configsync import Track as TrackStatus
 from syncline.controllers.building import Builder, Builds, Commission
 from syncline.controllers.configsynckind import ConfigSyncKind, GitReport, basic_interest, is_requested, spec_of
 from syncline.controllers.controller import Controller, Order, Shared, key_of, soonest
 from syncline.controllers.copier import RIGHTS_INTERVAL
-from syncline.controllers.dependencies import Dependencies
+from syncline.controllers.dependencies import WAITS, Dependencies
 from syncline.controllers.foresight import Preview, foreseen, together
 from syncline.controllers.keeping import kept_mark, kept_marks
-from syncline.controllers.laps import Lap, Lapped, SyncMemory, TrackMemory, choose, wellness
+from syncline.controllers.laps import Lap, Lapped, SyncMemory, TrackMemory, wellness
 from syncline.controllers.memory import Memory
 from syncline.controllers.origins import Asking, Origins
+from syncline.controllers.preparing import Preparer
 from syncline.controllers.references import References
 from syncline.controllers.removal import Ending, Wanted
 from syncline.controllers.reporting import AnySync, Problem, Report
@@ -30,20 +33,18 @@ from syncline.controllers.sites import Reached, Sites
 from syncline.controllers.staging import Wanted as Wish
 from syncline.controllers.staging import at_site, watched, write_in_stages
 from syncline.controllers.survey import Site
-from syncline.controllers.tracks import Track, course_of, former_parts, tracks_of
+from syncline.controllers.tracks import Track, former_parts, tracks_of
 from syncline.controllers.work import Work
-from syncline.core.digest import short_digest
 from syncline.core.durations import seconds
 from syncline.core.objects import Desired, Target
 from syncline.core.outcome import Outcome
 from syncline.core.plan import Action
-from syncline.core.revisions import Head
 from syncline.core.scope import Scope
 from syncline.engine.claims import Claim, Want
 from syncline.engine.fanout import FanOut
 from syncline.engine.interests import Interest
 from syncline.engine.record import SyncWire
-from syncline.git import Commit, Mirrors
+from syncline.git import Mirrors
 from syncline.kube.cache import Key
 
 # What wants an object beside this sync is never its source.
@@ -60,7 +61,7 @@ class ConfigSyncs(Controller):
         self._tenancy = kind.tenancy
         self._references = References(shared.hub)
         self._origins = Origins(self._references, mirrors)
-        self._builds = Builds(shared.hub, self._references, builder)
+        self._preparer = Preparer(self._origins, Builds(shared.hub, self._references, builder))
         self._dependencies = Dependencies()
         self._hooks: dict[Key, tuple[bytes, ...]] = {}
         self._refreshing: set[asyncio.Task[None]] = set()
@@ -93,7 +94,7 @@ class ConfigSyncs(Controller):
         super()._sync_changed(key, old, new)
         if new is None:
             self._dependencies.drop(key)
-        if self._dependencies.is_ready(old) != self._dependencies.is_ready(new):
+        if (old is None) != (new is None) or self._dependencies.is_ready(old) != self._dependencies.is_ready(new):
             for dependent in self._dependencies.of(key):
                 self.queue.add(dependent)
 
@@ -104,18 +105,15 @@ class ConfigSyncs(Controller):
             asking = self._asking(sync, spec)
             if not spec.dry_run:
                 sync = await self._hold(sync)
-            tracks = tracks_of(spec, sync.metadata.namespace)
-            await self._learn_hook(asking, spec)
-            await self._origins.remotes(asking, tracks)
-            requested = is_requested(sync)
-            if requested:
-                await self._origins.refresh(asking.key)
         except Problem as problem:
+            self._origins.forget(key_of(sync))
             return Report(sync=sync, problem=problem, retry=problem.retry, again=problem.again, waits=problem.retry)
+        tracks = tracks_of(spec, sync.metadata.namespace)
+        await self._attend(asking, spec, tracks, requested=is_requested(sync))
         waits_for = self._waits_for(sync, spec)
-        laps = await asyncio.gather(
-            *(self._prepare(Commission(asking=asking, spec=spec, track=one), sync, memory, waits_for) for one in tracks)
-        )
+        telling = _tells(sync)
+        commissions = [Commission(asking=asking, spec=spec, track=track, telling=telling) for track in tracks]
+        laps = await asyncio.gather(*(self._preparer.prepare(one, sync, memory, waits_for) for one in commissions))
         work = self.kind.lower(sync, (one for lap in laps for one in lap.desired()))
         reached = await self._sites.reach(work, self.wakes)
         self._care(work, spec, reached, laps)
@@ -140,6 +138,17 @@ class ConfigSyncs(Controller):
             interval=self._tenancy.interval(spec.refresh_interval),
         )
 
+    async def _attend(
+        self, asking: Asking, spec: ConfigSyncSpec, tracks: tuple[Track, ...], *, requested: bool
+    ) -> None:
+        """Listen for news of the sources. What stands in the way of that, each track meets again, and reports."""
+        with suppress(Problem):
+            await self._learn_hook(asking, spec)
+        with suppress(Problem):
+            await self._origins.remotes(asking, tracks)
+        if requested:
+            await self._origins.refresh(asking.key)
+
     async def _learn_hook(self, asking: Asking, spec: ConfigSyncSpec) -> None:
         """Keep what proves a push at hand, since nothing can be asked for when one comes."""
         if spec.webhook is None:
@@ -150,83 +159,22 @@ class ConfigSyncs(Controller):
             asking.user, Target(asking.key.namespace, ref.name, "Secret"), "webhook.secretRef"
         )
         secret = held.data.get(ref.key) if held is not None else None
-        # A sync that has asked for a secret is never open to those who do not know it.
         self._hooks[asking.key] = (secret,) if secret else ()
 
     def _waits_for(self, sync: AnySync, spec: ConfigSyncSpec) -> Problem | None:
         return self._dependencies.problem(key_of(sync), spec, self._get)
 
-    async def _prepare(self, asked: Commission, sync: AnySync, memory: SyncMemory, waits_for: Problem | None) -> Lap:
-        """Find out what a track is to apply. What cannot be read or built leaves what was applied in place."""
-        status = sync.status
+    async def _record(self, work: Work, reached: Reached) -> None:
+        """Write down the environments too, before the first write, so that none is ever lost."""
+        latest = self._latest(work.sync)
+        status = latest.status
         assert isinstance(status, ConfigSyncStatus)  # noqa: S101 - it was read as one
-        course = course_of(asked.track, status)
-        known = memory.track(asked.track.name)
-        lap = Lap(track=asked.track, course=course, revision=course.revision, made=known.made)
-        try:
-            lap, commits = await self._choose(asked, lap, known, requested=is_requested(sync))
-            trouble = lap.problem
-            lap = await self._build(asked, lap, commits, known, waits_for)
-        except Problem as problem:
-            return structs.replace(lap, problem=problem, certain=False)
-        return lap if trouble is None else structs.replace(lap, problem=trouble, certain=False)
-
-    async def _choose(
-        self, asked: Commission, lap: Lap, known: TrackMemory, *, requested: bool
-    ) -> tuple[Lap, dict[str, Commit]]:
-        """Choose the commits to apply. Raises `Problem` where there is none at all."""
-        track, course = asked.track, lap.course
-        git = track.git
-        if git is None:
-            heads = {one.folder: await self._origins.head(asked.asking, one.git) for one in track.strands if one.git}
-            return lap, heads
-        trouble: Problem | None = None
-        head: Commit | None = None
-        try:
-            head = await self._origins.head(asked.asking, git)
-        except Problem as problem:
-            trouble = problem
-        decision = choose(
-            asked.spec,
-            track,
-            course,
-            Head(head.sha if head else None, str(trouble or "")),
-            health=known.health,
-            requested=requested,
-        )
-        if decision.reason == "NotFound":
-            trouble = Problem("RollbackNotFound", decision.why, stalled=True)
-        if decision.commit is None:
-            raise trouble or Problem("RevisionNotFound", decision.why)
-        chosen = head if head is not None and head.sha == decision.commit else Commit(decision.commit)
-        # A rollback does not need to know what the source is at now.
-        trouble = trouble if decision.reason in ("HeadUnknown", "NotFound") else None
-        return structs.replace(lap, decision=decision, problem=trouble), {track.strands[0].folder: chosen}
-
-    async def _build(
-        self, asked: Commission, lap: Lap, commits: dict[str, Commit], known: TrackMemory, waits_for: Problem | None
-    ) -> Lap:
-        """Build what was chosen, unless nothing that goes into it has changed."""
-        asking, track = asked.asking, asked.track
-        revisions = [await self._origins.revision(asking, one, commits.get(one.folder)) for one in track.strands]
-        revision = revisions[0].revision if len(revisions) == 1 else short_digest(*(one.revision for one in revisions))
-        forest = await self._origins.forest(asking, track, commits)
-        made = await self._builds.make(asked, forest, known.candidate or known.made, revision)
-        known.candidate = made
-        if waits_for is not None and made.inputs not in (known.made.inputs if known.made else "", lap.course.inputs):
-            return structs.replace(lap, problem=waits_for)
-        changed = made.inputs != lap.course.inputs
-        if known.made is None or known.made.inputs != made.inputs:
-            known.health = "Pending"
-        known.made = made
-        return structs.replace(
-            lap,
-            made=made,
-            certain=True,
-            # While nothing that goes in has changed, the status stays as it is: an unrelated push costs no write.
-            revision=revision if changed or lap.revision is None else lap.revision,
-            revisions=_listed(revisions) if changed else tuple(_revisions(asked.track, lap)),
-        )
+        known = {entry.name for entry in status.environments}
+        new = [TrackStatus(name=part) for part in work.parts if part and part not in known]
+        if new:
+            named = structs.replace(status, environments=[*status.environments, *new])
+            await self._reporter.record(latest, named)
+        await super()._record(work, reached)
 
     def _care(self, work: Work, spec: ConfigSyncSpec, reached: Reached, laps: Sequence[Lap]) -> None:
         """Wake for what was found: the objects themselves, their namespaces, other clusters."""
@@ -256,7 +204,8 @@ class ConfigSyncs(Controller):
         known = memory.track(lap.track.name)
         part = _part(reached, lap.track.name)
         if lap.made is None:
-            return Lapped(lap=lap, problem=lap.problem, again=lap.problem.again if lap.problem else None)
+            soon = lap.problem.again if lap.problem is not None else None
+            return Lapped(lap=lap, problem=lap.problem, again=soon, waits=_passes(lap.problem))
         outcomes = await self._write(work, part, lap.desired(), known, lap.revision or "")
         removed: list[Outcome] = []
         held: Problem | None = None
@@ -278,7 +227,7 @@ class ConfigSyncs(Controller):
             health=well.state if well is not None else "Pending",
             problem=problem,
             again=soonest(again, later, well.again if well else None, problem.again if problem else None),
-            waits=again is not None or (well is not None and well.state == "Pending"),
+            waits=again is not None or (well is not None and well.state == "Pending") or _passes(problem),
             scope_done=done and held is None and again is None and not any(_is_undone(one) for one in removed),
         )
 
@@ -372,7 +321,7 @@ class ConfigSyncs(Controller):
         except Problem as problem:
             return Preview(problem=problem)
         laps = [
-            await self._prepare(Commission(asking=asking, spec=spec, track=track), sync, memory, None)
+            await self._preparer.prepare(Commission(asking=asking, spec=spec, track=track), sync, memory, None)
             for track in tracks_of(spec, sync.metadata.namespace)
         ]
         work = self.kind.lower(sync, (one for lap in laps for one in lap.desired()))
@@ -465,16 +414,18 @@ def _closed(wish: Wish) -> Outcome | None:
     return Outcome(target=target, state="Skipped", reason="NamespaceIgnored", message=message)
 
 
+def _tells(sync: AnySync) -> bool:
+    """Whether the status is written anyway: then it tells the newest revision though nothing of it has changed."""
+    return is_requested(sync) or sync.status.observed_generation != sync.metadata.generation
+
+
+def _passes(problem: Problem | None) -> bool:
+    """Whether a problem is one that is expected to pass by itself."""
+    return problem is not None and (problem.retry or problem.again is not None or problem.reason == WAITS)
+
+
 def _is_undone(removal: Outcome) -> bool:
     return removal.retry or removal.state == "Pending"
-
-
-def _listed(revisions: Sequence[SourceRevision]) -> tuple[SourceRevision, ...]:
-    return tuple(revisions) if len(revisions) > 1 else ()
-
-
-def _revisions(track: Track, lap: Lap) -> Sequence[SourceRevision]:
-    return lap.course.revisions if len(track.strands) > 1 else ()
 
 
 def _revision(lapped: Sequence[Lapped]) -> str | None:

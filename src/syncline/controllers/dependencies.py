@@ -7,6 +7,8 @@ from syncline.controllers.reporting import AnySync, Problem
 from syncline.core.conditions import find
 from syncline.kube.cache import Key
 
+WAITS = "DependencyNotReady"
+
 
 class Dependencies:
     """The dependencies of all ConfigSyncs, found from either side."""
@@ -52,9 +54,9 @@ class Dependencies:
             found = get(other)
             name = "/".join(other)
             if found is None:
-                return Problem("DependencyNotReady", f"waits for ConfigSync {name}, which does not exist")
+                return Problem(WAITS, f"waits for ConfigSync {name}, which does not exist")
             if not self.is_ready(found):
-                return Problem("DependencyNotReady", f"waits for ConfigSync {name}, which is not ready")
+                return Problem(WAITS, f"waits for ConfigSync {name}, which is not ready")
         return None
 
     def _leads_back(self, key: Key) -> bool:

@@ -50,6 +50,7 @@ class Interests:
         """Yield the syncs that work with kinds that a server need not have."""
         for sync, interest in self._of.items():
             kinds = {target.kind for target in interest.objects} | {kind for kind, _ in interest.selections}
+            kinds |= {kind for _, kind, _ in interest.names}
             if not kinds <= built_in:
                 yield sync
 
