@@ -28,7 +28,8 @@ async def test_a_program_that_prints_too_much_is_stopped() -> None:
     finished = await run(["yes"], Caps(30, output=100_000))
     assert finished.flooded
     assert len(finished.out) <= 100_000
-    assert len((await run(["sh", "-c", "yes >&2 & sleep 0.2; kill $!"], Caps(30))).error) <= 64 * 1024
+    noisy = await run(["sh", "-c", "head -c 1000000 /dev/zero >&2"], Caps(30))
+    assert len(noisy.error) <= 64 * 1024
 
 
 async def test_a_program_that_takes_too_long_ends_with_all_that_it_started(tmp_path: Path) -> None:
@@ -50,12 +51,25 @@ async def test_a_program_ends_with_all_that_it_started_when_its_caller_gives_up(
     assert not alive(int(pid.read_text()))
 
 
+@pytest.mark.parametrize("turns", range(8))
+async def test_a_program_that_is_given_up_while_it_starts_ends_too(tmp_path: Path, turns: int) -> None:
+    script = f"echo $$ > {tmp_path}/pid; sleep 1000"
+    task = asyncio.create_task(run(["sh", "-c", script], Caps(60)))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    pid = tmp_path / "pid"
+    assert not pid.exists() or not pid.read_text() or not alive(int(pid.read_text()))
+
+
 async def test_a_program_cannot_write_a_larger_file_or_take_more_memory_than_allowed(tmp_path: Path) -> None:
-    script = f"sleep 0.1; exec dd if=/dev/zero of={tmp_path}/file bs=1000 count=1000 status=none"
-    assert (await run(["sh", "-c", script], Caps(30, file_size=50_000))).code
-    assert (tmp_path / "file").stat().st_size == 50_000
-    hungry = "sleep 0.1; exec dd if=/dev/zero of=/dev/null bs=512M count=1 status=none"
-    assert (await run(["sh", "-c", hungry], Caps(30, memory=100_000_000))).code
+    copy = ["dd", "if=/dev/zero", "status=none"]
+    assert (await run([*copy, f"of={tmp_path}/file", "bs=1000", "count=1000"], Caps(30, file_size=51_200))).code
+    assert (tmp_path / "file").stat().st_size == 51_200
+    assert (await run([*copy, "of=/dev/null", "bs=512M", "count=1"], Caps(30, memory=100_000_000))).code
+    assert (await run(["printf", "%s", "$HOME; `x` 'y'"], Caps(30, memory=100_000_000))).out == b"$HOME; `x` 'y'"
 
 
 async def test_a_program_that_is_not_there_says_so() -> None:

@@ -247,13 +247,13 @@ def processes() -> Callable[[], list[tuple[int, str, str]]]:
 
     def look() -> list[tuple[int, str, str]]:
         found = []
-        for folder in Path("/proc").iterdir():
-            if folder.name.isdigit() and int(folder.name) in _descendants():
-                try:
-                    arguments = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-                    found.append((int(folder.name), arguments, (folder / "environ").read_bytes().decode()))
-                except OSError:
-                    continue
+        for pid in _descendants():
+            folder = Path(f"/proc/{pid}")
+            try:
+                arguments = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                found.append((pid, arguments, (folder / "environ").read_bytes().decode()))
+            except OSError:
+                continue
         return found
 
     return look

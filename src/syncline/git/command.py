@@ -1,22 +1,27 @@
 """Runs programs that must not outlive their time, fill the disk or flood the memory.
 
-Arguments are lists, never a shell's line. The environment is made anew: nothing of the operator's own, no configuration
-of the machine or of a home folder, no prompts. The program and all that it starts is one process group, which is killed
-when the time is over or the caller gives up.
+Arguments are lists, never read by a shell. The environment is made anew: nothing of the operator's own, no
+configuration of the machine or of a home folder, no prompts. The program and all that it starts is one process group,
+which is killed when the time is over or the caller gives up.
 """
 
 import asyncio
 import contextlib
 import os
-import resource
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
 _CHUNK = 256 * 1024
 _ERROR_LIMIT = 64 * 1024
+_KIB = 1024
+# The same words for every program; what differs are arguments, which the shell does not read.
+_CAPPED = 'ulimit -c 0; ulimit -f "$1"; ulimit -d "$2"; shift 2; exec "$@"'
+
+BLOCK = 512
+"""The size of files is capped in whole blocks of this many bytes."""
 
 BASE = {
     "GIT_ASKPASS": "/bin/false",
@@ -69,17 +74,18 @@ async def run(
 
     Nothing that it started is left, whatever happens. Raises `OSError` where it cannot be started.
     """
-    process = await asyncio.create_subprocess_exec(
-        *map(str, arguments),
-        stdin=asyncio.subprocess.DEVNULL if given is None else asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env={**BASE, "PATH": os.environ.get("PATH", os.defpath), **(environment or {})},
-        cwd=folder or "/",
-        start_new_session=True,
+    process = await _start(
+        asyncio.create_subprocess_exec(
+            *_capped(arguments, caps),
+            stdin=asyncio.subprocess.DEVNULL if given is None else asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env={**BASE, "PATH": os.environ.get("PATH", os.defpath), **(environment or {})},
+            cwd=folder or "/",
+            start_new_session=True,
+        )
     )
     try:
-        _cap(process.pid, caps)
         async with asyncio.timeout(caps.seconds):
             (out, flooded), error = await _talk(process, given, caps.output)
             if flooded:
@@ -91,6 +97,29 @@ async def run(
         await asyncio.shield(_bury(process))
         raise
     return Finished(code, out, error.decode(errors="replace"), flooded)
+
+
+async def _start(
+    starting: Coroutine[None, None, asyncio.subprocess.Process],
+) -> asyncio.subprocess.Process:
+    """Start a program; if the caller gives up meanwhile, let it start, and end it then.
+
+    A start that is cancelled halfway is one whose program nobody ends, and which asyncio may wait for for ever.
+    """
+    task = asyncio.ensure_future(starting)
+    try:
+        await asyncio.wait([task])
+    except asyncio.CancelledError:
+        await asyncio.shield(_abandon(task))
+        raise
+    return task.result()
+
+
+async def _abandon(starting: asyncio.Future[asyncio.subprocess.Process]) -> None:
+    with contextlib.suppress(OSError):
+        process = await starting
+        _kill(process)
+        await _bury(process)
 
 
 async def _talk(
@@ -134,14 +163,14 @@ async def _write(process: asyncio.subprocess.Process, given: bytes | None) -> No
         await process.stdin.wait_closed()
 
 
-def _cap(pid: int, caps: Caps) -> None:
-    # From outside, at once: what the program starts later inherits it, and no code runs between fork and exec.
-    with contextlib.suppress(ProcessLookupError, PermissionError, ValueError):
-        resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0))
-        if caps.file_size:
-            resource.prlimit(pid, resource.RLIMIT_FSIZE, (caps.file_size, caps.file_size))
-        if caps.memory:
-            resource.prlimit(pid, resource.RLIMIT_DATA, (caps.memory, caps.memory))
+def _capped(arguments: Sequence[str | Path], caps: Caps) -> list[str]:
+    """Return what runs a program under its caps: they hold before it starts, and for all that it starts."""
+    plain = list(map(str, arguments))
+    if not caps.file_size and not caps.memory:
+        return plain
+    file_size = str(caps.file_size // BLOCK) if caps.file_size else "unlimited"
+    memory = str(caps.memory // _KIB) if caps.memory else "unlimited"
+    return ["/bin/sh", "-c", _CAPPED, "sh", file_size, memory, *plain]
 
 
 def _kill(process: asyncio.subprocess.Process) -> None:

@@ -44,6 +44,7 @@ _SIGNS: tuple[tuple[str, type[GitError], str], ...] = (
     (r"out of memory|Cannot allocate memory|malloc failed", TooLarge, "the repository takes more memory than allowed"),
     (r"Permission denied \((?!publickey|password|keyboard|gssapi|hostbased)|Read-only file system", CacheFailure,
      "the folder with the mirrors cannot be written"),
+    (r"(?:git|ssh): (?:command )?not found|cannot run (?:git|ssh)", CacheFailure, "git or ssh is not installed"),
     (r"No user exists for uid", CacheFailure,
      "ssh wants a user of this id in /etc/passwd; run the operator as a user that the image knows"),
     (r"Host key verification failed|HOST IDENTIFICATION HAS CHANGED|No \S+ host key is known", HostKeyUnknown,

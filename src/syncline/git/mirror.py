@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapp
 from pathlib import Path
 from typing import TypeVar
 
-from syncline.git.command import Caps, Finished, run
+from syncline.git.command import BLOCK, Caps, Finished, run
 from syncline.git.diagnosis import Damaged, NotOffered
 from syncline.git.errors import CacheFailure, GitError, RevisionNotFound, TooLarge, Unreachable
 from syncline.git.limits import Limits
@@ -329,7 +329,7 @@ def no_room(limits: Limits) -> CacheFailure:
 
 def _overflowed(path: Path, allowed: int) -> bool:
     """Whether a fetch was stopped for the size of what it wrote; git itself only says that something ended early."""
-    return any(left.stat().st_size >= allowed for left in path.glob("objects/pack/tmp_*"))
+    return any(left.stat().st_size >= allowed // BLOCK * BLOCK for left in path.glob("objects/pack/tmp_*"))
 
 
 def _tidy(path: Path) -> None:

@@ -19,6 +19,7 @@ from typing import NamedTuple, Self
 
 from aiohttp import web
 
+from syncline.git.command import Caps, run
 from syncline.sandbox.kubeconfig import write_private
 from syncline.sandbox.pki import Authority
 from syncline.testing.loop import LoopThread
@@ -38,6 +39,7 @@ _ENVIRONMENT = {
     "LC_ALL": "C",
 }
 _CHUNK = 64 * 1024
+_CAPS = Caps(seconds=60, output=256 * 1024 * 1024)
 
 
 def environment() -> dict[str, str]:
@@ -314,19 +316,7 @@ class GitServer:
         }
         if name not in self.old_protocol:
             told["GIT_PROTOCOL"] = asked.protocol
-        process = await asyncio.create_subprocess_exec(
-            *("git", "http-backend"),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-            env=told,
-        )
-        try:
-            output, _ = await process.communicate(body)
-        except BaseException:
-            process.kill()
-            await process.wait()
-            raise
+        output = (await run(["git", "http-backend"], _CAPS, environment=told, given=body)).out
         head, _, content = output.partition(b"\r\n\r\n")
         headers = dict(line.split(": ", 1) for line in head.decode().split("\r\n") if ": " in line)
         status = int(headers.pop("Status", "200").split()[0])
