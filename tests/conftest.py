@@ -116,6 +116,16 @@ def arena() -> Iterator[Sandbox]:
         yield running
 
 
+@pytest.fixture
+def mended(arena: Sandbox) -> Iterator[None]:
+    """Have the arena whole again after the test, however it ended."""
+    yield
+    for component in ("etcd", "kube-apiserver", "kube-controller-manager"):
+        if component not in arena.pids:
+            arena.start(component)
+        arena.resume(component)
+
+
 @pytest.fixture(scope="session")
 def arena_kubeconfig(arena: Sandbox) -> Path:
     """Syncline installed in the arena; the kubeconfig of the operator's own ServiceAccount."""
@@ -125,6 +135,6 @@ def arena_kubeconfig(arena: Sandbox) -> Path:
 @pytest.fixture(scope="session")
 def operator(sandbox: Sandbox, installed: Path, canaries: Canaries) -> Iterator[OperatorProcess]:
     """One operator for all tests of this process; it acts on every namespace of the sandbox."""
-    with OperatorProcess(installed, "--allow-loopback") as running:
+    with OperatorProcess(installed, "--allow-loopback", "--webhook-bind", "127.0.0.1:0") as running:
         yield running
         canaries.search_cluster(sandbox)

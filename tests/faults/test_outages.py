@@ -16,16 +16,6 @@ from syncline.testing.operator import OperatorProcess, install
 from syncline.testing.proxy import FaultProxy
 
 
-@pytest.fixture
-def mended(arena: Sandbox) -> Iterator[None]:
-    """Have the arena whole again after the test, however it ended."""
-    yield
-    for component in ("etcd", "kube-apiserver", "kube-controller-manager"):
-        if component not in arena.pids:
-            arena.start(component)
-        arena.resume(component)
-
-
 def says_why(operator: OperatorProcess, *words: str) -> bool:
     """Whether /readyz says no, with these words, while /healthz says yes."""
     status, text = operator.get("health", "/readyz")

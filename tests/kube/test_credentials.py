@@ -26,6 +26,7 @@ from syncline.kube import (
 from syncline.kube.config import ExecPlugin
 from syncline.kube.credentials import ExecToken, FileToken, credential_of
 from syncline.sandbox import Sandbox
+from syncline.sandbox.pki import Authority
 
 WHOAMI = Resource("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False)
 V1 = "client.authentication.k8s.io/v1"
@@ -221,11 +222,9 @@ def test_certificates_that_cannot_be_read_are_refused_without_showing_them(sandb
     assert "canary" not in "".join(traceback.format_exception(caught.value))
 
 
-async def test_a_server_that_another_authority_vouches_for_gets_no_request(
-    sandbox: Sandbox, sandbox_factory: Callable[[], Sandbox]
-) -> None:
-    other = sandbox_factory()
-    connection = structs.replace(load_kubeconfig(sandbox.kubeconfig), ca_pem=other.ca.encode())
+async def test_a_server_that_another_authority_vouches_for_gets_no_request(sandbox: Sandbox) -> None:
+    other = Authority.create()
+    connection = structs.replace(load_kubeconfig(sandbox.kubeconfig), ca_pem=other.certificate)
     async with Client(connection) as client:
         with pytest.raises(Unreachable, match="certificate verify failed") as caught:
             await client.create(NAMESPACES, {"metadata": {"name": "never"}})
