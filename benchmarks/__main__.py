@@ -6,15 +6,16 @@ import contextlib
 import signal
 import sys
 import time
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 import msgspec
 
-from benchmarks import copies, fanout, fleet, latency, removal, unrelated, wide
+from benchmarks import copies, fanout, fleet, gitfiles, gitobjects, gitsyncs, latency, removal, unrelated, wide
 from benchmarks.figures import Results, table
 from syncline.sandbox import SandboxError
 
-BENCHMARKS = {
+BENCHMARKS: Mapping[str, Callable[[], Awaitable[Results]]] = {
     "fanout": fanout.configmaps,
     "secrets": fanout.secrets,
     "unrelated": unrelated.run,
@@ -23,6 +24,9 @@ BENCHMARKS = {
     "wide": wide.run,
     "latency": latency.run,
     "fleet": fleet.run,
+    "gitsyncs": gitsyncs.run,
+    "gitobjects": gitobjects.run,
+    "gitfiles": gitfiles.run,
 }
 
 

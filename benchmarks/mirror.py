@@ -38,13 +38,13 @@ class Mirror:
 
     def creates(self, token: str) -> list[Request]:
         return [
-            (self._subject.resource.path(target.namespace) + _QUERY, self._encode(self._body(target, token)))
+            (self._subject.resource.path(target.namespace) + _QUERY, encode(self._body(target, token)))
             for target in self._targets
         ]
 
     async def updates(self, scene: Stage, token: str) -> list[Request]:
         return [
-            (self._path(target) + _QUERY, self._encode(self._patch(target, uid, token)))
+            (self._path(target) + _QUERY, encode(self._patch(target, uid, token)))
             for target, uid, _ in await self._there(scene)
         ]
 
@@ -85,8 +85,10 @@ class Mirror:
     def _path(self, target: Target) -> str:
         return self._subject.resource.path(target.namespace, target.name)
 
-    def _encode(self, body: object) -> bytes:
-        return msgspec.json.encode(body).replace(_OURS, _THEIRS)
+
+def encode(body: object) -> bytes:
+    """Encode what the operator would send, under the marks of the bare loop."""
+    return msgspec.json.encode(body).replace(_OURS, _THEIRS)
 
 
 def _precondition(uid: str, version: str) -> dict[str, object]:
