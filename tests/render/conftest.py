@@ -5,9 +5,10 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
+import pytest_asyncio
 from tests.render.children import Watcher
 
-from syncline.render import Renderer
+from syncline.render import Builder, Renderer
 
 Until = Callable[[Callable[[], bool]], Awaitable[None]]
 
@@ -38,3 +39,12 @@ async def watcher(renderer: Renderer) -> AsyncIterator[Watcher]:
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await task
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def builder(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Builder]:
+    """One builder for the tests of a module; whatever it wrote to disk is gone at the end."""
+    folder = tmp_path_factory.mktemp("builds")
+    async with Builder(folder=folder) as builder:
+        yield builder
+    assert list(folder.iterdir()) == []

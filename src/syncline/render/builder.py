@@ -7,7 +7,7 @@ much time or memory is stopped, told so, and left alone for a while.
 import asyncio
 import hashlib
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from types import TracebackType
@@ -39,10 +39,10 @@ from syncline.render.errors import BuildError, RenderFailed
 from syncline.render.inputs import Survey, TreeReader, survey
 from syncline.render.kustomization import NAMES
 from syncline.render.quarantine import Quarantine
-from syncline.render.recipe import Built, DataFile, Document, Files, Recipe
+from syncline.render.recipe import Built, DataFile, Document, Files, Recipe, has_marks
 from syncline.render.sops import may_be_encrypted
 from syncline.render.sorting import MANIFEST_SUFFIXES
-from syncline.render.trees import Tree, within
+from syncline.render.trees import Tree, covers
 from syncline.render.turns import Turns
 from syncline.render.workspace import workspace, write_tree
 
@@ -52,8 +52,6 @@ MOST_FILES = 10_000
 
 SECONDS_PER_MEBIBYTE = 2.0
 """What honest YAML takes to be read, on top of the deadline."""
-
-_TEMPLATE_MARKS = (b"{{", b"{%", b"{#")
 
 
 class _StoppedError(Exception):
@@ -98,7 +96,7 @@ class Builder:
         if plan.problems:
             raise plan.problems[0]
         work = _Work(tree, recipe, plan)
-        digest = work.digest()
+        digest = await asyncio.to_thread(work.digest)
         now = asyncio.get_running_loop().time
         if held := self._quarantine.holds(digest, now()):
             raise RenderFailed(held.reason, retry_after=held.seconds)
@@ -127,7 +125,12 @@ class Builder:
             return error
 
     async def _build(self, child: BuildChild, work: "_Work") -> Built:
-        await self._prepare(child, work)
+        while work.plan.templates:
+            # What a kustomization names is known when it is rendered; and so on, base by base.
+            await self._prepare(child, work, work.plan.templates)
+            await work.look_again()
+        work.settle()
+        await self._prepare(child, work, work.paths)
         match work.plan.kind:
             case "Kustomize":
                 return await self._kustomize(child, work)
@@ -138,9 +141,9 @@ class Builder:
             case _:
                 return await self._plain(child, work)
 
-    async def _prepare(self, child: BuildChild, work: "_Work") -> None:
+    async def _prepare(self, child: BuildChild, work: "_Work", paths: Sequence[str]) -> None:
         """Decrypt what is encrypted, and template what may be."""
-        texts = work.to_prepare()
+        texts = work.to_prepare(paths)
         if not texts:
             return
         recipe = work.recipe
@@ -148,9 +151,10 @@ class Builder:
         job = Prepare(texts, dict(recipe.variables), dict(recipe.values), keys)
         for answer in await self._ask(child, job, sum(len(text.content) for text in texts)):
             if isinstance(answer, Prepared):
-                work.prepared(answer.path, answer.content, decrypted=answer.decrypted)
+                work.changed[answer.path] = answer.content
+                work.decrypted |= {answer.path} if answer.decrypted else set()
             elif isinstance(answer, Foreign):
-                content = await program.decrypt(
+                work.changed[answer.path] = await program.decrypt(
                     answer.path,
                     work.content(answer.path),
                     recipe.keys or {},
@@ -158,7 +162,8 @@ class Builder:
                     seconds=self._program_seconds,
                     parent=self._folder,
                 )
-                work.prepared(answer.path, content, decrypted=True)
+                work.decrypted.add(answer.path)
+        work.done.update(text.path for text in texts)
 
     async def _plain(self, child: BuildChild, work: "_Work") -> Built:
         texts = [Text(path, work.content(path)) for path in work.paths if path.endswith(MANIFEST_SUFFIXES)]
@@ -249,9 +254,23 @@ class _Work:
         self.tree = tree
         self.recipe = recipe
         self.plan = plan
+        self.paths: list[str] = []
+        """The files that the build reads, when it is settled."""
         self.changed: dict[str, bytes] = {}
-        self._decrypted: set[str] = set()
+        """Contents that were decrypted or rendered, by path."""
+        self.decrypted: set[str] = set()
+        self.done: set[str] = set()
+
+    async def look_again(self) -> None:
+        """Take a new survey, of the files as they are by now."""
+        self.plan = await survey(TreeReader(self.tree, self.changed), self.recipe, self.done)
+        if self.plan.problems:
+            raise self.plan.problems[0]
+
+    def settle(self) -> None:
+        """Choose the files that the build reads; BuildError where they are too many."""
         self.paths = self._select()
+        recipe = self.recipe
         size = sum(len(self.content(path)) for path in self.paths)
         if size > INPUT_LIMIT or len(self.paths) > MOST_FILES:
             raise BuildError(
@@ -266,7 +285,7 @@ class _Work:
             return [path for path in self.tree.select(self.plan.path) if self.tree.file(path) is not None]
         found: list[str] = []
         for path in self.tree:
-            if any(within(folder, path) for folder in self.plan.paths):
+            if any(covers(known, path) for known in self.plan.paths):
                 place = self.tree.follow(path)
                 is_folder = self.tree.has_folder(place)
                 if self.tree.entry(place) is None and not is_folder:
@@ -278,7 +297,7 @@ class _Work:
     @property
     def sensitive(self) -> bool:
         """Whether anything that the build knows is secret for sure."""
-        return self.recipe.sensitive or bool(self._decrypted)
+        return self.recipe.sensitive or bool(self.decrypted)
 
     def mentions_secrets(self) -> bool:
         """Whether any file may hold a Secret in the clear."""
@@ -290,11 +309,13 @@ class _Work:
         file = self.tree.entry(place)
         return self.changed.get(place, file.content if file is not None else b"")
 
-    def to_prepare(self) -> list[Text]:
+    def to_prepare(self, paths: Sequence[str]) -> list[Text]:
         """Give the files that may be encrypted or may be templates, each once."""
         texts: dict[str, Text] = {}
-        for path in self.paths:
+        for path in paths:
             place = self.tree.follow(path)
+            if place in self.done:
+                continue
             content = self.content(place)
             template = self._may_be_template(path, content)
             if template or may_be_encrypted(content):
@@ -302,21 +323,15 @@ class _Work:
         return list(texts.values())
 
     def _may_be_template(self, path: str, content: bytes) -> bool:
-        if not self.recipe.template or not any(mark in content for mark in _TEMPLATE_MARKS):
+        if not self.recipe.template or not has_marks(content):
             return False
         # A chart has templates of its own; only its values are ours.
         return self.plan.kind != "Helm" or path == posixpath.normpath(f"{self.plan.path}/values.yaml")
 
-    def prepared(self, place: str, content: bytes, *, decrypted: bool) -> None:
-        """Take what a file has become."""
-        self.changed[place] = content
-        if decrypted:
-            self._decrypted.add(place)
-
     def data_file(self, path: str) -> DataFile:
         """Give a file that is no manifest."""
         place = self.tree.follow(path)
-        return DataFile(path, posixpath.basename(path), self.content(path), place in self._decrypted)
+        return DataFile(path, posixpath.basename(path), self.content(path), place in self.decrypted)
 
     def digest(self) -> bytes:
         """Name the work by its content."""
@@ -325,9 +340,11 @@ class _Work:
         hashed.update(msgspec.json.encode(_plain_mapping(recipe), order="sorted"))
         for name, key in sorted((self.recipe.keys or {}).items()):
             hashed.update(hashlib.blake2b(name.encode() + b"\0" + key).digest())
-        for path in self.paths:
-            hashed.update(f"\0{path}\0".encode())
-            hashed.update(hashlib.blake2b(self.content(path)).digest())
+        for path in self.tree:
+            entry = self.tree.entry(path)
+            if entry is not None and any(covers(known, path) for known in self.plan.paths):
+                hashed.update(f"\0{path}\0{entry.link}\0".encode())
+                hashed.update(hashlib.blake2b(entry.content).digest())
         return hashed.digest()
 
 

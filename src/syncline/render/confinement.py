@@ -8,12 +8,13 @@ wall is missing; the operator is meant to run on Linux, other systems are for de
 
 import contextlib
 import ctypes
+import mmap
 import os
 import platform
 import resource
 import signal
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 MEMORY_LIMIT = 96 * 1024 * 1024
@@ -31,14 +32,17 @@ _SECCOMP_MODE_FILTER = 2
 
 _RETURN_KILL = 0x8000_0000
 _RETURN_EPERM = 0x0005_0001
+_RETURN_ENOMEM = 0x0005_000C
 _RETURN_ALLOW = 0x7FFF_0000
 
 _LOAD_WORD = 0x20
 _JUMP_IF_EQUAL = 0x15
 _JUMP_IF_NOT_LESS = 0x35
+_JUMP_IF_ANY_BIT = 0x45
 _RETURN = 0x06
 _OFFSET_OF_NUMBER = 0
 _OFFSET_OF_ARCHITECTURE = 4
+_OFFSET_OF_ARGUMENTS = 16
 _OTHER_NUMBERS = 0x4000_0000
 
 # Machine: its audit name, and the system calls that reading, writing, memory, time and leaving take.
@@ -156,13 +160,36 @@ def _filter_system_calls() -> bool:
     return machine is not None and _filter(machine[0], machine[1].values(), _RETURN_ALLOW, _RETURN_EPERM)
 
 
-def deny_system_calls(numbers: Iterable[int]) -> bool:
-    """Answer these system calls by "not permitted", for good, also in programs that this process becomes."""
+def deny_system_calls(numbers: Iterable[int], largest_mapping: int) -> bool:
+    """Answer these system calls by "not permitted", for good, also in programs that this process becomes.
+
+    Mappings that can be written and are larger than so many bytes, below 4 GiB, are answered by "no memory": the kernel
+    looks at no limit where one replaces a reservation, as Go does it.
+    """
     machine = _MACHINES.get(platform.machine())
-    return machine is not None and _filter(machine[0], numbers, _RETURN_EPERM, _RETURN_ALLOW)
+    if machine is None:
+        return False
+    mapping = [
+        (_JUMP_IF_EQUAL, 0, 7, machine[1]["mmap"]),
+        (_LOAD_WORD, 0, 0, _OFFSET_OF_ARGUMENTS + 16),
+        (_JUMP_IF_ANY_BIT, 0, 5, mmap.PROT_WRITE),
+        (_LOAD_WORD, 0, 0, _OFFSET_OF_ARGUMENTS + 12),
+        (_JUMP_IF_EQUAL, 0, 2, 0),
+        (_LOAD_WORD, 0, 0, _OFFSET_OF_ARGUMENTS + 8),
+        (_JUMP_IF_NOT_LESS, 0, 1, largest_mapping + 1),
+        (_RETURN, 0, 0, _RETURN_ENOMEM),
+        (_LOAD_WORD, 0, 0, _OFFSET_OF_NUMBER),
+    ]
+    return _filter(machine[0], numbers, _RETURN_EPERM, _RETURN_ALLOW, mapping)
 
 
-def _filter(architecture: int, numbers: Iterable[int], answer: int, otherwise: int) -> bool:
+def _filter(
+    architecture: int,
+    numbers: Iterable[int],
+    answer: int,
+    otherwise: int,
+    before: Sequence[tuple[int, int, int, int]] = (),
+) -> bool:
     """Answer the numbered system calls one way and all else another; those of other architectures end the process."""
     if sys.maxsize < 2**32:
         return False
@@ -175,6 +202,7 @@ def _filter(architecture: int, numbers: Iterable[int], answer: int, otherwise: i
         # x86-64 has a second set of numbers for the same calls.
         (_JUMP_IF_NOT_LESS, 0, 1, _OTHER_NUMBERS),
         (_RETURN, 0, 0, _RETURN_KILL),
+        *before,
         *((_JUMP_IF_EQUAL, len(ordered) - at, 0, number) for at, number in enumerate(ordered)),
         (_RETURN, 0, 0, otherwise),
         (_RETURN, 0, 0, answer),

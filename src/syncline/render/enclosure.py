@@ -86,7 +86,7 @@ def main() -> None:
         denied = dict(_REACHING_OUT.get(platform.machine(), {}))
         if not wanted["network"]:
             denied |= _SOCKETS.get(platform.machine(), {})
-        confinement.deny_system_calls(denied.values())
+        confinement.deny_system_calls(denied.values(), wanted["mapping"])
     os.execv(program, [program, *arguments])  # noqa: S606 - there is no shell to be had
 
 

@@ -2,7 +2,7 @@
 
 import posixpath
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal, Protocol
 
 import msgspec
@@ -11,7 +11,7 @@ from syncline.api.build import Jsonnet
 from syncline.core.selectors import is_glob
 from syncline.render import kustomization
 from syncline.render.errors import BuildError
-from syncline.render.recipe import Recipe
+from syncline.render.recipe import Recipe, has_marks
 from syncline.render.trees import ROOT, Tree, follow, join, normal, outermost, within
 
 MOST_REFERENCES = 2000
@@ -44,28 +44,32 @@ class Survey(msgspec.Struct, frozen=True):
     """The file, folder or glob, with links followed."""
     paths: tuple[str, ...]
     problems: tuple[BuildError, ...]
+    templates: tuple[str, ...] = ()
+    """Kustomization files that are templates: what they name is known when they are rendered."""
 
 
 async def inputs(tree: Reader, recipe: Recipe) -> tuple[str, ...]:
     """Give the files, folders and globs of the tree that the build depends on.
 
     It is the recipe's path and whatever that leads to: bases, components, patches and files of kustomizations, imports
-    of jsonnet and its libraries, targets of symbolic links. `.` means the whole tree. Never raises for what the files
-    say: a build that cannot succeed depends on what would have to change.
+    of jsonnet and its libraries, targets of symbolic links. `.` means the whole tree: so it is where a kustomization
+    file is a template, since what it names is not known before it is rendered. Never raises for what the files say: a
+    build that cannot succeed depends on what would have to change.
     """
     return (await survey(tree, recipe)).paths
 
 
-async def survey(tree: Reader, recipe: Recipe) -> Survey:
-    """Find out the kind of build, the paths that it takes, and what is wrong with them."""
-    return await _Surveyor(tree, recipe).survey()
+async def survey(tree: Reader, recipe: Recipe, rendered: Collection[str] = ()) -> Survey:
+    """Find out the kind of build, the paths that it takes, and what is wrong; `rendered` files are no templates now."""
+    return await _Surveyor(tree, recipe, rendered).survey()
 
 
 class TreeReader:
-    """A reader of files that were read already."""
+    """A reader of files that were read already; `changed` are their contents where these are other by now."""
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, tree: Tree, changed: Mapping[str, bytes] | None = None) -> None:
         self._tree = tree
+        self._changed = changed or {}
 
     def kind(self, path: str) -> EntryKind | None:
         """Tell what is at a path."""
@@ -82,7 +86,7 @@ class TreeReader:
         """Give contents, and targets of links."""
         entries = {path: self._tree.entry(path) for path in paths}
         return {
-            path: entry.content if entry.link is None else entry.link.encode()
+            path: self._changed.get(path, entry.content) if entry.link is None else entry.link.encode()
             for path, entry in entries.items()
             if entry
         }
@@ -94,12 +98,14 @@ class _UnreadLink(Exception):  # noqa: N818 - a request, not an error
 
 
 class _Surveyor:
-    def __init__(self, tree: Reader, recipe: Recipe) -> None:
+    def __init__(self, tree: Reader, recipe: Recipe, rendered: Collection[str]) -> None:
         self._tree = tree
         self._recipe = recipe
+        self._rendered = rendered
         self._links: dict[str, str] = {}
         self._paths: set[str] = set()
         self._problems: list[BuildError] = []
+        self._templates: list[str] = []
 
     async def survey(self) -> Survey:
         path = self._recipe.path
@@ -117,7 +123,7 @@ class _Surveyor:
                 path = await self._walk_imports(path)
         except BuildError as error:
             self._problems.append(error)
-        return Survey(kind, path, await self._with_links(), tuple(self._problems))
+        return Survey(kind, path, await self._with_links(), tuple(self._problems), tuple(self._templates))
 
     async def _kind(self, path: str) -> BuildKind:
         asked = self._recipe.build.type
@@ -153,22 +159,27 @@ class _Surveyor:
             if file is None:
                 self._problems.append(BuildError("has no kustomization file, and is named as a base", file=folder))
                 continue
-            content = (await self._tree.read([await self._follow(file)])).get(await self._follow(file), b"")
+            place = await self._follow(file)
+            content = (await self._tree.read([place])).get(place, b"")
+            if self._recipe.template and place not in self._rendered and has_marks(content):
+                self._paths.add(ROOT)
+                self._templates.append(place)
+                continue
             try:
                 named = kustomization.references(file, content)
             except BuildError as error:
                 self._problems.append(error)
                 continue
             for reference in named:
-                place = await self._refer(file, folder, reference)
-                if place is None or place in seen:
+                found = await self._refer(file, folder, reference)
+                if found is None or found in seen:
                     continue
-                seen.add(place)
+                seen.add(found)
                 if len(seen) > MOST_REFERENCES:
                     raise BuildError(f"leads to more than {MOST_REFERENCES} files and folders", file=file)
-                self._paths.add(place)
-                if self._tree.kind(place) == "folder":
-                    waiting.append(place)
+                self._paths.add(found)
+                if self._tree.kind(found) == "folder":
+                    waiting.append(found)
 
     async def _refer(self, file: str, folder: str, reference: str) -> str | None:
         try:

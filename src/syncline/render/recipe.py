@@ -20,6 +20,14 @@ Files = Mapping[str, File]
 """Files by their paths from the root of the tree, such as `apps/web/deployment.yaml`."""
 
 
+_TEMPLATE_MARKS = (b"{{", b"{%", b"{#")
+
+
+def has_marks(content: bytes) -> bool:
+    """Whether a file is anything but itself when it is rendered as a template."""
+    return any(mark in content for mark in _TEMPLATE_MARKS)
+
+
 class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     """How files become manifests. The same files and recipe give the same result, unless a chart asks for chance."""
 

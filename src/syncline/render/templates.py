@@ -13,12 +13,12 @@ from typing import Any
 import minijinja
 
 from syncline.render.errors import BuildError
+from syncline.render.recipe import has_marks
 from syncline.render.transforms import new_engine, template_cause
 
 SIZE_LIMIT = 4 * 1024 * 1024
 """Bytes of one file after templates."""
 
-_MARKS = (b"{{", b"{%", b"{#")
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _TAKEN = frozenset(
     {
@@ -62,7 +62,7 @@ class FileTemplates:
 
     def render(self, path: str, content: bytes) -> bytes:
         """Return the file as its template says; one without any mark of templates, or not text, stays as it is."""
-        if not any(mark in content for mark in _MARKS):
+        if not has_marks(content):
             return content
         try:
             text = content.decode()

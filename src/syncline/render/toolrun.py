@@ -15,9 +15,12 @@ OUTPUT_LIMIT = 24 * 1024 * 1024
 """Bytes that a program may write to its output, or into one file."""
 
 MEMORY_LIMIT = 200 * 1024 * 1024
-"""Bytes of data. A Go program takes 65 MiB of it before it begins, and its heap 64 MiB at a time."""
+"""Bytes of data, all in all."""
 
-_HEAP = "120MiB"
+MAPPING_LIMIT = 64 * 1024 * 1024
+"""Bytes that a program may ask for at once: the heap of Go grows by so much, and what is more is one huge value."""
+
+_HEAP = "100MiB"
 _ERROR_LIMIT = 64 * 1024
 _CHUNK = 64 * 1024
 _ENCLOSURE = str(Path(__file__).with_name("enclosure.py"))
@@ -53,7 +56,9 @@ async def run(
         "folder": str(folder),
         "network": network,
         "seconds": max(1, round(seconds)),
-        "memory": MEMORY_LIMIT,
+        # The last mapping may go beyond the limit by its whole size.
+        "memory": MEMORY_LIMIT - MAPPING_LIMIT,
+        "mapping": MAPPING_LIMIT,
         "output": OUTPUT_LIMIT,
     }
     process = await asyncio.create_subprocess_exec(

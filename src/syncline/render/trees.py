@@ -33,6 +33,11 @@ def within(folder: str, path: str) -> bool:
     return folder in {ROOT, path} or path.startswith(folder + "/")
 
 
+def covers(known: str, path: str) -> bool:
+    """Whether a path is what a file, folder or glob names."""
+    return glob_finds(known, path) if is_glob(known) else within(known, path)
+
+
 def follow(path: str, link_at: Callable[[str], str | None]) -> str:
     """Give where a path leads when links are followed, at every step of it. `link_at` tells what a path links to."""
     rest = [part for part in normal(path).split("/") if part != ROOT]

@@ -1,0 +1,132 @@
+"""What a program that builds manifests cannot do, even when it is told to."""
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from tests.render.conftest import Until
+
+from syncline.render import enclosure, toolrun, tools
+from syncline.render.toolrun import Finished, Overrun
+
+HAS_LANDLOCK = sys.platform == "linux" and ctypes.CDLL(None).syscall(enclosure._CREATE_RULESET, None, 0, 1) > 0
+
+
+async def kustomize(folder: Path, text: str, *options: str) -> Finished:
+    (folder / "kustomization.yaml").write_text(text)
+    return await toolrun.run(
+        tools.find("kustomize"), ["build", *options, "."], folder, seconds=4, environment={"TOLD": "this"}
+    )
+
+
+async def test_a_program_does_its_work(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("apiVersion: v1\nkind: A\nmetadata: {name: x}\n")
+    done = await kustomize(tmp_path, "resources: [a.yaml]\n")
+    assert (done.code, done.errors) == (0, b"")
+    assert done.output == b"apiVersion: v1\nkind: A\nmetadata:\n  name: x\n"
+
+
+async def test_it_opens_no_connection(tmp_path: Path) -> None:
+    done = await kustomize(tmp_path, "resources: ['https://127.0.0.1:9/x.yaml']\n")
+    assert done.code == 1
+    assert b"socket: operation not permitted" in done.errors
+
+
+async def test_it_reads_nothing_but_its_folder(tmp_path: Path) -> None:
+    outside = tmp_path / "secret.txt"
+    outside.write_text("hunter2")
+    inside = tmp_path / "work"
+    inside.mkdir()
+    text = f"configMapGenerator: [{{name: a, files: ['{outside}']}}]\n"
+    done = await kustomize(inside, text, "--load-restrictor", "LoadRestrictionsNone")
+    # Where the kernel has no such wall, kustomize's own is the one that we ask for.
+    assert (done.code, b"permission denied" in done.errors) == ((1, True) if HAS_LANDLOCK else (0, False))
+    restricted = await kustomize(inside, text, "--load-restrictor", "LoadRestrictionsRootOnly")
+    assert restricted.code == 1
+    assert b"hunter2" not in restricted.output + restricted.errors
+
+
+async def test_it_starts_no_other_program(tmp_path: Path) -> None:
+    script = tmp_path / "run.sh"
+    script.write_text("#!/bin/sh\necho started > started\n")
+    script.chmod(0o755)
+    annotation = "config.kubernetes.io/function: 'exec: {path: ./run.sh}'"
+    function = f"apiVersion: x/v1\nkind: X\nmetadata:\n  name: a\n  annotations:\n    {annotation}\n"
+    (tmp_path / "f.yaml").write_text(function)
+    text = "transformers: [f.yaml]\n"
+    done = await kustomize(tmp_path, text, "--enable-alpha-plugins", "--enable-exec")
+    assert done.code == 1
+    assert not (tmp_path / "started").exists()
+    assert (await kustomize(tmp_path, text)).code == 1
+
+
+async def test_too_much_output_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(toolrun, "OUTPUT_LIMIT", 1000)
+    text = f"configMapGenerator: [{{name: a, literals: ['a={'x' * 5000}']}}]\n"
+    with pytest.raises(Overrun, match="wrote more than"):
+        await kustomize(tmp_path, text)
+
+
+async def test_nothing_of_our_environment_is_handed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PASSWORD", "hunter2")
+    printer = tmp_path / "print.py"
+    printer.write_text(f"#!{sys.executable}\n")
+    # The launcher gets what the program gets, and looking at it needs no program behind the walls.
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", _SPY, str(tmp_path), stdout=asyncio.subprocess.PIPE, env={**os.environ}
+    )
+    output, _ = await process.communicate()
+    names = set(output.decode().split())
+    assert names <= {"PATH", "HOME", "TMPDIR", "GOMEMLIMIT", "GOMAXPROCS", "TOLD", "LC_CTYPE"}
+    assert "HOME" in names
+
+
+_SPY = """
+import asyncio, sys
+from pathlib import Path
+from syncline.render import toolrun
+spy = Path(sys.argv[1]) / "spy.py"
+spy.write_text("import os\\nprint(*os.environ)\\n")
+toolrun._ENCLOSURE = str(spy)
+done = asyncio.run(toolrun.run(Path("/none"), [], Path(sys.argv[1]), seconds=4, environment={"TOLD": "this"}))
+print(done.output.decode())
+"""
+
+
+async def test_it_ends_with_the_operator(tmp_path: Path, until: Until) -> None:
+    (tmp_path / "templates").mkdir()
+    (tmp_path / "Chart.yaml").write_text("apiVersion: v2\nname: a\nversion: 1.0.0\n")
+    (tmp_path / "templates" / "a.yaml").write_text("{{ range until 100000 }}{{ range until 100000 }}{{ end }}{{ end }}")
+    parent = await asyncio.create_subprocess_exec(sys.executable, "-c", _PARENT, str(tmp_path))
+    await until(lambda: bool(_running(tmp_path)))
+    parent.kill()
+    await parent.wait()
+    await until(lambda: not _running(tmp_path))
+
+
+_PARENT = """
+import asyncio, sys
+from pathlib import Path
+from syncline.render import toolrun, tools
+folder = Path(sys.argv[1])
+asyncio.run(toolrun.run(tools.find("helm"), ["template", "a", str(folder)], folder, seconds=60, environment={}))
+"""
+
+
+def _running(folder: Path) -> bool:
+    """Whether a helm works on a folder."""
+    for process in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            program, *arguments = process.read_bytes().decode(errors="replace").split("\0")
+            if program.endswith("/helm") and str(folder) in arguments:
+                return True
+    return False
+
+
+def test_the_walls_are_known_for_both_machines() -> None:
+    assert enclosure._SOCKETS["x86_64"].keys() == enclosure._SOCKETS["aarch64"].keys()
+    assert enclosure._REACHING_OUT["x86_64"].keys() == enclosure._REACHING_OUT["aarch64"].keys()
