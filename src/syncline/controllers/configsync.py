@@ -220,6 +220,7 @@ class ConfigSyncs(Controller):
             if well.state == "Failed" and known.health != "Failed" and spec.failure_policy == "Rollback":
                 self.queue.add(key_of(work.sync))
             known.health = well.state
+            known.failed = lap.made.inputs if well.state == "Failed" else known.failed
         problem = held or lap.problem or (well.problem if well is not None else None)
         return Lapped(
             lap=lap,

@@ -33,6 +33,8 @@ class TrackMemory(Memory):
         self.candidate: Made | None = None
         """What was built last; it may wait for a dependency."""
         self.health: RevisionHealth = "Pending"
+        self.failed = ""
+        """The inputs that did not become healthy, last time any did not."""
         self._watched: tuple[str, float] = "", 0.0
 
     def waited(self, inputs: str, now: float) -> float:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from msgspec import structs
 
 from syncline.api.configsync import ConfigSyncStatus, SourceRevision
-from syncline.controllers.building import Builds, Commission
+from syncline.controllers.building import Builds, Commission, Made
 from syncline.controllers.configsynckind import is_requested
 from syncline.controllers.laps import Lap, SyncMemory, TrackMemory, choose
 from syncline.controllers.origins import Origins
@@ -42,49 +42,58 @@ class Preparer:
         self, asked: Commission, lap: Lap, known: TrackMemory, *, requested: bool
     ) -> tuple[Lap, dict[str, Commit]]:
         """Choose the commits to apply. Raises `Problem` where there is none at all."""
-        track, course = asked.track, lap.course
-        git = track.git
-        if git is None:
-            heads = {one.folder: await self._origins.head(asked.asking, one.git) for one in track.strands if one.git}
-            return lap, heads
+        track = asked.track
+        if track.git is None:
+            strands = [one for one in track.strands if one.git is not None]
+            return lap, {one.folder: await self._origins.head(asked.asking, one.git) for one in strands if one.git}
         trouble: Problem | None = None
         head: Commit | None = None
         try:
-            head = await self._origins.head(asked.asking, git)
+            head = await self._origins.head(asked.asking, track.git)
         except Problem as problem:
             trouble = problem
-        decision = choose(
-            asked.spec,
-            track,
-            course,
-            Head(head.sha if head else None, str(trouble or "")),
-            health=known.health,
-            requested=requested,
-        )
+        news = Head(await self._meaning(asked, lap, known, head) if head else None, str(trouble or ""))
+        decision = choose(asked.spec, track, lap.course, news, health=known.health, requested=requested)
         if decision.reason == "NotFound":
             trouble = Problem("RollbackNotFound", decision.why, stalled=True)
         if decision.commit is None:
             raise trouble or Problem("RevisionNotFound", decision.why)
-        chosen = head if head is not None and head.sha == decision.commit else Commit(decision.commit)
+        chosen = head if head is not None and decision.reason == "Head" else Commit(decision.commit)
         # A rollback does not need to know what the source is at now.
         trouble = trouble if decision.reason in ("HeadUnknown", "NotFound") else None
         return structs.replace(lap, decision=decision, problem=trouble), {track.strands[0].folder: chosen}
+
+    async def _meaning(self, asked: Commission, lap: Lap, known: TrackMemory, head: Commit) -> str:
+        """Return the revision that the head comes to: one that changes nothing for this track is no new one.
+
+        Otherwise an unrelated push would have a revision that failed tried again, or never be gone back from.
+        """
+        course = lap.course
+        if asked.spec.failure_policy != "Rollback" or asked.track.rollback is not None or course.revision is None:
+            return head.sha
+        made = await self._make(asked, {asked.track.strands[0].folder: head}, known.candidate, head.sha)
+        known.candidate = made
+        if made.inputs == course.inputs:
+            return course.revision
+        if made.inputs == known.failed and course.rollback is not None:
+            return course.rollback.requested
+        return head.sha
 
     async def _build(
         self, asked: Commission, lap: Lap, commits: dict[str, Commit], known: TrackMemory, waits_for: Problem | None
     ) -> Lap:
         """Build what was chosen, unless nothing that goes into it has changed."""
-        asking, track = asked.asking, asked.track
+        asking, track, course = asked.asking, asked.track, lap.course
         revisions = [await self._origins.revision(asking, one, commits.get(one.folder)) for one in track.strands]
         revision = revisions[0].revision if len(revisions) == 1 else short_digest(*(one.revision for one in revisions))
-        forest = await self._origins.forest(asking, track, commits)
-        made = await self._builds.make(asked, forest, known.candidate or known.made, revision)
-        known.candidate = made
-        if waits_for is not None and made.inputs not in (known.made.inputs if known.made else "", lap.course.inputs):
+        held = lap.decision is not None and lap.decision.held
+        made = await self._make(asked, commits, known.made if held else known.candidate or known.made, revision)
+        if not held:
+            known.candidate = made
+        if waits_for is not None and made.inputs not in (known.made.inputs if known.made else "", course.inputs):
             return structs.replace(lap, problem=waits_for)
         # While nothing that goes in has changed, the status stays as it is: an unrelated push costs no write.
-        moved = lap.decision is not None and (lap.decision.held or lap.course.rollback is not None)
-        changed = made.inputs != lap.course.inputs or moved or asked.telling
+        changed = made.inputs != course.inputs or held or course.rollback is not None or asked.telling
         if known.made is None or known.made.inputs != made.inputs:
             known.health = "Pending"
         known.made = made
@@ -95,6 +104,10 @@ class Preparer:
             revision=revision if changed or lap.revision is None else lap.revision,
             revisions=_listed(revisions) if changed else tuple(_revisions(asked.track, lap)),
         )
+
+    async def _make(self, asked: Commission, commits: dict[str, Commit], before: Made | None, revision: str) -> Made:
+        forest = await self._origins.forest(asked.asking, asked.track, commits)
+        return await self._builds.make(asked, forest, before, revision)
 
 
 def _listed(revisions: Sequence[SourceRevision]) -> tuple[SourceRevision, ...]:
