@@ -16,7 +16,15 @@ from msgspec import structs
 from syncline.api.configsync import ConfigSyncSpec, ConfigSyncStatus
 from syncline.api.configsync import Track as TrackStatus
 from syncline.controllers.building import Builder, Builds, Commission
-from syncline.controllers.configsynckind import ConfigSyncKind, GitReport, basic_interest, is_requested, spec_of
+from syncline.controllers.configsynckind import (
+    SUSPENDED,
+    ConfigSyncKind,
+    GitReport,
+    basic_interest,
+    is_requested,
+    spec_of,
+    was_suspended,
+)
 from syncline.controllers.controller import Controller, Order, Shared, key_of, soonest
 from syncline.controllers.copier import RIGHTS_INTERVAL
 from syncline.controllers.dependencies import WAITS, Dependencies
@@ -43,6 +51,7 @@ from syncline.core.scope import Scope
 from syncline.engine.claims import Claim, Want
 from syncline.engine.fanout import FanOut
 from syncline.engine.interests import Interest
+from syncline.engine.record import SyncWire
 from syncline.engine.record import SyncWire
 from syncline.git import Mirrors
 from syncline.kube.cache import Key
@@ -94,6 +103,17 @@ class ConfigSyncs(Controller):
         super()._sync_changed(key, old, new)
         if new is None:
             self._dependencies.drop(key)
+        self._wake_dependents(key, old, new)
+
+    def _note(self, wire: SyncWire) -> AnySync:
+        # What we write ourselves comes back as no news.
+        key = Key(wire.metadata.namespace, wire.metadata.name)
+        before = self._get(key)
+        sync = super()._note(wire)
+        self._wake_dependents(key, before, sync)
+        return sync
+
+    def _wake_dependents(self, key: Key, old: AnySync | None, new: AnySync | None) -> None:
         if (old is None) != (new is None) or self._dependencies.is_ready(old) != self._dependencies.is_ready(new):
             for dependent in self._dependencies.of(key):
                 self.queue.add(dependent)
@@ -109,7 +129,9 @@ class ConfigSyncs(Controller):
             self._origins.forget(key_of(sync))
             return Report(sync=sync, problem=problem, retry=problem.retry, again=problem.again, waits=problem.retry)
         tracks = tracks_of(spec, sync.metadata.namespace)
-        await self._attend(asking, spec, tracks, requested=is_requested(sync))
+        # Whoever edits a sync, or resumes it, expects what is in Git now.
+        edited = sync.status.observed_generation not in (0, sync.metadata.generation)
+        await self._attend(asking, spec, tracks, fresh=edited or is_requested(sync))
         waits_for = self._waits_for(sync, spec)
         telling = _tells(sync)
         commissions = [Commission(asking=asking, spec=spec, track=track, telling=telling) for track in tracks]
@@ -128,7 +150,7 @@ class ConfigSyncs(Controller):
         """Return the spec, or say why nothing is to be done for this sync at all."""
         spec = spec_of(sync)
         if spec.suspend:
-            raise Problem("Suspended", "spec.suspend is true: nothing is read or written", status="Unknown")
+            raise Problem(SUSPENDED, "spec.suspend is true: nothing is read or written", status="Unknown")
         return spec
 
     def _asking(self, sync: AnySync, spec: ConfigSyncSpec) -> Asking:
@@ -138,15 +160,13 @@ class ConfigSyncs(Controller):
             interval=self._tenancy.interval(spec.refresh_interval),
         )
 
-    async def _attend(
-        self, asking: Asking, spec: ConfigSyncSpec, tracks: tuple[Track, ...], *, requested: bool
-    ) -> None:
+    async def _attend(self, asking: Asking, spec: ConfigSyncSpec, tracks: tuple[Track, ...], *, fresh: bool) -> None:
         """Listen for news of the sources. What stands in the way of that, each track meets again, and reports."""
         with suppress(Problem):
             await self._learn_hook(asking, spec)
         with suppress(Problem):
             await self._origins.remotes(asking, tracks)
-        if requested:
+        if fresh:
             await self._origins.refresh(asking.key)
 
     async def _learn_hook(self, asking: Asking, spec: ConfigSyncSpec) -> None:
