@@ -20,6 +20,7 @@ from syncline.kube.errors import Forbidden, KubeError, NotFound
 
 # What an account may read may change without a word: so long a reading counts.
 READING_LASTS = 300.0
+_MOST_READINGS = 1000
 
 
 class Held(Struct, frozen=True):
@@ -67,7 +68,10 @@ class References:
             raise Problem("ReferenceUnreadable", message, retry=True, status="Unknown") from error
         view.note_stranger(wire.metadata)
         held = Held(wire.metadata.resource_version, _data(target.kind, wire))
-        self._readings[user, target] = held, time.monotonic() + READING_LASTS
+        now = time.monotonic()
+        if len(self._readings) >= _MOST_READINGS:
+            self._readings = {key: one for key, one in self._readings.items() if one[1] > now}
+        self._readings[user, target] = held, now + READING_LASTS
         return held
 
     async def read(self, user: str | None, target: Target, what: str) -> Held:
@@ -79,11 +83,6 @@ class References:
             )
             raise Problem("ReferenceNotFound", message)
         return held
-
-    def forget(self, namespace: str, used: frozenset[Target]) -> None:
-        """Drop the readings of a namespace that no sync uses any more."""
-        for user, target in [one for one in self._readings if one[1].namespace == namespace and one[1] not in used]:
-            del self._readings[user, target]
 
 
 def _version(view: View, target: Target) -> str | None:
