@@ -16,15 +16,7 @@ from msgspec import structs
 from syncline.api.configsync import ConfigSyncSpec, ConfigSyncStatus
 from syncline.api.configsync import Track as TrackStatus
 from syncline.controllers.building import Builder, Builds, Commission
-from syncline.controllers.configsynckind import (
-    SUSPENDED,
-    ConfigSyncKind,
-    GitReport,
-    basic_interest,
-    is_requested,
-    spec_of,
-    was_suspended,
-)
+from syncline.controllers.configsynckind import ConfigSyncKind, GitReport, basic_interest, is_requested, spec_of
 from syncline.controllers.controller import Controller, Order, Shared, key_of, soonest
 from syncline.controllers.copier import RIGHTS_INTERVAL
 from syncline.controllers.dependencies import WAITS, Dependencies
@@ -51,7 +43,6 @@ from syncline.core.scope import Scope
 from syncline.engine.claims import Claim, Want
 from syncline.engine.fanout import FanOut
 from syncline.engine.interests import Interest
-from syncline.engine.record import SyncWire
 from syncline.engine.record import SyncWire
 from syncline.git import Mirrors
 from syncline.kube.cache import Key
@@ -150,7 +141,7 @@ class ConfigSyncs(Controller):
         """Return the spec, or say why nothing is to be done for this sync at all."""
         spec = spec_of(sync)
         if spec.suspend:
-            raise Problem(SUSPENDED, "spec.suspend is true: nothing is read or written", status="Unknown")
+            raise Problem("Suspended", "spec.suspend is true: nothing is read or written", status="Unknown")
         return spec
 
     def _asking(self, sync: AnySync, spec: ConfigSyncSpec) -> Asking:

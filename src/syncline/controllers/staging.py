@@ -15,7 +15,7 @@ from syncline.kube.errors import KindNotServed, KubeError
 
 # How long a stage waits for the kinds that it has defined to be served; after that the rest waits for an event.
 DEFINITION_PATIENCE = 10.0
-_GLANCE = 0.05
+_GLANCE = 0.1
 
 Write = Callable[[Sequence["Wanted"]], Awaitable[list[Outcome]]]
 
@@ -84,17 +84,28 @@ def _refused(target: Target, reason: str, message: str) -> Outcome:
 
 
 async def _served(definitions: Sequence[Wanted], is_wanted: Callable[[], bool]) -> None:
-    """Wait until the kinds that were just defined are served."""
-    deadline = asyncio.get_running_loop().time() + DEFINITION_PATIENCE
-
-    def all_served() -> bool:
-        found = (one.site.cluster.at(one.desired.target.local()) for one in definitions)
-        return all(seen is None or seen.health.state == "Current" for seen in found)
-
-    if all_served():
-        return
-    # Their watch tells, and wakes the sync too; a turn that waits is shorter than one more turn.
-    while not all_served() and asyncio.get_running_loop().time() < deadline and not is_wanted():  # noqa: ASYNC110
+    """Wait until the kinds that were just defined are served: a turn that waits is shorter than one more turn."""
+    clock = asyncio.get_running_loop().time
+    deadline = clock() + DEFINITION_PATIENCE
+    missing = [one for one in definitions if not await _is_served(one)]
+    while missing and clock() < deadline and not is_wanted():
         await asyncio.sleep(_GLANCE)
-    for cluster in {id(one.site.cluster): one.site.cluster for one in definitions}.values():
-        cluster.discovery.forget()
+        for cluster in {id(one.site.cluster): one.site.cluster for one in missing}.values():
+            cluster.discovery.forget()
+        missing = [one for one in missing if not await _is_served(one)]
+
+
+async def _is_served(definition: Wanted) -> bool:
+    """Whether a kind can be written; one whose definition the server does not take is not waited for."""
+    cluster = definition.site.cluster
+    seen = cluster.at(definition.desired.target.local())
+    if seen is None or definition.desired.body is None:
+        return True
+    if seen.health.state != "Current":
+        return False
+    spec = definition.desired.body.fields.get("spec") or {}
+    try:
+        await cluster.discovery.find(str(spec.get("group")), str((spec.get("names") or {}).get("kind")))
+    except KubeError:
+        return False
+    return True

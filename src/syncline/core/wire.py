@@ -112,8 +112,7 @@ def see(
         immutable=isinstance(wire, DataWire) and bool(wire.immutable),
         type=intern(wire.type) if isinstance(wire, DataWire) else "",
         labels={key: value for key, value in meta.labels.items() if key != OWNER_LABEL} or _NOTHING,
-        annotations={key: brief(value) for key, value in meta.annotations.items() if key not in _MARKS}
-        or _NOTHING,
+        annotations={key: brief(value) for key, value in meta.annotations.items() if key not in _MARKS} or _NOTHING,
         base=base,
         leaves=leaves if base is not None or body else None,
         fields=None
