@@ -13,6 +13,7 @@ from tests.examples import reasons
 from tests.examples.scene import ROOT
 
 import syncline.fleet.metrics
+import syncline.git.metrics
 import syncline.kube.metrics
 import syncline.telemetry.metrics
 from syncline.api.common import API_VERSION
@@ -137,6 +138,7 @@ def test_every_reason_is_explained_once() -> None:
 
 def test_every_metric_is_listed() -> None:
     assert syncline.fleet.metrics
+    assert syncline.git.metrics
     assert syncline.kube.metrics
     assert syncline.telemetry.metrics
     counted = {
