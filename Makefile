@@ -27,12 +27,16 @@ $(STAMP): requirements/dev.txt pyproject.toml
 sandbox: setup ## fetch or build the control plane binaries (about 10 minutes when built cold)
 	@$(BIN)/syncline sandbox install
 
+.PHONY: tools
+tools: setup ## fetch or build helm and kustomize (about 3 minutes when built cold)
+	@$(BIN)/syncline sandbox tools
+
 .PHONY: demo
-demo: sandbox ## the main job, end to end, on a real control plane (KEEP=1 leaves it running)
+demo: sandbox tools ## the main job, end to end, on a real control plane (KEEP=1 leaves it running)
 	@$(BIN)/python examples/demo.py
 
 .PHONY: test
-test: sandbox ## all tests, in parallel
+test: sandbox tools ## all tests, in parallel
 	@# One worker more than cores: many tests wait for the cluster, not for a core.
 	@$(BIN)/python -m pytest -n $$(($$(nproc) + 1)) --dist worksteal $(TESTS)
 
@@ -53,7 +57,7 @@ generate: setup ## write deploy/ and docs/reference/ anew from the typed specs
 	$(BIN)/python -m syncline.deploy.generate
 
 .PHONY: bench
-bench: sandbox ## quick benchmarks, as ratios in one run
+bench: sandbox tools ## quick benchmarks, as ratios in one run
 	@$(BIN)/python -m benchmarks
 
 .PHONY: clean
