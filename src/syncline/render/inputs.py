@@ -14,7 +14,7 @@ from syncline.render.errors import BuildError
 from syncline.render.recipe import Recipe, has_marks
 from syncline.render.trees import ROOT, Tree, follow, join, normal, outermost, within
 
-MOST_REFERENCES = 2000
+MOST_REFERENCES = 10_000
 """Folders and files that the kustomizations or imports of one build may lead to."""
 
 EntryKind = Literal["file", "folder", "link"]
