@@ -16,7 +16,8 @@ from syncline.sandbox import RequestError, Sandbox
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 OWN = {kind.kind: Resource(GROUP, VERSION, kind.plural, kind.kind) for kind in KINDS}
-SYNCS = {"ConfigMapSync", "ManifestSync"}
+TEKTON = {kind: Resource("tekton.dev", "v1", f"{kind.lower()}s", kind) for kind in ("Task", "Pipeline")}
+SYNCS = {"ConfigMapSync", "ManifestSync", "ConfigSync"}
 
 Check = Callable[[], bool]
 
@@ -26,21 +27,23 @@ def load(path: Path) -> list[Manifest]:
 
 
 class Scene:
-    """One example in the sandbox."""
+    """One example in the sandbox; of several syncs, the last one is looked at."""
 
     def __init__(self, sandbox: Sandbox, eventually: Callable[[Check], None], name: str) -> None:
         self._sandbox = sandbox
         self.eventually = eventually
-        self.manifests = load(EXAMPLES / name)
+        self.manifests = self.adapted(load(EXAMPLES / name))
         for manifest in self.manifests:
             self.apply(manifest)
-        (sync,) = (manifest for manifest in self.manifests if manifest["kind"] in SYNCS)
-        self._sync = OWN[sync["kind"]].path(sync["metadata"]["namespace"], sync["metadata"]["name"])
+        self._syncs = [path(manifest) for manifest in self.manifests if manifest["kind"] in SYNCS]
+        self._sync = self._syncs[-1]
+
+    def adapted(self, manifests: list[Manifest]) -> list[Manifest]:
+        """Return the example as this machine can play it."""
+        return manifests
 
     def apply(self, manifest: Manifest, manager: str = "kubectl") -> None:
-        metadata = manifest["metadata"]
-        path = _resource(manifest).path(metadata.get("namespace"), metadata["name"])
-        self._sandbox.request("PATCH", f"{path}?fieldManager={manager}&force=true", manifest)
+        self._sandbox.request("PATCH", f"{path(manifest)}?fieldManager={manager}&force=true", manifest)
 
     def edit(self, namespace: str, name: str, data: dict[str, str]) -> None:
         """Set some keys of a ConfigMap, as somebody else than its author."""
@@ -60,9 +63,10 @@ class Scene:
         self._sandbox.request("DELETE", CONFIGMAPS.path(namespace, name))
 
     def delete_sync(self) -> None:
-        """Delete the sync and wait until it is gone."""
-        self._sandbox.request("DELETE", self._sync)
-        self.eventually(lambda: self._get(self._sync) is None)
+        """Delete the sync, or all of them, and wait until they are gone."""
+        for sync in self._syncs:
+            self._sandbox.request("DELETE", sync)
+        self.eventually(lambda: not any(map(self._get, self._syncs)))
 
     def config_map(self, namespace: str, name: str) -> dict[str, Any] | None:
         return self._get(CONFIGMAPS.path(namespace, name))
@@ -79,8 +83,7 @@ class Scene:
 
     def look(self, manifest: Manifest) -> dict[str, Any] | None:
         """Return an object of any kind that the examples use."""
-        metadata = manifest["metadata"]
-        return self._get(_resource(manifest).path(metadata["namespace"], metadata["name"]))
+        return self._get(path(manifest))
 
     def counts(self) -> str:
         """Return the "n/m" of the targets."""
@@ -88,12 +91,20 @@ class Scene:
 
     def ready(self) -> tuple[str, str]:
         """Return status and reason of the Ready condition, of the spec as it is now."""
+        found = self.condition()
+        return found.get("status", ""), found.get("reason", "")
+
+    def condition(self, name: str = "Ready") -> dict[str, str]:
+        """Return a condition of the sync, of the spec as it is now."""
         sync = self._get(self._sync) or {}
         status = sync.get("status", {})
         if status.get("observedGeneration") != sync.get("metadata", {}).get("generation"):
-            return "", ""
-        found = (each for each in status.get("conditions", ()) if each["type"] == "Ready")
-        return next(((each["status"], each["reason"]) for each in found), ("", ""))
+            return {}
+        return next((each for each in status.get("conditions", ()) if each["type"] == name), {})
+
+    def status(self) -> dict[str, Any]:
+        """Return all that the sync reports."""
+        return (self._get(self._sync) or {}).get("status", {})
 
     def targets(self) -> Iterator[dict[str, str]]:
         sync = self._get(self._sync) or {}
@@ -108,6 +119,9 @@ class Scene:
             return None
 
 
-def _resource(manifest: Manifest) -> Resource:
-    known = {"ConfigMap": CONFIGMAPS, "Secret": SECRETS, **OWN}
-    return known.get(manifest["kind"]) or resource(manifest)
+def path(manifest: Manifest) -> str:
+    """Return where the API server has an object."""
+    known = {"ConfigMap": CONFIGMAPS, "Secret": SECRETS, **OWN, **TEKTON}
+    metadata = manifest["metadata"]
+    kind = known.get(manifest["kind"]) or resource(manifest)
+    return kind.path(metadata.get("namespace"), metadata["name"])
