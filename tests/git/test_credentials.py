@@ -103,6 +103,19 @@ async def test_a_client_certificate_opens_a_server(mirrors: Mirrors) -> None:
 
 
 @pytest.mark.usefixtures("repository")
+async def test_a_proxy_does_not_see_the_credential_of_the_server(
+    mirrors: Mirrors, server: GitServer, name: str, authority: dict[str, bytes]
+) -> None:
+    server.require_basic(name, "x-access-token", CANARY)
+    with TunnelProxy() as proxy:
+        secret = {"address": f"http://127.0.0.1:{proxy.port}".encode()}
+        remote = remote_from(server.url(name), "Token", {"token": CANARY.encode()}, authority, secret)
+        assert await read(mirrors, remote)
+        assert proxy.heads
+        assert not [head for head in proxy.heads if "Authorization" in head]
+
+
+@pytest.mark.usefixtures("repository")
 async def test_a_proxy_is_gone_through(
     mirrors: Mirrors, server: GitServer, name: str, authority: dict[str, bytes]
 ) -> None:

@@ -216,10 +216,20 @@ async def test_a_commit_that_no_ref_points_to_is_fetched_by_its_id(
     assert server.checks(name) == 0
 
 
+async def test_an_old_server_gives_what_its_tags_point_to(
+    mirrors: Mirrors, remote: Remote, repository: Repository, server: GitServer, name: str
+) -> None:
+    server.old_protocol.add(name)
+    repository.tag("v1", repository.commit({"tagged": "x"}, ref="refs/heads/gone"), annotated=True)
+    repository.delete("refs/heads/gone")
+    assert await read(mirrors, remote, "v1") == {"tagged": b"x"}
+
+
 async def test_where_a_server_gives_no_commit_by_its_id_the_history_is_searched(
     mirrors: Mirrors, remote: Remote, repository: Repository, server: GitServer, name: str
 ) -> None:
     server.old_protocol.add(name)
+    assert len(await read(mirrors, remote)) == 3
     old = repository.git("rev-parse", "main")
     for number in range(3):
         repository.commit({"apps/a.yaml": f"a: {number}\n"})

@@ -18,7 +18,8 @@ _CHUNK = 256 * 1024
 _ERROR_LIMIT = 64 * 1024
 _KIB = 1024
 # The same words for every program; what differs are arguments, which the shell does not read.
-_CAPPED = 'ulimit -c 0; ulimit -f "$1"; ulimit -d "$2"; shift 2; exec "$@"'
+# A limit that cannot be set is already lower.
+_CAPPED = '{ ulimit -c 0; ulimit -f "$1"; ulimit -d "$2"; } 2>/dev/null; shift 2; exec "$@"'
 
 BLOCK = 512
 """The size of files is capped in whole blocks of this many bytes."""

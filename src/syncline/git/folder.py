@@ -80,7 +80,7 @@ class Folder:
             for path in (self._root / "mirrors").iterdir():
                 lock = self.lock(path.stem)
                 used = lock.stat().st_mtime if lock.exists() else 0.0
-                found.append(Use(path.stem, _size(path), used))
+                found.append(Use(path.stem, size(path), used))
         return sorted(found, key=lambda use: use.used)
 
     def remove(self, name: str) -> bool:
@@ -123,7 +123,8 @@ def _tidy(run: Path) -> None:
                 shutil.rmtree(left, ignore_errors=True)
 
 
-def _size(path: Path) -> int:
+def size(path: Path) -> int:
+    """Return how many bytes the files of a folder have."""
     total = 0
     for folder, _, files in os.walk(path):
         for file in files:

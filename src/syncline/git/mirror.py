@@ -99,11 +99,12 @@ class Mirror:
 
     async def _fetch(self, path: Path, commit: Commit, allowed: int) -> None:
         await self._init(path, commit)
-        named = [each for each in (commit.tag, commit.sha) if each]
+        # An annotated tag brings its commit; old servers give the commit only by way of the tag.
+        named = commit.tag or commit.sha
         try:
-            await self._transport.fetch(
-                self.remote, path, [f"+{each}:{_KEPT}/{each}" for each in named], depth=1, file_size=allowed
-            )
+            await self._transport.fetch(self.remote, path, [f"+{named}:{_KEPT}/{named}"], depth=1, file_size=allowed)
+            if commit.tag and not await self._keep(path, commit.sha):
+                raise Damaged(f"the tag {commit.tag} came without its commit")
         except NotOffered as refused:
             await self._search(path, commit, allowed, refused)
         except GitError as error:

@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar, cast
 import msgspec
 
 from syncline.git.errors import CacheFailure, GitError, Refused, TooLarge
-from syncline.git.folder import Folder, age
+from syncline.git.folder import Folder, age, size
 from syncline.git.limits import Limits
 from syncline.git.metrics import FETCH_SECONDS, FETCHES
 from syncline.git.mirror import Mirror, no_room
@@ -28,6 +28,7 @@ T = TypeVar("T")
 _UNFOLLOWED = 100
 _VERIFIED = 10_000
 _RECENT = 600.0
+_MEASURED = 60.0
 _DEEPEST = 4
 _SPARE = 10
 
@@ -63,6 +64,8 @@ class Mirrors:
         self._trees: OrderedDict[Hashable, Tree] = OrderedDict()
         self._verified: dict[Hashable, str] = {}
         self._shared: dict[Hashable, asyncio.Task[Any]] = {}
+        self._sizes: dict[str, int] = {}
+        self._measured = float("-inf")
 
     async def __aenter__(self) -> Self:
         return self
@@ -218,6 +221,8 @@ class Mirrors:
                 raise
             else:
                 FETCHES.labels("ok").inc()
+                name = self._folder.name(mirror.remote)
+                self._sizes[name] = await asyncio.to_thread(size, mirror.path)
                 return
 
     async def _verify(self, remote: Remote, commit: Commit, keys: Mapping[str, bytes]) -> str:
@@ -228,13 +233,23 @@ class Mirrors:
     async def _room(self) -> int:
         """Return how many bytes a fetch may write; make room first where there is little."""
         cache = self._limits.cache_bytes
-        free = cache - sum(use.size for use in await asyncio.to_thread(self._folder.uses))
         wanted = min(self._limits.repository_bytes, cache // _SPARE)
+        free = cache - await self._used()
+        if free < wanted:
+            free = cache - await self._used(anew=True)
         if free < wanted:
             free += await self._evict(wanted - free)
         if free <= 0:
             raise no_room(self._limits)
         return min(self._limits.repository_bytes, free)
+
+    async def _used(self, *, anew: bool = False) -> int:
+        """Return how many bytes all mirrors take; those of other processes as they were a moment ago."""
+        now = asyncio.get_running_loop().time()
+        if anew or now - self._measured > _MEASURED:
+            self._measured = now
+            self._sizes = {use.name: use.size for use in await asyncio.to_thread(self._folder.uses)}
+        return sum(self._sizes.values())
 
     async def _evict(self, wanted: int) -> int:
         """Remove mirrors that nobody follows until there is so much more room; return how much it is."""
@@ -248,6 +263,7 @@ class Mirrors:
                 continue
             if await asyncio.to_thread(self._folder.remove, use.name):
                 freed += use.size
+                self._sizes.pop(use.name, None)
         return freed
 
     def _is_used(self, mirror: Mirror) -> bool:

@@ -337,6 +337,8 @@ class TunnelProxy:
     def __init__(self, username: str = "", password: str = "") -> None:
         self.tunnels: list[str] = []
         """Where clients asked to be connected to."""
+        self.heads: list[str] = []
+        """What they sent to ask for it."""
         self._wanted = "Basic " + base64.b64encode(f"{username}:{password}".encode()).decode() if username else ""
         self._stack = ExitStack()
 
@@ -364,6 +366,7 @@ class TunnelProxy:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        self.heads.append(head)
         target = head.split(" ", 2)[1]
         try:
             if self._wanted and f"Proxy-Authorization: {self._wanted}\r\n" not in head:
