@@ -272,6 +272,28 @@ class TestEncrypted:
         message = await refused(builder, {"a.yaml": (SEALED / "pgp.yaml").read_bytes()}, keys={})
         assert message.startswith("a.yaml: no key of the decryption Secret opens it")
 
+    @pytest.mark.parametrize(
+        ("service", "keys", "message"),
+        [
+            ("gcp_kms", {"aws-kms": b"x"}, "a.yaml: a key service opens it (gcp_kms): put its credential into the"),
+            (
+                "kms",
+                {},
+                "a.yaml: a key service opens it (kms): put its credential into the decryption Secret, as aws-kms",
+            ),
+            (
+                "hc_vault",
+                {"vault-token": b"x"},
+                "a.yaml: is encrypted with the key service hc_vault, which is not asked",
+            ),
+        ],
+    )
+    async def test_a_key_service_is_asked_only_with_a_credential_of_the_secret(
+        self, builder: Builder, service: str, keys: dict[str, bytes], message: str
+    ) -> None:
+        content = f"a: ENC[AES256_GCM,x]\nsops:\n    {service}: [{{enc: x}}]\n    mac: x\n"
+        assert (await refused(builder, {"a.yaml": content}, keys=keys)).startswith(message)
+
     async def test_a_broken_seal_is_told(self, builder: Builder, seal: Any, keys: dict[str, bytes]) -> None:
         content = seal("db.yaml", SECRET, "--encrypted-regex", "^stringData$").replace(b"name: db", b"name: dc")
         message = await refused(builder, {"db.yaml": content}, keys=keys)

@@ -188,7 +188,14 @@ def test_what_takes_the_program_says_so(key: Key, name: str, content: bytes) -> 
     assert sops.is_encrypted(name, content)
     with pytest.raises(NeedsProgram) as caught:
         sops.decrypt(name, content, key.secret)
-    assert not caught.value.network
+    assert caught.value.services == ()
+
+
+def test_key_services_that_must_be_asked_are_named(key: Key) -> None:
+    content = b"a: ENC[AES256_GCM,x]\nsops:\n    hc_vault: [{vault_address: x}]\n    gcp_kms: [{enc: x}]\n    mac: x\n"
+    with pytest.raises(NeedsProgram) as caught:
+        sops.decrypt("a.yaml", content, key.secret)
+    assert caught.value.services == ("gcp_kms", "hc_vault")
 
 
 def test_a_file_about_sops_is_not_taken_for_one_of_its_own() -> None:

@@ -158,7 +158,7 @@ class Builder:
                     answer.path,
                     work.content(answer.path),
                     recipe.keys or {},
-                    network=answer.network,
+                    services=answer.services,
                     seconds=self._program_seconds,
                     parent=self._folder,
                 )

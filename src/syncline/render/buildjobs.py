@@ -78,10 +78,10 @@ class Prepared(msgspec.Struct, frozen=True, array_like=True, tag=1):
 
 
 class Foreign(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """A file that only the `sops` program decrypts; `network`: with the help of a key service."""
+    """A file that only the `sops` program decrypts, with the help of key services, if any."""
 
     path: str
-    network: bool
+    services: list[str]
 
 
 class Found(msgspec.Struct, frozen=True, array_like=True, tag=3):

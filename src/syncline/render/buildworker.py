@@ -89,7 +89,7 @@ def _decrypted(file: Text, keys: dict[str, bytes] | None) -> Answer:
     except sops.SopsError as error:
         raise BuildError(str(error), file=file.path) from None
     except sops.NeedsProgram as need:
-        return Foreign(file.path, need.network)
+        return Foreign(file.path, list(need.services))
 
 
 def _parse(job: Parse) -> Iterator[Answer]:

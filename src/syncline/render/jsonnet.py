@@ -76,7 +76,7 @@ def _told(message: str, entry: str, refused: Sequence[str], *, sensitive: bool) 
     if refused:
         return BuildError(refused[-1], file=file, line=line)
     cause = message.partition("\n")[0]
-    if sensitive and not cause.startswith("syntax error"):
+    if sensitive:
         kind = next((kind for kind in _KINDS if cause.startswith(kind)), "it cannot be evaluated")
         return BuildError(f"{kind}; more is not said, because the build holds secrets", file=file, line=line)
     return BuildError(cause[:_LONGEST_CAUSE], file=file, line=line)

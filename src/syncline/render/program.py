@@ -3,7 +3,7 @@
 import base64
 import binascii
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from syncline.render import toolrun, tools
@@ -11,29 +11,32 @@ from syncline.render.errors import BuildError
 from syncline.render.sops import AGE_KEY_SUFFIX, PGP_KEY_SUFFIX, file_format
 from syncline.render.workspace import workspace, write_private
 
-# Which file each service's credential goes into, and which variable tells the program of it.
+# What SOPS calls a service, which key of the Secret holds its credential, and which variable tells the program of it.
+# Not those whose address is whatever the file says: a credential would go there.
 _SERVICES = {
-    "aws-kms": ("aws", "AWS_SHARED_CREDENTIALS_FILE"),
-    "gcp-kms": ("gcp", "GOOGLE_APPLICATION_CREDENTIALS"),
+    "kms": ("aws-kms", "AWS_SHARED_CREDENTIALS_FILE"),
+    "gcp_kms": ("gcp-kms", "GOOGLE_APPLICATION_CREDENTIALS"),
 }
 _MAC_MISMATCH = 51
 _NO_KEY = 128
 
 
 async def decrypt(
-    path: str, content: bytes, keys: Mapping[str, bytes], *, network: bool, seconds: float, parent: Path | None
+    path: str,
+    content: bytes,
+    keys: Mapping[str, bytes],
+    *,
+    services: Sequence[str],
+    seconds: float,
+    parent: Path | None,
 ) -> bytes:
     """Return a file as it was before it was encrypted; raises BuildError, and Overrun where it takes too much.
 
     Keys go into files of a folder that only this user can look into, never into arguments. A key service is asked only
-    where the Secret holds a credential for one.
+    with a credential of the Secret: without one the program would go by the identity of the machine.
     """
-    services = {name: value for name, value in _by_service(keys).items() if name in _SERVICES}
-    if network and not services:
-        raise BuildError(
-            "only a key service opens it: put its credential into the decryption Secret, under aws-kms or gcp-kms",
-            file=path,
-        )
+    for service in services:
+        _check(service, keys, path)
     program = tools.find("sops")
     async with workspace(parent) as folder:
         kind = file_format(path)
@@ -44,21 +47,22 @@ async def decrypt(
             "GNUPGHOME": str(folder / "gnupg"),
             # The program reads the ring of keys itself; there is nobody to ask for a passphrase.
             "SOPS_GPG_EXEC": str(folder / "none"),
+            "AWS_EC2_METADATA_DISABLED": "true",
         }
         age = b"\n".join(value for name, value in keys.items() if name.endswith(AGE_KEY_SUFFIX))
         await write_private(folder / "age", age)
         await write_private(folder / "gnupg" / "secring.gpg", _ring(keys))
-        for name, value in services.items():
-            own, variable = _SERVICES[name]
-            await write_private(folder / own, value)
-            environment[variable] = str(folder / own)
+        for service in services:
+            name, variable = _SERVICES[service]
+            await write_private(folder / name, keys[name])
+            environment[variable] = str(folder / name)
         done = await toolrun.run(
             program,
             ["--disable-version-check", "decrypt", "--input-type", kind, "--output-type", kind, str(file)],
             folder,
             seconds=seconds,
             environment=environment,
-            network=network,
+            network=bool(services),
         )
     if done.code == 0:
         return done.output
@@ -77,8 +81,18 @@ def _cause(code: int) -> str:
     return f"sops cannot decrypt it (code {code}); try `sops decrypt` on it"
 
 
-def _by_service(keys: Mapping[str, bytes]) -> dict[str, bytes]:
-    return {name.removeprefix("sops."): value for name, value in keys.items()}
+def _check(service: str, keys: Mapping[str, bytes], path: str) -> None:
+    if service not in _SERVICES:
+        raise BuildError(
+            f"is encrypted with the key service {service}, which is not asked: its address is what the file says;"
+            " encrypt the file for an age key too",
+            file=path,
+        )
+    name, _ = _SERVICES[service]
+    if name not in keys:
+        raise BuildError(
+            f"a key service opens it ({service}): put its credential into the decryption Secret, as {name}", file=path
+        )
 
 
 def _ring(keys: Mapping[str, bytes]) -> bytes:

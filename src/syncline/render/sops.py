@@ -57,11 +57,11 @@ class SopsError(Exception):
 
 
 class NeedsProgram(Exception):  # noqa: N818 - a request, not an error
-    """What this file takes, only the `sops` program has; `network`: a key service must be asked."""
+    """What this file takes, only the `sops` program has; with the help of these key services, if any."""
 
-    def __init__(self, *, network: bool = False) -> None:
+    def __init__(self, services: Sequence[str] = ()) -> None:
         super().__init__()
-        self.network = network
+        self.services = tuple(services)
 
 
 def may_be_encrypted(content: bytes) -> bool:
@@ -138,7 +138,7 @@ class _Seal:
         if not isinstance(metadata, dict):
             raise ValueError  # noqa: TRY004 - any damage is one error to the caller
         if any(metadata.get(name) for name in _TOLD_BY_COMMENTS):
-            raise NeedsProgram(network=False)
+            raise NeedsProgram
         self._metadata = metadata
         self._cipher = AESGCM(_data_key(metadata, keys))
         self._only_encrypted = _truth(metadata.get("mac_only_encrypted"))
@@ -238,9 +238,9 @@ def _pattern(text: Any) -> Any:
 
 def _data_key(metadata: Mapping[str, Any], keys: Mapping[str, bytes]) -> bytes:
     groups = [group for group in metadata.get("key_groups") or [] if isinstance(group, dict)]
-    services = any(group.get(name) for group in [metadata, *groups] for name in _SERVICES)
+    services = [name for name in _SERVICES if any(group.get(name) for group in [metadata, *groups])]
     if groups or metadata.get("shamir_threshold"):
-        raise NeedsProgram(network=services)
+        raise NeedsProgram(services)
     entries = [entry for entry in metadata.get("age") or [] if isinstance(entry, dict)]
     identities = Identities.read(keys).all
     for entry in entries if identities else []:
@@ -251,7 +251,8 @@ def _data_key(metadata: Mapping[str, Any], keys: Mapping[str, bytes]) -> bytes:
         if len(key) == _DATA_KEY_BYTES:
             return key
     if services or metadata.get("pgp"):
-        raise NeedsProgram(network=services and not metadata.get("pgp"))
+        # Where a PGP key may open it, nobody is asked over the network.
+        raise NeedsProgram(() if metadata.get("pgp") else services)
     recipients = [str(entry.get("recipient")) for entry in entries]
     shown = ", ".join(recipients[:_SHOWN_RECIPIENTS]) + (", ..." if len(recipients) > _SHOWN_RECIPIENTS else "")
     raise SopsError(

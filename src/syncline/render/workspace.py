@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from syncline.render.errors import BuildError, RenderFailed
-from syncline.render.trees import Tree
+from syncline.render.trees import Tree, normal
 
 PREFIX = "syncline-build-"
 
@@ -42,6 +42,8 @@ async def write_tree(folder: Path, tree: Tree, paths: Iterable[str], contents: M
 
 def _write_tree(folder: Path, tree: Tree, paths: list[str], contents: Mapping[str, bytes]) -> None:
     for path in paths:
+        if normal(path) != path:
+            raise BuildError("is no path that a file can have", file=path)
         place = tree.follow(path)
         target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
