@@ -2,11 +2,12 @@
 
 Starts a sandbox, installs Syncline, runs the operator as its own ServiceAccount with the shipped role, and then does to
 the cluster what people do. With KEEP=1 all of it is left running to play with. `further` has the chapters about
-Secrets, patches, two-way syncs and other clusters; `stage` is the cluster as seen from here, `telling` the form in
-which it is told.
+Secrets, patches, two-way syncs and other clusters, `gitchapter` those about Git; `stage` is the cluster as seen from
+here, `telling` the form in which it is told.
 """
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -17,6 +18,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from further import Further
+from gitchapter import GitChapter
 from stage import Manifest, Stage, StageError, load, pick
 from syncline import deploy
 from syncline.kube import KubeError
@@ -29,8 +31,8 @@ EXAMPLE = Path(__file__).parent / "configmapsync" / "01-namespaces-by-label.yaml
 HOME, CONFIG = "platform", "app-settings"
 TEAMS = ["team-a", "team-b", "team-c"]
 LABEL = {"config": "shared"}
-# The other cluster of the last chapter is on this machine.
-LOOPBACK = "--allow-loopback"
+# The other cluster and the Git server are on this machine.
+FLAGS = ("--allow-loopback", "--webhook-bind", "127.0.0.1:0", "--log-format", "json")
 PID_FILE = "operator.pid"
 INTERRUPTED = 130
 
@@ -196,11 +198,11 @@ class Demo:
 class Detached:
     """An operator that outlives this script, with its log beside the sandbox's kubeconfig."""
 
-    def __init__(self, kubeconfig: Path, folder: Path) -> None:
+    def __init__(self, kubeconfig: Path, flags: list[str], folder: Path) -> None:
         self.log_file = folder / "operator.log"
         with self.log_file.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "syncline", "run", "--kubeconfig", str(kubeconfig), LOOPBACK],
+                [sys.executable, "-m", "syncline", "run", "--kubeconfig", str(kubeconfig), *flags],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -245,6 +247,12 @@ class Operator:
     def start(self) -> None:
         """Run it; returns once it is ready."""
         self.process = self._start()
+
+    def webhooks(self) -> str:
+        """Return where it takes webhooks, as it says in its log."""
+        lines = (json.loads(line) for line in self.process.log().splitlines() if line.startswith("{"))
+        serving = next(line for line in lines if line.get("event") == "serving")
+        return "127.0.0.1:" + str(serving["webhooks"]).rpartition(":")[2]
 
     def kill(self) -> None:
         """End it as a crash would."""
@@ -292,7 +300,7 @@ def main() -> int:
 
 def perform(teller: Teller, ends: ExitStack, *, keep: bool) -> None:
     """Set the stage and play; `ends` has what is to be undone."""
-    teller.headline("Syncline keeps copies in agreement. A real control plane, the real operator:")
+    teller.headline("Syncline keeps configuration in agreement. A real control plane, the real operator:")
     teller.note()
     with teller.step("etcd, kube-apiserver and kube-controller-manager"):
         sandbox = Sandbox.up(NAME) if keep else Sandbox.create()
@@ -300,11 +308,12 @@ def perform(teller: Teller, ends: ExitStack, *, keep: bool) -> None:
     version = sandbox.request("GET", "/version")["gitVersion"]
     with teller.step(f"CRDs, roles and the admission policy, on Kubernetes {version}"):
         kubeconfig = install(sandbox)
+    flags = [*FLAGS, "--git-cache", str(sandbox.folder / "git")]
     with teller.step(
         f"the operator, as ServiceAccount {deploy.NAMESPACE}/{deploy.SERVICE_ACCOUNT} with its shipped role"
     ):
         operator = Operator(
-            lambda: Detached(kubeconfig, sandbox.folder) if keep else OperatorProcess(kubeconfig, LOOPBACK)
+            lambda: Detached(kubeconfig, flags, sandbox.folder) if keep else OperatorProcess(kubeconfig, *flags)
         )
         ends.callback(operator.stop)
     try:
@@ -320,6 +329,7 @@ async def _play(sandbox: Sandbox, teller: Teller, operator: Operator, *, keep: b
     async with Stage.open(sandbox) as stage:
         demo = Demo(stage, teller, operator)
         await demo.play()
+        await GitChapter(stage, teller, operator.webhooks).play()
         await Further(stage, teller).play()
         if keep:
             await demo.leave_something_to_play_with()
@@ -330,7 +340,7 @@ def _explain(teller: Teller, sandbox: Sandbox, operator: Detached) -> None:
         "",
         "It is all left running, with the example of chapter 1 applied again. To play with it:",
         f"    export KUBECONFIG={sandbox.kubeconfig}",
-        "    kubectl get configmapsyncs,manifestsyncs,configmaps -A",
+        "    kubectl get configmapsyncs,manifestsyncs,configsyncs,configmaps -A",
         f"    {_command()} sandbox exec --name {NAME} -- kubectl describe configmapsync -n {HOME} {CONFIG}",
         "",
         f"The operator is process {operator.pid}; its log is {operator.log_file}",

@@ -11,8 +11,10 @@ import yaml
 
 from syncline import deploy
 from syncline.api.configmapsync import ConfigMapSync
+from syncline.api.configsync import ConfigSync
 from syncline.api.manifestsync import ManifestSync
 from syncline.controllers.configmapsync import RESOURCE as CONFIG_MAP_SYNCS
+from syncline.controllers.configsynckind import RESOURCE as CONFIG_SYNCS
 from syncline.controllers.manifestsync import RESOURCE as MANIFEST_SYNCS
 from syncline.core.conditions import find
 from syncline.core.wire import DataWire
@@ -24,9 +26,13 @@ PATIENCE = 20.0
 
 Manifest = deploy.Manifest
 Contents = Reflector[DataWire, DataWire]
-Syncs = Reflector[ConfigMapSync, ConfigMapSync] | Reflector[ManifestSync, ManifestSync]
+Syncs = (
+    Reflector[ConfigMapSync, ConfigMapSync] | Reflector[ManifestSync, ManifestSync] | Reflector[ConfigSync, ConfigSync]
+)
 
-RESOURCES = {each.kind: each for each in (NAMESPACES, CONFIGMAPS, SECRETS, CONFIG_MAP_SYNCS, MANIFEST_SYNCS)}
+RESOURCES = {
+    each.kind: each for each in (NAMESPACES, CONFIGMAPS, SECRETS, CONFIG_MAP_SYNCS, MANIFEST_SYNCS, CONFIG_SYNCS)
+}
 
 
 class StageError(Exception):
@@ -48,6 +54,9 @@ class Stage:
             ),
             "ManifestSync": Reflector(
                 client, MANIFEST_SYNCS, decode=ManifestSync, project=lambda sync: sync, on_change=self._wake
+            ),
+            "ConfigSync": Reflector(
+                client, CONFIG_SYNCS, decode=ConfigSync, project=lambda sync: sync, on_change=self._wake
             ),
         }
 
