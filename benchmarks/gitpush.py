@@ -41,13 +41,14 @@ async def follow(
 ) -> Pushed:
     """Push, tell of it for a sync of this name, and look on. The ConfigMap with the token is waited for."""
     client = scene.scene.client
-    commit = scene.push(files).encode()
+    commit = b"none yet"
     async with watching(client, CONFIGMAPS, OWNER_LABEL) as objects, watching(client, CONFIGSYNCS) as syncs:
         (checks, fetches), meter = scene.asked, Meter(operator)
         await at_rest(operator.pid)
-        began, cpu = time.monotonic(), family_seconds(operator.pid)
-        resting = asyncio.create_task(at_rest(operator.pid))
         arrivals = [objects.until(in_all(1, f'"{token}"'.encode())), syncs.until(lambda line: commit in line)]
+        commit = scene.push(files).encode()
+        resting = asyncio.create_task(at_rest(operator.pid))
+        began, cpu = time.monotonic(), family_seconds(operator.pid)
         seen = arrivals if token else [resting]
         taken = await take_audited(scene.scene, operator.pid, lambda: scene.tell(operator, name), seen)
         for unseen in () if token else arrivals:
