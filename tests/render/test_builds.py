@@ -324,8 +324,22 @@ class TestKustomize:
         assert [document.manifest for document in built.documents] == [
             document.manifest for document in plain.documents
         ]
-        assert built.documents[0].file == "prod/kustomization.yaml"
-        assert names(built) == ["prod-a"]
+        assert origins(built) == [("prod-a", "base/a.yaml", 0)]
+
+    async def test_what_a_kustomization_generates_is_from_it(self, builder: Builder) -> None:
+        text = "configMapGenerator: [{name: g, literals: [a=b]}]\ngeneratorOptions: {disableNameSuffixHash: true}\n"
+        built = await build(builder, {"k/kustomization.yaml": text}, "k")
+        assert origins(built) == [("g", "k/kustomization.yaml", 0)]
+        assert built.documents[0].manifest["metadata"] == {"name": "g"}
+
+    async def test_notes_that_a_kustomization_asks_for_stay(self, builder: Builder) -> None:
+        files = {
+            "k/kustomization.yaml": "resources: [a.yaml]\nbuildMetadata: [originAnnotations, managedByLabel]\n",
+            "k/a.yaml": CONFIG.format("a"),
+        }
+        (document,) = (await build(builder, files, "k")).documents
+        assert "config.kubernetes.io/origin" in document.manifest["metadata"]["annotations"]
+        assert "app.kubernetes.io/managed-by" in document.manifest["metadata"]["labels"]
 
     async def test_templates_are_rendered_before_kustomize(self, builder: Builder) -> None:
         files = {
@@ -337,7 +351,11 @@ class TestKustomize:
         }
         values = {"env": "dev", "app": "web", "base": "one", "file": "b.yaml"}
         built = await build(builder, files, "k", template=True, values=values)
-        assert sorted(names(built)) == ["dev-b", "dev-web"]
+        assert sorted(origins(built)) == [("dev-b", "one/b.yaml", 0), ("dev-web", "k/a.yaml", 0)]
+
+    async def test_a_whole_repository_may_be_a_kustomization(self, builder: Builder) -> None:
+        files = {"kustomization.yaml": "resources: [a.yaml]\n", "a.yaml": CONFIG.format("a")}
+        assert origins(await build(builder, files)) == [("a", "a.yaml", 0)]
 
     async def test_links_lead_to_bases_in_the_tree(self, builder: Builder) -> None:
         files = {
@@ -352,12 +370,15 @@ class TestKustomize:
 
     async def test_what_kustomize_says_is_told(self, builder: Builder) -> None:
         files = {
-            "k/kustomization.yaml": "resources: [a.yaml]\npatches: [{patch: 'x', target: {kind: None}}]\n",
-            "k/a.yaml": "a: b\n",
+            "k/kustomization.yaml": "resources: [../b]\n",
+            "b/kustomization.yaml": "resources: [a.yaml]\n",
+            "b/a.yaml": "a: b\n",
         }
         message = await refused(builder, files, "k")
-        assert message.startswith("k/kustomization.yaml: kustomize: ")
-        assert "/tmp" not in message
+        assert (
+            message
+            == "k/kustomization.yaml: kustomize: accumulating resources from 'a.yaml': missing Resource metadata"
+        )
 
     async def test_what_kustomize_says_of_secrets_is_not_told(self, builder: Builder) -> None:
         files = {

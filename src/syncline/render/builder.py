@@ -16,7 +16,7 @@ from typing import Any, Self
 import msgspec
 
 from syncline.api.build import Helm, Jsonnet
-from syncline.render import program, toolrun, tools
+from syncline.render import kustomization, program, toolrun, tools
 from syncline.render.buildchild import BuildChild
 from syncline.render.buildjobs import (
     Answer,
@@ -37,7 +37,6 @@ from syncline.render.complaints import chart_error, kustomize_error
 from syncline.render.crew import Crew
 from syncline.render.errors import BuildError, RenderFailed
 from syncline.render.inputs import Survey, TreeReader, survey
-from syncline.render.kustomization import NAMES
 from syncline.render.quarantine import Quarantine
 from syncline.render.recipe import Built, DataFile, Document, Files, Recipe, has_marks
 from syncline.render.sops import may_be_encrypted
@@ -175,13 +174,23 @@ class Builder:
     async def _kustomize(self, child: BuildChild, work: "_Work") -> Built:
         kustomize = tools.find("kustomize")
         root = work.plan.path
-        file = next(path for name in NAMES if work.tree.file(path := posixpath.normpath(f"{root}/{name}")))
+        file = next(
+            path for name in kustomization.NAMES if work.tree.file(path := posixpath.normpath(f"{root}/{name}"))
+        )
+        origins = "../tree/" if kustomization.can_be_base(work.content(file)) else None
         async with workspace(self._folder) as folder:
-            await write_tree(folder, work.tree, work.paths, work.changed)
+            await write_tree(folder / "tree", work.tree, work.paths, work.changed)
+            if origins is not None:
+                await asyncio.to_thread(_write_top, folder / "top", f"{origins}{root}")
             done = await toolrun.run(
                 kustomize,
                 # Files outside of a kustomization's folder stay out of reach, as by default; folders can be bases.
-                ["build", "--load-restrictor", "LoadRestrictionsRootOnly", root],
+                [
+                    "build",
+                    "--load-restrictor",
+                    "LoadRestrictionsRootOnly",
+                    f"tree/{root}" if origins is None else "top",
+                ],
                 folder,
                 seconds=self._program_seconds,
                 environment={},
@@ -189,7 +198,7 @@ class Builder:
         if done.code != 0:
             said = done.errors.decode(errors="replace")
             raise kustomize_error(said, file, str(folder), sensitive=work.sensitive or work.mentions_secrets())
-        answers = await self._ask(child, Sort(done.output, file, None), len(done.output))
+        answers = await self._ask(child, Sort(done.output, file, origins=origins), len(done.output))
         return Built(_documents(answers), (), _notes(answers))
 
     async def _helm(self, child: BuildChild, work: "_Work") -> Built:
@@ -346,6 +355,13 @@ class _Work:
                 hashed.update(f"\0{path}\0{entry.link}\0".encode())
                 hashed.update(hashlib.blake2b(entry.content).digest())
         return hashed.digest()
+
+
+def _write_top(folder: Path, base: str) -> None:
+    """Write a kustomization that adds nothing but notes of where each manifest is from."""
+    folder.mkdir()
+    top = {"resources": [base], "buildMetadata": ["originAnnotations"]}
+    (folder / "kustomization.yaml").write_bytes(msgspec.json.encode(top))
 
 
 def _plain_mapping(recipe: Recipe) -> Mapping[str, Any]:

@@ -42,11 +42,16 @@ class Parse(msgspec.Struct, frozen=True, array_like=True, tag=1):
 
 
 class Sort(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """What a tool has written, for a file. Where `chart` is a folder, comments `# Source:` tell the chart's files."""
+    """What a tool has written, for a file.
+
+    Where `chart` is a folder, comments `# Source:` tell the chart's files. Where `origins` is a prefix of paths,
+    annotations tell the files, and go.
+    """
 
     output: bytes
     file: str
-    chart: str | None
+    chart: str | None = None
+    origins: str | None = None
 
 
 class Evaluate(msgspec.Struct, frozen=True, array_like=True, tag=3):

@@ -110,7 +110,7 @@ def _parse(job: Parse) -> Iterator[Answer]:
 def _sort(job: Sort) -> Iterator[Answer]:
     documents: list[Document] = []
     hooks: list[str] = []
-    for found in manifests_of_output(job.output, job.file, job.chart):
+    for found in manifests_of_output(job.output, job.file, job.chart, job.origins):
         if isinstance(found, str):
             hooks.append(found)
         else:

@@ -8,6 +8,7 @@ _LONGEST_CAUSE = 300
 _CHART_FILE = re.compile(
     r"[\w.-]+/((?:charts/[\w.-]+/)*(?:templates|crds)/[^\s:()\"<>]+|values\.yaml|Chart\.yaml)(?::(\d+))?"
 )
+_TRIED_AS_FILE = re.compile(r"accumulation err='(.*)': (?:must build at directory|unable to make|new root)")
 _MISSING_CHARTS = re.compile(r"missing in charts/ directory: ([\w., /-]{1,200})")
 _NOISE = re.compile(
     r"^(?:Error: |level=\w+ |WARNING: .*$|walk\.go.*$)|\s*Use --debug flag to render out invalid YAML\s*$", re.MULTILINE
@@ -50,7 +51,11 @@ def chart_error(said: str, chart: str, folder: str, *, sensitive: bool) -> Build
 
 def kustomize_error(said: str, file: str, folder: str, *, sensitive: bool) -> BuildError:
     """Tell why kustomize did not build what a kustomization file says."""
-    return BuildError(f"kustomize: {_told(_clean(said, folder), sensitive=sensitive)}", file=file)
+    text = _clean(said, folder)
+    while inner := _TRIED_AS_FILE.search(text):
+        # A file that is no resource is then tried as a folder, which nobody meant.
+        text = inner[1]
+    return BuildError(f"kustomize: {_told(text, sensitive=sensitive)}", file=file)
 
 
 def _told(text: str, *, sensitive: bool) -> str:
@@ -62,7 +67,9 @@ def _told(text: str, *, sensitive: bool) -> str:
 
 
 def _clean(said: str, folder: str) -> str:
-    return " ".join(_NOISE.sub("", said.replace(f"{folder}/", "").replace(folder, ".")).split())
+    for place in (f"{folder}/tree/", f"{folder}/", "../tree/", "tree/"):
+        said = said.replace(place, "")
+    return " ".join(_NOISE.sub("", said.replace(folder, ".")).split())
 
 
 def _join(folder: str, path: str) -> str:

@@ -52,6 +52,11 @@ def references(file: str, content: bytes) -> list[str]:
     return found
 
 
+def can_be_base(content: bytes) -> bool:
+    """Whether another kustomization can have this one as a base, and give the same."""
+    return not any(mark in content for mark in (b"Component", b"buildMetadata"))
+
+
 def _named(spec: dict[str, Any]) -> Iterator[Any]:
     for field in (*_FOLDERS_OR_FILES, *_FILES):
         # An entry may also be the YAML itself, which has more than one line.

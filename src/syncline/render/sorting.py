@@ -14,6 +14,8 @@ DOCUMENT_LIMIT = 20_000
 MANIFEST_SUFFIXES = (".yaml", ".yml", ".json")
 
 _HOOK = "helm.sh/hook"
+_ORIGIN = "config.kubernetes.io/origin"
+_ORIGIN_FILE = re.compile(r"^(?:path|configuredIn): (\S+)$", re.MULTILINE)
 _SOURCE = re.compile(r"^# Source: (\S+)$", re.MULTILINE)
 _DEEPEST_LIST = 4
 
@@ -38,8 +40,13 @@ def manifests_of(path: str, content: bytes) -> tuple[list[Document], str | None]
     return documents, None
 
 
-def manifests_of_output(output: bytes, file: str, chart: str | None) -> Iterator[Document | str]:
-    """Read what a tool has written: its manifests, and the names of hooks, which are left out."""
+def manifests_of_output(
+    output: bytes, file: str, chart: str | None = None, origins: str | None = None
+) -> Iterator[Document | str]:
+    """Read what a tool has written: its manifests, and the names of hooks, which are left out.
+
+    Comments tell the files of a `chart`; annotations tell those of kustomizations, as paths that begin with `origins`.
+    """
     try:
         text = output.decode()
     except UnicodeDecodeError:
@@ -50,6 +57,8 @@ def manifests_of_output(output: bytes, file: str, chart: str | None) -> Iterator
         value = read.value
         if not isinstance(value, dict) or not value.get("kind") or not value.get("apiVersion"):
             raise BuildError("gives a document without apiVersion or kind", file=place)
+        if origins is not None:
+            place = _origin(value, origins) or file
         if chart is not None and (hook := _hook(value)):
             yield f"{value['kind']} {_name(value)} ({hook})"
             continue
@@ -119,6 +128,17 @@ def _name(value: dict[str, Any]) -> str:
     # generateName is for its reader to refuse, in words of its own.
     name = _metadata(value).get("name") or _metadata(value).get("generateName")
     return name if isinstance(name, str) else ""
+
+
+def _origin(value: dict[str, Any], prefix: str) -> str:
+    """Give the file that kustomize says a manifest is from, and take the note away."""
+    metadata = _metadata(value)
+    annotations = metadata.get("annotations")
+    note = annotations.pop(_ORIGIN, None) if isinstance(annotations, dict) else None
+    if note is not None and not annotations:
+        del metadata["annotations"]
+    found = _ORIGIN_FILE.search(note) if isinstance(note, str) else None
+    return found[1].removeprefix(prefix) if found else ""
 
 
 def _hook(value: dict[str, Any]) -> str:
