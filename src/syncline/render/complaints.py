@@ -8,7 +8,7 @@ _LONGEST_CAUSE = 300
 _CHART_FILE = re.compile(
     r"[\w.-]+/((?:charts/[\w.-]+/)*(?:templates|crds)/[^\s:()\"<>]+|values\.yaml|Chart\.yaml)(?::(\d+))?"
 )
-_TRIED_AS_FILE = re.compile(r"accumulation err='(.*)': (?:must build at directory|unable to make|new root)")
+_TRIED_AS_FOLDER = re.compile(r"': must build at directory: .*$")
 _MISSING_CHARTS = re.compile(r"missing in charts/ directory: ([\w., /-]{1,200})")
 _NOISE = re.compile(
     r"^(?:Error: |level=\w+ |WARNING: .*$|walk\.go.*$)|\s*Use --debug flag to render out invalid YAML\s*$", re.MULTILINE
@@ -52,9 +52,10 @@ def chart_error(said: str, chart: str, folder: str, *, sensitive: bool) -> Build
 def kustomize_error(said: str, file: str, folder: str, *, sensitive: bool) -> BuildError:
     """Tell why kustomize did not build what a kustomization file says."""
     text = _clean(said, folder)
-    while inner := _TRIED_AS_FILE.search(text):
-        # A file that is no resource is then tried as a folder, which nobody meant.
-        text = inner[1]
+    # How it was come to, base by base, is told before the cause; and a file that is no resource is tried as a folder.
+    for before in ("accumulation err='", "recursed accumulation of path "):
+        text = text.rpartition(before)[2]
+    text = _TRIED_AS_FOLDER.sub("", text)
     return BuildError(f"kustomize: {_told(text, sensitive=sensitive)}", file=file)
 
 
