@@ -159,6 +159,47 @@ async def test_mirrors_that_nobody_follows_make_room_the_oldest_first(
         assert (again[0], again[2]) == (fetched[0], fetched[2])
 
 
+async def test_a_mirror_that_nobody_has_used_for_a_day_goes(
+    tmp_path: Path, remote: Remote, repository: Repository, server: GitServer, name: str
+) -> None:
+    server.repository(f"{name}-old").commit({"a": "x"})
+    async with Mirrors(tmp_path / "cache", allow_loopback=True) as mirrors:
+        await read(mirrors, Remote(server.url(f"{name}-old"), ca=server.ca))
+    for lock in (tmp_path / "cache" / "locks").iterdir():
+        os.utime(lock, (0, 0))
+    async with Mirrors(tmp_path / "cache", allow_loopback=True) as mirrors:
+        assert repository.path.exists()
+        await read(mirrors, remote)
+    assert len(list((tmp_path / "cache" / "mirrors").iterdir())) == 1
+
+
+async def test_what_a_killed_fetch_has_left_is_no_hindrance(
+    tmp_path: Path, remote: Remote, repository: Repository
+) -> None:
+    async with Mirrors(tmp_path / "cache", allow_loopback=True) as mirrors:
+        await read(mirrors, remote)
+        mirror = only_mirror(tmp_path)
+        (mirror / "shallow.lock").touch()
+        (mirror / "objects" / "pack" / "tmp_pack_x").write_bytes(b"x")
+        repository.commit({"more": "x"})
+        await mirrors.refresh(remote)
+        assert "more" in await read(mirrors, remote)
+        assert not list(mirror.glob("objects/pack/tmp_*"))
+
+
+async def test_two_commits_of_a_damaged_mirror_are_both_read_again(
+    tmp_path: Path, remote: Remote, repository: Repository
+) -> None:
+    async with Mirrors(tmp_path / "cache", allow_loopback=True) as mirrors:
+        old = await mirrors.tree(remote, await mirrors.resolve(remote, "main"))
+        repository.commit({"apps/a.yaml": "a: 2\n"})
+        await mirrors.refresh(remote)
+        new = await mirrors.tree(remote, await mirrors.resolve(remote, "main"))
+        delete_packs(only_mirror(tmp_path))
+        contents = await asyncio.gather(old.read(["apps/a.yaml"]), new.read(["apps/a.yaml"]))
+        assert [content["apps/a.yaml"] for content in contents] == [b"a: 1\n", b"a: 2\n"]
+
+
 async def test_two_processes_on_one_folder_fetch_once_and_read_both(
     tmp_path: Path, remote: Remote, server: GitServer, name: str
 ) -> None:

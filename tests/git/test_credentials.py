@@ -301,7 +301,7 @@ async def test_no_credential_is_in_arguments_environments_logs_or_errors(  # noq
     hidden = (CANARY, base64.b64encode(f"x-access-token:{CANARY}".encode()).decode())
     server.hold(name)
     checking = asyncio.create_task(mirrors.resolve(remote, "main"))
-    await until(lambda: server.waiting == 1)
+    await until(lambda: server.waiting(name) == 1)
     running = processes()
     assert any("git-remote-https" in arguments for _, arguments, _ in running)
     assert not [each for each in running for secret in hidden if secret in each[1] or secret in each[2]]
@@ -339,7 +339,7 @@ async def test_closing_ends_git_and_all_it_started(
     mirrors = Mirrors(tmp_path / "cache", allow_loopback=True)
     server.hold(name)
     mirrors.follow("sync", remote, 60)
-    await until(lambda: server.waiting == 1)
+    await until(lambda: server.waiting(name) == 1)
     assert [each for each in processes() if "git-remote" in each[1]]
     await mirrors.close()
     assert not [each for each in processes() if "git-remote" in each[1]]

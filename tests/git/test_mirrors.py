@@ -78,7 +78,7 @@ async def test_who_gives_up_waiting_does_not_end_the_fetch_of_others(
     commit = await mirrors.resolve(remote, "main")
     server.hold(name)
     first, second = (asyncio.create_task(mirrors.tree(remote, commit)) for _ in range(2))
-    await until(lambda: server.waiting == 1)
+    await until(lambda: server.waiting(name) == 1)
     first.cancel()
     await asyncio.wait([first])
     server.release(name)
@@ -152,7 +152,7 @@ async def test_a_push_during_a_check_is_seen_by_the_next(
 ) -> None:
     server.hold(name)
     early = asyncio.create_task(mirrors.resolve(remote, "main"))
-    await until(lambda: server.waiting == 1)
+    await until(lambda: server.waiting(name) == 1)
     late = [asyncio.create_task(mirrors.refresh(remote)) for _ in range(5)]
     await asyncio.sleep(0)
     new = repository.commit({"apps/a.yaml": "a: 4\n"})

@@ -65,7 +65,9 @@ class Mirror:
                 await self._fetch(self.path, commit, allowed)
             except Damaged:
                 await self._rebuild(commit, allowed)
-            await self._pack({commit.sha, commit.tag, *keep})
+            # What is asked for is here, whatever becomes of what is old.
+            with contextlib.suppress(GitError):
+                await self._pack({commit.sha, commit.tag, *keep})
 
     async def listing(self, commit: Commit, room: Room) -> Listing:
         """Return what a commit has, which must have been fetched."""
@@ -98,15 +100,11 @@ class Mirror:
         return all((self.path / _KEPT / each).is_file() for each in (commit.sha, commit.tag) if each)
 
     async def _fetch(self, path: Path, commit: Commit, allowed: int) -> None:
+        # Whoever fetched before may have been killed.
+        await asyncio.to_thread(_tidy, path)
         await self._init(path, commit)
-        # An annotated tag brings its commit; old servers give the commit only by way of the tag.
-        named = commit.tag or commit.sha
         try:
-            await self._transport.fetch(self.remote, path, [f"+{named}:{_KEPT}/{named}"], depth=1, file_size=allowed)
-            if commit.tag and not await self._keep(path, commit.sha):
-                raise Damaged(f"the tag {commit.tag} came without its commit")
-        except NotOffered as refused:
-            await self._search(path, commit, allowed, refused)
+            await self._transfer(path, commit, allowed)
         except GitError as error:
             overflowed = _overflowed(path, allowed)
             await asyncio.to_thread(_tidy, path)
@@ -115,6 +113,17 @@ class Mirror:
             if overflowed:
                 raise TooLarge(f"the repository is larger than the {allowed} bytes that are allowed") from None
             raise error from None
+
+    async def _transfer(self, path: Path, commit: Commit, allowed: int) -> None:
+        # An annotated tag brings its commit; old servers give the commit only by way of the tag.
+        named = commit.tag or commit.sha
+        try:
+            await self._transport.fetch(self.remote, path, [f"+{named}:{_KEPT}/{named}"], depth=1, file_size=allowed)
+        except NotOffered as refused:
+            await self._search(path, commit, allowed, refused)
+            return
+        if commit.tag and not await self._keep(path, commit.sha):
+            raise Damaged(f"the tag {commit.tag} came without its commit")
 
     async def _search(self, path: Path, commit: Commit, allowed: int, refused: NotOffered) -> None:
         """Look for a commit in the history of branches and tags, ever deeper."""
@@ -180,6 +189,8 @@ class Mirror:
             async with self._turn, self._locked():
                 if generation == self._generation:
                     await self._rebuild(commit, await room())
+                elif not self.has(commit):
+                    await self._fetch(self.path, commit, await room())
         try:
             return await work()
         except Damaged as damaged:
@@ -273,7 +284,10 @@ class Mirror:
                         await asyncio.sleep(_LOCK_PAUSE)
             except TimeoutError:
                 raise CacheFailure("another process holds the mirror for too long") from None
-            yield
+            try:
+                yield
+            except OSError as error:
+                raise CacheFailure(f"the folder for mirrors cannot be written: {error.strerror}") from None
 
 
 class _Read:

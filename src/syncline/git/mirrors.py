@@ -28,6 +28,7 @@ T = TypeVar("T")
 _UNFOLLOWED = 100
 _VERIFIED = 10_000
 _RECENT = 600.0
+_FORGOTTEN = 24 * 3600.0
 _MEASURED = 60.0
 _DEEPEST = 4
 _SPARE = 10
@@ -248,18 +249,21 @@ class Mirrors:
         now = asyncio.get_running_loop().time()
         if anew or now - self._measured > _MEASURED:
             self._measured = now
+            await self._evict(0)
             self._sizes = {use.name: use.size for use in await asyncio.to_thread(self._folder.uses)}
         return sum(self._sizes.values())
 
     async def _evict(self, wanted: int) -> int:
-        """Remove mirrors that nobody follows until there is so much more room; return how much it is."""
+        """Remove mirrors that nobody follows until there is so much more room; return how much it is.
+
+        Those that were not used for very long go in any case.
+        """
         followed = {self._folder.name(mirror.remote) for mirror in self._mirrors.values() if self._is_used(mirror)}
         freed = 0
         for use in await asyncio.to_thread(self._folder.uses):
-            if freed >= wanted:
-                break
             # What another process made may be followed there.
-            if use.name in followed or (use.name not in self._mirrors and age(use) < _RECENT):
+            least = 0.0 if use.name in self._mirrors else _RECENT
+            if use.name in followed or age(use) < (least if freed < wanted else _FORGOTTEN):
                 continue
             if await asyncio.to_thread(self._folder.remove, use.name):
                 freed += use.size

@@ -22,7 +22,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from syncline.git.command import Caps, Finished, run
-from syncline.git.diagnosis import Damaged, Redirected, diagnose
+from syncline.git.diagnosis import Damaged, Redirected, diagnose, scrub
 from syncline.git.errors import (
     AuthenticationFailed,
     CacheFailure,
@@ -206,7 +206,8 @@ class Transport:
             same = False
         if not same:
             raise Refused(
-                f"{call.location.host} redirects to {shown[:200]!r}; if that is right, write it as the repository's URL"
+                f"{call.location.host} redirects to {scrub(shown, call.secrets)[:200]!r}; "
+                "if that is right, write it as the repository's URL"
             )
         while len(self._moved) >= _MAX_MOVED:
             self._moved.pop(next(iter(self._moved)))

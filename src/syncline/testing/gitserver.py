@@ -11,6 +11,7 @@ import os
 import ssl
 import subprocess
 import tempfile
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
@@ -171,11 +172,10 @@ class GitServer:
         """The repositories that are served as old servers do: without the second protocol."""
         self.routes: dict[str, Callable[[web.BaseRequest, bytes], web.StreamResponse]] = {}
         """Answers of services that are not git, by path."""
-        self.waiting = 0
-        """How many requests are being held."""
         self._clients = clients
         self._tls = tls
         self._held: set[str] = set()
+        self._waiting: Counter[str] = Counter()
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -220,6 +220,10 @@ class GitServer:
     def hold(self, name: str) -> None:
         """Leave requests for a repository without an answer, until they are released."""
         self._held.add(name)
+
+    def waiting(self, name: str) -> int:
+        """Return how many requests for a repository are being held."""
+        return self._waiting[name]
 
     def release(self, name: str) -> None:
         """Answer the requests that were held."""
@@ -278,12 +282,12 @@ class GitServer:
     @asynccontextmanager
     async def _held_back(self, name: str) -> AsyncIterator[None]:
         if name in self._held:
-            self.waiting += 1
+            self._waiting[name] += 1
             try:
                 async with self._released:
                     await self._released.wait_for(lambda: name not in self._held)
             finally:
-                self.waiting -= 1
+                self._waiting[name] -= 1
         yield
 
     async def _answer(self, request: web.BaseRequest, name: str, body: bytes, asked: Asked) -> web.StreamResponse:
