@@ -17,6 +17,9 @@ START_SECONDS = 30.0
 TURN_LIMIT = 2 * FRAME_LIMIT
 """Bytes that a child may say in one turn; an honest one says less."""
 
+PIECE = 1024 * 1024
+"""Bytes that are sent to a child at once."""
+
 
 class ChildCrashed(Exception):  # noqa: N818 - what happened to it
     """The child ended, or said something that it should not say. It must be killed."""
@@ -71,10 +74,13 @@ class Process:
         raise NotImplementedError
 
     async def say(self, message: bytes) -> None:
-        """Send the child a frame."""
+        """Send the child a frame, piece by piece: a large one is not copied at once."""
+        rest = memoryview(message)
         with contextlib.suppress(OSError):  # a child that died is noticed when it does not answer
-            self._stdin.write(message)
-            await self._stdin.drain()
+            while rest:
+                self._stdin.write(rest[:PIECE])
+                await self._stdin.drain()
+                rest = rest[PIECE:]
 
     async def hear(self, limit: int) -> bytes:
         """Wait for the body of a frame, of up to so many bytes."""

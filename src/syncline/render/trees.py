@@ -84,6 +84,9 @@ class Tree:
 
     def __init__(self, files: Files) -> None:
         self._files = files
+        self._ordered = sorted(files)
+        self._has_links = any(file.link is not None for file in files.values())
+        self._places: dict[str, str] = {}
         self._folders = {ROOT}
         for path in files:
             folder = posixpath.dirname(path)
@@ -92,11 +95,15 @@ class Tree:
                 folder = posixpath.dirname(folder)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(sorted(self._files))
+        return iter(self._ordered)
 
     def follow(self, path: str) -> str:
         """Give where a path leads when links are followed."""
-        return follow(path, self._link_at)
+        if not self._has_links and path in self._files:
+            return path
+        if path not in self._places:
+            self._places[path] = follow(path, self._link_at)
+        return self._places[path]
 
     def _link_at(self, path: str) -> str | None:
         file = self._files.get(path)
@@ -121,7 +128,7 @@ class Tree:
 
     def under(self, folder: str) -> list[str]:
         """Give the paths of files and links in a folder and in those in it, in order."""
-        return sorted(path for path in self._files if within(folder, path))
+        return [path for path in self._ordered if within(folder, path)]
 
     def select(self, path: str) -> list[str]:
         """Give the paths that a file, folder or glob names, in order; BuildError where there are none.
