@@ -3,14 +3,28 @@
 from collections.abc import Iterator
 
 import pytest
+from tests.configmapsync.world import Thing, until
 from tests.configsync.world import GitWorld
 from tests.manifestsync.conftest import rights
 
+from syncline import deploy
 from syncline.sandbox import Sandbox
 from syncline.testing.gitserver import GitServer
 from syncline.testing.operator import OperatorProcess
 
 __all__ = ["rights"]
+
+_ALL = ["get", "list", "watch", "create", "patch", "update", "delete"]
+APPLIED = [
+    {"apiGroups": [""], "resources": ["namespaces"], "verbs": _ALL},
+    {"apiGroups": ["apiextensions.k8s.io"], "resources": ["customresourcedefinitions"], "verbs": _ALL},
+    {
+        "apiGroups": ["admissionregistration.k8s.io"],
+        "resources": ["validatingwebhookconfigurations"],
+        "verbs": _ALL,
+    },
+    {"apiGroups": ["apps"], "resources": ["statefulsets"], "verbs": _ALL},
+]
 
 
 @pytest.fixture(scope="session")
@@ -20,11 +34,26 @@ def git_server() -> Iterator[GitServer]:
         yield server
 
 
+@pytest.fixture(scope="session")
+def more_rights(sandbox: Sandbox, rights: None) -> None:  # noqa: ARG001 - these are added to those
+    """The operator may also apply what only Git brings along."""
+    roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+    name = "tests-applied-kinds"
+    body = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": name, "labels": {deploy.names.AGGREGATE_LABEL: "true"}},
+        "rules": APPLIED,
+    }
+    sandbox.request("PATCH", f"{roles}/{name}?fieldManager=tests&force=true", body)
+    until(Thing(sandbox, roles, "syncline").read, lambda role: APPLIED[0] in role.get("rules", []))
+
+
 @pytest.fixture
 def world(
     sandbox: Sandbox,
     operator: OperatorProcess,
-    rights: None,
+    more_rights: None,  # noqa: ARG001 - they are there
     git_server: GitServer,
 ) -> Iterator[GitWorld]:
     """Namespaces and a repository of this test's own, in a cluster where the operator runs."""

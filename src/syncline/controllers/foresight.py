@@ -7,7 +7,7 @@ from msgspec import Struct
 from syncline.controllers.reporting import Problem
 from syncline.controllers.survey import Site
 from syncline.core.conditions import shorten
-from syncline.core.objects import Desired, Seen
+from syncline.core.objects import Desired, Seen, Target
 from syncline.core.outcome import Outcome
 from syncline.core.plan import WRITES, Action, Verb
 from syncline.engine.writer import Writer
@@ -23,13 +23,13 @@ class Preview(Struct, frozen=True, kw_only=True):
 
     def lines(self) -> list[str]:
         """Tell it in one line for each object that is not simply left as it is."""
-        told = [f"{action.verb.value} {action.target}" for action in self.actions if action.verb in WRITES]
+        told = [f"{action.verb.value} {_named(action.target)}" for action in self.actions if action.verb in WRITES]
         told += [
-            f"leave {action.target}: {shorten(action.message, 300)}"
+            f"leave {_named(action.target)}: {shorten(action.message, 300)}"
             for action in self.actions
             if action.verb is Verb.LEAVE and action.state in ("Conflict", "Failed")
         ]
-        return told + [f"cannot tell {one.target}: {shorten(one.message, 300)}" for one in self.passed_over]
+        return told + [f"cannot tell {_named(one.target)}: {shorten(one.message, 300)}" for one in self.passed_over]
 
     @property
     def changes(self) -> int:
@@ -59,3 +59,10 @@ def together(previews: Sequence[Preview]) -> Preview:
         problem=first_problem(*(one.problem for one in previews)),
         desired=tuple(pair for one in previews for pair in one.desired),
     )
+
+
+def _named(target: Target) -> str:
+    """Name a target with its kind, also where most are of it."""
+    cluster = f"{target.cluster}: " if target.cluster else ""
+    where = f"{target.namespace}/{target.name}" if target.namespace else target.name
+    return f"{cluster}{target.kind} {where}"

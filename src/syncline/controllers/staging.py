@@ -11,10 +11,13 @@ from syncline.core.objects import Desired, Target
 from syncline.core.ordering import Stage, stage_of, stages
 from syncline.core.outcome import Outcome
 from syncline.engine.cluster import NotWatchedError
+from syncline.engine.fanout import IN_PROGRESS
 from syncline.kube.errors import KindNotServed, KubeError
 
 # How long a stage waits for the kinds that it has defined to be served; after that the rest waits for an event.
 DEFINITION_PATIENCE = 10.0
+# The news that a kind is served wakes the sync too, so that something to be done is not always something newer.
+DEFINITION_HURRY = 3.0
 _GLANCE = 0.1
 
 Write = Callable[[Sequence["Wanted"]], Awaitable[list[Outcome]]]
@@ -32,7 +35,9 @@ async def write_in_stages(
 ) -> list[Outcome]:
     """Write everything; return what came of it, object by object.
 
-    `is_wanted` tells whether something newer is to be done: then nothing is waited for.
+    What fails holds up nothing. What the server has not answered yet does, in its cluster: the answer wakes the sync,
+    which then goes on with the next stage. `is_wanted` tells whether something newer is to be done: then new kinds are
+    not waited for as long.
     """
     by_target = {one.target: one for one in desired}
     outcomes: list[Outcome] = []
@@ -46,6 +51,9 @@ async def write_in_stages(
                     ready.append(wanted)
                 else:
                     outcomes.append(refusal)
+        unanswered = {outcome.target.cluster for outcome in outcomes if outcome.reason == IN_PROGRESS}
+        outcomes += [_waiting(one) for one in ready if one.site.place.cluster in unanswered]
+        ready = [one for one in ready if one.site.place.cluster not in unanswered]
         outcomes += await write(ready)
         if stage_of(stage[0].kind) is Stage.DEFINITIONS:
             await _served(ready, is_wanted)
@@ -83,12 +91,17 @@ def _refused(target: Target, reason: str, message: str) -> Outcome:
     return Outcome(target=target, state="Failed", reason=reason, message=message, retry=True)
 
 
+def _waiting(wanted: Wanted) -> Outcome:
+    message = "is written after others that the API server has not answered yet"
+    return Outcome(target=wanted.desired.target, state="Pending", reason=IN_PROGRESS, message=message)
+
+
 async def _served(definitions: Sequence[Wanted], is_wanted: Callable[[], bool]) -> None:
     """Wait until the kinds that were just defined are served: a turn that waits is shorter than one more turn."""
     clock = asyncio.get_running_loop().time
-    deadline = clock() + DEFINITION_PATIENCE
+    began = clock()
     missing = [one for one in definitions if not await _is_served(one)]
-    while missing and clock() < deadline and not is_wanted():
+    while missing and clock() - began < (DEFINITION_HURRY if is_wanted() else DEFINITION_PATIENCE):
         await asyncio.sleep(_GLANCE)
         for cluster in {id(one.site.cluster): one.site.cluster for one in missing}.values():
             cluster.discovery.forget()

@@ -158,13 +158,14 @@ class Cluster:
             self._add(view.kind, served)
 
     async def complete(self, view: View, patience: float) -> None:
-        """Wait until a view is complete; raises `NotWatchedError` where it fails or takes too long, with the reason.
+        """Wait until a view is complete; raises `NotWatchedError` where it is refused or takes too long, with the cause.
 
-        Then listeners are told when it is complete after all.
+        What the server cannot do just now, such as listing a kind that was defined a moment ago, is waited for; when it
+        is complete after all, listeners are told.
         """
         deadline = asyncio.get_running_loop().time() + patience
         while not view.synced:
-            if asyncio.get_running_loop().time() > deadline or view.failure:
+            if asyncio.get_running_loop().time() > deadline or view.refused:
                 why = view.failure or "the first list has not come yet"
                 raise NotWatchedError(f"cannot watch {view.resource.plural}: {why}")
             await asyncio.sleep(_POLL)

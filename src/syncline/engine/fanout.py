@@ -16,6 +16,8 @@ Job = Callable[[], Awaitable[Outcome | None]]
 Progress = Callable[[list[Outcome]], Awaitable[None]]
 
 WIDTH = 32
+IN_PROGRESS = "InProgress"
+"""The reason of an outcome that is not known yet."""
 # How often progress is told.
 TICK = 2.0
 # After so long without any the stragglers are left behind; sooner where the sync has something new to do.
@@ -142,7 +144,7 @@ async def _tell(progress: Progress, so_far: list[Outcome]) -> None:
 
 def _still_busy(target: Target) -> Outcome:
     return Outcome(
-        target=target, state="Pending", reason="InProgress", message="the API server has not answered yet; still trying"
+        target=target, state="Pending", reason=IN_PROGRESS, message="the API server has not answered yet; still trying"
     )
 
 

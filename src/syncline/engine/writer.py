@@ -41,6 +41,8 @@ TRIES = 5
 TERMINATING = "NamespaceTerminating"
 # Their data goes with them, so they are never deleted to be created again.
 IRREPLACEABLE = frozenset({"PersistentVolumeClaim"})
+# How API servers say that a field cannot be changed.
+IMMUTABLE = ("immutable", "forbidden", "may not change once set")
 
 
 class Writer:
@@ -257,7 +259,7 @@ class Writer:
             Standing.OURS,
             Standing.FORMER,
         )
-        immutable = "immutable" in str(error) or "forbidden" in str(error).lower()
+        immutable = any(word in str(error).lower() for word in IMMUTABLE)
         if seen is None or not ours or not immutable:
             return failure(desired.target, error)
         if self._policy.management != "Overwrite" or desired.target.kind in IRREPLACEABLE:

@@ -1,0 +1,229 @@
+"""What becomes of objects that are there already, that others change, or that several want."""
+
+import pytest
+from tests.configmapsync.world import until
+from tests.configsync.world import GitWorld, config_map, manifest
+from tests.manifestsync.world import deployment_spec
+
+from syncline.api.common import FINALIZER
+
+
+def test_a_strangers_object_is_left_and_reported(world: GitWorld) -> None:
+    world.put(world.home, colour="theirs")
+    world.push({"app.yaml": config_map(colour="ours"), "more.yaml": config_map("more")})
+    sync = world.csync()
+    ready = sync.becomes("NotOurs", synced=1, conflicted=1)
+    assert "Adopt" in ready["message"]
+    assert sync.conditions["Conflicted"]["status"] == "True"
+    app = world.find("ConfigMap", world.home)
+    assert app.at("data") == {"colour": "theirs"}
+    app.delete()
+    app.holds_data(colour="ours")
+    sync.becomes("Synced", synced=2)
+
+
+def test_keep_leaves_what_is_there_and_what_was_written(world: GitWorld) -> None:
+    world.put(world.home, colour="theirs")
+    first = world.push({"app.yaml": config_map(colour="ours"), "more.yaml": config_map("more", a="1")})
+    sync = world.csync(resourceManagementPolicy="Keep")
+    sync.becomes("Synced", synced=1, skipped=1)
+    more = world.find("ConfigMap", world.home, "more")
+    more.put("data", "a", value="edited")
+    second = world.push({"more.yaml": config_map("more", a="2")})
+    sync.now()
+    assert sync.revision == second != first
+    assert world.find("ConfigMap", world.home).at("data") == {"colour": "theirs"}
+    assert more.at("data") == {"a": "edited"}
+
+
+def test_adopt_takes_over_and_lets_go_at_the_end(world: GitWorld) -> None:
+    theirs = world.put(world.home, colour="theirs")
+    world.push({"app.yaml": config_map(colour="ours")})
+    sync = world.csync(resourceManagementPolicy="Adopt")
+    sync.becomes("Synced", synced=1)
+    app = world.find("ConfigMap", world.home)
+    app.holds_data(colour="ours")
+    uid = app.uid
+    sync.delete()
+    sync.gone()
+    assert (app.uid, theirs.marked) == (uid, False)
+
+
+def test_overwrite_makes_it_exactly_what_git_says(world: GitWorld) -> None:
+    world.make(
+        "Service",
+        name="app",
+        metadata={"labels": {"theirs": "yes"}},
+        spec={"ports": [{"port": 80}], "selector": {"app": "theirs"}, "sessionAffinity": "ClientIP"},
+    )
+    app = world.find("Service", world.home)
+    address = app.at("spec", "clusterIP")
+    world.push({"app.yaml": manifest("v1", "Service", "app", spec={"ports": [{"port": 90}]})})
+    world.csync(resourceManagementPolicy="Overwrite").becomes("Synced", synced=1)
+    assert app.labels == {}
+    assert (app.at("spec", "selector"), app.at("spec", "sessionAffinity")) == (None, "None")
+    assert (app.at("spec", "ports", 0, "port"), app.at("spec", "clusterIP")) == (90, address)
+
+
+def test_under_report_drift_is_told_and_left_and_the_next_commit_is_applied(world: GitWorld) -> None:
+    spec = deployment_spec()
+    world.push(
+        {"app.yaml": manifest("apps/v1", "Deployment", "app", spec=spec), "conf.yaml": config_map("conf", a="1")}
+    )
+    sync = world.csync(driftPolicy="Report")
+    sync.becomes("Synced", synced=2)
+    app, conf = world.find("Deployment", world.home), world.find("ConfigMap", world.home, "conf")
+    app.put("spec", "replicas", value=5)
+    conf.put("data", "a", value="edited")
+    ready = sync.becomes("Drifted", conflicted=2)
+    assert "Deployment" in ready["message"]
+    assert sync.conditions["Conflicted"]["status"] == "True"
+    assert (app.at("spec", "replicas"), conf.at("data", "a")) == (5, "edited")
+    world.push(
+        {
+            "app.yaml": manifest("apps/v1", "Deployment", "app", spec={**spec, "replicas": 3}),
+            "conf.yaml": config_map("conf", a="2"),
+        }
+    )
+    sync.now()
+    sync.becomes("Synced", synced=2)
+    assert (app.at("spec", "replicas"), conf.at("data", "a")) == (3, "2")
+
+
+def test_fields_left_to_others_survive_repairs_and_commits(world: GitWorld) -> None:
+    spec = deployment_spec()
+    conf = config_map("conf", ours="1", theirs="1")
+    world.push({"app.yaml": manifest("apps/v1", "Deployment", "app", spec=spec), "conf.yaml": conf})
+    sync = world.csync(
+        ignoreDifferences=[
+            {"kind": "Deployment", "paths": ["/spec/replicas", "/metadata/annotations/team"]},
+            {"kind": "ConfigMap", "name": "conf", "paths": ["/data/theirs"]},
+        ]
+    )
+    sync.becomes("Synced", synced=2)
+    app, copy = world.find("Deployment", world.home), world.find("ConfigMap", world.home, "conf")
+    app.put("spec", "replicas", value=7, manager="autoscaler")
+    app.annotate({"team": "blue"})
+    copy.put("data", "theirs", value="edited")
+    newer = {
+        **spec,
+        "template": {**spec["template"], "spec": {"containers": [{"name": "app", "image": "example.com/app:2"}]}},
+    }
+    world.push(
+        {
+            "app.yaml": manifest("apps/v1", "Deployment", "app", spec=newer),
+            "conf.yaml": config_map("conf", ours="2", theirs="2"),
+        }
+    )
+    sync.now()
+    sync.becomes("Synced", synced=2)
+    app.shows("spec", "template", "spec", "containers", 0, "image", value="example.com/app:2")
+    assert (app.at("spec", "replicas"), app.annotations["team"]) == (7, "blue")
+    copy.holds_data(ours="2", theirs="edited")
+    world.stays_quiet(sync)
+
+
+def _job(image: str) -> dict[str, object]:
+    return {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "app", "image": image}]}}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "before", "after"),
+    [
+        (
+            "Job",
+            {
+                "template": {
+                    "spec": {"restartPolicy": "Never", "containers": [{"name": "a", "image": "example.com/a:1"}]}
+                }
+            },
+            {
+                "template": {
+                    "spec": {"restartPolicy": "Never", "containers": [{"name": "a", "image": "example.com/a:2"}]}
+                }
+            },
+        ),
+        ("Service", {"ports": [{"port": 80}]}, {"ports": [{"port": 80}], "clusterIP": "None"}),
+    ],
+)
+def test_a_field_that_cannot_be_changed_gives_a_clear_condition_and_no_loop(
+    world: GitWorld, kind: str, before: dict[str, object], after: dict[str, object]
+) -> None:
+    version = {"Job": "batch/v1", "Service": "v1"}[kind]
+    world.push({"app.yaml": manifest(version, kind, "app", spec=before), "conf.yaml": config_map("conf")})
+    sync = world.csync()
+    sync.becomes("Synced", synced=2)
+    uid = world.find(kind, world.home).uid
+    world.push({"app.yaml": manifest(version, kind, "app", spec=after), "conf.yaml": config_map("conf", a="2")})
+    sync.now()
+    ready = sync.becomes("Immutable", synced=1, failed=1)
+    assert "Overwrite" in ready["message"]
+    world.find("ConfigMap", world.home, "conf").holds_data(a="2")
+    assert world.find(kind, world.home).uid == uid
+    sync.now()
+    mark = world.mark()
+    world.push({"elsewhere/app.yaml": config_map("elsewhere")})
+    world.csync("witness", git={"path": "elsewhere"}).becomes("Synced", synced=1)
+    assert not [write for write in world.copying(mark) if write.endswith("422")]
+    sync.change(resourceManagementPolicy="Overwrite")
+    sync.becomes("Synced", synced=2)
+    assert world.find(kind, world.home).uid != uid
+
+
+def test_a_fight_over_an_object_is_noticed_and_named(world: GitWorld) -> None:
+    commit = world.push({"app.yaml": config_map(colour="red")})
+    sync = world.csync()
+    sync.at(commit)
+    app = world.find("ConfigMap", world.home)
+
+    def provoke() -> str:
+        if app.at("data") == {"colour": "red"}:
+            app.put("data", "colour", value="green", manager="rival")
+        return str(sync.conditions["Ready"]["reason"])
+
+    until(provoke, lambda reason: reason == "Fight")
+    assert "rival" in sync.message
+
+
+def test_of_two_syncs_that_want_one_object_the_first_keeps_it_until_it_lets_go(world: GitWorld) -> None:
+    world.push({"one/app.yaml": config_map(colour="one"), "two/app.yaml": config_map(colour="two")})
+    one = world.csync("one", git={"path": "one"})
+    one.becomes("Synced", synced=1)
+    two = world.csync("two", git={"path": "two"})
+    ready = two.becomes("OwnedByOther", conflicted=1)
+    assert f"{world.home}/one" in ready["message"]
+    app = world.find("ConfigMap", world.home)
+    assert app.at("data") == {"colour": "one"}
+    one.delete()
+    app.holds_data(colour="two")
+    two.becomes("Synced", synced=1)
+
+
+def test_a_dry_run_tells_what_it_would_do_and_writes_nothing(world: GitWorld) -> None:
+    world.put(world.home, "theirs", a="1")
+    commit = world.push({"app.yaml": config_map(), "theirs.yaml": config_map("theirs")})
+    mark = world.mark()
+    sync = world.csync(dryRun=True)
+    ready = sync.becomes("DryRun")
+    assert ready["status"] == "False"
+    assert sync.status["plan"][0] == f"create ConfigMap {world.home}/app"
+    assert sync.status["plan"][1].startswith(f"leave ConfigMap {world.home}/theirs")
+    assert FINALIZER not in sync.read()["metadata"].get("finalizers", ())
+    assert world.copying(mark) == []
+    assert sync.revision is None
+    sync.change(dryRun=False, resourceManagementPolicy="Adopt")
+    assert "plan" not in sync.at(commit)
+    world.find("ConfigMap", world.home).holds_data(a="1")
+
+
+def test_a_dry_run_of_a_new_commit_leaves_the_old_one_in_place(world: GitWorld) -> None:
+    first = world.push({"app.yaml": config_map(colour="red"), "old.yaml": config_map("old")})
+    sync = world.csync()
+    sync.at(first)
+    sync.change(dryRun=True)
+    world.push({"app.yaml": config_map(colour="blue"), "old.yaml": None})
+    sync.now()
+    sync.becomes("DryRun")
+    assert sync.status["plan"] == [f"update ConfigMap {world.home}/app", f"delete ConfigMap {world.home}/old"]
+    assert sync.revision == first
+    assert world.find("ConfigMap", world.home).at("data") == {"colour": "red"}
