@@ -18,7 +18,8 @@ log: FilteringBoundLogger = structlog.get_logger(__name__)
 
 JITTER = 0.05
 RETRY_SECONDS = 5.0
-"""How soon a check that failed is tried again; twice as long each time, at most the interval."""
+LONGEST_RETRY = 120.0
+"""How soon a check that failed is tried again; twice as long each time, at most so long or the interval."""
 UNFOLLOWED_SECONDS = 60.0
 """How old a check may be for those who ask about a remote that nobody follows."""
 SLACK = 60.0
@@ -138,7 +139,7 @@ class Watch:
         """How long to wait after the last check."""
         if not self._failures:
             return self._interval
-        return min(self._interval, RETRY_SECONDS * 2.0 ** min(self._failures - 1, 16))
+        return min(self._interval, LONGEST_RETRY, RETRY_SECONDS * 2.0 ** min(self._failures - 1, 16))
 
     async def _keep_checking(self) -> None:
         while True:
