@@ -18,6 +18,7 @@ from syncline.git.refs import Commit
 _MAX_LINKS = 40
 _MAX_PATTERN = 1024
 _LONGEST_LINK = 4096
+_KEPT_GLOBS = 100
 _WILD = frozenset("*?[")
 
 
@@ -71,6 +72,7 @@ class Tree:
         self.entries: tuple[Entry, ...] = tuple(sorted(entries, key=_path)) if self._mounts else listing.entries
         """All files, links and submodules, sorted by path."""
         self._paths = [entry.path for entry in self.entries]
+        self._globs: dict[str, tuple[Entry, ...]] = {}
 
     @property
     def root(self) -> str:
@@ -201,8 +203,18 @@ class Tree:
             return (entry,)
         if (found := self._under(plain)) or not _WILD & set(plain):
             return found
+        if plain not in self._globs:
+            while len(self._globs) >= _KEPT_GLOBS:
+                self._globs.pop(next(iter(self._globs)))
+            self._globs[plain] = self._glob(plain)
+        return self._globs[plain]
+
+    def _glob(self, plain: str) -> tuple[Entry, ...]:
+        # Only what is below the folders that are written out can match.
+        start = plain[: min(plain.index(wild) for wild in _WILD if wild in plain)].rpartition("/")[0]
         pattern = glob(plain)
-        return tuple(entry for entry in self.entries if pattern.fullmatch(entry.path))
+        candidates = self._under(start) if start else self.entries
+        return tuple(entry for entry in candidates if pattern.fullmatch(entry.path))
 
     def _under(self, folder: str) -> tuple[Entry, ...]:
         # "0" is what follows "/" in the order of characters.
