@@ -155,6 +155,8 @@ def test_10_several_sources_are_applied_as_one(play: Play) -> None:
     scene.eventually(is_ready(scene))
     texts = [(scene.data("chorus", name) or {}).get("text") for name in ("greeting", "farewell", "applause")]
     assert texts == ["hello", "goodbye", "bravo"]
+    farewell = scene.config_map("chorus", "farewell") or {}
+    assert farewell["metadata"]["labels"]["choir"] == "harbour"
     assert [one["name"] for one in scene.status()["revisions"]] == ["platform", "team", "extra"]
 
 
