@@ -176,8 +176,8 @@ async def test_a_wrong_file_does_not_cost_the_child(quick: Builder) -> None:
 
 @pytest.mark.parametrize("files", [ENDLESS, jsonnet("local f(x) = if x == 0 then 0 else f(x - 1) tailstrict; f(1e13)")])
 async def test_a_build_that_is_given_up_leaves_nothing(tmp_path: Path, until: Until, files: Mapping[str, str]) -> None:
-    def work() -> list[Path]:
-        return list(tmp_path.iterdir())
+    def work(depth: str = "*/*") -> list[Path]:
+        return list(tmp_path.glob(depth))
 
     options = Build(jsonnet=Jsonnet()) if "main.jsonnet" in files else Build()
     async with Builder(folder=tmp_path) as builder:
@@ -187,6 +187,7 @@ async def test_a_build_that_is_given_up_leaves_nothing(tmp_path: Path, until: Un
         with pytest.raises(asyncio.CancelledError):
             await task
         assert work() == []
+    assert work("*") == []
 
 
 async def test_closing_refuses_work() -> None:

@@ -43,7 +43,7 @@ from syncline.render.sops import may_be_encrypted
 from syncline.render.sorting import MANIFEST_SUFFIXES
 from syncline.render.trees import Tree, covers
 from syncline.render.turns import Turns
-from syncline.render.workspace import workspace, write_tree
+from syncline.render.workspace import Workshop, write_tree
 
 INPUT_LIMIT = 24 * 1024 * 1024
 MOST_FILES = 10_000
@@ -66,7 +66,7 @@ class Builder:
     def __init__(self, *, workers: int = 2, deadline: float = 5.0, folder: Path | None = None) -> None:
         self._workers = workers
         self._deadline = deadline
-        self._folder = folder
+        self._workshop = Workshop(folder)
         self._turns = Turns(workers)
         self._turns_of_suspects = Turns(max(1, workers - 1))
         self._quarantine = Quarantine()
@@ -83,6 +83,7 @@ class Builder:
     async def close(self) -> None:
         """End all children; builds under way fail with `RenderFailed`."""
         await self._crew.close(self._turns, self._workers)
+        await self._workshop.close()
 
     async def build(self, files: Files, recipe: Recipe) -> Built:
         """Build the manifests; `files` must hold what `inputs` names, and may hold more.
@@ -159,7 +160,7 @@ class Builder:
                     recipe.keys or {},
                     services=answer.services,
                     seconds=self._program_seconds,
-                    parent=self._folder,
+                    workshop=self._workshop,
                 )
                 work.decrypted.add(answer.path)
         work.done.update(text.path for text in texts)
@@ -178,7 +179,7 @@ class Builder:
             path for name in kustomization.NAMES if work.tree.file(path := posixpath.normpath(f"{root}/{name}"))
         )
         origins = "../tree/" if kustomization.can_be_base(work.content(file)) else None
-        async with workspace(self._folder) as folder:
+        async with self._workshop.folder() as folder:
             await write_tree(folder / "tree", work.tree, work.paths, work.changed)
             if origins is not None:
                 await asyncio.to_thread(_write_top, folder / "top", f"{origins}{root}")
@@ -205,16 +206,16 @@ class Builder:
         helm = tools.find("helm")
         recipe, chart = work.recipe, work.plan.path
         options = recipe.build.helm or Helm()
-        arguments = ["template", options.release_name or recipe.release, f"tree/{chart}"]
-        arguments += ["--namespace", options.namespace or recipe.namespace]
+        arguments = ["template", f"--namespace={options.namespace or recipe.namespace}"]
         arguments += ["--include-crds"] if options.include_crds else []
         arguments += [f"--kube-version={recipe.kube_version}"] if recipe.kube_version else []
         arguments += [f"--api-versions={version}" for version in recipe.api_versions]
-        async with workspace(self._folder) as folder:
+        async with self._workshop.folder() as folder:
             await write_tree(folder / "tree", work.tree, work.paths, work.changed)
             for number, values in enumerate(recipe.helm_values):
-                arguments += ["--values", f"values-{number}.json"]
+                arguments.append(f"--values=values-{number}.json")
                 await asyncio.to_thread((folder / f"values-{number}.json").write_bytes, msgspec.json.encode(values))
+            arguments += ["--", options.release_name or recipe.release, f"tree/{chart}"]
             done = await toolrun.run(
                 helm, arguments, folder, seconds=self._program_seconds, environment={"HELM_NO_PLUGINS": "1"}
             )

@@ -4,12 +4,11 @@ import base64
 import binascii
 import posixpath
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from syncline.render import toolrun, tools
 from syncline.render.errors import BuildError
 from syncline.render.sops import AGE_KEY_SUFFIX, PGP_KEY_SUFFIX, file_format
-from syncline.render.workspace import workspace, write_private
+from syncline.render.workspace import Workshop, write_private
 
 # What SOPS calls a service, which key of the Secret holds its credential, and which variable tells the program of it.
 # Not those whose address is whatever the file says: a credential would go there.
@@ -28,7 +27,7 @@ async def decrypt(
     *,
     services: Sequence[str],
     seconds: float,
-    parent: Path | None,
+    workshop: Workshop,
 ) -> bytes:
     """Return a file as it was before it was encrypted; raises BuildError, and Overrun where it takes too much.
 
@@ -38,7 +37,7 @@ async def decrypt(
     for service in services:
         _check(service, keys, path)
     program = tools.find("sops")
-    async with workspace(parent) as folder:
+    async with workshop.folder() as folder:
         kind = file_format(path)
         file = folder / f"file{posixpath.splitext(path)[1] if kind != 'binary' else ''}"
         await write_private(file, content)

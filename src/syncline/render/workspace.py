@@ -1,10 +1,14 @@
 """Folders on disk for programs that want one: private, with no link that leads out, and gone afterwards."""
 
 import asyncio
+import contextlib
+import errno
+import fcntl
 import os
 import posixpath
 import shutil
 import tempfile
+import time
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,23 +17,73 @@ from syncline.render.errors import BuildError, RenderFailed
 from syncline.render.trees import Tree, normal
 
 PREFIX = "syncline-build-"
+ABANDONED_SECONDS = 60.0
+"""How long a folder is left alone that nobody seems to hold: its owner may be about to."""
 
 
-@asynccontextmanager
-async def workspace(parent: Path | None) -> AsyncIterator[Path]:
-    """Lend an empty folder that only this user can look into; RenderFailed where there is no room for one."""
+class Workshop:
+    """A folder of this process, with a folder for each piece of work in it.
+
+    It is held by a lock that ends with the process. So what a process that was killed has left behind, secrets maybe,
+    is known for what it is, and removed by the next.
+    """
+
+    def __init__(self, parent: Path | None = None) -> None:
+        self._parent = Path(parent or tempfile.gettempdir())
+        self._own: Path | None = None
+        self._lock = -1
+        self._opening = asyncio.Lock()
+
+    @asynccontextmanager
+    async def folder(self) -> AsyncIterator[Path]:
+        """Lend an empty folder that only this user can look into; RenderFailed where there is no room for one."""
+        try:
+            async with self._opening:
+                folder = await asyncio.to_thread(self._new_folder)
+        except OSError as error:
+            raise RenderFailed(f"no folder to build in: {error.strerror}", retry_after=10.0) from None
+        try:
+            yield folder
+        finally:
+            await asyncio.shield(asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True))
+
+    async def close(self) -> None:
+        """Remove all folders."""
+        async with self._opening:
+            if self._own is not None:
+                await asyncio.to_thread(shutil.rmtree, self._own, ignore_errors=True)
+                os.close(self._lock)
+                self._own = None
+
+    def _new_folder(self) -> Path:
+        if self._own is None:
+            self._remove_abandoned()
+            own = Path(os.path.realpath(tempfile.mkdtemp(prefix=PREFIX, dir=self._parent)))
+            lock = _try_lock(own)
+            if lock is None:
+                raise OSError(errno.EAGAIN, "the folder is gone again")
+            self._own, self._lock = own, lock
+        return Path(tempfile.mkdtemp(dir=self._own))
+
+    def _remove_abandoned(self) -> None:
+        for folder in self._parent.glob(f"{PREFIX}*"):
+            with contextlib.suppress(OSError):
+                if time.time() - folder.stat().st_mtime < ABANDONED_SECONDS:
+                    continue
+                lock = _try_lock(folder)
+                if lock is not None:
+                    shutil.rmtree(folder, ignore_errors=True)
+                    os.close(lock)
+
+
+def _try_lock(folder: Path) -> int | None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        folder = Path(await asyncio.to_thread(_new_folder, parent))
-    except OSError as error:
-        raise RenderFailed(f"no folder to build in: {error.strerror}", retry_after=10.0) from None
-    try:
-        yield folder
-    finally:
-        await asyncio.shield(asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True))
-
-
-def _new_folder(parent: Path | None) -> str:
-    return os.path.realpath(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    return descriptor
 
 
 async def write_tree(folder: Path, tree: Tree, paths: Iterable[str], contents: Mapping[str, bytes]) -> None:

@@ -1,0 +1,123 @@
+"""Folders that programs work in."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from syncline.render import Builder, File, Recipe, RenderFailed, program, toolrun
+from syncline.render.toolrun import Finished
+from syncline.render.trees import Tree
+from syncline.render.workspace import PREFIX, Workshop, write_tree
+
+KUSTOMIZATION = {
+    "kustomization.yaml": File(b"resources: [a.yaml]\n"),
+    "a.yaml": File(b"apiVersion: v1\nkind: A\nmetadata: {name: x}\n"),
+}
+
+
+def entries(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.rglob("*"))
+
+
+def modes(folder: Path) -> set[int]:
+    """Return what others may do with what is in a folder."""
+    return {path.stat().st_mode & 0o077 for path in folder.rglob("*")}
+
+
+async def test_a_folder_is_private_and_gone_afterwards(tmp_path: Path) -> None:
+    workshop = Workshop(tmp_path)
+    async with workshop.folder() as folder:
+        assert folder.stat().st_mode & 0o077 == 0
+        assert folder.parent.stat().st_mode & 0o077 == 0
+        (folder / "file").write_text("x")
+    assert not folder.exists()
+    await workshop.close()
+    assert entries(tmp_path) == []
+
+
+def abandoned(parent: Path, name: str) -> Path:
+    """Leave a folder with a file behind, long ago."""
+    folder = parent / f"{PREFIX}{name}"
+    folder.mkdir()
+    (folder / "secret").write_text("hunter2")
+    os.utime(folder, (0, 0))
+    return folder
+
+
+KILLED = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from syncline.render.workspace import Workshop
+
+async def main():
+    async with Workshop(Path(sys.argv[1])).folder() as folder:
+        (folder / "secret").write_text("hunter2")
+        os.utime(folder.parent, (0, 0))
+        os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(main())
+"""
+
+
+async def test_what_a_killed_operator_left_is_removed_by_the_next(tmp_path: Path) -> None:
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], check=False)  # noqa: ASYNC221
+    assert killed.returncode == -9
+    assert "secret" in entries(tmp_path)
+    async with Builder(folder=tmp_path) as builder:
+        await builder.build(KUSTOMIZATION, Recipe(namespace="team", release="app"))
+    assert entries(tmp_path) == []
+
+
+async def test_what_another_operator_holds_or_may_be_about_to_hold_stays(tmp_path: Path) -> None:
+    gone, other = abandoned(tmp_path, "gone"), tmp_path / "other"
+    other.mkdir()
+    held = Workshop(tmp_path)
+    async with held.folder() as folder:
+        os.utime(folder.parent, (0, 0))
+        young = tmp_path / f"{PREFIX}young"
+        young.mkdir()
+        workshop = Workshop(tmp_path)
+        async with workshop.folder():
+            assert folder.exists()
+            assert young.exists()
+            assert other.exists()
+            assert not gone.exists()
+        await workshop.close()
+    await held.close()
+
+
+async def test_a_place_without_room_is_told(tmp_path: Path) -> None:
+    with pytest.raises(RenderFailed, match="no folder to build in: No such file or directory"):
+        async with Workshop(tmp_path / "none").folder():
+            pass
+
+
+@pytest.mark.parametrize("path", ["../x", "/x", "a/../../x", "a//b", "./a"])
+async def test_a_path_that_no_file_can_have_is_not_written(tmp_path: Path, path: str) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    with pytest.raises(Exception, match=r"is no path that a file can have|leads out of the repository"):
+        await write_tree(folder, Tree({path: File(b"x")}), [path], {})
+    assert "x" not in entries(tmp_path)
+
+
+async def test_keys_are_in_no_argument_and_no_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+
+    async def spy(_: Path, arguments: list[str], folder: Path, **options: object) -> Finished:
+        seen.append(f"{arguments} {options}")
+        assert (folder / "age").read_bytes() == b"hunter2"
+        assert modes(folder) == {0}
+        return Finished(0, b"opened", b"")
+
+    monkeypatch.setattr(toolrun, "run", spy)
+    workshop = Workshop(tmp_path)
+    keys = {"a.agekey": b"hunter2", "b.asc": b"hunter3", "aws-kms": b"hunter4"}
+    opened = await program.decrypt("a.ini", b"", keys, services=["kms"], seconds=1, workshop=workshop)
+    await workshop.close()
+    assert opened == b"opened"
+    assert "hunter" not in "".join(seen)
+    assert entries(tmp_path) == []
