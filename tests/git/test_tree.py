@@ -1,8 +1,11 @@
 """The files of a commit: found, named and read."""
 
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from syncline.git import (
     Commit,
@@ -18,7 +21,7 @@ from syncline.git import (
     Tree,
 )
 from syncline.git.diagnosis import Damaged
-from syncline.git.tree import Listing, normalize, parse_listing
+from syncline.git.tree import Listing, glob, normalize, parse_listing
 from syncline.testing.gitserver import File, GitServer, Repository, symlink
 
 PATHS = [
@@ -85,9 +88,57 @@ def test_a_path_that_leads_out_of_the_repository_is_refused(path: str) -> None:
 
 
 def test_a_glob_cannot_take_long() -> None:
-    many = tree(["a" * 200 + str(number) for number in range(200)])
-    with pytest.raises(PathNotFound):
-        many.find("*a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*b")
+    many = tree([*("a" * 200 + str(number) for number in range(200)), "/".join("a" * 400)])
+    for pattern in ("*a" * 40 + "*b", "**/a/" * 40 + "b", "**/*a*/" * 40 + "b", "**/**/" * 40 + "b", "*?" * 50 + "b"):
+        with pytest.raises(PathNotFound):
+            many.find(pattern)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "paths"),
+    [
+        ("a*b*c", {"abc": True, "axbxc": True, "abcbc": True, "acb": False, "ab/c": False, "abc/d": True}),
+        ("*.tar.*", {"x.tar.gz": True, "x.tar": False, ".tar.": True}),
+        ("a?c", {"abc": True, "ac": False, "a/c": False}),
+        ("[a-c]x", {"bx": True, "dx": False, "-x": False}),
+        ("[!a-c]x", {"dx": True, "bx": False, "/x": False}),
+        ("[]]x", {"]x": True, "x": False}),
+        ("[a-]", {"-": True, "a": True, "b": False}),
+        ("[z-a]", {"z": False, "-": False}),
+        ("[[a&&b||c~~d--e]", {"[": True, "&": True, "x": False}),
+        ("[^a]", {"a": False, "b": True}),
+        ("[", {"[": True, "a": False}),
+        ("**/b", {"b": True, "a/b": True, "a/a/b": True, "ab": False, "a/b/c": True, "a/bb": False}),
+        ("a/**/b", {"a/b": True, "a/x/y/b": True, "ab": False, "x/a/b": False}),
+        ("a/**", {"a/b": True, "a/b/c": True, "a": False}),
+        ("**", {"a": True, "a/b": True}),
+        ("**/a/**/b", {"a/b": True, "x/a/y/a/b": True, "a/a": False, "b/a": False}),
+        ("**/a/b/**/c", {"a/a/b/c": True, "a/x/a/b/x/c": True, "a/b/b": False}),
+        ("**/*.yaml/x", {"a.yaml/b.yaml/x": True, "a.yaml/b/x": False}),
+        ("a.c", {"a.c": True, "abc": False}),
+        ("a+(b)", {"a+(b)": True, "aab": False}),
+    ],
+)
+def test_a_glob_matches_as_shells_do(pattern: str, paths: dict[str, bool]) -> None:
+    assert {path: bool(glob(pattern).match(path)) for path in paths} == paths
+
+
+@given(st.text("ab/*?", min_size=1, max_size=12), st.text("ab/", min_size=1, max_size=10))
+def test_a_glob_finds_what_trying_everything_finds(pattern: str, path: str) -> None:
+    pattern, path = (("/".join(filter(None, each.split("/"))) or "a") for each in (pattern, path))
+    names = path.split("/")
+    prefixes = [names[: count + 1] for count in range(len(names))]
+    assert bool(glob(pattern).match(path)) is any(everything(pattern.split("/"), prefix) for prefix in prefixes)
+
+
+def everything(pattern: list[str], names: list[str]) -> bool:
+    if not pattern:
+        return not names
+    if pattern[0] == "**":
+        if len(pattern) == 1:
+            return bool(names)
+        return any(everything(pattern[1:], names[start:]) for start in range(len(names) + 1))
+    return bool(names) and fnmatchcase(names[0], pattern[0]) and everything(pattern[1:], names[1:])
 
 
 def test_a_digest_names_path_mode_and_content() -> None:
