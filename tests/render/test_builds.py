@@ -186,13 +186,12 @@ def age() -> pyrage.x25519.Identity:
 def seal(age: pyrage.x25519.Identity, tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("seal")
 
-    def encrypt(name: str, text: str, *options: str) -> bytes:
+    def encrypt(name: str, text: str, *options: str, config: Path | None = None) -> bytes:
         (folder / name).write_text(text)
-        command = [str(tools.find("sops")), "--disable-version-check", "encrypt", "--age", str(age.to_public())]
-        done = subprocess.run(
-            [*command, *options, name], cwd=folder, env={"HOME": str(folder)}, check=True, capture_output=True
-        )
-        return done.stdout
+        command = [str(tools.find("sops")), "--disable-version-check"]
+        command += ["--config", str(config)] if config else []
+        command += ["encrypt", *([] if config else ["--age", str(age.to_public())]), *options, name]
+        return subprocess.run(command, cwd=folder, env={"HOME": str(folder)}, check=True, capture_output=True).stdout
 
     return encrypt
 
@@ -267,6 +266,25 @@ class TestEncrypted:
         files = {"a.yaml": (SEALED / "pgp.yaml").read_bytes()}
         built = await build(builder, files, keys={"main.asc": (SEALED / "pgp.asc").read_bytes()})
         assert built.documents[0].manifest["stringData"] == {"password": "open-sesame"}
+
+    async def test_files_that_only_sops_knows_are_opened_by_it(
+        self, builder: Builder, seal: Any, keys: dict[str, bytes]
+    ) -> None:
+        built = await build(builder, {"a.ini": seal("a.ini", "[part]\nkey = hunter2\n")}, keys=keys)
+        assert (built.data[0].secret, b"hunter2" in built.data[0].content) == (True, True)
+
+    async def test_shares_of_a_key_are_put_together_by_sops(
+        self, builder: Builder, seal: Any, age: pyrage.x25519.Identity, keys: dict[str, bytes], tmp_path: Path
+    ) -> None:
+        other = pyrage.x25519.Identity.generate()
+        groups = [{"age": [str(identity.to_public())]} for identity in (age, other)]
+        rules = tmp_path / "rules.yaml"
+        rules.write_text(json.dumps({"creation_rules": [{"shamir_threshold": 2, "key_groups": groups}]}))
+        content = seal("shared.yaml", CONFIG.format("shared"), config=rules)
+        assert b"shamir_threshold: 2" in content
+        built = await build(builder, {"a.yaml": content}, keys=keys | {"other.agekey": str(other).encode()})
+        assert names(built) == ["shared"]
+        assert "no key of the decryption Secret opens it" in await refused(builder, {"a.yaml": content}, keys=keys)
 
     async def test_a_missing_pgp_key_is_told(self, builder: Builder) -> None:
         message = await refused(builder, {"a.yaml": (SEALED / "pgp.yaml").read_bytes()}, keys={})

@@ -56,6 +56,7 @@ async def found(content: Mapping[str, str | File], path: str, build: Build | Non
         ),
         ({"a": link("b"), "b/x.yaml": ""}, "a", ("a", "b")),
         ({"c/Chart.yaml": "", "c/templates/a.yaml": "", "d": ""}, "c", ("c",)),
+        (BASE, "base/kustomization.yaml", ("base",)),
         ({"missing": ""}, "elsewhere", ("elsewhere",)),
     ],
 )

@@ -114,7 +114,7 @@ class _Surveyor:
             path = normal(path)
             self._paths.add(path)
             if not is_glob(path):
-                path = await self._follow(path)
+                path = self._folder_of(await self._follow(path))
                 self._paths.add(path)
             kind = await self._kind(path)
             if kind == "Kustomize":
@@ -124,6 +124,14 @@ class _Surveyor:
         except BuildError as error:
             self._problems.append(error)
         return Survey(kind, path, await self._with_links(), tuple(self._problems), tuple(self._templates))
+
+    def _folder_of(self, path: str) -> str:
+        """Give the folder where the path is the file that says what a folder is."""
+        marks = {"Kustomize": kustomization.NAMES, "Helm": ("Chart.yaml",)}
+        for kind, names in marks.items():
+            if self._recipe.build.type in {"Auto", kind} and posixpath.basename(path) in names:
+                return posixpath.dirname(path) or ROOT
+        return path
 
     async def _kind(self, path: str) -> BuildKind:
         asked = self._recipe.build.type
