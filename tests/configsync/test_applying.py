@@ -80,3 +80,19 @@ def test_a_commit_that_does_not_touch_the_path_writes_nothing_at_all(world: GitW
     sync.now()
     assert sync.revision == second
     assert not [entry for entry in world.copying(mark) if "/other" not in entry]
+
+
+def test_finalizers_that_git_asks_for_are_set_and_stay(world: GitWorld) -> None:
+    service = manifest("v1", "Service", "web", spec={"ports": [{"port": 80}]})
+    service["metadata"]["finalizers"] = ["example.com/hold"]
+    first = world.push({"web.yaml": service})
+    sync = world.csync()
+    sync.at(first)
+    service["spec"]["ports"] = [{"port": 81}]
+    second = world.push({"web.yaml": service})
+    sync.now()
+    sync.at(second)
+    web = world.find("Service", world.home, "web")
+    assert web.at("spec", "ports", 0, "port") == 81
+    assert web.at("metadata", "finalizers") == ["example.com/hold"]
+    web.put("metadata", "finalizers", value=[])

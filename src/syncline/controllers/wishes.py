@@ -51,8 +51,16 @@ def wish(placed: Placed, entries: Sequence[Ignored], key: DigestKey, revision: s
         revision=revision,
         labels=labels,
         annotations=annotations,
+        finalizers=_finalizers(placed),
         ignored=paths,
     )
+
+
+def _finalizers(placed: Placed) -> tuple[str, ...]:
+    found = placed.manifest["metadata"].get("finalizers") or ()
+    if not isinstance(found, list | tuple) or not all(isinstance(name, str) for name in found):
+        raise InvalidManifest(f"{placed.origin}: finalizers of {placed.target} must be a list of names")
+    return tuple(found)
 
 
 def _texts(placed: Placed, found: Any, what: str, paths: Sequence[Path]) -> Mapping[str, str]:

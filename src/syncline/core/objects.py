@@ -84,6 +84,8 @@ class Desired(Struct, frozen=True, kw_only=True):
     revision: str
     labels: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}
+    finalizers: tuple[str, ...] = ()
+    """Those that the source asks for; whether somebody takes one away again is nobody's drift."""
     ignored: tuple[tuple[str, ...], ...] = ()
     """Paths (see `ignoring`) to what is left to others: it is sent at creation only, and counts in no digest."""
 

@@ -57,14 +57,19 @@ def replace_body(desired: Desired, live: Json, owner: Owner, here: str, edit: Ed
         for key, value in live["metadata"].items()
         if key in ("uid", "resourceVersion", "finalizers", "ownerReferences", "creationTimestamp", "generation")
     }
-    body = _manifest(desired.body, {**kept, **_metadata(desired, owner, here, edit)})
+    metadata = {**kept, **_metadata(desired, owner, here, edit)}
+    if finalizers := list(dict.fromkeys((*kept.get("finalizers", ()), *desired.finalizers))):
+        metadata["finalizers"] = finalizers
+    body = _manifest(desired.body, metadata)
     return {**body, **({"status": live["status"]} if "status" in live else {})}
 
 
 def _metadata(desired: Desired, owner: Owner, here: str, edit: Edit) -> Json:
     namespace = {"namespace": desired.target.namespace} if desired.target.namespace else {}
+    finalizers = {"finalizers": list(desired.finalizers)} if desired.finalizers else {}
     return {
         **namespace,
+        **finalizers,
         "name": desired.target.name,
         "labels": {**desired.labels, OWNER_LABEL: owner.label},
         "annotations": {**desired.annotations, **_marks(desired, owner, here, edit)},
