@@ -18,7 +18,7 @@ Eventually = Callable[[Check], None]
 Apply = Callable[[Iterable[deploy.Manifest]], None]
 
 # The tests that work with Secrets.
-SECRETIVE = ("manifestsync", "fleet", "tenancy", "cli")
+SECRETIVE = ("configsync", "manifestsync", "fleet", "tenancy", "cli")
 
 
 @pytest.fixture(scope="session")

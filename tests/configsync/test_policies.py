@@ -150,11 +150,12 @@ def test_a_field_that_cannot_be_changed_gives_a_clear_condition_and_no_loop(
     world: GitWorld, kind: str, before: dict[str, object], after: dict[str, object]
 ) -> None:
     version = {"Job": "batch/v1", "Service": "v1"}[kind]
-    world.push({"app.yaml": manifest(version, kind, "app", spec=before), "conf.yaml": config_map("conf")})
-    sync = world.csync()
+    old, new = (manifest(version, kind, "app", spec=spec) for spec in (before, after))
+    world.push({"mine/app.yaml": old, "mine/conf.yaml": config_map("conf"), "theirs/app.yaml": config_map("theirs")})
+    sync = world.csync(git={"path": "mine"})
     sync.becomes("Synced", synced=2)
     uid = world.find(kind, world.home).uid
-    world.push({"app.yaml": manifest(version, kind, "app", spec=after), "conf.yaml": config_map("conf", a="2")})
+    world.push({"mine/app.yaml": new, "mine/conf.yaml": config_map("conf", a="2")})
     sync.now()
     ready = sync.becomes("Immutable", synced=1, failed=1)
     assert "Overwrite" in ready["message"]
@@ -162,8 +163,7 @@ def test_a_field_that_cannot_be_changed_gives_a_clear_condition_and_no_loop(
     assert world.find(kind, world.home).uid == uid
     sync.now()
     mark = world.mark()
-    world.push({"elsewhere/app.yaml": config_map("elsewhere")})
-    world.csync("witness", git={"path": "elsewhere"}).becomes("Synced", synced=1)
+    world.csync("witness", git={"path": "theirs"}).becomes("Synced", synced=1)
     assert not [write for write in world.copying(mark) if write.endswith("422")]
     sync.change(resourceManagementPolicy="Overwrite")
     sync.becomes("Synced", synced=2)

@@ -240,7 +240,7 @@ def test_an_empty_repository_is_told_and_followed_from_its_first_commit_on(world
 @pytest.mark.parametrize(
     ("files", "reason"),
     [
-        ({"app/app.yaml": None}, "BuildFailed"),
+        ({"app/app.yaml": None}, "PathNotFound"),
         ({"app/app.yaml": "# nothing\n"}, "EmptySource"),
         ({"app/app.yaml": "kind: [unclosed\n"}, "BuildFailed"),
     ],

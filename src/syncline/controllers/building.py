@@ -123,13 +123,14 @@ class Builds:
         said = [recipe_digest(asked.spec, asked.track), tool_versions()]
         recipe = body_digest({"said": said, **pantry.contents()}, self._hub.key)
         try:
-            if before is not None and before.recipe == recipe and _same(before, forest):
+            if before is not None and before.recipe == recipe and is_same(before, forest):
                 return before
             return await self._make(asked, forest, pantry, recipe, revision)
         except GitError as error:
             raise source_problem(error) from error
         except BuildError as error:
-            raise SourceProblem("BuildFailed", str(error)) from error
+            gone = any(forest.is_missing(_path(strand)) for strand in asked.track.strands)
+            raise SourceProblem("PathNotFound" if gone else "BuildFailed", str(error)) from error
         except RenderFailed as error:
             retry = not error.retry_after
             raise SourceProblem("RenderFailed", str(error), again=error.retry_after or None, retry=retry) from error
@@ -201,7 +202,7 @@ class Builds:
         target = Target(asking.key.namespace, ref.name, ref.kind)
         held = await self._references.find(asking.user, target, what)
         text = held.data.get(ref.key) if held is not None else None
-        where = f"key {ref.key} of {ref.kind} {ref.name}, which {what} names,"
+        where = f"key {ref.key} of {ref.kind} {ref.name} in {asking.key.namespace}, which {what} names,"
         if text is None:
             if ref.optional:
                 return {}
@@ -249,7 +250,7 @@ def _recipe(
         namespace=asked.namespace,
         release=helm.release_name or asking.key.name,
         tenant=asking.key.namespace,
-        path=posixpath.normpath(posixpath.join(strand.folder, strand.path)),
+        path=_path(strand),
         build=spec.build,
         template=spec.template.enabled,
         values=merge_patch(pantry.values, values),
@@ -271,8 +272,14 @@ def _recipe(
     )
 
 
-def _same(before: Made, forest: Forest) -> bool:
+def is_same(before: Made, forest: Forest) -> bool:
+    """Whether the files that went into a build are still the same."""
     return all(forest.digest(path) == digest for path, digest in before.paths.items())
+
+
+def _path(strand: Strand) -> str:
+    """Return what is built, from the root of all sources."""
+    return posixpath.normpath(posixpath.join(strand.folder, strand.path))
 
 
 def _refuse(placement: Placement) -> None:

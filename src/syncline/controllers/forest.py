@@ -52,6 +52,11 @@ class Forest:
             return None
         return tree.kind(rest) if isinstance(tree, ObjectTree) else _kind(tree, rest)
 
+    def is_missing(self, path: str) -> bool:
+        """Whether nothing at all is at a path; of a glob, whether nothing matches."""
+        tree, rest = self._at(path)
+        return path != ROOT and self.kind(path) is None and not (isinstance(tree, Tree) and _entries(tree, rest))
+
     def links(self, folder: str) -> Sequence[str]:
         """Give the paths of all symbolic links in a folder and in those in it."""
         found: list[str] = []

@@ -14,6 +14,7 @@ from syncline.core.conditions import Finding, find, settle_conditions, shorten
 from syncline.core.outcome import describe_changes, readiness
 
 PLAN_LINES = 100
+REPORTED = 5
 # What passes by itself is no failure.
 _WAITING = frozenset({"Progressing", "DependencyNotReady", "Suspended", "DryRun", "DeletionHeld"})
 
@@ -120,7 +121,17 @@ def _conditions(report: Report, status: ConfigSyncStatus, laps: Sequence[Lapped]
     spec = report.sync.spec
     if isinstance(spec, ConfigSyncSpec) and spec.wait and laps:
         findings.append(_healthy(laps))
+    notes = dict.fromkeys(note for one in laps if one.lap.made is not None for note in one.lap.made.notes)
+    if notes:
+        findings.append(_reported([*notes]))
     return settle_conditions(report.sync.status.conditions, findings, status.observed_generation, now)
+
+
+def _reported(notes: Sequence[str]) -> Finding:
+    """Tell of what is in the source and was not applied; there is no such condition where there is nothing to tell."""
+    rest = f"; and {len(notes) - REPORTED} more" if len(notes) > REPORTED else ""
+    named = "; ".join(shorten(note, 300) for note in notes[:REPORTED])
+    return Finding("Reported", "True", "NotApplied", f"{named}{rest}")
 
 
 def _healthy(laps: Sequence[Lapped]) -> Finding:

@@ -158,7 +158,7 @@ class Cluster:
             self._add(view.kind, served)
 
     async def complete(self, view: View, patience: float) -> None:
-        """Wait until a view is complete; raises `NotWatchedError` where it is refused or takes too long, with the cause.
+        """Wait until a view is complete; raises `NotWatchedError` where it is refused or takes too long, and why.
 
         What the server cannot do just now, such as listing a kind that was defined a moment ago, is waited for; when it
         is complete after all, listeners are told.
