@@ -126,6 +126,7 @@ def test_a_key_names_remote_and_credential_and_tells_neither() -> None:
 
 
 def test_no_representation_shows_a_value() -> None:
+    assert CANARY.decode() not in repr(Remote(f"https://u:{CANARY.decode()}@example.com/a"))
     secret = {"username": b"u", "password": CANARY}
     remote = remote_from(URL, "Basic", secret, {"ca.crt": CANARY}, {"address": b"http://p:1", **secret})
     assert CANARY.decode() not in repr(remote) + str(remote) + repr(remote.credential) + repr(remote.proxy)

@@ -42,14 +42,17 @@ class Folder:
             for name in ("mirrors", "locks", "run"):
                 (root / name).mkdir(_PRIVATE, exist_ok=True)
             self._root = root
-            self._salt = _salt(root / "salt")
-            _tidy(root / "run")
             self.run = root / "run" / secrets.token_hex(8)
             """Where this process keeps what is private to it, until it closes the folder."""
-            self.run.mkdir(_PRIVATE)
+            # One at a time: a folder that is not locked yet is not one that somebody has left.
+            with open_lock(root / "start") as starting:
+                starting.take()
+                self._salt = _salt(root / "salt")
+                _tidy(root / "run")
+                self.run.mkdir(_PRIVATE)
+                self._stack.enter_context(open_lock(self.run / "lock")).try_take()
         except OSError as error:
             raise CacheFailure(f"the folder for mirrors {root} cannot be used: {error.strerror}") from None
-        self._stack.enter_context(open_lock(self.run / "lock")).try_take()
 
     def close(self) -> None:
         """Remove what is private to this process; the mirrors stay."""
@@ -102,16 +105,12 @@ def age(use: Use) -> float:
 def _salt(path: Path) -> bytes:
     """Read the salt; the first process makes it, whole or not at all."""
     with contextlib.suppress(FileNotFoundError):
-        return path.read_bytes()
-    fresh = path.with_name(f"salt.{secrets.token_hex(8)}")
+        if len(salt := path.read_bytes()) == _SALT_BYTES:
+            return salt
+    fresh = path.with_name("salt.new")
     fresh.touch(0o600)
     fresh.write_bytes(secrets.token_bytes(_SALT_BYTES))
-    try:
-        os.link(fresh, path)
-    except FileExistsError:
-        pass
-    finally:
-        fresh.unlink()
+    fresh.rename(path)
     return path.read_bytes()
 
 

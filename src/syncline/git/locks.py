@@ -15,6 +15,10 @@ class Lock:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
+    def take(self) -> None:
+        """Take the lock, waiting for whoever has it; only for what is held for a moment."""
+        fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+
     def try_take(self) -> bool:
         """Take the lock if nobody else has it."""
         try:

@@ -122,9 +122,6 @@ class Remote(_Hidden, frozen=True):
             found += [self.proxy.password, quote(self.proxy.password, safe="")]
         return tuple(each for each in found if each)
 
-    def __repr__(self) -> str:
-        return f"Remote({self.url!r}, ...)"
-
 
 def remote_from(
     url: str,

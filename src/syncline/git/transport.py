@@ -224,6 +224,7 @@ class Transport:
             token = await self._tokens.token(remote, credential)
             secrets, credential = (*secrets, token), Basic("x-access-token", token)
         try:
+            self._folder.mkdir(0o700, parents=True, exist_ok=True)
             folder = Path(tempfile.mkdtemp(dir=self._folder))
         except OSError as error:
             raise CacheFailure(f"the folder for mirrors cannot be written: {error.strerror}") from None
