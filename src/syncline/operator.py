@@ -162,7 +162,9 @@ class Operator:
         self._hub = hub
         events = EventRecorder(client, "syncline", identity)
         self._targets = SyncTargets(hub, self._targets_changed)
-        self._health = SyncTargetController(client, fleet, events=events, watch_namespaces=settings.watch_namespaces)
+        self._health = SyncTargetController(
+            client, fleet, self._targets, events=events, watch_namespaces=settings.watch_namespaces
+        )
         self._remotes = FleetSites(hub, fleet, self._targets)
         copiers, self._git = controllers(hub, workshop, events, settings, self._remotes)
         self._syncs: tuple[Controller, ...] = (*copiers, self._git)
@@ -183,7 +185,6 @@ class Operator:
         self._reflectors: tuple[AnyReflector, ...] = (
             self._kinds,
             self._targets.reflector,
-            *self._health.syncs.values(),
             *(reflector for controller in self._syncs for reflector in controller.syncs.values()),
         )
         hub.listen(_nobody, _nobody, self._stranger_changed, _nobody)

@@ -17,6 +17,8 @@ from tests.fleet.world import QUICK, Remote
 from syncline.api.common import API_VERSION
 from syncline.api.synctarget import SyncedResource
 from syncline.controllers.synctarget import SyncTargetController
+from syncline.controllers.synctargets import SyncTargets
+from syncline.engine.cluster import Cluster
 from syncline.fleet import Fleet, MemberKey, SecretWire
 from syncline.kube import Client, EventRecorder, Key, load_kubeconfig, run_workers
 from syncline.sandbox import Sandbox
@@ -109,10 +111,11 @@ async def hub(far: Sandbox, kubeconfig_of_operator: Path) -> AsyncIterator[Hub]:
         Client(load_kubeconfig(kubeconfig_of_operator)) as client,
         Fleet(allow_loopback=True, pace=QUICK) as fleet,
     ):
-        controller = SyncTargetController(client, fleet, events=EventRecorder(client, "syncline", "tests"))
-        work = [asyncio.create_task(reflector.run()) for reflector in controller.syncs.values()]
-        for reflector in controller.syncs.values():
-            await reflector.synced.wait()
+        targets = SyncTargets(Cluster(client), lambda: None)
+        events = EventRecorder(client, "syncline", "tests")
+        controller = SyncTargetController(client, fleet, targets, events=events)
+        work = [asyncio.create_task(targets.reflector.run())]
+        await targets.reflector.synced.wait()
         work.append(asyncio.create_task(run_workers(controller.queue, 4, controller.reconcile)))
         yield (here := Hub(far, controller, fleet))
         here.end()

@@ -13,27 +13,24 @@ from typing import Literal
 from msgspec import Struct, structs
 
 from syncline.api import synctarget as api
-from syncline.api.common import API_VERSION, GROUP, VERSION, ConditionStatus
+from syncline.api.common import API_VERSION, ConditionStatus
 from syncline.api.synctarget import SyncedResource, SyncTarget, SyncTargetSpec, SyncTargetStatus
+from syncline.controllers.synctargets import RESOURCE, SyncTargets, TargetSync
 from syncline.core.conditions import Finding, find, settle_conditions
-from syncline.engine.record import Records, Sync, SyncWire, read_sync
+from syncline.engine.record import Records
 from syncline.fleet import Credentials, Fleet, Member, NotResolved, Resolved, SecretWire, resolve_target
 from syncline.kube.cache import Key
 from syncline.kube.client import Client
 from syncline.kube.errors import ApiError
 from syncline.kube.events import EventRecorder, ObjectReference
 from syncline.kube.queue import Queue
-from syncline.kube.reflector import Reflector
-from syncline.kube.resources import SECRETS, Resource
+from syncline.kube.resources import SECRETS
 from syncline.telemetry import metrics
 
-RESOURCE = Resource(GROUP, VERSION, api.PLURAL, api.KIND)
 EXPIRING = "CredentialExpiring"
 # How often a Secret is looked at again without a reason; a credential that is refused is a reason.
 LOOK = 300.0
 MAX_RESOURCES = 200
-
-TargetSync = Sync[SyncTargetSpec, SyncTargetStatus]
 
 # What only time, or somebody at the other end, can mend: the state of the cluster is not known.
 _UNKNOWN = frozenset({"Connecting", "Unreachable", "ServerError", "TooManyRequests", "Closed", "Replaced"})
@@ -52,7 +49,13 @@ class SyncTargetController:
     """Looks after all SyncTargets of a cluster."""
 
     def __init__(
-        self, client: Client, fleet: Fleet, *, events: EventRecorder, watch_namespaces: Sequence[str] = ()
+        self,
+        client: Client,
+        fleet: Fleet,
+        targets: SyncTargets,
+        *,
+        events: EventRecorder,
+        watch_namespaces: Sequence[str] = (),
     ) -> None:
         self.queue: Queue[Key] = Queue(api.KIND)
         self._client = client
@@ -61,17 +64,14 @@ class SyncTargetController:
         self._records = Records(client, RESOURCE)
         self._members: dict[Key, Member] = {}
         self._resources: dict[Key, tuple[SyncedResource, ...]] = {}
-        self.syncs: dict[str | None, Reflector[SyncWire, TargetSync]] = {
-            namespace: Reflector(
-                client, RESOURCE, decode=SyncWire, project=_read, namespace=namespace, on_change=self._changed
-            )
-            for namespace in (watch_namespaces or (None,))
-        }
+        self._targets = targets
+        self._watched = frozenset(watch_namespaces)
+        targets.listen(self._changed)
         fleet.listen(self._member_changed)
 
     async def reconcile(self, key: Key) -> None:
         """Look at one SyncTarget, and tell what has changed."""
-        sync = self._get(key)
+        sync = self._targets.reflector.get(key)
         if sync is None or sync.deleting:
             self._forget(key)
             return
@@ -96,10 +96,10 @@ class SyncTargetController:
 
     def secret_changed(self, key: Key) -> None:
         """Look again at the SyncTargets that read this Secret."""
-        for reflector in self.syncs.values():
-            for at, sync in reflector.items():
-                if at.namespace == key.namespace and sync.spec is not None and _secret_of(sync.spec) == key.name:
-                    self.queue.add(at)
+        for at, sync in self._targets.reflector.items():
+            beside = at.namespace == key.namespace and self._is_watched(at)
+            if beside and sync.spec is not None and _secret_of(sync.spec) == key.name:
+                self.queue.add(at)
 
     async def _look(self, sync: TargetSync, key: Key) -> _Look | None:
         """Return what there is to tell; None while the cluster is reached for the first time: the fleet tells after."""
@@ -146,7 +146,7 @@ class SyncTargetController:
         wire = await self._records.write_status(meta, sync.status, status)
         if wire is None:
             return
-        self._reflector(key).note(wire)
+        self._targets.reflector.note(wire)
         before, after = find(sync.status.conditions, "Ready"), look.ready
         if before is None or (before.status, before.reason) != (after.status, after.reason):
             await self._emit(sync, "Normal" if after.status == "True" else "Warning", after.reason, after.message)
@@ -166,7 +166,8 @@ class SyncTargetController:
         await self._events.emit(about, level, reason, message, "Reach")
 
     def _changed(self, key: Key, old: TargetSync | None, new: TargetSync | None) -> None:
-        if old is None or new is None or (old.spec, old.deleting) != (new.spec, new.deleting):
+        changed = old is None or new is None or (old.spec, old.deleting) != (new.spec, new.deleting)
+        if changed and self._is_watched(key):
             self.queue.add(key)
 
     def _member_changed(self, member: Member) -> None:
@@ -184,11 +185,8 @@ class SyncTargetController:
         self.queue.forget(key)
         metrics.forget_sync(api.KIND, key.namespace, key.name)
 
-    def _reflector(self, key: Key) -> Reflector[SyncWire, TargetSync]:
-        return self.syncs[None if None in self.syncs else key.namespace]
-
-    def _get(self, key: Key) -> TargetSync | None:
-        return self._reflector(key).get(key)
+    def _is_watched(self, key: Key) -> bool:
+        return not self._watched or key.namespace in self._watched
 
 
 def compose(
@@ -236,10 +234,6 @@ def _secret_of(spec: SyncTargetSpec) -> str:
 
 def _user(key: Key) -> tuple[str, Key]:
     return (api.KIND, key)
-
-
-def _read(wire: SyncWire) -> TargetSync:
-    return read_sync(api.KIND, SyncTargetSpec, SyncTargetStatus, wire)
 
 
 def _time(moment: datetime) -> str:

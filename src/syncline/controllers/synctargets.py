@@ -2,14 +2,12 @@
 
 from collections.abc import Callable, Iterator
 
-import msgspec
-
 from syncline.api import synctarget as api
 from syncline.api.common import GROUP, VERSION
 from syncline.api.connection import ClusterConnection
-from syncline.api.synctarget import SyncTarget, SyncTargetSpec
+from syncline.api.synctarget import SyncTarget, SyncTargetSpec, SyncTargetStatus
 from syncline.engine.cluster import Cluster
-from syncline.engine.record import SyncWire
+from syncline.engine.record import Sync, SyncWire, read_sync
 from syncline.kube.cache import Key
 from syncline.kube.client import Client
 from syncline.kube.errors import NotFound
@@ -18,20 +16,30 @@ from syncline.kube.resources import SECRETS, Resource
 
 RESOURCE = Resource(GROUP, VERSION, api.PLURAL, api.KIND)
 
+TargetSync = Sync[SyncTargetSpec, SyncTargetStatus]
+Listener = Callable[[Key, TargetSync | None, TargetSync | None], None]
+
 
 class SyncTargets:
-    """All SyncTargets with a spec that can be read."""
+    """All SyncTargets, in one watch for those who use them and for those who look after them."""
 
     def __init__(self, hub: Cluster, on_change: Callable[[], None]) -> None:
         self._hub = hub
         self._on_change = on_change
-        self.reflector: Reflector[SyncWire, SyncTarget] = Reflector(
+        self._listeners: list[Listener] = []
+        self.reflector: Reflector[SyncWire, TargetSync] = Reflector(
             hub.client, RESOURCE, decode=SyncWire, project=_read, on_change=self._changed
         )
 
+    def listen(self, listener: Listener) -> None:
+        """Tell of every change, also of statuses and of specs that cannot be read."""
+        self._listeners.append(listener)
+
     def all(self) -> Iterator[SyncTarget]:
-        """Yield all of them; do not await meanwhile."""
-        yield from self.reflector.values()
+        """Yield those with a spec that can be read; do not await meanwhile."""
+        for sync in self.reflector.values():
+            if (target := _target(sync)) is not None:
+                yield target
 
     async def seen_by(self, client: Client, connection: ClusterConnection, namespace: str) -> tuple[SyncTarget, ...]:
         """Read the SyncTargets that a connection may mean, with the rights of whoever names them."""
@@ -43,27 +51,29 @@ class SyncTargets:
                 wires = []
         else:
             wires, _ = await client.list(RESOURCE, home, type=SyncWire)
-        return tuple(target for target in map(_read, wires) if target is not None)
+        return tuple(target for wire in wires if (target := _target(_read(wire))) is not None)
 
-    def _changed(self, _key: Key, old: SyncTarget | None, new: SyncTarget | None) -> None:
+    def _changed(self, key: Key, old: TargetSync | None, new: TargetSync | None) -> None:
         self._hub.attention.pay(SECRETS.kind, _secrets_of(new))
         self._hub.attention.end(SECRETS.kind, _secrets_of(old))
         # Statuses are ours, and say nothing that a sync does not know.
         if old is None or new is None or (old.spec, old.metadata.labels) != (new.spec, new.metadata.labels):
             self._on_change()
+        for listener in self._listeners:
+            listener(key, old, new)
 
 
-def _secrets_of(target: SyncTarget | None) -> tuple[str, ...]:
-    if target is None:
+def _secrets_of(target: TargetSync | None) -> tuple[str, ...]:
+    if target is None or target.spec is None:
         return ()
     connection = target.spec.connection
     refs = (connection.kubeconfig_secret_ref, connection.service_account_token_ref)
     return tuple(ref.name for ref in refs if ref is not None)
 
 
-def _read(wire: SyncWire) -> SyncTarget | None:
-    try:
-        spec = msgspec.json.decode(wire.spec, type=SyncTargetSpec)
-    except msgspec.MsgspecError:
-        return None
-    return SyncTarget(metadata=wire.metadata, spec=spec)
+def _read(wire: SyncWire) -> TargetSync:
+    return read_sync(api.KIND, SyncTargetSpec, SyncTargetStatus, wire)
+
+
+def _target(sync: TargetSync) -> SyncTarget | None:
+    return SyncTarget(metadata=sync.metadata, spec=sync.spec) if sync.spec is not None else None
