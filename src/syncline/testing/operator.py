@@ -41,7 +41,10 @@ class OperatorProcess:
     """A running `syncline run`. Ends with `stop()` or the `with` block; `kill()` is a crash."""
 
     def __init__(self, kubeconfig: Path, *flags: str, wait: bool = True) -> None:
-        self._log = tempfile.NamedTemporaryFile(prefix="syncline-operator-", suffix=".log")  # noqa: SIM115 - closed by stop
+        # Beside the kubeconfig of a sandbox: that folder goes away even when this process is killed.
+        self._log = tempfile.NamedTemporaryFile(  # noqa: SIM115 - closed by stop
+            prefix="syncline-operator-", suffix=".log", dir=kubeconfig.parent
+        )
         self.log_file = Path(self._log.name)
         self._addresses: dict[str, str] = {}
         self._process = subprocess.Popen(

@@ -46,7 +46,9 @@ class FaultProxy:
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="syncline-proxy-")))
+            # In the sandbox's folder: that goes away even when this process is killed.
+            folder = tempfile.TemporaryDirectory(prefix="proxy-", dir=self._sandbox.folder, ignore_cleanup_errors=True)
+            self._folder = Path(stack.enter_context(folder))
             self._thread = stack.enter_context(LoopThread("fault-proxy"))
             self._thread.run(self._open())
             stack.callback(lambda: self._thread.run(self._close()))
