@@ -29,6 +29,7 @@ from syncline.controllers.preparing import Preparer
 from syncline.controllers.references import References
 from syncline.controllers.removal import Ending, Wanted
 from syncline.controllers.reporting import AnySync, Problem, Report
+from syncline.controllers.resting import Rests, rest_of
 from syncline.controllers.sites import Reached, Sites
 from syncline.controllers.staging import Wanted as Wish
 from syncline.controllers.staging import at_site, watched, write_in_stages
@@ -65,11 +66,13 @@ class ConfigSyncs(Controller):
         self._dependencies = Dependencies()
         self._hooks: dict[Key, tuple[bytes, ...]] = {}
         self._refreshing: set[asyncio.Task[None]] = set()
+        self._rests = Rests(mirrors, self.queue.add)
 
     def repository_changed(self, who: object) -> None:
         """Take the news that a repository which a sync follows has changed, failed or answers again."""
-        if isinstance(who, tuple) and isinstance(who[0], Key):
-            self.queue.add(who[0])
+        match who:
+            case (Key() as key, str(remote)):
+                self._rests.told(key, remote)
 
     def pushed(self, namespace: str, name: str) -> None:
         """Take the hint that a repository has changed: ask it."""
@@ -111,6 +114,7 @@ class ConfigSyncs(Controller):
 
     async def _turn(self, sync: AnySync, memory: Memory) -> Report:
         assert isinstance(memory, SyncMemory)  # noqa: S101 - see _remember
+        self._rests.disturb(key_of(sync))
         try:
             spec = self._runnable(sync)
             asking = self._asking(sync, spec)
@@ -135,7 +139,9 @@ class ConfigSyncs(Controller):
         await self._record(work, reached)
         lapped = [await self._advance(work, spec, reached, lap, memory) for lap in laps]
         former = await self._let_go_of_former(work, spec, reached, memory)
-        return self._report(work, reached, lapped, former)
+        report = self._report(work, reached, lapped, former)
+        self._rests.settle(asking.key, rest_of(spec, report, self._origins.opened(asking.key)))
+        return report
 
     def _runnable(self, sync: AnySync) -> ConfigSyncSpec:
         """Return the spec, or say why nothing is to be done for this sync at all."""
@@ -373,6 +379,7 @@ class ConfigSyncs(Controller):
     async def _finalize(self, sync: AnySync, memory: Memory) -> Report | None:
         """Let go of everything as the policy says, then of the sync. Never traps it."""
         assert isinstance(memory, SyncMemory)  # noqa: S101 - see _remember
+        self._rests.disturb(key_of(sync))
         work: Work | None = None
         try:
             work = self.kind.lower(sync)
@@ -398,6 +405,7 @@ class ConfigSyncs(Controller):
         super()._forget(key)
         self._origins.forget(key)
         self._hooks.pop(key, None)
+        self._rests.disturb(key)
 
 
 def _part(reached: Reached, name: str) -> Reached:

@@ -38,14 +38,20 @@ class Origins:
         self._references = references
         self._mirrors = mirrors
         self._remotes: dict[Key, dict[str, Remote]] = {}
+        self._opened: dict[Key, dict[GitSource, Remote]] = {}
 
     async def remotes(self, asking: Asking, tracks: tuple[Track, ...]) -> None:
-        """Follow the repositories of a sync, from now on these and no others. Raises `Problem`."""
+        """Follow the repositories of a sync, from now on these and no others. Raises `Problem`.
+
+        What opens them is read here, and counts until it is read again.
+        """
+        self._opened.pop(asking.key, None)
         wanted: dict[str, tuple[Remote, set[str]]] = {}
+        opened: dict[GitSource, Remote] = {}
         for track in tracks:
             for strand in track.strands:
                 if strand.git is not None:
-                    remote = await self.remote(asking, strand.git)
+                    remote = opened[strand.git] = await self.remote(asking, strand.git)
                     wanted.setdefault(remote.key, (remote, set()))[1].add(strand.git.revision)
         before = self._remotes.get(asking.key, {})
         for name in before.keys() - wanted.keys():
@@ -53,9 +59,15 @@ class Origins:
         for name, (remote, revisions) in wanted.items():
             self._mirrors.follow((asking.key, name), remote, asking.interval, revisions)
         self._remotes[asking.key] = {name: remote for name, (remote, _) in wanted.items()}
+        self._opened[asking.key] = opened
+
+    def opened(self, key: Key) -> Mapping[GitSource, Remote]:
+        """Return the repositories of a sync as they were last followed; none where one of them could not be."""
+        return self._opened.get(key, {})
 
     def forget(self, key: Key) -> None:
         """Follow nothing for a sync any more."""
+        self._opened.pop(key, None)
         for name in self._remotes.pop(key, {}):
             self._mirrors.unfollow((key, name))
 
@@ -82,10 +94,13 @@ class Origins:
         except CredentialError as error:
             raise SourceProblem("CredentialError", str(error), stalled=True) from error
 
+    async def _remote(self, asking: Asking, git: GitSource) -> Remote:
+        return self.opened(asking.key).get(git) or await self.remote(asking, git)
+
     async def head(self, asking: Asking, git: GitSource) -> Commit:
         """Return the commit that the spec's revision means now. Raises `Problem`."""
         try:
-            return await self._mirrors.resolve(await self.remote(asking, git), git.revision)
+            return await self._mirrors.resolve(await self._remote(asking, git), git.revision)
         except GitError as error:
             raise source_problem(error) from error
 
@@ -112,7 +127,7 @@ class Origins:
 
     async def _tree(self, asking: Asking, git: GitSource, commit: Commit) -> Tree:
         try:
-            remote = await self.remote(asking, git)
+            remote = await self._remote(asking, git)
             if git.verify is not None:
                 what = "source.git.verify.secretRef"
                 keys = await self._references.read(asking.user, _secret(asking, git.verify.secret_ref.name), what)
