@@ -37,6 +37,8 @@ demo: sandbox tools ## the main job, end to end, on a real control plane (KEEP=1
 
 .PHONY: test
 test: sandbox tools ## all tests, in parallel
+	@# Hundreds of processes start below, and some environments forbid them to write bytecode.
+	@$(BIN)/python -m compileall -q src
 	@# One worker more than cores: many tests wait for the cluster, not for a core.
 	@$(BIN)/python -m pytest -n $$(($$(nproc) + 1)) --dist worksteal $(TESTS)
 
