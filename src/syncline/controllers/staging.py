@@ -42,15 +42,16 @@ async def write_in_stages(
     by_target = {one.target: one for one in desired}
     outcomes: list[Outcome] = []
     for stage in stages(by_target):
-        ready: list[Wanted] = []
-        for site in sites:
-            for target in stage:
-                wanted = Wanted(site, at_site(site, by_target[target]))
-                refusal = await watched(wanted)
-                if refusal is None:
-                    ready.append(wanted)
-                else:
-                    outcomes.append(refusal)
+        wishes = [Wanted(site, at_site(site, by_target[target])) for site in sites for target in stage]
+        # Of each kind the first is asked about for all.
+        firsts = {_kind(wanted): wanted for wanted in reversed(wishes)}
+        refusals = dict(zip(firsts, await asyncio.gather(*map(watched, firsts.values())), strict=True))
+        ready = [wanted for wanted in wishes if refusals[_kind(wanted)] is None]
+        outcomes += [
+            structs.replace(refusal, target=wanted.desired.target)
+            for wanted in wishes
+            if (refusal := refusals[_kind(wanted)]) is not None
+        ]
         unanswered = {outcome.target.cluster for outcome in outcomes if outcome.reason == IN_PROGRESS}
         outcomes += [_waiting(one) for one in ready if one.site.place.cluster in unanswered]
         ready = [one for one in ready if one.site.place.cluster not in unanswered]
@@ -58,6 +59,11 @@ async def write_in_stages(
         if stage_of(stage[0].kind) is Stage.DEFINITIONS:
             await _served(ready, is_wanted)
     return outcomes
+
+
+def _kind(wanted: Wanted) -> tuple[int, str, str]:
+    body = wanted.desired.body
+    return id(wanted.site), wanted.desired.target.kind, body.api_version if body is not None else ""
 
 
 def at_site(site: Site, desired: Desired) -> Desired:
