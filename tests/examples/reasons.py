@@ -10,7 +10,7 @@ STATES = frozenset({"Synced", "Pending", "Failed", "Conflict", "Skipped", "Unkno
 
 # Calls that take a reason by position: its index.
 _POSITIONS = {"Problem": 0, "_leave": 1, "warn": 1, "Finding": 2, "pass_over": 2, "emit": 2}
-_POSITIONS |= {"NotResolved": 0, "_go_down": 0, "_change": 1, "_end": 1}
+_POSITIONS |= {"NotResolved": 0, "_go_down": 0, "_change": 1, "_end": 1, "SourceProblem": 0, "_refused": 1}
 _WORD = re.compile(r"[A-Z][a-z]+(?:[A-Z][a-z]+)*")
 _TWO_WORDS = re.compile(r"(?:[A-Z][a-z]+){2,}")
 
@@ -27,6 +27,12 @@ def words(root: Path) -> set[str]:
         for node in _nodes(root)
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and _TWO_WORDS.fullmatch(node.value)
     }
+
+
+def constants(root: Path) -> set[str]:
+    """Return every word that has a name in capitals: some are reasons."""
+    named = (node for node in _nodes(root) if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name))
+    return {reason for node in named if node.targets[0].id.isupper() for reason in _texts(node.value)}
 
 
 def _nodes(root: Path) -> Iterator[ast.AST]:

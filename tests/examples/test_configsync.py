@@ -7,6 +7,7 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import asyncssh
 import pytest
@@ -14,6 +15,7 @@ from tests.examples.gitscene import GitScene, tekton
 from tests.examples.scene import Check, path
 from tests.fleet.world import Remote
 
+from syncline.core.ownership import OWNER_LABEL
 from syncline.deploy import Manifest
 from syncline.sandbox import RequestError, Sandbox
 from syncline.testing.gitserver import GitServer
@@ -21,6 +23,8 @@ from syncline.testing.gitssh import SshServer
 from syncline.testing.operator import OperatorProcess
 
 Play = Callable[..., GitScene]
+# How often the pods of a Deployment were replaced, as its controller counts.
+ROLLOUTS = "deployment.kubernetes.io/revision"
 
 
 @pytest.fixture(scope="module")
@@ -297,3 +301,28 @@ def test_22_the_kinds_of_tekton_come_with_their_definitions(play: Play) -> None:
     for kind, name in (("Task", "compile"), ("Pipeline", "build")):
         metadata = {"namespace": "factory", "name": name}
         assert scene.look({"apiVersion": "tekton.dev/v1", "kind": kind, "metadata": metadata}) is not None
+
+
+def test_23_what_runs_already_is_taken_over_and_given_back(play: Play) -> None:
+    scene = play("configsync/23-take-over.yaml")
+    scene.eventually(is_ready(scene))
+    scene.eventually(lambda: is_seen(anvil(scene)))
+    before = anvil(scene)["metadata"]
+    assert OWNER_LABEL in before["labels"]
+    assert before["labels"]["made-by"] == "hand"
+    assert before["annotations"][ROLLOUTS] == "1"
+    scene.delete_sync()
+    scene.eventually(lambda: is_seen(anvil(scene)))
+    after = anvil(scene)["metadata"]
+    assert after["uid"] == before["uid"]
+    assert OWNER_LABEL not in after["labels"]
+    assert after["annotations"][ROLLOUTS] == "1"
+
+
+def anvil(scene: GitScene) -> dict[str, Any]:
+    return scene.look(deployment("forge", "anvil")) or {}
+
+
+def is_seen(live: dict[str, Any]) -> bool:
+    """Whether its controller has dealt with a Deployment as it is now."""
+    return live.get("status", {}).get("observedGeneration") == live["metadata"]["generation"]

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import yaml
@@ -13,8 +14,10 @@ from tests.examples import reasons
 from tests.examples.scene import ROOT
 
 import syncline.fleet.metrics
+import syncline.git.errors
 import syncline.git.metrics
 import syncline.kube.metrics
+import syncline.receiver.metrics
 import syncline.telemetry.metrics
 from syncline.api.common import API_VERSION
 from syncline.api.kinds import KINDS
@@ -24,7 +27,7 @@ from syncline.kube import errors
 from syncline.sandbox import RequestError, Sandbox
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
-GUIDES = [ROOT / "docs" / "configmapsync.md", ROOT / "docs" / "manifestsync.md"]
+GUIDES = [ROOT / "docs" / f"{name}.md" for name in ("configmapsync", "manifestsync", "configsync")]
 OPERATIONS = ROOT / "docs" / "operations.md"
 # Names of several words in the source that are no reasons, and one reason's neighbour that looks like one.
 OTHER_NAMES = {"ConfigMap", "DoesNotExist", "DownstreamWins", "LastWriteWins", "NotIn", "OneWay", "SourceWins"}
@@ -45,6 +48,19 @@ OTHER_NAMES |= {
 OTHER_NAMES |= {"VolumeAttachment", "ExternalName", "LoadBalancer", "NodePort"}
 # Of the fleet.
 OTHER_NAMES |= {"ClusterDown", "MemberKey", "NotResolved", "ReadSecret", "SecretWire", "Up"}
+# Of Git: states of targets that stand where reasons do, decisions about revisions, hosts, and what health goes by.
+OTHER_NAMES |= {"Skipped", "Unknown", "Head", "HeadUnknown", "NotFound", "NothingHealthy", "GitHub", "GitLab"}
+OTHER_NAMES |= {
+    "AbleToScale",
+    "CrashLoopBackOff",
+    "NamesAccepted",
+    "NewReplicaSetAvailable",
+    "OnDelete",
+    "PodScheduled",
+}
+OTHER_NAMES |= {"ProgressDeadlineExceeded", "ReplicaFailure", "ScalingActive", "ScalingDisabled"}
+OTHER_NAMES |= {"CustomResourceDefinition", "HorizontalPodAutoscaler", "LimitRange", "PodDisruptionBudget"}
+OTHER_NAMES |= {"ResourceQuota"}
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -128,8 +144,20 @@ def test_every_reason_is_explained() -> None:
 
 
 def test_no_reason_is_invented() -> None:
-    of_the_server = {name for name in dir(errors) if isinstance(getattr(errors, name), type)}
-    assert explained() - reasons.given(ROOT / "src" / "syncline") - of_the_server == set()
+    source = ROOT / "src" / "syncline"
+    of_servers = {name for kind in (errors, syncline.git.errors) for name in dir(kind) if _is_class(kind, name)}
+    known = reasons.given(source) | reasons.words(source) | reasons.constants(source) | of_servers
+    assert explained() - known == set()
+
+
+def _is_class(module: ModuleType, name: str) -> bool:
+    return isinstance(getattr(module, name), type)
+
+
+def test_every_way_in_which_git_fails_is_explained() -> None:
+    # Their reasons are their names, but for the one that another failure has already.
+    own = (each for each in syncline.git.errors.GitError.__subclasses__() if each.__module__ == "syncline.git.errors")
+    assert {each.__name__ for each in own} - {"Unreachable"} - explained() == set()
 
 
 def test_every_reason_is_explained_once() -> None:
@@ -140,6 +168,7 @@ def test_every_metric_is_listed() -> None:
     assert syncline.fleet.metrics
     assert syncline.git.metrics
     assert syncline.kube.metrics
+    assert syncline.receiver.metrics
     assert syncline.telemetry.metrics
     counted = {
         family.name + ("_total" if family.type == "counter" else "")
