@@ -15,7 +15,7 @@ from syncline.testing.audit import OPERATOR, AuditLog, Entry
 T = TypeVar("T")
 Json = dict[str, Any]
 
-SECONDS = 30.0
+SECONDS = 90.0
 FIRST_POLL = 0.02
 LAST_POLL = 0.2
 
