@@ -13,9 +13,7 @@ import msgspec
 from syncline.render.buildjobs import ANSWER_LIMIT, Answer, Done, Failed, Job, Ready, decode_answer, frame
 from syncline.render.child import ChildCrashed, Process
 from syncline.render.errors import BuildError
-
-PATIENCE = 4
-"""How many times its processor time a job may take by the clock: a busy machine is no fault of the files."""
+from syncline.render.toolrun import PATIENCE
 
 _TICKS = 100
 

@@ -49,9 +49,6 @@ INPUT_LIMIT = 24 * 1024 * 1024
 MOST_FILES = 10_000
 """What one build may take: bytes and files."""
 
-SECONDS_PER_MEBIBYTE = 2.0
-"""What honest YAML takes to be read, on top of the deadline."""
-
 
 class _StoppedError(Exception):
     """The build itself is to blame; the message says for what."""
@@ -149,7 +146,7 @@ class Builder:
         recipe = work.recipe
         keys = None if recipe.keys is None else dict(recipe.keys)
         job = Prepare(texts, dict(recipe.variables), dict(recipe.values), keys)
-        for answer in await self._ask(child, job, sum(len(text.content) for text in texts)):
+        for answer in await self._ask(child, job):
             if isinstance(answer, Prepared):
                 work.changed[answer.path] = answer.content
                 work.decrypted |= {answer.path} if answer.decrypted else set()
@@ -168,7 +165,7 @@ class Builder:
     async def _plain(self, child: BuildChild, work: "_Work") -> Built:
         texts = [Text(path, work.content(path)) for path in work.paths if path.endswith(MANIFEST_SUFFIXES)]
         data = [path for path in work.paths if not path.endswith(MANIFEST_SUFFIXES)]
-        answers = await self._ask(child, Parse(texts), sum(len(text.content) for text in texts)) if texts else []
+        answers = await self._ask(child, Parse(texts)) if texts else []
         data += [answer.path for answer in answers if isinstance(answer, Data)]
         return Built(_documents(answers), tuple(map(work.data_file, sorted(data))), _notes(answers))
 
@@ -199,7 +196,7 @@ class Builder:
         if done.code != 0:
             said = done.errors.decode(errors="replace")
             raise kustomize_error(said, file, str(folder), sensitive=work.sensitive or work.mentions_secrets())
-        answers = await self._ask(child, Sort(done.output, file, origins=origins), len(done.output))
+        answers = await self._ask(child, Sort(done.output, file, origins=origins))
         return Built(_documents(answers), (), _notes(answers))
 
     async def _helm(self, child: BuildChild, work: "_Work") -> Built:
@@ -223,7 +220,7 @@ class Builder:
             said = done.errors.decode(errors="replace")
             raise chart_error(said, chart, str(folder), sensitive=work.sensitive)
         file = posixpath.normpath(f"{chart}/Chart.yaml")
-        answers = await self._ask(child, Sort(done.output, file, chart), len(done.output))
+        answers = await self._ask(child, Sort(done.output, file, chart))
         return Built(_documents(answers), (), _notes(answers))
 
     async def _jsonnet(self, child: BuildChild, work: "_Work") -> Built:
@@ -236,19 +233,18 @@ class Builder:
             dict(options.ext_vars),
             work.sensitive or work.mentions_secrets(),
         )
-        answers = await self._ask(child, job, sum(map(len, job.files.values())))
+        answers = await self._ask(child, job)
         return Built(_documents(answers), (), _notes(answers))
 
-    async def _ask(self, child: BuildChild, job: Job, size: int) -> list[Answer]:
-        seconds = self._deadline + SECONDS_PER_MEBIBYTE * size / (1 << 20)
+    async def _ask(self, child: BuildChild, job: Job) -> list[Answer]:
         try:
-            return [answer async for answer in child.perform(job, seconds)]
+            return [answer async for answer in child.perform(job, self._deadline)]
         except TimeoutError:
-            raise _StoppedError(f"took longer than {seconds:g} s") from None
+            raise _StoppedError(f"took longer than {self._deadline * toolrun.PATIENCE:g} s") from None
         except ChildCrashed:
             self._crew.refuse_when_closed()
             if await child.out_of_time():
-                raise _StoppedError(f"took longer than {seconds:.0f} s") from None
+                raise _StoppedError(f"took more than {self._deadline:g} s of processor time") from None
             raise _StoppedError("took more than 200 MiB of memory, or nests too deeply,") from None
 
     @property

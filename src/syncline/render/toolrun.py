@@ -20,6 +20,9 @@ MEMORY_LIMIT = 200 * 1024 * 1024
 MAPPING_LIMIT = 64 * 1024 * 1024
 """Bytes that a program may ask for at once: the heap of Go grows by so much, and what is more is one huge value."""
 
+PATIENCE = 12
+"""How many times its processor time a program may take by the clock: a busy machine is no fault of the files."""
+
 _HEAP = "130MiB"
 _UNTOUCHED = 64 * 1024 * 1024  # what a Go program asks for when it begins, and hardly uses
 _ERROR_LIMIT = 64 * 1024
@@ -79,13 +82,13 @@ async def run(
         start_new_session=True,
     )
     try:
-        async with asyncio.timeout(seconds * 4):
+        async with asyncio.timeout(seconds * PATIENCE):
             output, errors = await asyncio.gather(
                 _read(process.stdout, OUTPUT_LIMIT), _read(process.stderr, _ERROR_LIMIT, rest=True)
             )
             code = await process.wait()
     except TimeoutError:
-        raise Overrun(f"took longer than {seconds * 4:g} s") from None
+        raise Overrun(f"took longer than {seconds * PATIENCE:g} s") from None
     finally:
         await asyncio.shield(_end(process))
     if code in _CPU_SIGNALS:
