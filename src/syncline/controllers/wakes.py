@@ -6,7 +6,7 @@ wake: every body that reaches a copy is read by the sync's own identity.
 
 from collections.abc import Iterable
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from syncline.api.status import SyncStatus
 from syncline.core.objects import Seen, Target
@@ -141,10 +141,12 @@ class Wakes:
             self._queue.add(key)
 
     def _copy_changed(self, cluster: Cluster, old: Seen | None, new: Seen | None) -> None:
+        # What controllers note in a status, for example, is nothing that a plan looks at.
+        moved = old is None or new is None or not _plans_alike(old, new)
         for seen in (old, new):
             if seen is None:
                 continue
-            if seen.marker is not None and seen.marker.sync.startswith(f"{self._kind}/"):
+            if moved and seen.marker is not None and seen.marker.sync.startswith(f"{self._kind}/"):
                 _, namespace, name = seen.marker.sync.split("/")[:3]
                 if self._interests.get(Key(namespace, name)) is not None:
                     self._queue.add(Key(namespace, name))
@@ -203,6 +205,11 @@ class Wakes:
 
     def _ref(self, key: Key) -> str:
         return f"{self._kind}/{key.namespace}/{key.name}"
+
+
+def _plans_alike(old: Seen, new: Seen) -> bool:
+    """Whether a copy is the same to any plan: the version only guards a write, and who wrote last is only told."""
+    return structs.replace(old, version=new.version, changed_by=new.changed_by) == new
 
 
 def _user_part(sync: AnySync) -> tuple[object, ...]:

@@ -1,0 +1,66 @@
+"""A copy that was changed wakes its sync; one that is the same to any plan does not."""
+
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from syncline.controllers.wakes import Wakes
+from syncline.core.health import Health
+from syncline.core.objects import Marker, Seen, Target
+from syncline.engine.claims import Claims
+from syncline.engine.cluster import Cluster
+from syncline.engine.interests import Interest
+from syncline.kube.cache import Key
+from syncline.kube.client import Client
+from syncline.kube.config import Connection
+from syncline.kube.queue import Queue
+
+KEY = Key("team", "sync")
+COPY = Seen(
+    target=Target("team", "web", "Deployment.apps"),
+    uid="1",
+    version="10",
+    digest="d",
+    owner="o",
+    marker=Marker(sync="ConfigSync/team/sync", at="here"),
+    fields=b"f:spec",
+    changed_by="syncline",
+)
+
+
+async def wakes(new: Seen | None) -> bool:
+    """Return whether a sync is woken when its copy becomes this."""
+    async with Client(Connection(name="nowhere", server="https://127.0.0.1:1")) as client:
+        hub, queue = Cluster(client), Queue[Key]("test")
+        listening = Wakes("ConfigSync", queue, hub, Claims(client, {}))
+        listening.take_interest(KEY, Interest(), None)
+        hub._copy_changed(COPY, new)
+        try:
+            return queue.depth() > 0
+        finally:
+            queue.close()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"digest": "e"},
+        {"fields": b"f:other"},
+        {"labels": {"a": "b"}},
+        {"health": Health("InProgress")},
+        {"deleting": True},
+        {"uid": "2"},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+async def test_a_change_that_a_plan_may_look_at_wakes(changes: dict[str, Any]) -> None:
+    assert await wakes(structs.replace(COPY, version="11", **changes))
+
+
+async def test_a_copy_that_is_gone_wakes() -> None:
+    assert await wakes(None)
+
+
+async def test_what_a_controller_notes_in_a_status_wakes_nobody() -> None:
+    assert not await wakes(structs.replace(COPY, version="11", changed_by="kube-controller-manager"))
