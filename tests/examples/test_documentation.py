@@ -13,6 +13,7 @@ from prometheus_client import REGISTRY
 from tests.examples import reasons
 from tests.examples.scene import ROOT
 
+import syncline.controllers.building
 import syncline.fleet.metrics
 import syncline.git.errors
 import syncline.git.metrics
@@ -165,6 +166,7 @@ def test_every_reason_is_explained_once() -> None:
 
 
 def test_every_metric_is_listed() -> None:
+    assert syncline.controllers.building
     assert syncline.fleet.metrics
     assert syncline.git.metrics
     assert syncline.kube.metrics
