@@ -12,7 +12,8 @@ import pyrage
 import pytest
 
 from syncline.api.build import Build, Helm, Jsonnet
-from syncline.render import Builder, BuildError, Built, File, Recipe, RenderFailed, tool_versions, tools
+from syncline.render import Builder, BuildError, Built, File, Recipe, RenderFailed, buildworker, tool_versions, tools
+from syncline.render.buildjobs import Failed, Parse, Text
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -568,6 +569,15 @@ async def test_a_tool_that_is_missing_is_named(
         RenderFailed, match="the program helm is not here: use the operator's image, or put it into a folder"
     ):
         await build(builder, CHART, "chart")
+
+
+async def test_what_nobody_thought_of_is_told_and_quotes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise KeyError("hunter2")
+
+    monkeypatch.setattr(buildworker, "manifests_of", broken)
+    (answer,) = buildworker.work(Parse([Text("a.yaml", b"")]))
+    assert answer == Failed("", 0, "the build failed for a reason that is ours (KeyError): please report it")
 
 
 async def test_versions_of_tools_and_libraries_are_part_of_what_a_build_depends_on() -> None:

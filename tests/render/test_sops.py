@@ -169,6 +169,14 @@ def test_damaged_metadata_is_an_error_and_no_crash(key: Key, damage: str) -> Non
         sops.decrypt("a.yaml", f"a: ENC[AES256_GCM,data:eA==,iv:eA==,tag:eA==,type:str]\n{damage}".encode(), key.secret)
 
 
+@pytest.mark.parametrize(
+    "damage", ["sops_age__x=1\n", "sops_age=1\nsops_age__list_0__map_enc=x\n", "sops_age__a__b=1\n"]
+)
+def test_damaged_metadata_of_variables_is_an_error_too(key: Key, damage: str) -> None:
+    with pytest.raises(SopsError):
+        sops.decrypt("a.env", f"A=ENC[AES256_GCM,x]\nsops_mac=x\n{damage}".encode(), key.secret)
+
+
 def test_a_pattern_in_a_file_cannot_take_long(key: Key, sealed: bytes) -> None:
     hostile = sealed.replace(b"encrypted_regex: ^(data|stringData)$", b"encrypted_regex: ^(a+)+$")
     assert hostile != sealed

@@ -64,6 +64,10 @@ def work(job: Job) -> Iterator[Answer]:
                 yield from _evaluate(job)
     except BuildError as error:
         yield Failed(error.file, error.line, error.cause)
+    except (MemoryError, OSError):
+        raise
+    except Exception as error:  # noqa: BLE001 - what nobody thought of is told as what it is, and costs no child
+        yield Failed("", 0, f"the build failed for a reason that is ours ({type(error).__name__}): please report it")
     else:
         yield Done()
 

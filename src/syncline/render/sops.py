@@ -412,14 +412,12 @@ def _decrypt_dotenv(text: str, keys: Mapping[str, bytes]) -> bytes:
 def _nested(flat: Mapping[str, str]) -> dict[str, Any]:
     """Give metadata its shape back: `sops_age__list_0__map_enc` is `enc` of the first entry of `age`."""
     metadata: dict[str, Any] = {}
+    entries: dict[str, dict[str, str]] = {}
     for key, value in flat.items():
         name, *rest = key.removeprefix("sops_").split("__")
         text = value.replace("\\n", "\n")
         if name == "age" and len(rest) == 2:  # noqa: PLR2004 - list_N and map_KEY
-            entries = metadata.setdefault("age", {})
             entries.setdefault(rest[0], {})[rest[1].removeprefix("map_")] = text
         else:
             metadata[name] = text
-    if "age" in metadata:
-        metadata["age"] = list(metadata["age"].values())
-    return metadata
+    return {**metadata, "age": list(entries.values())}
