@@ -34,9 +34,8 @@ def git_server() -> Iterator[GitServer]:
         yield server
 
 
-@pytest.fixture(scope="session")
-def more_rights(sandbox: Sandbox, rights: None) -> None:  # noqa: ARG001 - these are added to those
-    """The operator may also apply what only Git brings along."""
+def allow(sandbox: Sandbox) -> None:
+    """Let the operator also apply what only Git brings along, and wait until that holds."""
     roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
     name = "tests-applied-kinds"
     body = {
@@ -47,6 +46,12 @@ def more_rights(sandbox: Sandbox, rights: None) -> None:  # noqa: ARG001 - these
     }
     sandbox.request("PATCH", f"{roles}/{name}?fieldManager=tests&force=true", body)
     until(Thing(sandbox, roles, "syncline").read, lambda role: APPLIED[0] in role.get("rules", []))
+
+
+@pytest.fixture(scope="session")
+def more_rights(sandbox: Sandbox, rights: None) -> None:  # noqa: ARG001 - these are added to those
+    """The operator may apply what only Git brings along."""
+    allow(sandbox)
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ def test_a_dry_run_tells_and_writes_nothing(world: GitWorld) -> None:
     world.push({"app.yaml": config_map(), "other.yaml": config_map("other")})
     sync = world.csync(dryRun=True)
     sync.becomes("DryRun")
-    assert sync.status["plan"] == [f"create {world.home}/app", f"create {world.home}/other"]
+    assert sync.status["plan"] == [f"create ConfigMap {world.home}/app", f"create ConfigMap {world.home}/other"]
     assert world.find("ConfigMap", world.home).look() is None
     assert "finalizers" not in sync.read()["metadata"]
     sync.change(dryRun=False)

@@ -160,6 +160,27 @@ def test_an_environment_that_leaves_the_spec_takes_its_objects_along_and_no_othe
     assert world.find("ConfigMap", prod).uid == kept
 
 
+def test_an_object_of_a_former_environment_that_may_not_be_removed_stays_and_the_brake_holds_all_the_same(
+    world: GitWorld,
+) -> None:
+    dev, prod = world.namespaces("dev", "prod")
+    kept = config_map("kept")
+    kept["metadata"]["annotations"] = {"syncline.dev/prune": "Disabled"}
+    many = {f"{number:02}.yaml": config_map(f"app-{number:02}") for number in range(12)}
+    world.push({"kept.yaml": kept, **many})
+    environments = [{"name": "dev", "namespace": dev}, {"name": "prod", "namespace": prod}]
+    sync = world.csync(environments=environments)
+    sync.becomes("Synced", synced=26)
+    sync.change(environments=environments[1:])
+    world.find("ConfigMap", dev, "app-00").gone()
+    sync.becomes("Synced", synced=13)
+    assert world.find("ConfigMap", dev, "kept").marked
+    assert "sourceRevision" in sync.environment("dev")
+    world.push(dict.fromkeys(many))
+    sync.now()
+    sync.becomes("DeletionHeld")
+
+
 def test_a_suspended_sync_neither_follows_nor_repairs(world: GitWorld) -> None:
     first = world.push({"app.yaml": config_map(colour="red")})
     sync = world.csync()

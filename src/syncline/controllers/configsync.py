@@ -22,7 +22,7 @@ from syncline.controllers.copier import RIGHTS_INTERVAL
 from syncline.controllers.dependencies import WAITS, Dependencies
 from syncline.controllers.foresight import Preview, foreseen, together
 from syncline.controllers.keeping import kept_mark, kept_marks
-from syncline.controllers.laps import Lap, Lapped, SyncMemory, TrackMemory, wellness
+from syncline.controllers.laps import Departed, Lap, Lapped, SyncMemory, TrackMemory, wellness
 from syncline.controllers.memory import Memory
 from syncline.controllers.origins import Asking, Origins
 from syncline.controllers.preparing import Preparer
@@ -279,27 +279,35 @@ class ConfigSyncs(Controller):
 
     async def _let_go_of_former(
         self, work: Work, spec: ConfigSyncSpec, reached: Reached, memory: SyncMemory
-    ) -> tuple[str, ...]:
-        """Remove what belongs to environments that left the spec; return those that still have something."""
+    ) -> Departed:
+        """Remove what belongs to environments that left the spec."""
         status = work.sync.status
         assert isinstance(status, ConfigSyncStatus)  # noqa: S101 - it was read as one
-        left: list[str] = []
+        nothing = Wanted(frozenset(), frozenset(), frozenset(), certain=True)
+        departed = Departed()
         for name in former_parts(spec, status):
             part = _part(reached, name)
-            if any(site.cluster.copies_of(site.owner.ref) for site in (*part.sites, *part.former)):
-                nothing = Wanted(frozenset(), frozenset(), frozenset(), certain=True)
-                await self._remover.prune(work, memory.track(name), part, nothing)
-                if any(site.cluster.copies_of(site.owner.ref) for site in (*part.sites, *part.former)):
-                    left.append(name)
-        return tuple(name for name in left if name)
+            if not _has_copies(part):
+                continue
+            pruned = await self._remover.prune(work, memory.track(name), part, nothing)
+            undone = pruned.held is not None or pruned.again is not None or any(map(_is_undone, pruned.outcomes))
+            departed = Departed(
+                names=(*departed.names, *([name] if name and _has_copies(part) else [])),
+                outcomes=(*departed.outcomes, *pruned.outcomes),
+                problem=departed.problem or pruned.held,
+                again=soonest(departed.again, pruned.again, pruned.look_again),
+                done=departed.done and not undone,
+            )
+        return departed
 
-    def _report(self, work: Work, reached: Reached, lapped: Sequence[Lapped], former: tuple[str, ...]) -> Report:
-        outcomes = [outcome for one in lapped for outcome in one.outcomes] + list(reached.outcomes)
+    def _report(self, work: Work, reached: Reached, lapped: Sequence[Lapped], former: Departed) -> Report:
+        outcomes = [outcome for one in lapped for outcome in one.outcomes]
+        outcomes += [*reached.outcomes, *former.outcomes]
         looked_at = any(one.lap.made is not None for one in lapped)
-        problem = next((one.problem for one in lapped if one.problem is not None), None)
+        problem = next((one.problem for one in lapped if one.problem is not None), former.problem)
         if problem is None and all(outcome.state in _PROGRESSING for outcome in outcomes):
             problem = _rolled_back(lapped)
-        done = all(one.scope_done for one in lapped) and not reached.unsure and not former
+        done = all(one.scope_done for one in lapped) and not reached.unsure and former.done
         retry = any(outcome.retry for outcome in outcomes) or any(one.problem and one.problem.retry for one in lapped)
         return GitReport(
             sync=work.sync,
@@ -311,13 +319,14 @@ class ConfigSyncs(Controller):
             retry=retry,
             again=soonest(
                 reached.again,
+                former.again,
                 RIGHTS_INTERVAL if work.user is not None else None,
                 *(one.again for one in lapped),
             ),
             waits=any(one.waits for one in lapped),
             warnings=reached.warnings,
             laps=tuple(lapped),
-            former=former,
+            former=former.names,
         )
 
     async def _dry_run(self, work: Work, reached: Reached, laps: Sequence[Lap]) -> Report:
@@ -442,6 +451,10 @@ def _tells(sync: AnySync) -> bool:
 def _passes(problem: Problem | None) -> bool:
     """Whether a problem is one that is expected to pass by itself."""
     return problem is not None and (problem.retry or problem.again is not None or problem.reason == WAITS)
+
+
+def _has_copies(part: Reached) -> bool:
+    return any(site.cluster.copies_of(site.owner.ref) for site in (*part.sites, *part.former))
 
 
 def _is_undone(removal: Outcome) -> bool:

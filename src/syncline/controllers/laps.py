@@ -91,6 +91,18 @@ class Lapped(Struct, frozen=True, kw_only=True):
     scope_done: bool = True
 
 
+class Departed(Struct, frozen=True, kw_only=True):
+    """What became of the environments that left the spec."""
+
+    names: tuple[str, ...] = ()
+    """Those of which something is still there."""
+    outcomes: tuple[Outcome, ...] = ()
+    problem: Problem | None = None
+    again: float | None = None
+    done: bool = True
+    """Whether nothing is left to be removed; what stays on purpose does not count."""
+
+
 def choose(
     spec: ConfigSyncSpec, track: Track, course: Course, head: Head, *, health: RevisionHealth, requested: bool
 ) -> Decision:
