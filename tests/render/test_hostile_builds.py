@@ -77,8 +77,14 @@ BOMBS: dict[str, Mapping[str, str]] = {
 
 
 def children() -> list[int]:
-    """Return the processes that this one has started."""
-    return [int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()]
+    """Return the processes that this one has started, but for those that have its own memory until they begin."""
+    own = Path("/proc/self/cmdline").read_bytes()
+    found = []
+    for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
+        with contextlib.suppress(OSError):
+            if Path(f"/proc/{pid}/cmdline").read_bytes() != own:
+                found.append(int(pid))
+    return found
 
 
 class Watch:
