@@ -59,10 +59,15 @@ def test_overwrite_makes_it_exactly_what_git_says(world: GitWorld) -> None:
     app = world.find("Service", world.home)
     address = app.at("spec", "clusterIP")
     world.push({"app.yaml": manifest("v1", "Service", "app", spec={"ports": [{"port": 90}]})})
-    world.csync(resourceManagementPolicy="Overwrite").becomes("Synced", synced=1)
+    sync = world.csync(resourceManagementPolicy="Overwrite")
+    sync.becomes("Synced", synced=1)
     assert app.labels == {}
     assert (app.at("spec", "selector"), app.at("spec", "sessionAffinity")) == (None, "None")
     assert (app.at("spec", "ports", 0, "port"), app.at("spec", "clusterIP")) == (90, address)
+    world.stays_quiet(sync)
+    app.put("spec", "publishNotReadyAddresses", value=True)
+    app.shows("spec", "publishNotReadyAddresses", value=None)
+    world.stays_quiet(sync)
 
 
 def test_under_report_drift_is_told_and_left_and_the_next_commit_is_applied(world: GitWorld) -> None:

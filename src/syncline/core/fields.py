@@ -170,21 +170,22 @@ def holder(entries: Iterable[Entry], path: str, manager: str = MANAGER) -> str:
 
 
 def apply_ready(
-    managed: Sequence[Mapping[str, Any]], uid: str, version: str, manager: str = MANAGER
+    managed: Sequence[Mapping[str, Any]], uid: str, version: str, manager: str = MANAGER, *, alone: bool = False
 ) -> list[Json] | None:
     """Return the JSON patch that makes what we own by a create or patch ours by apply; None when nothing is to do.
 
     `managed` is `metadata.managedFields` as it came. Without the patch, an apply that no longer has a field leaves the
     field behind: the server holds it for somebody else's. An object that has changed since is not touched: the server
-    answers with a conflict.
+    answers with a conflict. `alone` says that the object was just made exactly what we want: what others still hold
+    are defaults of the server that were theirs before, and the server would count them as theirs for good.
     """
-    mine = [
-        index for index, entry in enumerate(managed) if entry["manager"] == manager and not entry.get("subresource")
-    ]
+    whole = [index for index, entry in enumerate(managed) if not entry.get("subresource")]
+    mine = [index for index in whole if managed[index]["manager"] == manager]
     updates = [index for index in mine if managed[index]["operation"] == UPDATE]
-    if not updates:
+    others = [index for index in whole if index not in mine] if alone and mine else []
+    if not updates and not others:
         return None
-    kept = next((index for index in mine if managed[index]["operation"] == APPLY), updates[-1])
+    kept = next((index for index in mine if managed[index]["operation"] == APPLY), mine[-1])
     place = "/metadata/managedFields"
     patch: list[Json] = [
         {"op": "test", "path": "/metadata/uid", "value": uid},
@@ -196,8 +197,8 @@ def apply_ready(
         for index in mine:
             _join(union, deepcopy(managed[index].get("fieldsV1") or {}))
         patch.append({"op": "replace", "path": f"{place}/{kept}/fieldsV1", "value": union})
-        patch += [{"op": "remove", "path": f"{place}/{index}"} for index in reversed(updates) if index != kept]
-    return patch
+    unneeded = sorted({*updates, *others} - {kept}, reverse=True)
+    return patch + [{"op": "remove", "path": f"{place}/{index}"} for index in unneeded]
 
 
 def _tree(fields: bytes | msgspec.Raw) -> Tree:

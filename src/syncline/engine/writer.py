@@ -227,17 +227,20 @@ class Writer:
         wire = await self._client.replace(
             resource, target.name, target.namespace or None, body, type=ObjectWire, fair_key=self._owner.ref
         )
-        await self._take_up(desired, wire.metadata.uid)
+        await self._take_up(desired, wire.metadata.uid, alone=True)
 
-    async def _take_up(self, desired: Desired, uid: str) -> str:
-        """Before the first apply: let the server count what we created as applied, or removed fields would stay."""
+    async def _take_up(self, desired: Desired, uid: str, *, alone: bool = False) -> str:
+        """Before the first apply: let the server count what we created as applied, or removed fields would stay.
+
+        `alone`: and nothing as anybody else's.
+        """
         resource, target = self._resource(desired), desired.target
         tries = TRIES
         while True:
             live: dict[str, Any] = await self._client.get(resource, target.name, target.namespace or None)
             meta = live["metadata"]
             version = str(meta["resourceVersion"])
-            patch = apply_ready(meta.get("managedFields") or [], uid, version)
+            patch = apply_ready(meta.get("managedFields") or [], uid, version, alone=alone)
             if patch is None:
                 return version
             try:
