@@ -16,7 +16,7 @@ from typing import Any
 
 from benchmarks.figures import Figure, Results, percentile
 from benchmarks.scale import scaled
-from benchmarks.sightings import Sightings, watching
+from benchmarks.sightings import Sightings, in_all, watching
 from benchmarks.stage import HOME, Stage, stage
 from benchmarks.subject import SECRET
 from benchmarks.taking import ready
@@ -124,8 +124,8 @@ async def _samples(scene: Stage, edges: Sequence[Edge], word: str, seconds: floa
     end = time.monotonic() + seconds
     while len(taken) < SAMPLES or time.monotonic() < end:
         number = len(taken)
-        needle = SECRET.needle(token := f"{word}-{number:03}")
-        seen = [edge.copies.until(lambda line, needle=needle: needle in line) for edge in edges]
+        token = f"{word}-{number:03}"
+        seen = [edge.copies.until(in_all(1, SECRET.needle(token))) for edge in edges]
         began = time.monotonic()
         await SECRET.edit(scene, "source", token)
         taken.append(max(await asyncio.gather(*seen)) - began)

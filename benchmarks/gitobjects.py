@@ -1,9 +1,13 @@
 """One ConfigSync with 1,000 objects: first apply against a bare loop, one object changed, and a pass with no change."""
 
+import asyncio
 import json
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from statistics import median
 from typing import Any
+
+from msgspec import Struct
 
 from benchmarks import gitpush
 from benchmarks.bare import BareLoop
@@ -15,7 +19,8 @@ from benchmarks.scale import scaled
 from benchmarks.sightings import DELETED, in_all, watching
 from benchmarks.stage import HOME
 from benchmarks.taking import Change, Taken, ready, take, take_audited
-from benchmarks.usage import children_mb, memory_mb
+from benchmarks.usage import at_rest, children_mb, family_seconds, memory_mb
+from syncline.api.common import REQUESTED_AT
 from syncline.controllers.configsynckind import RESOURCE as CONFIGSYNCS
 from syncline.controllers.wishes import wish
 from syncline.core.objects import PLAIN, Target
@@ -23,6 +28,7 @@ from syncline.core.ownership import OWNER_LABEL, Owner, place
 from syncline.core.placing import Placed
 from syncline.core.plan import Edit
 from syncline.core.writing import create_body
+from syncline.kube.client import PatchKind
 from syncline.kube.config import load_kubeconfig
 from syncline.kube.resources import CONFIGMAPS, NAMESPACES, Resource
 from syncline.testing.operator import OperatorProcess
@@ -51,6 +57,7 @@ async def run() -> Results:
             await _applied(scene, operator, "last")
             inside = [await _one_object(scene, operator, number) for number in range(PUSHES)]
             beside = [await follow(scene, operator, "last", {"beside.txt": str(number)}) for number in range(PUSHES)]
+            asked = [await _asked_for(scene, operator, number) for number in range(PUSHES)]
             steady, peak = memory_mb(operator.pid)
             children = children_mb(operator.pid)
     return Results(
@@ -58,7 +65,8 @@ async def run() -> Results:
         figures=[
             *_first_figures(ours, bare),
             *gitpush.figures("one object changed", inside, syncs=1, builds=1, requests=4),
-            *gitpush.figures("nothing changed", beside, syncs=1, builds=0, requests=0),
+            *gitpush.figures("push beside", beside, syncs=1, builds=0, requests=0),
+            *_pass_figures(asked),
             Figure(
                 name="memory",
                 text=f"{steady:.0f} MB, at most {peak:.0f} MB, {children:.0f} MB in children that build",
@@ -69,7 +77,14 @@ async def run() -> Results:
     )
 
 
-async def _bare_round(scene: GitStage, name: str) -> Taken:
+class Round(Struct, frozen=True):
+    """What a round took, and how much of that was from the first object that was seen to the last."""
+
+    taken: Taken
+    spread: float
+
+
+async def _bare_round(scene: GitStage, name: str) -> Round:
     system = await scene.scene.client.get(NAMESPACES, "kube-system")
     with BareLoop.to(load_kubeconfig(scene.scene.kubeconfig)) as loop:
         await loop.prepare("POST", "application/json", _creates(name, system["metadata"]["uid"]))
@@ -78,7 +93,7 @@ async def _bare_round(scene: GitStage, name: str) -> Taken:
     return taken
 
 
-async def _our_round(scene: GitStage, name: str) -> Taken:
+async def _our_round(scene: GitStage, name: str) -> Round:
     scene.push(_files(name, "first"))
     with scene.operator() as operator:
         taken = await _applied(scene, operator, name)
@@ -89,7 +104,7 @@ async def _our_round(scene: GitStage, name: str) -> Taken:
     return taken
 
 
-async def _applied(scene: GitStage, operator: OperatorProcess, name: str) -> Taken:
+async def _applied(scene: GitStage, operator: OperatorProcess, name: str) -> Round:
     client = scene.scene.client
     body = scene.sync(name, name)
     return await _seen(
@@ -97,25 +112,43 @@ async def _applied(scene: GitStage, operator: OperatorProcess, name: str) -> Tak
     )
 
 
-async def _seen(scene: GitStage, name: str, label: str, sender: int, change: Change, *, audited: bool = False) -> Taken:
+async def _seen(scene: GitStage, name: str, label: str, sender: int, change: Change, *, audited: bool = False) -> Round:
     """Make a change, and wait until all objects of a name are there; of ours, until the sync is Ready too."""
+    client, needle = scene.scene.client, f'"bench":"{name}"'.encode()
     async with AsyncExitStack() as stack:
-        seen = []
-        needle = f'"bench":"{name}"'.encode()
+        seen, firsts = [], []
         for resource, count in SHARES.items():
-            objects = await stack.enter_async_context(watching(scene.scene.client, resource, label))
+            objects = await stack.enter_async_context(watching(client, resource, label))
             seen.append(objects.until(in_all(count, needle)))
-        if not audited:
-            return await take(scene.scene, sender, change, seen)
-        syncs = await stack.enter_async_context(watching(scene.scene.client, CONFIGSYNCS))
-        seen.append(syncs.until(ready(name, OBJECTS)))
-        return await take_audited(scene.scene, sender, change, seen)
+            firsts.append(objects.until(in_all(1, needle)))
+        everything = list(seen)
+        if audited:
+            syncs = await stack.enter_async_context(watching(client, CONFIGSYNCS))
+            everything.append(syncs.until(ready(name, OBJECTS)))
+        taken = await (take_audited if audited else take)(scene.scene, sender, change, everything)
+        return Round(taken, max(await asyncio.gather(*seen)) - min(await asyncio.gather(*firsts)))
 
 
 async def _one_object(scene: GitStage, operator: OperatorProcess, number: int) -> gitpush.Pushed:
     token = f"push-{number}"
     path, before = next(iter(_files("last", "first").items()))
     return await follow(scene, operator, "last", {path: before.replace('"first"', f'"{token}"', 1)}, token)
+
+
+async def _asked_for(scene: GitStage, operator: OperatorProcess, number: int) -> tuple[float, int, int]:
+    """Have a person ask for a sync, which compares all objects; return its CPU, and how much it wrote and read."""
+    client, word = scene.scene.client, f"again-{number}"
+    await at_rest(operator.pid)
+    mark, before = scene.scene.audit.mark(), family_seconds(operator.pid)
+    async with watching(client, CONFIGSYNCS) as syncs:
+        handled = syncs.until(lambda line: f'"lastHandledRequest":"{word}"'.encode() in line)
+        patch = {"metadata": {"annotations": {REQUESTED_AT: word}}}
+        await client.patch(CONFIGSYNCS, "last", HOME, patch, PatchKind.MERGE)
+        await handled
+    await at_rest(operator.pid)
+    cpu, requests = family_seconds(operator.pid) - before, scene.requests(mark)
+    writes = sum(entry.changes for entry in requests)
+    return cpu, writes, len(requests) - writes
 
 
 def _files(name: str, token: str) -> dict[str, str]:
@@ -165,16 +198,18 @@ def _creates(name: str, cluster: str) -> list[Request]:
     return requests
 
 
-def _first_figures(ours: Sequence[Taken], bare: Sequence[Taken]) -> list[Figure]:
+def _first_figures(ours: Sequence[Round], bare: Sequence[Round]) -> list[Figure]:
     plurals = {one.plural for one in SHARES}
-    written = sum(entry.resource in plurals and entry.changes for entry in ours[0].requests)
+    requests = ours[0].taken.requests
+    written = sum(entry.resource in plurals and entry.changes for entry in requests)
     return [
         ratio("first apply: time", _samples(ours, "seconds"), _samples(bare, "seconds"), "s", 1.25),
+        ratio("first apply: first object to last", _spreads(ours), _spreads(bare), "s"),
         ratio("first apply: CPU, servers too", _samples(ours, "cpu"), _samples(bare, "cpu"), "s"),
         ratio("first apply: CPU, sender", _samples(ours, "sender"), _samples(bare, "sender"), "s"),
         Figure(
             name="first apply: API requests",
-            text=f"{written / OBJECTS:.2f} writes an object + {len(ours[0].requests) - written}",
+            text=f"{written / OBJECTS:.2f} writes an object + {len(requests) - written}",
             value=written / OBJECTS,
             unit="",
             goal=1,
@@ -182,5 +217,28 @@ def _first_figures(ours: Sequence[Taken], bare: Sequence[Taken]) -> list[Figure]
     ]
 
 
-def _samples(rounds: Sequence[Taken], what: str) -> list[Sample]:
-    return [Sample(getattr(taken, what), taken.others) for taken in rounds]
+def _pass_figures(passes: Sequence[tuple[float, int, int]]) -> list[Figure]:
+    cpu, writes, reads = (median(one) for one in zip(*passes, strict=True))
+    return [
+        Figure(
+            name="sync asked for, nothing to do: CPU",
+            text=f"{cpu:.2f} s, git included, to compare all objects",
+            value=cpu,
+            unit="s",
+        ),
+        Figure(
+            name="sync asked for, nothing to do: API requests",
+            text=f"{writes:g} writes (the answer in its status), {reads:g} reads",
+            value=writes + reads,
+            unit="",
+            goal=1,
+        ),
+    ]
+
+
+def _samples(rounds: Sequence[Round], what: str) -> list[Sample]:
+    return [Sample(getattr(one.taken, what), one.taken.others) for one in rounds]
+
+
+def _spreads(rounds: Sequence[Round]) -> list[Sample]:
+    return [Sample(one.spread, one.taken.others) for one in rounds]

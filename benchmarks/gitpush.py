@@ -53,7 +53,8 @@ async def follow(
         taken = await take_audited(scene.scene, operator.pid, lambda: scene.tell(operator, name), seen)
         for unseen in () if token else arrivals:
             unseen.cancel()
-        settled, cpu = await resting - began, family_seconds(operator.pid) - cpu
+        settled = max(await resting - began, taken.seconds)
+        cpu = family_seconds(operator.pid) - cpu
     now = scene.asked
     return Pushed(
         seconds=taken.seconds,
