@@ -78,16 +78,19 @@ def test_jsonnet_is_evaluated_with_arguments(world: GitWorld) -> None:
 
 def test_templates_take_values_from_the_spec_and_from_objects_and_by_target(world: GitWorld) -> None:
     text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s}\ndata: {a: '{{ a }}', b: '{{ b }}', c: '{{ c }}'}\n"
-    world.push({"one.yaml": text % "one", "two.yaml": text % "two"})
+    shell = {"run": "echo ${HOME} $(id) ${missing:-none}", "number": "012"}
+    world.push({"one.yaml": text % "one", "two.yaml": text % "two", "shell.yaml": config_map("shell", **shell)})
     values = world.put(world.home, "values", **{"values.yaml": "a: from-object\nb: from-object\n"})
     sync = world.csync(
         template={"enabled": True, "values": {"b": "from-spec", "c": "from-spec"}, "valuesFrom": [{"name": "values"}]},
         targets=[
             {"type": "ConfigMap", "name": "one"},
             {"type": "configmap", "name": "two", "values": {"c": "its-own"}},
+            {"type": "ConfigMap", "name": "shell"},
         ],
     )
-    sync.becomes("Synced", synced=2)
+    sync.becomes("Synced", synced=3)
+    assert world.find("ConfigMap", world.home, "shell").at("data") == shell
     world.find("ConfigMap", world.home, "one").holds_data(a="from-object", b="from-spec", c="from-spec")
     world.find("ConfigMap", world.home, "two").holds_data(a="from-object", b="from-spec", c="its-own")
     values.set(**{"values.yaml": "a: changed\n"})
