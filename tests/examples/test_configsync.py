@@ -144,6 +144,7 @@ def test_08_only_what_is_listed_is_written(play: Play) -> None:
     assert scene.data("depot-east", "routes") == {"morning": "6", "evening": "9"}
     assert scene.data("depot-west", "routes") == {"morning": "6", "evening": "4"}
     assert [scene.data(place, "drafts") for place in ("depot", "depot-east")] == [None, None]
+    assert "ConfigMap drafts is not in targets" in scene.condition("Reported")["message"]
 
 
 def test_09_files_become_config_maps_and_secrets(play: Play) -> None:
