@@ -10,6 +10,7 @@ from typing import Any
 
 import pyrage
 import pytest
+from tests.render.pgp import sealed
 
 from syncline.api.build import Build, Helm, Jsonnet
 from syncline.render import Builder, BuildError, Built, File, Recipe, RenderFailed, buildworker, tool_versions, tools
@@ -19,7 +20,6 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 CONFIG = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {}\n"
 CHART = {"chart/Chart.yaml": "apiVersion: v2\nname: web\nversion: 1.0.0\n", "chart/values.yaml": "size: small\n"}
-SEALED = Path(__file__).parent / "sealed"
 
 
 async def build(builder: Builder, files: Mapping[str, str | bytes | File], path: str = ".", **options: Any) -> Built:
@@ -264,8 +264,10 @@ class TestEncrypted:
         assert message.startswith("chart/templates/a.yaml, line 2: helm: it failed; more is not said, because")
 
     async def test_pgp_keys_open_files_through_sops(self, builder: Builder) -> None:
-        files = {"a.yaml": (SEALED / "pgp.yaml").read_bytes()}
-        built = await build(builder, files, keys={"main.asc": (SEALED / "pgp.asc").read_bytes()})
+        with sealed() as (key, file):
+            built = await build(builder, {"a.yaml": file}, keys={"main.asc": key})
+            message = await refused(builder, {"a.yaml": file}, keys={})
+        assert message.startswith("a.yaml: no key of the decryption Secret opens it")
         assert built.documents[0].manifest["stringData"] == {"password": "open-sesame"}
 
     async def test_files_that_only_sops_knows_are_opened_by_it(
@@ -286,10 +288,6 @@ class TestEncrypted:
         built = await build(builder, {"a.yaml": content}, keys=keys | {"other.agekey": str(other).encode()})
         assert names(built) == ["shared"]
         assert "no key of the decryption Secret opens it" in await refused(builder, {"a.yaml": content}, keys=keys)
-
-    async def test_a_missing_pgp_key_is_told(self, builder: Builder) -> None:
-        message = await refused(builder, {"a.yaml": (SEALED / "pgp.yaml").read_bytes()}, keys={})
-        assert message.startswith("a.yaml: no key of the decryption Secret opens it")
 
     @pytest.mark.parametrize(
         ("service", "keys", "message"),
