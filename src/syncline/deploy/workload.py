@@ -104,6 +104,7 @@ def _pod(image: str) -> dict[str, Any]:
         ],
         "volumes": [
             {"name": "cache", "emptyDir": {"sizeLimit": "2Gi"}},
-            {"name": "tmp", "emptyDir": {"sizeLimit": "512Mi"}},
+            # In memory: decrypted files are here while a tool reads them.
+            {"name": "tmp", "emptyDir": {"medium": "Memory", "sizeLimit": "128Mi"}},
         ],
     }
