@@ -8,11 +8,12 @@ which is killed when the time is over or the caller gives up.
 import asyncio
 import contextlib
 import os
-import signal
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
+
+from syncline.programs import bury, kill, started
 
 _CHUNK = 256 * 1024
 _ERROR_LIMIT = 64 * 1024
@@ -75,7 +76,7 @@ async def run(
 
     Nothing that it started is left, whatever happens. Raises `OSError` where it cannot be started.
     """
-    process = await _start(
+    process = await started(
         asyncio.create_subprocess_exec(
             *_capped(arguments, caps),
             stdin=asyncio.subprocess.DEVNULL if given is None else asyncio.subprocess.PIPE,
@@ -90,37 +91,13 @@ async def run(
         async with asyncio.timeout(caps.seconds):
             (out, flooded), error = await _talk(process, given, caps.output)
             if flooded:
-                _kill(process)
+                kill(process)
             code = await process.wait()
     except BaseException:
-        _kill(process)
-        # Its pipes must be read to their ends, or the loop keeps them.
-        await asyncio.shield(_bury(process))
+        kill(process)
+        await asyncio.shield(bury(process))
         raise
     return Finished(code, out, error.decode(errors="replace"), flooded)
-
-
-async def _start(
-    starting: Coroutine[None, None, asyncio.subprocess.Process],
-) -> asyncio.subprocess.Process:
-    """Start a program; if the caller gives up meanwhile, let it start, and end it then.
-
-    A start that is cancelled halfway is one whose program nobody ends, and which asyncio may wait for for ever.
-    """
-    task = asyncio.ensure_future(starting)
-    try:
-        await asyncio.wait([task])
-    except asyncio.CancelledError:
-        await asyncio.shield(_abandon(task))
-        raise
-    return task.result()
-
-
-async def _abandon(starting: asyncio.Future[asyncio.subprocess.Process]) -> None:
-    with contextlib.suppress(OSError):
-        process = await starting
-        _kill(process)
-        await _bury(process)
 
 
 async def _talk(
@@ -147,7 +124,7 @@ async def _read(
         if size <= limit:
             chunks.append(chunk)
         elif is_flood:
-            _kill(process)
+            kill(process)
         elif not chunks:
             chunks.append(chunk[:limit])
     return b"".join(chunks), size > limit
@@ -172,17 +149,3 @@ def _capped(arguments: Sequence[str | Path], caps: Caps) -> list[str]:
     file_size = str(caps.file_size // BLOCK) if caps.file_size else "unlimited"
     memory = str(caps.memory // _KIB) if caps.memory else "unlimited"
     return ["/bin/sh", "-c", _CAPPED, "sh", file_size, memory, *plain]
-
-
-def _kill(process: asyncio.subprocess.Process) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-
-
-async def _bury(process: asyncio.subprocess.Process) -> None:
-    if process.stdin is not None:
-        process.stdin.close()
-    for stream in (process.stdout, process.stderr):
-        while stream is not None and await stream.read(_CHUNK):
-            pass
-    await process.wait()

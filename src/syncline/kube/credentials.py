@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import json
 import os
-import signal
 import ssl
 import tempfile
 from datetime import UTC, datetime
@@ -18,6 +17,7 @@ import msgspec
 
 from syncline.kube.config import Connection, ExecPlugin
 from syncline.kube.errors import ConfigError
+from syncline.programs import kill, started
 
 FILE_MAX_AGE = 5.0
 EXEC_TIMEOUT = 30.0
@@ -151,14 +151,16 @@ class ExecToken:
         env = {**os.environ, **dict(self._plugin.env), "KUBERNETES_EXEC_INFO": self._exec_info()}
         try:
             # stderr is dropped: it is the plugin's to fill, and what it prints there may be a secret.
-            process = await asyncio.create_subprocess_exec(
-                self._plugin.command,
-                *self._plugin.args,
-                env=env,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.DEVNULL,
-                start_new_session=True,
+            process = await started(
+                asyncio.create_subprocess_exec(
+                    self._plugin.command,
+                    *self._plugin.args,
+                    env=env,
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=asyncio.subprocess.DEVNULL,
+                    start_new_session=True,
+                )
             )
         except (OSError, ValueError) as error:
             hint = f"; {self._plugin.hint}" if self._plugin.hint else ""
@@ -202,8 +204,7 @@ async def _read_capped(stream: asyncio.StreamReader) -> bytes:
 
 async def _end(process: asyncio.subprocess.Process) -> None:
     """Leave no process behind, nor one that it started."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+    kill(process)
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(1.0):
             await process.communicate()  # empties the pipe

@@ -9,6 +9,7 @@ from typing import ClassVar, Self
 
 import msgspec
 
+from syncline.programs import started
 from syncline.render.jobs import FRAME_LIMIT, LENGTH_BYTES, Answer, AnyJob, Done, Ready, decode_answer, frame
 
 START_SECONDS = 30.0
@@ -44,13 +45,15 @@ class Process:
     @classmethod
     async def start(cls) -> Self:
         """Start a process; it takes jobs after `ready`."""
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-I", "-m", cls.module),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-            env={},
-            start_new_session=True,  # a Ctrl-C in the operator's terminal is the operator's alone
+        process = await started(
+            asyncio.create_subprocess_exec(
+                *(sys.executable, "-I", "-m", cls.module),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.DEVNULL,
+                env={},
+                start_new_session=True,  # a Ctrl-C in the operator's terminal is the operator's alone
+            )
         )
         if process.stdin is None or process.stdout is None:
             raise ChildCrashed

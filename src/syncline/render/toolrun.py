@@ -1,15 +1,15 @@
 """One run of a program that is not ours, in a folder of its own, behind the walls of `enclosure`."""
 
 import asyncio
-import contextlib
 import json
-import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
+
+from syncline.programs import bury, kill, started
 
 OUTPUT_LIMIT = 24 * 1024 * 1024
 """Bytes that a program may write to its output, or into one file."""
@@ -65,21 +65,23 @@ async def run(
         "mapping": MAPPING_LIMIT,
         "output": OUTPUT_LIMIT,
     }
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-I", "-S", _ENCLOSURE, json.dumps(walls), str(program), *arguments),
-        cwd=folder,
-        env={
-            "PATH": str(program.parent) if network else "",
-            "HOME": str(folder),
-            "TMPDIR": str(folder),
-            "GOMEMLIMIT": _HEAP,
-            "GOMAXPROCS": "2",
-            **environment,
-        },
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        start_new_session=True,
+    process = await started(
+        asyncio.create_subprocess_exec(
+            *(sys.executable, "-I", "-S", _ENCLOSURE, json.dumps(walls), str(program), *arguments),
+            cwd=folder,
+            env={
+                "PATH": str(program.parent) if network else "",
+                "HOME": str(folder),
+                "TMPDIR": str(folder),
+                "GOMEMLIMIT": _HEAP,
+                "GOMAXPROCS": "2",
+                **environment,
+            },
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
+        )
     )
     try:
         async with asyncio.timeout(seconds * PATIENCE):
@@ -90,7 +92,8 @@ async def run(
     except TimeoutError:
         raise Overrun(f"took longer than {seconds * PATIENCE:g} s") from None
     finally:
-        await asyncio.shield(_end(process))
+        kill(process)
+        await asyncio.shield(bury(process))
     if code in _CPU_SIGNALS:
         raise Overrun(f"took more than {seconds:g} s of processor time")
     if b"out of memory" in errors or b"cannot allocate memory" in errors:
@@ -109,14 +112,3 @@ async def _read(stream: asyncio.StreamReader | None, limit: int, *, rest: bool =
         elif not rest:
             raise Overrun(f"wrote more than {limit >> 20} MiB")
     return b"".join(chunks)
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    """Kill whatever is left of the program, and wait until it is gone."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    for stream in (process.stdout, process.stderr):
-        # A pipe closes when nothing is left in it.
-        while stream is not None and await stream.read(_CHUNK):
-            pass
-    await process.wait()
