@@ -25,6 +25,7 @@ from syncline.controllers.keeping import kept_mark, kept_marks
 from syncline.controllers.laps import Departed, Lap, Lapped, SyncMemory, TrackMemory, wellness
 from syncline.controllers.memory import Memory
 from syncline.controllers.origins import Asking, Origins
+from syncline.controllers.parts import departed_parts, has_copies, part_of, wanted_of
 from syncline.controllers.preparing import Preparer
 from syncline.controllers.references import References
 from syncline.controllers.removal import Ending, Wanted
@@ -34,7 +35,7 @@ from syncline.controllers.sites import Reached, Sites
 from syncline.controllers.staging import Wanted as Wish
 from syncline.controllers.staging import at_site, watched, write_in_stages
 from syncline.controllers.survey import Site
-from syncline.controllers.tracks import Track, former_parts, tracks_of
+from syncline.controllers.tracks import Track, tracks_of
 from syncline.controllers.work import Work
 from syncline.core.durations import seconds
 from syncline.core.objects import Desired, Target
@@ -51,6 +52,7 @@ from syncline.kube.cache import Key
 # What wants an object beside this sync is never its source.
 _GIT = Target("", "", "")
 _PROGRESSING = frozenset({"Synced", "Skipped"})
+_APPLIED = frozenset({"Synced", "Skipped", "Conflict"})
 
 
 class ConfigSyncs(Controller):
@@ -138,8 +140,10 @@ class ConfigSyncs(Controller):
             return await self._dry_run(work, reached, laps)
         await self._record(work, reached)
         lapped = [await self._advance(work, spec, reached, lap, memory) for lap in laps]
-        former = await self._let_go_of_former(work, spec, reached, memory)
+        former = await self._let_go_of_former(work, reached, lapped, memory)
         report = self._report(work, reached, lapped, former)
+        if _is_room_made(report):
+            self.queue.add(asking.key)
         self._rests.settle(asking.key, rest_of(spec, report, self._origins.opened(asking.key)))
         return report
 
@@ -219,7 +223,7 @@ class ConfigSyncs(Controller):
     ) -> Lapped:
         """Write what a track wants, remove what it no longer wants, and look how it does."""
         known = memory.track(lap.track.name)
-        part = _part(reached, lap.track.name)
+        part = part_of(reached, lap.track.name, departed_parts(work))
         if lap.made is None:
             soon = lap.problem.again if lap.problem is not None else None
             return Lapped(lap=lap, problem=lap.problem, again=soon, waits=_passes(lap.problem))
@@ -228,9 +232,9 @@ class ConfigSyncs(Controller):
         held: Problem | None = None
         again: float | None = None
         later: float | None = None
-        done = lap.certain and all(outcome.state in ("Synced", "Skipped", "Conflict") for outcome in outcomes)
+        done = lap.certain and all(outcome.state in _APPLIED for outcome in outcomes)
         if done:
-            pruned = await self._remover.prune(work, known, part, _wanted(part, lap))
+            pruned = await self._remover.prune(work, known, part, wanted_of(part, lap))
             removed, held, again, later = list(pruned.outcomes), pruned.held, pruned.again, pruned.look_again
         well = wellness(lap, part.sites, outcomes, known, seconds(spec.timeout)) if spec.wait else None
         if well is not None:
@@ -278,21 +282,22 @@ class ConfigSyncs(Controller):
         return await write_in_stages(part.sites, desired, write, is_wanted)
 
     async def _let_go_of_former(
-        self, work: Work, spec: ConfigSyncSpec, reached: Reached, memory: SyncMemory
+        self, work: Work, reached: Reached, lapped: Sequence[Lapped], memory: SyncMemory
     ) -> Departed:
-        """Remove what belongs to environments that left the spec."""
-        status = work.sync.status
-        assert isinstance(status, ConfigSyncStatus)  # noqa: S101 - it was read as one
+        """Remove what belongs to environments that left the spec, once the others have taken over what they want."""
         nothing = Wanted(frozenset(), frozenset(), frozenset(), certain=True)
         departed = Departed()
-        for name in former_parts(spec, status):
-            part = _part(reached, name)
-            if not _has_copies(part):
+        for name in departed_parts(work):
+            part = part_of(reached, name)
+            if not has_copies(part):
+                continue
+            if not all(map(_is_applied, lapped)):
+                departed = structs.replace(departed, names=(*departed.names, *([name] if name else [])), done=False)
                 continue
             pruned = await self._remover.prune(work, memory.track(name), part, nothing)
             undone = pruned.held is not None or pruned.again is not None or any(map(_is_undone, pruned.outcomes))
             departed = Departed(
-                names=(*departed.names, *([name] if name and _has_copies(part) else [])),
+                names=(*departed.names, *([name] if name and has_copies(part) else [])),
                 outcomes=(*departed.outcomes, *pruned.outcomes),
                 problem=departed.problem or pruned.held,
                 again=soonest(departed.again, pruned.again, pruned.look_again),
@@ -358,7 +363,7 @@ class ConfigSyncs(Controller):
         kept = frozenset(work.sync.status.kept)
         previews = [Preview(passed_over=reached.outcomes)]
         for lap in laps:
-            part = _part(reached, lap.track.name)
+            part = part_of(reached, lap.track.name, departed_parts(work))
             actions: list[Action] = []
             passed_over: list[Outcome] = []
             wanted: list[tuple[Site, Desired]] = []
@@ -373,7 +378,7 @@ class ConfigSyncs(Controller):
                     wanted.append((site, desired))
             held: Problem | None = None
             if lap.certain:
-                removals, held = self._remover.preview_prune(work, part, _wanted(part, lap))
+                removals, held = self._remover.preview_prune(work, part, wanted_of(part, lap))
                 actions += removals
             previews.append(
                 Preview(
@@ -397,7 +402,7 @@ class ConfigSyncs(Controller):
         reached = await self._sites.reach(work, self.wakes, former=True) if work is not None else Reached()
         endings: list[Ending] = []
         for name in work.parts if work is not None else ("",):
-            part = _part(reached, name)
+            part = part_of(reached, name)
             endings.append(await self._remover.finalize(sync, work, memory.track(name), part))
         outcomes = [outcome for ending in endings for outcome in ending.outcomes]
         for warning in dict.fromkeys(ending.warning for ending in endings if ending.warning):
@@ -415,22 +420,6 @@ class ConfigSyncs(Controller):
         self._origins.forget(key)
         self._hooks.pop(key, None)
         self._rests.disturb(key)
-
-
-def _part(reached: Reached, name: str) -> Reached:
-    """Return the clusters as one part of a sync writes to them."""
-    if not name:
-        return reached
-    return structs.replace(
-        reached,
-        sites=tuple(structs.replace(site, owner=structs.replace(site.owner, part=name)) for site in reached.sites),
-        former=tuple(structs.replace(site, owner=structs.replace(site.owner, part=name)) for site in reached.former),
-    )
-
-
-def _wanted(part: Reached, lap: Lap) -> Wanted:
-    targets = frozenset((site.cluster.uid, one.target) for site in part.sites for one in lap.desired())
-    return Wanted(targets, frozenset(), frozenset(), certain=True)
 
 
 def _closed(wish: Wish) -> Outcome | None:
@@ -453,8 +442,17 @@ def _passes(problem: Problem | None) -> bool:
     return problem is not None and (problem.retry or problem.again is not None or problem.reason == WAITS)
 
 
-def _has_copies(part: Reached) -> bool:
-    return any(site.cluster.copies_of(site.owner.ref) for site in (*part.sites, *part.former))
+def _is_room_made(report: Report) -> bool:
+    """Whether one part of the sync has let go of something while another could not have what it wants."""
+    outcomes = report.outcomes or ()
+    return any(one.gone and one.written is not None for one in outcomes) and any(
+        one.reason == "OwnedByOther" for one in outcomes
+    )
+
+
+def _is_applied(one: Lapped) -> bool:
+    """Whether all that a track wants now was written, or is somebody else's."""
+    return one.lap.certain and all(outcome.state in _APPLIED or outcome.gone for outcome in one.outcomes)
 
 
 def _is_undone(removal: Outcome) -> bool:

@@ -38,6 +38,8 @@ class Owner(Struct, frozen=True):
     """The UID of the cluster that the sync is in, where it writes to another one: there, other hubs may write too."""
     part: str = ""
     """The part of a sync that has copies of its own, such as an environment."""
+    heir_of: tuple[str, ...] = ()
+    """Owners, by `ref`, that are no more and whose copies this one takes over: parts that left the sync."""
 
     @property
     def sync(self) -> str:
@@ -61,7 +63,7 @@ class Standing(Enum):
     OURS = "ours"
     """Written by this very sync."""
     FORMER = "former"
-    """Written by a sync of this name that is gone: ours to take again."""
+    """Written by a sync of this name that is gone, or by a part that left the sync: ours to take again."""
     RIVAL = "rival"
     """Written by another sync."""
     FOREIGN = "foreign"
@@ -98,5 +100,6 @@ def standing(seen: Seen, owner: Owner, here: str) -> Standing:
     if not seen.owner or seen.marker is None or seen.marker.at != here:
         return Standing.FOREIGN
     if (seen.marker.sync, seen.marker.hub) != (owner.ref, owner.hub):
-        return Standing.RIVAL
+        inherited = seen.marker.hub == owner.hub and seen.marker.sync in owner.heir_of
+        return Standing.FORMER if inherited else Standing.RIVAL
     return Standing.OURS if seen.owner == owner.label else Standing.FORMER

@@ -1,0 +1,65 @@
+"""Environments that meet: at one object, or when one takes the place of another."""
+
+from tests.configsync.world import GitWorld, config_map
+
+
+def test_of_two_environments_that_want_one_object_one_has_it_and_the_other_says_so(world: GitWorld) -> None:
+    world.push({"one/app.yaml": config_map(colour="one"), "two/app.yaml": config_map(colour="two")})
+    sync = world.csync(environments=[{"name": "one", "path": "one"}, {"name": "two", "path": "two"}])
+    ready = sync.becomes("OwnedByOther", synced=1, conflicted=1)
+    assert f"{world.home}/sync/one" in ready["message"]
+    world.stays_quiet(sync)
+    assert world.find("ConfigMap", world.home).at("data") == {"colour": "one"}
+    sync.change(environments=[{"name": "two", "path": "two"}])
+    world.find("ConfigMap", world.home).holds_data(colour="two")
+    sync.becomes("Synced", synced=1)
+
+
+def test_objects_pass_to_the_environment_that_takes_their_place_and_are_not_made_anew(world: GitWorld) -> None:
+    commit = world.push({"app.yaml": config_map(colour="red"), "other.yaml": config_map("other")})
+    sync = world.csync()
+    sync.at(commit)
+    app = world.find("ConfigMap", world.home)
+    uid = app.uid
+    sync.change(environments=[{"name": "dev"}])
+    sync.environment_at("dev", commit)
+    sync.becomes("Synced", synced=2)
+    assert app.uid == uid
+    sync.change(environments=[{"name": "development"}])
+    sync.environment_at("development", commit)
+    assert sync.environment("dev") == {}
+    assert app.uid == uid
+    sync.change(environments=None)
+    sync.at(commit)
+    assert app.uid == uid
+    sync.delete()
+    app.gone()
+
+
+def test_what_one_environment_lets_go_another_takes(world: GitWorld) -> None:
+    world.push(
+        {"a/app.yaml": config_map(colour="a"), "b/app.yaml": config_map(colour="b"), "c/x.yaml": config_map("x")}
+    )
+    first = {"name": "first", "path": "b"}
+    sync = world.csync(environments=[first, {"name": "second", "path": "a"}])
+    sync.becomes("OwnedByOther", synced=1, conflicted=1)
+    sync.change(environments=[{**first, "path": "c"}, {"name": "second", "path": "a"}])
+    sync.becomes("Synced", synced=2)
+    world.find("ConfigMap", world.home).holds_data(colour="a")
+
+
+def test_an_environment_keeps_its_objects_until_those_that_stay_are_applied(world: GitWorld) -> None:
+    commit = world.push({"app.yaml": config_map(colour="red")})
+    sync = world.csync()
+    sync.at(commit)
+    app = world.find("ConfigMap", world.home)
+    uid = app.uid
+    sync.change(environments=[{"name": "dev", "path": "later"}])
+    sync.becomes("PathNotFound")
+    sync.now()
+    assert app.uid == uid
+    healed = world.push({"later/app.yaml": config_map(colour="blue")})
+    sync.now()
+    sync.environment_at("dev", healed)
+    app.holds_data(colour="blue")
+    assert app.uid == uid
