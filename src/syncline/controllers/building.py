@@ -48,6 +48,9 @@ BUILDS = Counter("syncline_builds_total", "Builds of what Git says; there is non
 class Builder(Protocol):
     """Makes manifests of files."""
 
+    def warm(self) -> None:
+        """Get ready: something is to be built soon."""
+
     async def build(self, files: Files, recipe: Recipe) -> Built:
         """Build; raises `BuildError` or `RenderFailed`."""
 
@@ -113,6 +116,10 @@ class Builds:
         self._references = references
         self._builder = builder
         self._version = "", 0.0
+
+    def warm(self) -> None:
+        """Get ready: something is to be built soon."""
+        self._builder.warm()
 
     async def make(self, asked: Commission, forest: Forest, before: Made | None, revision: str) -> Made:
         """Build what a track wants; what was made before is returned as it is where nothing that went in has changed.

@@ -30,6 +30,8 @@ class Preparer:
         course = course_of(asked.track, status)
         known = memory.track(asked.track.name)
         lap = Lap(track=asked.track, course=course, revision=course.revision, made=known.made)
+        if not status.observed_generation:
+            self._builds.warm()  # a new sync has everything built, once it is fetched
         try:
             lap, commits = await self._choose(asked, lap, known, requested=is_requested(sync))
             trouble = lap.problem

@@ -8,7 +8,7 @@ import asyncio
 import hashlib
 import posixpath
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -68,6 +68,7 @@ class Builder:
         self._turns_of_suspects = Turns(max(1, workers - 1))
         self._quarantine = Quarantine()
         self._crew = Crew(BuildChild)
+        self._warming: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -81,6 +82,16 @@ class Builder:
         """End all children; builds under way fail with `RenderFailed`."""
         await self._crew.close(self._turns, self._workers)
         await self._workshop.close()
+
+    def warm(self) -> None:
+        """Start a child where there is none, so that it is there when what it is to build has been fetched."""
+        if not self._crew.children and (self._warming is None or self._warming.done()):
+            self._warming = asyncio.get_running_loop().create_task(self._warm())
+
+    async def _warm(self) -> None:
+        with suppress(RenderFailed):  # the build will meet it too
+            async with self._turns.turn(""), self._crew.lend():
+                pass
 
     async def build(self, files: Files, recipe: Recipe) -> Built:
         """Build the manifests; `files` must hold what `inputs` names, and may hold more.
@@ -97,6 +108,8 @@ class Builder:
         now = asyncio.get_running_loop().time
         if held := self._quarantine.holds(digest, now()):
             raise RenderFailed(held.reason, retry_after=held.seconds)
+        if self._warming is not None:
+            await asyncio.wait([self._warming])
         try:
             suspect = digest in self._quarantine
             async with (
