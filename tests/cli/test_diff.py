@@ -208,7 +208,10 @@ def test_what_the_server_would_refuse_is_an_error(world: Manifests, syncline: Co
         ([], "write either -f FILE, or KIND and NAME"),
         (["cms", "a", "-f", "-"], "write either -f FILE, or KIND and NAME"),
         (["cms"], "which ConfigMapSync? Write its name too"),
-        (["st", "a"], "'st' is no kind of ours; write one of ConfigMapSync (cms), ManifestSync (msync)"),
+        (
+            ["st", "a"],
+            "'st' is no kind of ours; write one of ConfigMapSync (cms), ManifestSync (msync), ConfigSync (csync)",
+        ),
         (["-f", "/nowhere/none.yaml"], "cannot read /nowhere/none.yaml: No such file or directory"),
     ],
     ids=["nothing", "both", "no name", "no copies", "no file"],

@@ -41,7 +41,8 @@ def test_our_own_marks_are_not_taken_for_labels_and_annotations_of_others() -> N
             "annotations": {"syncline.dev/copy": "?", "syncline.dev/prune": "Disabled", "note": "x"},
         }
     )
-    assert (found.owner, found.labels, found.annotations) == ("o", {"team": "red"}, {"note": "x"})
+    told = {"syncline.dev/prune": "Disabled", "note": "x"}  # what users tell us is theirs
+    assert (found.owner, found.labels, found.annotations) == ("o", {"team": "red"}, told)
     assert (found.prune_disabled, found.reconcile_disabled) == (True, False)
 
 

@@ -142,9 +142,12 @@ async def test_a_slow_cluster_is_given_up_before_its_requests_run_out_of_time(
 
 async def test_a_server_that_accepts_and_never_speaks_is_given_up(remote: Remote) -> None:
     held: list[asyncio.StreamWriter] = []
+    over = asyncio.Event()
 
     async def accept(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         held.append(writer)
+        await over.wait()
+        writer.transport.abort()
 
     silent = await asyncio.start_server(accept, "127.0.0.1", 0)
     pace = Pace(connect=0.5, probe=1.0)
@@ -154,8 +157,8 @@ async def test_a_server_that_accepts_and_never_speaks_is_given_up(remote: Remote
         started = time.monotonic()
         assert not await member.settled()
         assert time.monotonic() - started < UNHURRIED
-        for writer in held:
-            writer.transport.abort()
+        over.set()
+    assert held
 
 
 async def test_a_dead_cluster_among_others_does_not_delay_them(remote: Remote, proxy: FaultProxy, fleet: Fleet) -> None:

@@ -239,9 +239,12 @@ async def test_dead_clusters_do_not_keep_the_living_from_being_looked_at(
 ) -> None:
     """Four workers, and more servers than that which accept and never speak."""
     held: list[asyncio.StreamWriter] = []
+    over = asyncio.Event()
 
     async def accept(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         held.append(writer)
+        await over.wait()
+        writer.transport.abort()
 
     silent = await asyncio.start_server(accept, "127.0.0.1", 0)
     async with silent:
@@ -254,5 +257,5 @@ async def test_dead_clusters_do_not_keep_the_living_from_being_looked_at(
         hub.put_target()
         await until(lambda: hub.is_ready("True", "Reachable"))
         assert asyncio.get_running_loop().time() - started < UNHURRIED
-        for writer in held:
-            writer.transport.abort()
+        over.set()
+    assert held

@@ -63,7 +63,7 @@ async def test_after_five_minutes_the_copies_are_left_with_a_warning(monkeypatch
     reached = Reached(outcomes=(stays,))
     nothing = cast("Any", SimpleNamespace())
     sync = cast("Any", SimpleNamespace(metadata=SimpleNamespace(annotations={}, namespace="home", name="sync")))
-    work = cast("Any", SimpleNamespace(suspended=False, deletion_policy="Delete"))
+    work = cast("Any", SimpleNamespace(suspended=False, deletion_policy="Delete", staged=False))
     remover, memory = Remover(nothing, nothing), Memory(FanOut(lambda: None))
     assert FINALIZE_PATIENCE == 300.0
     first = await remover.finalize(sync, work, memory, reached)
