@@ -108,3 +108,12 @@ def test_syncs_that_depend_on_each_other_say_so(world: GitWorld) -> None:
         sync.becomes("DependencyCycle")
         assert sync.conditions["Stalled"]["status"] == "True"
     assert world.find("ConfigMap", world.home).look() is None
+
+
+def test_what_is_left_to_others_is_not_waited_for(world: GitWorld) -> None:
+    theirs = stateful_set("theirs")
+    world.make("StatefulSet", name="theirs", spec=theirs["spec"])
+    commit = world.push({"app.yaml": config_map(), "theirs.yaml": theirs})
+    sync = world.csync(wait=True, timeout="1h", resourceManagementPolicy="Keep")
+    sync.at(commit)
+    assert sync.counts == {"desired": 2, "synced": 1, "skipped": 1}

@@ -88,10 +88,11 @@ def test_a_commit_that_does_not_become_healthy_makes_way_for_the_last_healthy_on
     fares(app)
     sync.at(good)
     image = ("spec", "template", "spec", "containers", 0, "image")
-    bad = world.push({"app.yaml": stateful_set(image="example.com/app:2")})
+    bad = world.push({"app.yaml": stateful_set(image="example.com/app:2"), "more.yaml": config_map("more")})
     sync.now()
     app.shows(*image, value="example.com/app:2")
     app.shows(*image, value="example.com/app:1")
+    world.find("ConfigMap", world.home, "more").gone()
     fares(app)
     status = sync.holds_at("RolledBackOnFailure", good)
     assert status["rollback"]["requested"] == bad

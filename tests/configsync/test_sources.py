@@ -43,6 +43,18 @@ def test_while_git_is_away_the_sync_says_so_and_drift_is_still_repaired(world: G
     sync.at(later)
 
 
+def test_a_sync_can_be_deleted_while_git_is_away_and_takes_its_objects_along(world: GitWorld) -> None:
+    commit = world.push({"app.yaml": config_map()})
+    sync = world.csync()
+    sync.at(commit)
+    world.server.statuses[world.name] = 503
+    sync.now()
+    sync.becomes("GitUnreachable")
+    sync.delete()
+    sync.gone()
+    assert world.find("ConfigMap", world.home).look() is None
+
+
 def test_an_outage_does_not_keep_a_rollback_from_what_was_read_before(world: GitWorld) -> None:
     first = world.push({"app.yaml": config_map(colour="red")})
     sync = world.csync()

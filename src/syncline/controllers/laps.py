@@ -146,11 +146,17 @@ def wellness(
     if made is None:
         return Wellness()
     now = time.monotonic()
-    if any(outcome.state not in _SETTLED and not outcome.gone for outcome in outcomes):
+    unsettled = {outcome.state for outcome in outcomes if outcome.state not in _SETTLED and not outcome.gone}
+    if unsettled == {"Unknown"}:
+        # That a server is out of reach says nothing against a revision.
+        return Wellness()
+    if unsettled:
         # What was not applied cannot be well; when its time is over, the revision has failed.
         left = timeout - memory.waited(made.inputs, now)
         return Wellness(state="Pending" if left > 0 else "Failed", again=left if left > 0 else None)
-    ill = [(target, health) for target, health in _states(lap, sites) if health.state != "Current"]
+    passed_over = {outcome.target for outcome in outcomes if outcome.state == "Skipped"}
+    states = ((target, health) for target, health in _states(lap, sites) if target not in passed_over)
+    ill = [(target, health) for target, health in states if health.state != "Current"]
     if not ill:
         memory.is_well(made.inputs, now)
         return Wellness(state="Healthy")

@@ -118,7 +118,7 @@ async def _is_served(definition: Wanted) -> bool:
     """Whether a kind can be written; one whose definition the server does not take is not waited for."""
     cluster = definition.site.cluster
     seen = cluster.at(definition.desired.target.local())
-    if seen is None or definition.desired.body is None:
+    if seen is None or definition.desired.body is None or seen.health.state == "Failed":
         return True
     if seen.health.state != "Current":
         return False
