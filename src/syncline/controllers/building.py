@@ -38,6 +38,7 @@ from syncline.render.recipe import Built, Files, Recipe
 from syncline.render.tools import tool_versions
 
 Json = dict[str, Any]
+GroupVersionKind = tuple[str, str, str]
 _NAMED = 5
 # A cluster is upgraded seldom: so long its version counts.
 VERSION_LASTS = 300.0
@@ -82,6 +83,8 @@ class Made(Struct, frozen=True, kw_only=True):
     """Names all that goes in."""
     packed: bytes
     notes: tuple[str, ...] = ()
+    guessed: tuple[GroupVersionKind, ...] = ()
+    """Kinds that were not served, and so are taken to be in namespaces."""
 
     def desired(self) -> list[Desired]:
         """Unpack what each target should hold."""
@@ -130,7 +133,8 @@ class Builds:
         said = [recipe_digest(asked.spec, asked.track), tool_versions()]
         recipe = body_digest({"said": said, **pantry.contents()}, self._hub.key)
         try:
-            if before is not None and before.recipe == recipe and is_same(before, forest):
+            same = before is not None and before.recipe == recipe and is_same(before, forest)
+            if before is not None and same and not await self._is_misplaced(before):
                 return before
             return await self._make(asked, forest, pantry, recipe, revision)
         except GitError as error:
@@ -170,6 +174,7 @@ class Builds:
             inputs=body_digest({"recipe": recipe, "paths": paths}, self._hub.key),
             packed=zlib.compress(_encoder.encode(desired), 1),
             notes=tuple(dict.fromkeys(notes)),
+            guessed=tuple({_kind_of(placed.manifest) for placed in placement.objects if not placed.served}),
         )
 
     async def _pantry(self, asked: Commission) -> _Pantry:
@@ -225,15 +230,18 @@ class Builds:
             raise Problem("InvalidValues", f"the {where} must be a map of values, such as `replicas: 3`")
         return found
 
+    async def _is_misplaced(self, made: Made) -> bool:
+        """Whether a kind that was not served when something was built turned out to be in no namespace."""
+        return any([await self._namespaced(*kind) is False for kind in made.guessed])
+
     async def _scopes(self, builds: Sequence[Build]) -> ScopeOf:
         """Ask once for every kind whether it is in namespaces."""
-        known: dict[tuple[str, str, str], bool | None] = {}
+        known: dict[GroupVersionKind, bool | None] = {}
         for build in builds:
             for document in build.documents:
                 if not isinstance(document.manifest.get("kind"), str):
                     continue
-                version = str(document.manifest.get("apiVersion") or "").rpartition("/")[2]
-                asked = (group_of(document.manifest), version, document.manifest["kind"])
+                asked = _kind_of(document.manifest)
                 if asked not in known:
                     known[asked] = await self._namespaced(*asked)
         return lambda group, version, kind: known.get((group, version, kind))
@@ -277,6 +285,11 @@ def _recipe(
         sensitive=pantry.sensitive,
         kube_version=pantry.kube_version,
     )
+
+
+def _kind_of(manifest: Json) -> GroupVersionKind:
+    version = str(manifest.get("apiVersion") or "").rpartition("/")[2]
+    return group_of(manifest), version, str(manifest["kind"])
 
 
 def is_same(before: Made, forest: Forest) -> bool:
