@@ -82,6 +82,9 @@ async def watched(wanted: Wanted) -> Outcome | None:
     cluster = wanted.site.cluster
     try:
         view = await cluster.open(group, kind, version)
+        if target.namespace and not view.resource.namespaced:
+            why = f"{target.kind} is in no namespace there, which the sync's own cluster cannot tell"
+            return _refused(target, "KindNotServed", f"{why}: install its definition beside the sync too")
         await cluster.complete(view, LIST_PATIENCE)
     except KindNotServed as error:
         return _refused(target, "KindNotServed", str(error))
