@@ -132,7 +132,8 @@ class ConfigSyncs(Controller):
         waits_for = self._waits_for(sync, spec)
         telling = _tells(sync)
         commissions = [Commission(asking=asking, spec=spec, track=track, telling=telling) for track in tracks]
-        laps = await asyncio.gather(*(self._preparer.prepare(one, sync, memory, waits_for) for one in commissions))
+        prepared = await asyncio.gather(*(self._preparer.prepare(one, sync, memory, waits_for) for one in commissions))
+        laps = [lap.spread() for lap in prepared]
         work = self.kind.lower(sync, (one for lap in laps for one in lap.desired()))
         reached = await self._sites.reach(work, self.wakes)
         self._care(work, spec, reached, laps)

@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from syncline.api.common import HistoryEntry
 from syncline.api.configsync import ConfigSyncSpec, SourceRevision
@@ -73,10 +73,18 @@ class Lap(Struct, frozen=True, kw_only=True):
     """Whether it is all that the source wants now: only then may anything be removed."""
     problem: Problem | None = None
     decision: Decision | None = None
+    unpacked: tuple[Desired, ...] | None = None
+    """What was made, unpacked for the time of a turn."""
 
-    def desired(self) -> list[Desired]:
-        """Unpack what each target should hold."""
-        return self.made.desired() if self.made is not None else []
+    def desired(self) -> Sequence[Desired]:
+        """Return what each target should hold."""
+        if self.unpacked is not None:
+            return self.unpacked
+        return self.made.desired() if self.made is not None else ()
+
+    def spread(self) -> "Lap":
+        """Unpack what was made, once for the whole turn."""
+        return structs.replace(self, unpacked=tuple(self.desired()))
 
 
 class Lapped(Struct, frozen=True, kw_only=True):

@@ -191,7 +191,7 @@ class Remover:
     def _brake(self, work: Work, reached: Reached, removals: list[Action], recent: int = 0) -> Brake:
         return brake(
             removals,
-            sum(1 for _ in owned(reached)),
+            sum(1 for _ in owned(reached)) if removals else 0,
             why=work.shrinkage,
             asked_for=work.sync.status.scope not in (None, work.scope_digest),
             confirmed=work.sync.metadata.annotations.get(CONFIRM_DELETION, ""),
