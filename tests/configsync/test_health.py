@@ -97,7 +97,7 @@ def test_what_is_applied_already_is_still_repaired_while_a_dependency_is_not_rea
     copy = world.find("ConfigMap", world.home, "top")
     copy.put("data", "colour", value="green")
     copy.holds_data(colour="red")
-    assert top.conditions["Ready"]["status"] == "True"
+    top.at(commit)
 
 
 def test_syncs_that_depend_on_each_other_say_so(world: GitWorld) -> None:

@@ -87,7 +87,7 @@ def test_labels_and_annotations_follow_the_source_and_leave_those_of_others(
     ):
         found = {key: value for key, value in written[there].items() if not key.startswith("syncline.dev/")}
         assert found | dict(wanted) == found
-        theirs = known.keys() - set(sent) - wanted.keys()
+        theirs = {key for key in known if not key.startswith("syncline.dev/")} - set(sent) - wanted.keys()
         if policy.management == "Overwrite" or action.verb is Verb.RECREATE:
             theirs = frozenset()
         assert found.keys() == wanted.keys() | theirs
