@@ -6,14 +6,13 @@ from msgspec import Meta, Struct, field
 
 from syncline.api.common import (
     API_VERSION,
-    DeletionPolicy,
     LabelSelector,
-    ManagementPolicy,
     ObjectMeta,
     Timestamp,
 )
 from syncline.api.content import Keys, Transform
 from syncline.api.names import NAMESPACE, NamespaceName, NamespacePattern, ObjectName
+from syncline.api.policies import CopySpec
 from syncline.api.rules import Rule, text
 from syncline.api.status import SyncStatus
 
@@ -33,7 +32,7 @@ DestinationNamespace = Annotated[
 ]
 
 
-class ConfigMapSyncSpec(Struct, frozen=True, kw_only=True, rename="camel"):
+class ConfigMapSyncSpec(CopySpec, frozen=True, kw_only=True, rename="camel"):
     """What should agree with what."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
@@ -138,34 +137,6 @@ class ConfigMapSyncSpec(Struct, frozen=True, kw_only=True, rename="camel"):
             " direction Bidirectional."
         ),
     ] = "SourceWins"
-    resource_management_policy: Annotated[
-        ManagementPolicy,
-        Meta(
-            description="What becomes of an object that is at a target already: Sync leaves it and reports a conflict,"
-            " Keep leaves it (and copies as they become), Adopt takes it over, Overwrite makes it exactly the source."
-        ),
-    ] = "Sync"
-    deletion_policy: Annotated[
-        DeletionPolicy,
-        Meta(
-            description="What becomes of the copies when this sync is deleted: Delete removes them, Orphan leaves them."
-        ),
-    ] = "Delete"
-    source_deletion_policy: Annotated[
-        DeletionPolicy,
-        Meta(
-            description="What becomes of the copies when the source is gone: Delete removes them, Orphan leaves them."
-        ),
-    ] = "Delete"
-    prune: Annotated[bool, Meta(description="Remove copies from namespaces that are no longer destinations.")] = True
-    suspend: Annotated[bool, Meta(description="Nothing is read or written while true.")] = False
-    service_account_name: Annotated[
-        ObjectName | None,
-        Meta(
-            description="Read and write as this service account of the sync's namespace, with its rights;"
-            " absent: as the operator, if the author has these rights."
-        ),
-    ] = None
 
 
 class ConfigMapSyncStatus(SyncStatus, frozen=True, kw_only=True, rename="camel", omit_defaults=True):

@@ -5,14 +5,15 @@ from typing import Annotated, ClassVar, Literal
 from msgspec import Meta, Struct, field
 
 from syncline.api.build import Build, Decryption, Template, Tree
-from syncline.api.common import API_VERSION, DeletionPolicy, HistoryEntry, ManagementPolicy, ObjectMeta, Timestamp
-from syncline.api.connection import NamedCluster, WrittenCluster
+from syncline.api.common import API_VERSION, HistoryEntry, ObjectMeta, Timestamp
+from syncline.api.connection import OWN_NAMES, NamedCluster
 from syncline.api.content import DataKey
 from syncline.api.duration import Duration
 from syncline.api.names import NAMESPACE, AnyName, NamespaceName, ObjectName
+from syncline.api.policies import SyncSpec
 from syncline.api.rules import Rule, text
 from syncline.api.source import NamedSource, RepositoryPath, Revision, Source
-from syncline.api.status import SyncStatus
+from syncline.api.status import RemoteSyncStatus
 
 KIND = "ConfigSync"
 PLURAL = "configsyncs"
@@ -183,7 +184,7 @@ class Webhook(Struct, frozen=True, kw_only=True, rename="camel"):
     ]
 
 
-class ConfigSyncSpec(Struct, frozen=True, kw_only=True, rename="camel"):
+class ConfigSyncSpec(SyncSpec, frozen=True, kw_only=True, rename="camel"):
     """What should be where."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
@@ -250,15 +251,7 @@ class ConfigSyncSpec(Struct, frozen=True, kw_only=True, rename="camel"):
             "write a timeout from 1s to 24h, such as 5m",
             ".timeout",
         ),
-        Rule(
-            """
-            !has(self.remoteClusters)
-            || self.remoteClusters.all(one, !has(one.clusterName)
-            || self.remoteClusters.exists_one(other, has(other.clusterName) && other.clusterName == one.clusterName))
-            """,
-            "two clusters have the same clusterName: give each a name of its own",
-            ".remoteClusters",
-        ),
+        OWN_NAMES,
     )
 
     source: Annotated[Source | None, Meta(description="Where the files come from.")] = None
@@ -320,31 +313,6 @@ class ConfigSyncSpec(Struct, frozen=True, kw_only=True, rename="camel"):
     webhook: Annotated[
         Webhook | None, Meta(description="Push webhooks to `/webhook/{namespace}/{name}` with a secret of this sync.")
     ] = None
-    prune: Annotated[bool, Meta(description="Remove what is no longer in the source.")] = True
-    suspend: Annotated[bool, Meta(description="Nothing is read or written while true.")] = False
-    service_account_name: Annotated[
-        ObjectName | None,
-        Meta(
-            description="Read and write as this service account of the sync's namespace, with its rights;"
-            " absent: as the operator, if the author has all rights. Other clusters see the identity of their"
-            " credential."
-        ),
-    ] = None
-    resource_management_policy: Annotated[
-        ManagementPolicy,
-        Meta(
-            description="What becomes of an object that is there already: Sync leaves it and reports a conflict,"
-            " Keep leaves it (and what was written as it becomes), Adopt takes it over, Overwrite makes it exactly what"
-            " the source says."
-        ),
-    ] = "Sync"
-    deletion_policy: Annotated[
-        DeletionPolicy,
-        Meta(
-            description="What becomes of what was written when this sync is deleted: Delete removes it, Orphan leaves"
-            " it."
-        ),
-    ] = "Delete"
 
 
 class HeldRollback(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -387,7 +355,7 @@ class Track(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=Tru
     )
 
 
-class ConfigSyncStatus(SyncStatus, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class ConfigSyncStatus(RemoteSyncStatus, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """What is so, as of `observedGeneration`."""
 
     last_synced_time: Annotated[Timestamp | None, Meta(description="When something was last written.")] = None
@@ -410,14 +378,6 @@ class ConfigSyncStatus(SyncStatus, frozen=True, kw_only=True, rename="camel", om
             max_length=101,
             description="Under `dryRun`: what would be done, such as `create ConfigMap team-a/web`; at most 100 lines,"
             " and one that counts the rest.",
-        ),
-    ] = field(default_factory=list)
-    clusters: Annotated[
-        list[WrittenCluster],
-        Meta(
-            max_length=200,
-            description="Other clusters that this sync has written to; recorded before the first write there, and kept"
-            " until nothing is left there.",
         ),
     ] = field(default_factory=list)
 

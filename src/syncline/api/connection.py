@@ -150,3 +150,15 @@ class WrittenCluster(Struct, frozen=True, kw_only=True, rename="camel"):
 
     name: Annotated[str, Meta(max_length=253, description="What the spec calls the cluster, or called it.")]
     connection: Annotated[ClusterConnection, Meta(description="How the cluster is reached.")]
+
+
+OWN_NAMES = Rule(
+    """
+    !has(self.remoteClusters)
+    || self.remoteClusters.all(one, !has(one.clusterName)
+    || self.remoteClusters.exists_one(other, has(other.clusterName) && other.clusterName == one.clusterName))
+    """,
+    "two clusters have the same clusterName: give each a name of its own",
+    ".remoteClusters",
+)
+"""For what has a list of `remoteClusters`."""

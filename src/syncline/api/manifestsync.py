@@ -4,8 +4,8 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta, Struct, field
 
-from syncline.api.common import API_VERSION, DeletionPolicy, LabelSelector, ManagementPolicy, ObjectMeta, Timestamp
-from syncline.api.connection import NamedCluster, WrittenCluster
+from syncline.api.common import API_VERSION, LabelSelector, ManagementPolicy, ObjectMeta, Timestamp
+from syncline.api.connection import OWN_NAMES, NamedCluster
 from syncline.api.content import DataKey, Keys, Transform
 from syncline.api.duration import Duration
 from syncline.api.names import (
@@ -17,8 +17,9 @@ from syncline.api.names import (
     NamespacePattern,
     ObjectName,
 )
+from syncline.api.policies import CopySpec
 from syncline.api.rules import Rule
-from syncline.api.status import SyncStatus
+from syncline.api.status import RemoteSyncStatus
 
 KIND = "ManifestSync"
 PLURAL = "manifestsyncs"
@@ -137,15 +138,7 @@ class Targets(Struct, frozen=True, kw_only=True, rename="camel"):
             "has(self.inCluster) || self.?remoteClusters.orValue([]).size() > 0",
             "no target: write inCluster or remoteClusters",
         ),
-        Rule(
-            """
-            !has(self.remoteClusters)
-            || self.remoteClusters.all(one, !has(one.clusterName)
-            || self.remoteClusters.exists_one(other, has(other.clusterName) && other.clusterName == one.clusterName))
-            """,
-            "two clusters have the same clusterName: give each a name of its own",
-            ".remoteClusters",
-        ),
+        OWN_NAMES,
     )
 
     in_cluster: Annotated[InCluster | None, Meta(description="Copies in this cluster.")] = None
@@ -207,7 +200,7 @@ class ReplicationOptions(Struct, frozen=True, kw_only=True, rename="camel"):
     ] = None
 
 
-class ManifestSyncSpec(Struct, frozen=True, kw_only=True, rename="camel"):
+class ManifestSyncSpec(CopySpec, frozen=True, kw_only=True, rename="camel"):
     """What should agree with what."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
@@ -273,35 +266,6 @@ class ManifestSyncSpec(Struct, frozen=True, kw_only=True, rename="camel"):
     replication_options: Annotated[ReplicationOptions, Meta(description="Which labels and annotations are copied.")] = (
         field(default_factory=ReplicationOptions)
     )
-    resource_management_policy: Annotated[
-        ManagementPolicy,
-        Meta(
-            description="What becomes of an object that is at a target already: Sync leaves it and reports a conflict,"
-            " Keep leaves it (and copies as they become), Adopt takes it over, Overwrite makes it exactly the source."
-        ),
-    ] = "Sync"
-    deletion_policy: Annotated[
-        DeletionPolicy,
-        Meta(
-            description="What becomes of the copies when this sync is deleted: Delete removes them, Orphan leaves them."
-        ),
-    ] = "Delete"
-    source_deletion_policy: Annotated[
-        DeletionPolicy,
-        Meta(
-            description="What becomes of the copies when the source is gone: Delete removes them, Orphan leaves them."
-        ),
-    ] = "Delete"
-    prune: Annotated[bool, Meta(description="Remove copies from places that are no longer targets.")] = True
-    suspend: Annotated[bool, Meta(description="Nothing is read or written while true.")] = False
-    service_account_name: Annotated[
-        ObjectName | None,
-        Meta(
-            description="Read and write as this service account of the sync's namespace, with its rights;"
-            " absent: as the operator, if the author has these rights. Other clusters see the identity of their"
-            " credential."
-        ),
-    ] = None
 
 
 class SourceObservedState(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -312,20 +276,12 @@ class SourceObservedState(Struct, frozen=True, kw_only=True, rename="camel", omi
     resource_version: Annotated[str, Meta(max_length=128, description="The source's resourceVersion.")] = ""
 
 
-class ManifestSyncStatus(SyncStatus, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class ManifestSyncStatus(RemoteSyncStatus, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """What is so, as of `observedGeneration`."""
 
     last_successful_sync_time: Annotated[
         Timestamp | None, Meta(description="When all targets last came to agree with the source.")
     ] = None
-    clusters: Annotated[
-        list[WrittenCluster],
-        Meta(
-            max_length=200,
-            description="Other clusters that this sync has written to; recorded before the first write there, and kept"
-            " until nothing is left there.",
-        ),
-    ] = field(default_factory=list)
     source_observed_state: Annotated[
         SourceObservedState | None, Meta(description="The source, as last read; of several, the first.")
     ] = None

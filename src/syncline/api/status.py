@@ -5,6 +5,7 @@ from typing import Annotated
 from msgspec import Meta, Struct, field
 
 from syncline.api.common import Condition, HistoryEntry, TargetCounts, TargetStatus
+from syncline.api.connection import WrittenCluster
 
 Conditions = Annotated[
     list[Condition],
@@ -53,5 +54,18 @@ class SyncStatus(Struct, frozen=True, kw_only=True, rename="camel", omit_default
             max_length=200,
             description="Kinds and clusters that this sync has written to, such as `ConfigMap`, `Deployment.apps` or"
             " `prod-eu/Secret`; recorded before the first write there, so that nothing written is ever lost.",
+        ),
+    ] = field(default_factory=list)
+
+
+class RemoteSyncStatus(SyncStatus, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """What the kinds report alike that write to other clusters too."""
+
+    clusters: Annotated[
+        list[WrittenCluster],
+        Meta(
+            max_length=200,
+            description="Other clusters that this sync has written to; recorded before the first write there, and kept"
+            " until nothing is left there.",
         ),
     ] = field(default_factory=list)

@@ -7,10 +7,8 @@ from datetime import UTC, datetime
 from msgspec import Struct, structs
 
 from syncline.api.common import ABANDON, TargetState
-from syncline.api.configsync import ConfigSyncStatus
 from syncline.api.connection import ClusterConnection, NameRef, WrittenCluster
-from syncline.api.manifestsync import ManifestSyncStatus
-from syncline.api.status import SyncStatus
+from syncline.api.status import RemoteSyncStatus, SyncStatus
 from syncline.api.synctarget import SyncTarget
 from syncline.controllers.sites import LIST_PATIENCE, LocalSites, Reached
 from syncline.controllers.survey import Site
@@ -104,7 +102,7 @@ class FleetSites(LocalSites):
 
     def record(self, work: Work, reached: Reached, status: SyncStatus) -> SyncStatus:
         """Note kinds and clusters; a cluster that the spec no longer names goes once nothing is left there."""
-        assert isinstance(status, ManifestSyncStatus | ConfigSyncStatus)  # noqa: S101 - only these name other clusters
+        assert isinstance(status, RemoteSyncStatus)  # noqa: S101 - only these name other clusters
         kinds = {ref.kind_name for ref in work.sources}
         current = [site.place for site in reached.sites if site.place.cluster]
         done = [
@@ -310,7 +308,7 @@ def _record(place: Place) -> WrittenCluster:
 
 def _written(status: SyncStatus) -> list[WrittenCluster]:
     """Return the clusters that a sync has written to."""
-    return status.clusters if isinstance(status, ManifestSyncStatus | ConfigSyncStatus) else []
+    return status.clusters if isinstance(status, RemoteSyncStatus) else []
 
 
 def _is_empty(site: Site, work: Work) -> bool:
