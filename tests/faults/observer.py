@@ -2,17 +2,14 @@
 
 import asyncio
 from collections import Counter
-from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from msgspec import Struct, field
 
 from syncline.api.common import ObjectMeta
 from syncline.core.ownership import OWNER_LABEL
 from syncline.kube import CONFIGMAPS, Client, Key, Reflector, load_kubeconfig
-from syncline.testing.loop import LoopThread
+from syncline.testing.loop import OnLoop
 
 
 class _Wire(Struct):
@@ -20,8 +17,10 @@ class _Wire(Struct):
     data: dict[str, str] | None = None
 
 
-class Observer:
+class Observer(OnLoop):
     """Holds the data of each copy in namespaces with this prefix, and remembers all data that any of them ever had."""
+
+    thread_name = "observer"
 
     def __init__(self, kubeconfig: Path, prefix: str) -> None:
         self.history: list[tuple[str, dict[str, str] | None]] = []
@@ -30,20 +29,6 @@ class Observer:
         self._prefix = prefix
         self._held: dict[str, dict[str, str]] = {}
         self._values: Counter[str] = Counter()
-        self._stack = ExitStack()
-
-    def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            thread = stack.enter_context(LoopThread("observer"))
-            thread.run(self._open())
-            stack.callback(lambda: thread.run(self._close()))
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.close()
 
     def holding(self, value: str) -> int:
         """Return how many copies have this value under the key `value`."""

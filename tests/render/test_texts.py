@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from tests.render.children import pids
 
 from syncline.render import Renderer, RenderFailed, Source, Target, TransformError, is_template, jobs, pool
-from syncline.render.jobs import TEXT, Done, Job, Refused, Rendered, Repeated, TextJob, decode_answer, decode_job, frame
+from syncline.render.frames import LENGTH_BYTES, frame
+from syncline.render.jobs import TEXT, Done, Job, Refused, Rendered, Repeated, TextJob, decode_answer, decode_job
 from syncline.render.transforms import TextTemplate
 from syncline.render.worker import work
 
@@ -158,13 +159,13 @@ async def test_texts_that_would_fill_the_operators_memory_are_refused(renderer: 
 )
 def test_a_job_arrives_as_it_was_sent(job: jobs.AnyJob) -> None:
     sent = frame(job)
-    assert int.from_bytes(sent[: jobs.LENGTH_BYTES], "big") == len(sent) - jobs.LENGTH_BYTES
-    assert decode_job(sent[jobs.LENGTH_BYTES :]) == job
+    assert int.from_bytes(sent[:LENGTH_BYTES], "big") == len(sent) - LENGTH_BYTES
+    assert decode_job(sent[LENGTH_BYTES:]) == job
 
 
 @pytest.mark.parametrize("answer", [Rendered({TEXT: "x"}), Repeated(), Refused(None, "", "why", 3), Done(shared=True)])
 def test_an_answer_arrives_as_it_was_sent(answer: jobs.Answer) -> None:
-    assert decode_answer(frame(answer)[jobs.LENGTH_BYTES :]) == answer
+    assert decode_answer(frame(answer)[LENGTH_BYTES:]) == answer
 
 
 def test_a_child_says_one_answer_a_target_and_what_repeats_only_once() -> None:

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import msgspec
 
-from syncline.render.buildjobs import ANSWER_LIMIT, Answer, Done, Failed, Job, Ready, decode_answer, frame
+from syncline.render.buildjobs import ANSWER_LIMIT, Answer, Done, Failed, Job, Ready, decode_answer
 from syncline.render.child import ChildCrashed, Process
 from syncline.render.errors import BuildError
+from syncline.render.frames import frame
 from syncline.render.toolrun import PATIENCE
 
 _TICKS = 100

@@ -8,8 +8,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from syncline.render.jobs import LENGTH_BYTES
-
 JOB_LIMIT = 48 * 1024 * 1024
 ANSWER_LIMIT = 32 * 1024 * 1024
 """Largest frames that the child and the operator accept."""
@@ -121,15 +119,8 @@ class Done(msgspec.Struct, frozen=True, array_like=True, tag=7):
 
 Answer = Ready | Prepared | Foreign | Found | Data | Note | Failed | Done
 
-_encoder = msgspec.msgpack.Encoder()
 _answers: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
 _jobs: msgspec.msgpack.Decoder[Job] = msgspec.msgpack.Decoder(Job)
-
-
-def frame(message: Job | Answer) -> bytes:
-    """Encode a message, with its length in front."""
-    body = _encoder.encode(message)
-    return len(body).to_bytes(LENGTH_BYTES, "big") + body
 
 
 def decode_job(body: bytes) -> Job:

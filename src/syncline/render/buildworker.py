@@ -6,13 +6,11 @@ it dies; its parent says so.
 """
 
 import os
-import sys
 from collections.abc import Iterable, Iterator
-from typing import Any, BinaryIO
+from typing import Any
 
 import msgspec
 import pyrage
-import re2
 
 from syncline.render import jsonnet, sops
 from syncline.render.buildjobs import (
@@ -33,12 +31,11 @@ from syncline.render.buildjobs import (
     Sort,
     Text,
     decode_job,
-    frame,
 )
 from syncline.render.confinement import confine
 from syncline.render.errors import BuildError
-from syncline.render.jobs import LENGTH_BYTES
 from syncline.render.recipe import Document
+from syncline.render.serving import serve
 from syncline.render.sorting import check_count, manifests_of, manifests_of_output, manifests_of_value
 from syncline.render.templates import FileTemplates
 
@@ -151,22 +148,12 @@ def _found(documents: Iterable[Document]) -> Iterator[Answer]:
 
 
 def main() -> None:
-    """Serve jobs from standard input to standard output."""
+    """Confine this process, then serve jobs."""
     os.chdir("/")
-    requests, answers = sys.stdin.buffer, sys.stdout.buffer
     _rehearse()
     seccomp = confine(MEMORY_LIMIT)
     _rehearse()
-    _say(answers, Ready(seccomp))
-    while (body := _read_frame(requests)) is not None:
-        job = decode_job(body)
-        del body
-        for answer in work(job):
-            _say(answers, answer)
-        del job
-        re2.purge()
-    # Nothing is left to flush or to close, and an orderly end would want files and threads.
-    os._exit(0)
+    serve(Ready(seccomp), decode_job, work)
 
 
 def _rehearse() -> None:
@@ -190,18 +177,6 @@ def _rehearse() -> None:
 
 
 _SEALED = b"a: ENC[AES256_GCM,data:eA==,iv:eHh4eHh4eHg=,tag:eA==,type:str]\nsops:\n  age: %s\n"
-
-
-def _read_frame(stream: BinaryIO) -> bytes | None:
-    length = stream.read(LENGTH_BYTES)
-    if len(length) < LENGTH_BYTES:
-        return None
-    return stream.read(int.from_bytes(length, "big"))
-
-
-def _say(stream: BinaryIO, answer: Answer) -> None:
-    stream.write(frame(answer))
-    stream.flush()
 
 
 if __name__ == "__main__":

@@ -10,7 +10,8 @@ from typing import ClassVar, Self
 import msgspec
 
 from syncline.programs import started
-from syncline.render.jobs import FRAME_LIMIT, LENGTH_BYTES, Answer, AnyJob, Done, Ready, decode_answer, frame
+from syncline.render.frames import LENGTH_BYTES, frame
+from syncline.render.jobs import FRAME_LIMIT, Answer, AnyJob, Done, Ready, decode_answer
 
 START_SECONDS = 30.0
 """How long a child may take to start, on a busy machine."""

@@ -12,7 +12,6 @@ import msgspec
 
 from syncline.api.content import Transform
 
-LENGTH_BYTES = 4
 FRAME_LIMIT = 8 * 1024 * 1024
 """Largest frame either side accepts: 1 MiB of values, their keys, 50 transforms and the names of targets fit well."""
 
@@ -104,12 +103,6 @@ Answer = Ready | Rendered | Repeated | Refused | Done
 _encoder = msgspec.msgpack.Encoder()
 _answers: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
 _jobs: msgspec.msgpack.Decoder[AnyJob] = msgspec.msgpack.Decoder(AnyJob)
-
-
-def frame(message: AnyJob | Answer) -> bytes:
-    """Encode a message, with its length in front."""
-    body = _encoder.encode(message)
-    return len(body).to_bytes(LENGTH_BYTES, "big") + body
 
 
 def decode_job(body: bytes) -> AnyJob:

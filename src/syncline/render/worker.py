@@ -3,19 +3,13 @@
 It holds nothing of one job while it works on the next. When a job takes too much memory it dies; its parent says so.
 """
 
-import os
-import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import BinaryIO
-
-import re2
 
 from syncline.api.content import Replace, Transform
 from syncline.render.confinement import confine
 from syncline.render.errors import TransformError
 from syncline.render.jobs import (
-    LENGTH_BYTES,
     TEXT,
     Answer,
     AnyJob,
@@ -29,8 +23,8 @@ from syncline.render.jobs import (
     Target,
     TextJob,
     decode_job,
-    frame,
 )
+from syncline.render.serving import serve
 from syncline.render.transforms import Recipe, TextTemplate, uses_target
 
 TURN_SECONDS = 0.25
@@ -82,20 +76,11 @@ def _refused(error: TransformError) -> Refused:
 
 
 def main() -> None:
-    """Serve jobs from standard input to standard output."""
-    requests, answers = sys.stdin.buffer, sys.stdout.buffer
+    """Confine this process, then serve jobs."""
     _rehearse()
     seccomp = confine()
     _rehearse()
-    _say(answers, Ready(seccomp))
-    while (body := _read_frame(requests)) is not None:
-        job = decode_job(body)
-        del body
-        for answer in work(job):
-            _say(answers, answer)
-        re2.purge()
-    # Nothing is left to flush or to close, and an orderly end would want files and threads.
-    os._exit(0)
+    serve(Ready(seccomp), decode_job, work)
 
 
 def _rehearse() -> None:
@@ -110,18 +95,6 @@ def _rehearse() -> None:
         list(work(Job(transforms, {"key": "aa"}, {}, Source("namespace", "name"), targets)))
     for template in ("{{ source.kind }}{{ target.cluster }}", "{{ missing }}"):
         list(work(TextJob(template, Source("namespace", "name", "kind"), targets)))
-
-
-def _read_frame(stream: BinaryIO) -> bytes | None:
-    length = stream.read(LENGTH_BYTES)
-    if len(length) < LENGTH_BYTES:
-        return None
-    return stream.read(int.from_bytes(length, "big"))
-
-
-def _say(stream: BinaryIO, answer: Answer) -> None:
-    stream.write(frame(answer))
-    stream.flush()
 
 
 if __name__ == "__main__":

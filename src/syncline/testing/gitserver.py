@@ -15,15 +15,14 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from aiohttp import web
 
 from syncline.git.command import Caps, run
 from syncline.sandbox.kubeconfig import write_private
 from syncline.sandbox.pki import Authority
-from syncline.testing.loop import LoopThread
+from syncline.testing.loop import OnLoop
 from syncline.testing.proxy import CLOSING
 
 BRANCH = "main"
@@ -153,8 +152,10 @@ class Asked(NamedTuple):
         return self.method == "POST" and self.service == "fetch"
 
 
-class GitServer:
+class GitServer(OnLoop):
     """Serves repositories at `https://127.0.0.1:PORT/NAME.git`, for as long as its `with` block lasts."""
+
+    thread_name = "git-server"
 
     def __init__(self, *, clients: Authority | None = None, tls: bool = True) -> None:
         self.authority = Authority.create()
@@ -176,21 +177,9 @@ class GitServer:
         self._tls = tls
         self._held: set[str] = set()
         self._waiting: Counter[str] = Counter()
-        self._stack = ExitStack()
 
-    def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            self.folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="syncline-git-server-")))
-            self._thread = stack.enter_context(LoopThread("git-server"))
-            self._thread.run(self._open())
-            stack.callback(lambda: self._thread.run(self._close()))
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.close()
+    def _prepare(self, stack: ExitStack) -> None:
+        self.folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="syncline-git-server-")))
 
     @property
     def ca(self) -> bytes:
@@ -335,8 +324,10 @@ def _read(request: web.BaseRequest, name: str, rest: str, body: bytes) -> Asked:
     return Asked(request.method, name, service, headers.get("Authorization", ""), headers.get("Git-Protocol", ""))
 
 
-class TunnelProxy:
+class TunnelProxy(OnLoop):
     """An HTTP proxy for CONNECT, for as long as its `with` block lasts."""
+
+    thread_name = "tunnel-proxy"
 
     def __init__(self, username: str = "", password: str = "") -> None:
         self.tunnels: list[str] = []
@@ -344,20 +335,6 @@ class TunnelProxy:
         self.heads: list[str] = []
         """What they sent to ask for it."""
         self._wanted = "Basic " + base64.b64encode(f"{username}:{password}".encode()).decode() if username else ""
-        self._stack = ExitStack()
-
-    def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            self._thread = stack.enter_context(LoopThread("tunnel-proxy"))
-            self._thread.run(self._open())
-            stack.callback(lambda: self._thread.run(self._close()))
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.close()
 
     async def _open(self) -> None:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)

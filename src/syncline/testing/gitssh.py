@@ -3,19 +3,19 @@
 import asyncio
 import shlex
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import asyncssh
 
 from syncline.testing.gitserver import environment
-from syncline.testing.loop import LoopThread
+from syncline.testing.loop import OnLoop
 
 USER = "git"
 
 
-class SshServer:
+class SshServer(OnLoop):
     """Serves the repositories of a folder at `ssh://git@127.0.0.1:PORT/NAME.git`, to one key that may only read."""
+
+    thread_name = "ssh-server"
 
     def __init__(self, folder: Path) -> None:
         self.commands: list[str] = []
@@ -23,18 +23,6 @@ class SshServer:
         self._folder = folder
         self._host_key = asyncssh.generate_private_key("ssh-ed25519")
         self._client_key = asyncssh.generate_private_key("ssh-ed25519")
-        self._thread = LoopThread("ssh-server")
-
-    def __enter__(self) -> Self:
-        self._thread.__enter__()
-        self._thread.run(self._open())
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._thread.run(self._close())
-        self._thread.__exit__(kind, error, trace)
 
     @property
     def identity(self) -> bytes:

@@ -2,9 +2,11 @@
 
 import asyncio
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Coroutine
+from contextlib import ExitStack
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 T = TypeVar("T")
 
@@ -34,3 +36,36 @@ class LoopThread:
         # The runner ends what is left: tasks, async generators, the executor.
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
             runner.get_loop().run_forever()
+
+
+class OnLoop(ABC):
+    """Lives on an event loop of its own for as long as its `with` block lasts."""
+
+    thread_name: ClassVar[str]
+    _stack: ExitStack
+    _thread: LoopThread
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            self._prepare(stack)
+            self._thread = stack.enter_context(LoopThread(self.thread_name))
+            self._thread.run(self._open())
+            stack.callback(lambda: self._thread.run(self._close()))
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def _prepare(self, stack: ExitStack) -> None:  # noqa: B027 - most have nothing to do
+        """Do what goes before the loop starts; what the stack is given ends after it."""
+
+    @abstractmethod
+    async def _open(self) -> None:
+        """Begin, on the loop."""
+
+    @abstractmethod
+    async def _close(self) -> None:
+        """End, on the loop."""

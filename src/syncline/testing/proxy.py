@@ -10,8 +10,6 @@ import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import aiohttp
 import yaml
@@ -22,7 +20,7 @@ from syncline.sandbox import Sandbox
 from syncline.sandbox.kubeconfig import write_private
 from syncline.sandbox.pki import Authority
 from syncline.testing.faults import Asked, Cut, Fault, Lines, Rule, read_request, refusal
-from syncline.testing.loop import LoopThread
+from syncline.testing.loop import OnLoop
 
 _PASSED_ON = ("Accept", "Authorization", "Content-Type", "User-Agent", "Impersonate-User")
 _PASSED_BACK = ("Content-Type", "Retry-After", "Warning")
@@ -30,8 +28,10 @@ _NO_FAULT = Fault()
 CLOSING = 0.1
 
 
-class FaultProxy:
+class FaultProxy(OnLoop):
     """A proxy in a thread of its own, for as long as its `with` block lasts."""
+
+    thread_name = "fault-proxy"
 
     def __init__(self, sandbox: Sandbox) -> None:
         self.requests: list[Asked] = []
@@ -42,23 +42,11 @@ class FaultProxy:
         self._rules: list[Rule] = []
         self._watches: set[_Watch] = set()
         self._numbered = 0
-        self._stack = ExitStack()
 
-    def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            # In the sandbox's folder: that goes away even when this process is killed.
-            folder = tempfile.TemporaryDirectory(prefix="proxy-", dir=self._sandbox.folder, ignore_cleanup_errors=True)
-            self._folder = Path(stack.enter_context(folder))
-            self._thread = stack.enter_context(LoopThread("fault-proxy"))
-            self._thread.run(self._open())
-            stack.callback(lambda: self._thread.run(self._close()))
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.close()
+    def _prepare(self, stack: ExitStack) -> None:
+        # In the sandbox's folder: that goes away even when this process is killed.
+        folder = tempfile.TemporaryDirectory(prefix="proxy-", dir=self._sandbox.folder, ignore_cleanup_errors=True)
+        self._folder = Path(stack.enter_context(folder))
 
     def kubeconfig(self, original: Path) -> Path:
         """Write a kubeconfig with the same users that leads through the proxy; it goes away with the proxy."""

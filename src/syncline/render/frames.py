@@ -1,0 +1,13 @@
+"""How the operator and its children write to each other: messages of msgpack, each after its length."""
+
+import msgspec
+
+LENGTH_BYTES = 4
+
+_encoder = msgspec.msgpack.Encoder()
+
+
+def frame(message: msgspec.Struct) -> bytes:
+    """Encode a message, with its length in front."""
+    body = _encoder.encode(message)
+    return len(body).to_bytes(LENGTH_BYTES, "big") + body

@@ -1,0 +1,42 @@
+"""The child's side: it reads jobs from standard input and writes answers to standard output, until the input ends."""
+
+import os
+import sys
+from collections.abc import Callable, Iterable
+from typing import BinaryIO, NoReturn, TypeVar
+
+import msgspec
+import re2
+
+from syncline.render.frames import LENGTH_BYTES, frame
+
+J = TypeVar("J")
+
+
+def serve(
+    ready: msgspec.Struct, decode: Callable[[bytes], J], work: Callable[[J], Iterable[msgspec.Struct]]
+) -> NoReturn:
+    """Say that the child is ready, then answer jobs. Nothing of one job is held while the next is worked on."""
+    requests, answers = sys.stdin.buffer, sys.stdout.buffer
+    _say(answers, ready)
+    while (body := _read(requests)) is not None:
+        job = decode(body)
+        del body
+        for answer in work(job):
+            _say(answers, answer)
+        del job
+        re2.purge()
+    # Nothing is left to flush or to close, and an orderly end would want files and threads.
+    os._exit(0)
+
+
+def _read(stream: BinaryIO) -> bytes | None:
+    length = stream.read(LENGTH_BYTES)
+    if len(length) < LENGTH_BYTES:
+        return None
+    return stream.read(int.from_bytes(length, "big"))
+
+
+def _say(stream: BinaryIO, answer: msgspec.Struct) -> None:
+    stream.write(frame(answer))
+    stream.flush()
