@@ -1,10 +1,13 @@
 """The operator: everything wired together, started in order and stopped in order."""
 
 import asyncio
+import atexit
 import contextlib
 import os
+import shutil
 import signal
 import socket
+import tempfile
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from pathlib import Path
@@ -55,6 +58,10 @@ WRITES_GRACE = 6.0
 RELEASE_GRACE = 3.0
 
 
+class SettingsError(Exception):
+    """A flag that cannot be used; the message names it and says why."""
+
+
 class Settings(Struct, frozen=True, kw_only=True):
     """How the operator runs; each field is a flag of `syncline run`."""
 
@@ -77,7 +84,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     def mirrors(self, on_change: Callable[[Hashable], None] = lambda _: None) -> Mirrors:
         """Return the mirrors of repositories."""
         return Mirrors(
-            Path(self.git_cache) if self.git_cache else _user_cache() / "git",
+            Path(self.git_cache) if self.git_cache else _default_cache(),
             allow_insecure=self.allow_insecure_git,
             allow_loopback=self.allow_loopback,
             on_change=on_change,
@@ -286,15 +293,31 @@ class Operator:
         return not sick, "; ".join(words) or "all watches are live"
 
 
-def _user_cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "syncline"
+def _default_cache() -> Path:
+    """Return a folder for mirrors: in the user's cache, or, for a user who has none, one for the time being."""
+    try:
+        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "syncline" / "git"
+        folder.mkdir(parents=True, exist_ok=True)
+        if os.access(folder, os.W_OK | os.X_OK):
+            return folder
+    except (OSError, RuntimeError):
+        pass
+    made = tempfile.mkdtemp(prefix="syncline-git-")
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    return Path(made)
 
 
 def _webhook_secret(settings: Settings) -> bytes | None:
-    """Read what proves pushes for all syncs; raises `OSError`."""
+    """Read what proves pushes for all syncs; raises `SettingsError`."""
     if not settings.webhook_secret_file:
         return None
-    return Path(settings.webhook_secret_file).read_bytes().strip() or None
+    try:
+        secret = Path(settings.webhook_secret_file).read_bytes().strip()
+    except OSError as error:
+        raise SettingsError(f"--webhook-secret-file cannot be read: {error.strerror}") from None
+    if not secret:
+        raise SettingsError("--webhook-secret-file is empty: anybody could sign with that")
+    return secret
 
 
 def _nobody(*_: object) -> None:

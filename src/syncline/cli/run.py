@@ -7,7 +7,8 @@ from pathlib import Path
 
 from syncline.cli import connect
 from syncline.core.durations import seconds
-from syncline.operator import Settings
+from syncline.git import GitError
+from syncline.operator import Settings, SettingsError
 from syncline.operator import run as run_operator
 from syncline.telemetry import BindError, configure
 
@@ -85,7 +86,7 @@ def _run(given: argparse.Namespace) -> int:
     )
     try:
         asyncio.run(run_operator(connection, settings))
-    except BindError as error:
+    except (BindError, GitError, SettingsError) as error:
         print(f"syncline: {error}", file=sys.stderr)
         return 1
     return 0

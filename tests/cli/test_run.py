@@ -1,0 +1,24 @@
+"""An operator that cannot work as it was told says why in one line, and ends."""
+
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import Command
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--git-cache", "/dev/null/mirrors"), "the folder for mirrors /dev/null/mirrors cannot be used"),
+        (("--webhook-secret-file", "/nowhere/secret"), "--webhook-secret-file cannot be read: No such file"),
+        (("--webhook-secret-file", "/dev/null"), "--webhook-secret-file is empty"),
+        (("--webhook-bind", "everywhere"), "--webhook-bind"),
+    ],
+)
+def test_a_flag_that_cannot_be_used_is_named(
+    syncline: Command, tmp_path: Path, flags: tuple[str, ...], message: str
+) -> None:
+    cache = () if "--git-cache" in flags else ("--git-cache", str(tmp_path))
+    said = syncline("run", *flags, *cache, code=1)
+    assert message in said
+    assert "Traceback" not in said
