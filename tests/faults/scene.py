@@ -122,10 +122,10 @@ class Scene:
         expected = list(namespaces)
         what = f"{value!r} in {expected}"
         wait_until(lambda: self.all_hold(expected, value), what, seconds, instead=self.ready)
-        wait_until(self.is_settled, "the sync to be ready", seconds, instead=self.ready)
+        wait_until(lambda: self.is_settled(len(expected)), "the sync to be ready", seconds, instead=self.ready)
 
-    def is_settled(self) -> bool:
-        """Whether the status speaks of the newest source and the newest spec, and says that all is well."""
+    def is_settled(self, copies: int | None = None) -> bool:
+        """Whether the status speaks of the newest source and spec, and of so many copies, and says that all is well."""
         source = self.sandbox.request("GET", CONFIGMAPS.path(self.home, NAME))
         sync = self.get_sync() or {}
         status, ready = sync.get("status") or {}, self.ready()
@@ -133,6 +133,7 @@ class Scene:
             status.get("sourceRevision") == source["metadata"]["resourceVersion"]
             and status.get("observedGeneration") == sync["metadata"]["generation"]
             and ready.get("status") == "True"
+            and copies in (None, (status.get("targets") or {}).get("synced"))
         )
 
     def version(self) -> int:
