@@ -3,11 +3,9 @@
 from collections.abc import Iterator
 
 import pytest
-from tests.configmapsync.world import Thing, until
 from tests.configsync.world import GitWorld
-from tests.manifestsync.conftest import rights
+from tests.manifestsync.conftest import grant, rights
 
-from syncline import deploy
 from syncline.sandbox import Sandbox
 from syncline.testing.gitserver import GitServer
 from syncline.testing.operator import OperatorProcess
@@ -36,16 +34,7 @@ def git_server() -> Iterator[GitServer]:
 
 def allow(sandbox: Sandbox) -> None:
     """Let the operator also apply what only Git brings along, and wait until that holds."""
-    roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
-    name = "tests-applied-kinds"
-    body = {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRole",
-        "metadata": {"name": name, "labels": {deploy.names.AGGREGATE_LABEL: "true"}},
-        "rules": APPLIED,
-    }
-    sandbox.request("PATCH", f"{roles}/{name}?fieldManager=tests&force=true", body)
-    until(Thing(sandbox, roles, "syncline").read, lambda role: APPLIED[0] in role.get("rules", []))
+    grant(sandbox, APPLIED, "tests-applied-kinds")
 
 
 @pytest.fixture(scope="session")

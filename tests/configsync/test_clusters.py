@@ -1,12 +1,11 @@
 """What Git says, in other clusters."""
 
-import asyncio
 from collections.abc import Iterator
 
 import pytest
 from tests.configmapsync.world import Thing, until
 from tests.configsync.world import GitWorld, config_map
-from tests.fleet.world import Remote
+from tests.fleet.world import Remote, proxied
 
 from syncline.api.common import API_VERSION
 from syncline.sandbox import Sandbox
@@ -23,9 +22,8 @@ def remote(far: Sandbox) -> Remote:
 @pytest.fixture
 def proxy(far: Sandbox) -> Iterator[FaultProxy]:
     """A proxy before the second control plane."""
-    with FaultProxy(far) as running:
+    with proxied(far) as running:
         yield running
-        running._thread.run(asyncio.sleep(0.1))  # what its clients have just left behind is closed first
 
 
 def _place(world: GitWorld, remote: Remote, server: str = "") -> str:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import pytest
-from tests.fleet.world import QUICK, Remote
+from tests.fleet.world import QUICK, Remote, proxied
 
 from syncline.fleet import Fleet
 from syncline.sandbox import Sandbox
@@ -34,9 +34,8 @@ def remote(far: Sandbox) -> Remote:
 @pytest.fixture
 def proxy(far: Sandbox) -> Iterator[FaultProxy]:
     """A proxy before the second control plane."""
-    with FaultProxy(far) as running:
+    with proxied(far) as running:
         yield running
-        running._thread.run(asyncio.sleep(0.1))  # what its clients have just left behind is closed first
 
 
 @pytest.fixture

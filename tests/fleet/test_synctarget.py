@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.fleet.conftest import Until
 from tests.fleet.forms import CANARY, encode, kubeconfig
-from tests.fleet.world import QUICK, UNHURRIED, Remote
+from tests.fleet.world import QUICK, UNHURRIED, Remote, proxied
 
 from syncline.api.common import API_VERSION
 from syncline.api.synctarget import SyncedResource
@@ -99,9 +99,8 @@ def remote(sandbox: Sandbox) -> Remote:
 @pytest.fixture
 def proxy(sandbox: Sandbox) -> Iterator[FaultProxy]:
     """A proxy before the remote."""
-    with FaultProxy(sandbox) as running:
+    with proxied(sandbox) as running:
         yield running
-        running._thread.run(asyncio.sleep(0.1))  # what its clients have just left behind is closed first
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import datetime as dt
 import secrets
 import ssl
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from syncline.fleet.credentials import vet
 from syncline.fleet.secrets import kubeconfig_connection
 from syncline.sandbox import RequestError, Sandbox
 from syncline.sandbox.pki import Authority
+from syncline.testing.proxy import FaultProxy
 
 QUICK = Pace(
     connect=1.0,
@@ -224,3 +225,11 @@ class Vault:
 def join(fleet: Fleet, vault: Vault, key: MemberKey = KEY, *, user: str = "a sync") -> Member:
     """Have a fleet use what a Secret holds now, and read it again when it must."""
     return fleet.member(key, credentials_of(vault.wire), user=user, reread=vault.read)
+
+
+@contextmanager
+def proxied(sandbox: Sandbox) -> Iterator[FaultProxy]:
+    """Put a proxy before a control plane for a while."""
+    with FaultProxy(sandbox) as running:
+        yield running
+        running._thread.run(asyncio.sleep(0.1))  # what its clients have just left behind is closed first

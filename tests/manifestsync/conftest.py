@@ -1,6 +1,6 @@
 """A world for each test, the operator that acts in it, and the rights that an admin has added for the kinds used."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 from tests.configmapsync.world import Thing, until
@@ -23,18 +23,17 @@ GRANTED = [
 ]
 
 
-def grant(sandbox: Sandbox) -> None:
+def grant(sandbox: Sandbox, rules: Sequence[dict[str, list[str]]] = GRANTED, name: str = "tests-copied-kinds") -> None:
     """Add kinds to what the operator may copy, as a cluster admin does, and wait until that holds."""
     roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
-    name = "tests-copied-kinds"
     body = {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",
         "metadata": {"name": name, "labels": {deploy.names.AGGREGATE_LABEL: "true"}},
-        "rules": GRANTED,
+        "rules": rules,
     }
     sandbox.request("PATCH", f"{roles}/{name}?fieldManager=tests&force=true", body)
-    until(Thing(sandbox, roles, "syncline").read, lambda role: GRANTED[0] in role.get("rules", []))
+    until(Thing(sandbox, roles, "syncline").read, lambda role: rules[0] in role.get("rules", []))
 
 
 @pytest.fixture(scope="session")

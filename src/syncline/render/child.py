@@ -5,6 +5,7 @@ import contextlib
 import os
 import signal
 import sys
+from abc import ABC, abstractmethod
 from typing import ClassVar, Self
 
 import msgspec
@@ -27,7 +28,7 @@ class ChildCrashed(Exception):  # noqa: N818 - what happened to it
     """The child ended, or said something that it should not say. It must be killed."""
 
 
-class Process:
+class Process(ABC):
     """A child process that takes one job at a time; `gone` is done when it has ended."""
 
     module: ClassVar[str]
@@ -73,9 +74,9 @@ class Process:
         except TimeoutError:
             raise ChildCrashed from None
 
+    @abstractmethod
     async def _confined(self) -> bool:
         """Wait for the first word of the child: whether system calls are filtered."""
-        raise NotImplementedError
 
     async def say(self, message: bytes) -> None:
         """Send the child a frame, piece by piece: a large one is not copied at once."""
