@@ -1,6 +1,7 @@
 """Which commit is applied: what the revision means now, what a person asked for, or the last healthy one."""
 
 import pytest
+from tests.configmapsync.world import until
 from tests.configsync.world import ConfigSync, GitWorld, config_map, fares, stateful_set
 
 
@@ -156,8 +157,8 @@ def test_an_environment_that_leaves_the_spec_takes_its_objects_along_and_no_othe
     kept = world.find("ConfigMap", prod).uid
     sync.change(environments=environments[1:])
     world.find("ConfigMap", dev).gone()
+    until(lambda: sync.environment("dev"), lambda seen: not seen)
     sync.environment_at("prod", commit)
-    assert sync.environment("dev") == {}
     assert world.find("ConfigMap", prod).uid == kept
 
 
@@ -188,6 +189,7 @@ def test_a_suspended_sync_neither_follows_nor_repairs(world: GitWorld) -> None:
     sync.at(first)
     sync.change(suspend=True)
     assert sync.becomes("Suspended")["status"] == "Unknown"
+    assert sync.conditions["InvalidSource"]["status"] == "Unknown", "what is not looked at is not called valid"
     app = world.find("ConfigMap", world.home)
     app.put("data", "colour", value="green")
     second = world.push({"app.yaml": config_map(colour="blue")})

@@ -310,5 +310,8 @@ def _refuse(placement: Placement) -> None:
         raise SourceProblem("InvalidManifest", "; ".join(placement.errors[:_NAMED]) + more)
     if not placement.objects:
         said = f": {placement.reported[0]}" if placement.reported else ""
-        message = f"the source comes to no object at all{said}; what was written before stays as it is"
+        message = (
+            f"the source comes to no object at all{said}; what was written before stays as it is: check path and "
+            "targets, or delete the sync to have it removed"
+        )
         raise SourceProblem("EmptySource", message)

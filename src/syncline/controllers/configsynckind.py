@@ -48,10 +48,9 @@ class ConfigSyncKind(Struct, frozen=True):
     def finish(self, report: Report, status: SyncStatus, now: str) -> SyncStatus:
         """Note revisions, histories and what only this kind reports."""
         assert isinstance(status, ConfigSyncStatus)  # noqa: S101 - it was read as one
-        laps = report.laps if isinstance(report, GitReport) else ()
-        former = report.former if isinstance(report, GitReport) else ()
-        plan = report.plan if isinstance(report, GitReport) else None
-        return finish(report, status, now, laps=laps, former=former, plan=plan)
+        if not isinstance(report, GitReport):
+            return finish(report, status, now)
+        return finish(report, status, now, laps=report.laps, former=report.former, plan=report.plan)
 
     def lower(self, sync: AnySync, desired: Iterable[Desired] = ()) -> Work:
         """Lower a spec, with what its sources come to; raises `Problem` for one that cannot be carried out."""

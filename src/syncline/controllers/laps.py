@@ -1,4 +1,4 @@
-"""One turn of one track of a ConfigSync: what it knows before it writes, and what came of it. Pure."""
+"""One turn of one track of a ConfigSync: what it knows before it writes, and what came of it."""
 
 import time
 from collections.abc import Sequence

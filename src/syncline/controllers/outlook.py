@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 from msgspec import structs
 
-from syncline.api.common import Condition
+from syncline.api.common import Condition, ConditionStatus
 from syncline.api.configsync import ConfigSyncSpec, ConfigSyncStatus, HeldRollback
 from syncline.api.configsync import Track as TrackStatus
 from syncline.controllers.laps import Lapped, remembered
 from syncline.controllers.origins import SourceProblem
-from syncline.controllers.reporting import Report
+from syncline.controllers.reporting import Problem, Report
 from syncline.core.conditions import Finding, find, settle_conditions, shorten
 from syncline.core.outcome import describe_changes, readiness
 
@@ -24,9 +24,9 @@ def finish(
     status: ConfigSyncStatus,
     now: str,
     *,
-    laps: Sequence[Lapped],
-    former: Sequence[str],
-    plan: Sequence[str] | None,
+    laps: Sequence[Lapped] = (),
+    former: Sequence[str] = (),
+    plan: Sequence[str] | None = None,
 ) -> ConfigSyncStatus:
     """Complete the status of a sync after a turn."""
     old = report.sync.status
@@ -79,7 +79,6 @@ def _track(one: Lapped, now: str) -> TrackStatus:
         status, message = one.problem.status, one.problem.message
     elif lap.made is None:
         status, message = "Unknown", "nothing was applied yet"
-    applied = lap.made is not None and lap.certain
     rollback = course.rollback
     if lap.decision is not None:
         hold = lap.decision.rollback
@@ -94,7 +93,7 @@ def _track(one: Lapped, now: str) -> TrackStatus:
         message=shorten(message, 1024),
         source_revision=lap.revision,
         revisions=list(lap.revisions),
-        inputs=lap.made.inputs if lap.made is not None and applied else course.inputs,
+        inputs=lap.made.inputs if lap.made is not None and lap.certain else course.inputs,
         rollback=rollback,
         last_healthy_revision=lap.revision if one.health == "Healthy" else course.healthy,
         history=remembered(course.history, one, changes, now),
@@ -106,17 +105,13 @@ def _conditions(report: Report, status: ConfigSyncStatus, laps: Sequence[Lapped]
     ready = find(status.conditions, "Ready")
     if ready is None:
         return []
-    problem = report.problem
-    invalid = isinstance(problem, SourceProblem)
     failed = ready.status == "False" and ready.reason not in _WAITING
     findings = [
         Finding("Synced", ready.status, ready.reason, ready.message),
         Finding("Failed", "True", ready.reason, ready.message)
         if failed
         else Finding("Failed", "False", "NotFailed", "nothing has failed"),
-        Finding("InvalidSource", "True" if problem.status == "False" else "Unknown", problem.reason, problem.message)
-        if invalid and problem is not None
-        else Finding("InvalidSource", "False", "SourceIsValid", "the source can be read and built"),
+        _invalid_source(report.problem, laps, ready),
     ]
     spec = report.sync.spec
     if isinstance(spec, ConfigSyncSpec) and spec.wait and laps:
@@ -125,6 +120,16 @@ def _conditions(report: Report, status: ConfigSyncStatus, laps: Sequence[Lapped]
     if notes:
         findings.append(_reported([*notes]))
     return settle_conditions(report.sync.status.conditions, findings, status.observed_generation, now)
+
+
+def _invalid_source(problem: Problem | None, laps: Sequence[Lapped], ready: Condition) -> Finding:
+    """Tell whether something is wrong with the source; of one that was not looked at, nothing is known."""
+    if isinstance(problem, SourceProblem):
+        status: ConditionStatus = "True" if problem.status == "False" else "Unknown"
+        return Finding("InvalidSource", status, problem.reason, problem.message)
+    if laps and all(one.lap.certain for one in laps):
+        return Finding("InvalidSource", "False", "SourceIsValid", "the source can be read and built")
+    return Finding("InvalidSource", "Unknown", ready.reason, ready.message)
 
 
 def _reported(notes: Sequence[str]) -> Finding:

@@ -46,8 +46,8 @@ class Preparer:
         """Choose the commits to apply. Raises `Problem` where there is none at all."""
         track = asked.track
         if track.git is None:
-            strands = [one for one in track.strands if one.git is not None]
-            return lap, {one.folder: await self._origins.head(asked.asking, one.git) for one in strands if one.git}
+            heads = {one.folder: await self._origins.head(asked.asking, one.git) for one in track.strands if one.git}
+            return lap, heads
         trouble: Problem | None = None
         head: Commit | None = None
         try:
