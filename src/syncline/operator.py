@@ -264,7 +264,13 @@ class Operator:
         except KubeError as error:
             # What the API server says is no fault of ours: one line, no traceback.
             delay = controller.queue.retry(key)
-            log.warning("cannot go on; trying again", sync="/".join(key), error=str(error), retry_in=round(delay, 1))
+            log.warning(
+                "cannot go on; trying again",
+                kind=controller.queue.name,
+                sync="/".join(key),
+                error=str(error),
+                retry_in=round(delay, 1),
+            )
 
     def _kinds_changed(self, _key: Key, _old: str | None, _new: str | None) -> None:
         """Look again at everything when a CRD came, changed or went: what was not served may be now."""

@@ -331,7 +331,7 @@ def test_get_shows_what_is_applied_where_it_stays_and_how_it_came_there(store: S
         lastSyncedTime=NOW,
         targets={"desired": 2, "synced": 2, "summary": "2/2"},
         conditions=[READY],
-        history=[change(OLD), change(NEW, "Failed")],
+        history=[change(OLD), {**change(NEW, "Failed"), "changes": "", "reason": "BuildFailed", "message": "no kind"}],
         plan=["create ConfigMap team-a/web"],
     )
     told = rows(syncline("get", "csync", sync.name))
@@ -341,10 +341,10 @@ def test_get_shows_what_is_applied_where_it_stays_and_how_it_came_there(store: S
     assert "Targets: 2/2 synced" in facts
     assert any(fact.startswith(f"Last sync: {NOW} (") for fact in facts)
     assert ["create ConfigMap team-a/web"] in told
-    header = told.index(["WHEN", "REVISION", "RESULT", "CHANGES"])
+    header = told.index(["WHEN", "REVISION", "RESULT", "CHANGES", "WHY"])
     assert [row[1:] for row in told[header + 1 :]] == [
         [OLD[:10], "Synced", "1 created"],
-        [NEW[:10], "Failed", "1 created"],
+        [NEW[:10], "Failed", "-", "BuildFailed: no kind"],
     ]
 
 
@@ -363,7 +363,7 @@ def test_get_shows_each_environment(store: Store, syncline: Command) -> None:
         ["dev", NEW[:10], "False", "-", "no disk"],
         ["prod", OLD[:10], "True", OLD[:10]],
     ]
-    history = told.index(["ENVIRONMENT", "WHEN", "REVISION", "RESULT", "CHANGES"])
+    history = told.index(["ENVIRONMENT", "WHEN", "REVISION", "RESULT", "CHANGES", "WHY"])
     assert [(row[0], *row[2:4]) for row in told[history + 1 :]] == [
         ("dev", NEW[:10], "Failed"),
         ("prod", OLD[:10], "Synced"),

@@ -81,8 +81,9 @@ def test_get_shows_one_sync_in_full(world: Manifests, syncline: Command) -> None
     conditions = {row[0]: row for row in lines[lines.index(["CONDITION", "STATUS", "REASON", "SINCE", "MESSAGE"]) :]}
     assert conditions["Ready"][1:3] == ["False", "TargetsNotSynced"]
     assert conditions["Degraded"][1] == "True"
-    history = lines.index(["WHEN", "REVISION", "RESULT", "CHANGES"])
-    assert lines[history + 1][-2:] == ["Conflict", "1 created"]
+    history = lines.index(["WHEN", "REVISION", "RESULT", "CHANGES", "WHY"])
+    assert lines[history + 1][2:4] == ["Conflict", "1 created"]
+    assert lines[history + 1][4].startswith("TargetsNotSynced: 2 of 3 targets not in agreement: ")
 
 
 def test_get_shows_a_cluster_and_whose_syncs_may_use_it(world: Manifests, syncline: Command) -> None:

@@ -1,8 +1,18 @@
 """What a sync tells: conditions, counts, targets, history, events; and that it is quiet when there is nothing to do."""
 
-from tests.configmapsync.world import Json, World, until
+from tests.configmapsync.world import Json, Thing, World, until
 
 MANY = 110
+
+
+def no_config_maps(world: World, namespace: str, name: str = "none") -> Thing:
+    """Let a namespace take no more ConfigMaps."""
+    limit = {"hard": {"count/configmaps": "0"}}
+    quota = Thing(world.sandbox, f"/api/v1/namespaces/{namespace}/resourcequotas", name)
+    quota.create({"metadata": {"name": name}, "spec": limit})
+    # No controller counts for it here, so the test writes its status.
+    world.sandbox.request("PUT", f"{quota.path}/status", {**quota.read(), "status": {**limit, "used": limit["hard"]}})
+    return quota
 
 
 def test_a_synced_sync_has_one_condition_and_counts(world: World) -> None:
@@ -47,17 +57,13 @@ def test_conditions_are_there_only_while_they_hold(world: World) -> None:
 def test_retrying_is_reconciling(world: World) -> None:
     world.source()
     target = world.namespace("a")
-    # No controller counts for it here, so the test writes its status.
-    limit = {"hard": {"count/configmaps": "0"}}
-    quotas = f"/api/v1/namespaces/{target}/resourcequotas"
-    quota = world.sandbox.request("POST", quotas, {"metadata": {"name": "none"}, "spec": limit})
-    world.sandbox.request("PUT", f"{quotas}/none/status", {**quota, "status": {**limit, "used": limit["hard"]}})
+    quota = no_config_maps(world, target)
     sync = world.sync(destinationNamespace=target)
     ready = sync.becomes("Forbidden", failed=1)
     assert f"cannot create configmaps in namespace '{target}': 403 Forbidden" in ready["message"]
     assert "exceeded quota" in ready["message"]
     assert sync.conditions["Reconciling"]["status"] == "True"
-    world.sandbox.request("DELETE", f"{quotas}/none")
+    quota.delete()
     world.config_map(target).becomes(colour="red")
     sync.becomes("Synced")
     assert "Reconciling" not in sync.conditions
@@ -131,6 +137,49 @@ def test_the_history_tells_of_changes_with_conflicts(world: World) -> None:
     world.put(taken)
     sync = world.sync(destinationNamespaces=[taken, free])
     assert sync.did("1 created")["result"] == "Conflict"
+
+
+def test_a_failure_enters_the_history_once_and_so_does_its_end(world: World) -> None:
+    source = world.source()
+    target = world.namespace("a")
+    quota = no_config_maps(world, target)
+    sync = world.sync(destinationNamespace=target)
+    sync.becomes("Forbidden", failed=1)
+    sync.now()
+    sync.now()
+    (failed,) = sync.status["history"]
+    assert (failed["result"], failed["changes"], failed["reason"]) == ("Failed", "", "Forbidden")
+    assert failed["revision"] == source.read()["metadata"]["resourceVersion"]
+    assert "exceeded quota" in failed["message"]
+    quota.delete()
+    sync.now()
+    sync.did("1 created")
+    assert [entry["result"] for entry in sync.status["history"]] == ["Synced", "Failed"]
+    source.delete()
+    sync.becomes("SourceNotFound")
+    sync.now()
+    lost = next(entry for entry in sync.status["history"] if entry.get("reason") == "SourceNotFound")
+    assert lost["result"] == "Failed"
+
+
+def test_a_new_cause_under_the_same_reason_has_an_event_of_its_own(world: World) -> None:
+    world.source()
+    target = world.namespace("a")
+    first = no_config_maps(world, target, "first")
+    sync = world.sync(destinationNamespace=target)
+    assert "exceeded quota: first" in sync.becomes("Forbidden", failed=1)["message"]
+    sync.now()
+    no_config_maps(world, target, "second")
+    first.delete()
+
+    def told() -> list[str]:
+        return [event["note"] for event in sync.events() if event["reason"] == "Forbidden"]
+
+    until(lambda: sync.now() or told(), lambda notes: any("exceeded quota: second" in note for note in notes))
+    sync.now()
+    sync.now()
+    assert ["second" in note for note in told()] == [False, True]
+    assert "exceeded quota: second" in sync.status["history"][0]["message"]
 
 
 def test_last_sync_time_moves_only_when_something_was_written(world: World) -> None:

@@ -1,6 +1,7 @@
 """Environments that meet: at one object, or when one takes the place of another."""
 
-from tests.configsync.world import GitWorld, config_map
+from tests.configmapsync.world import until
+from tests.configsync.world import GitWorld, config_map, manifest
 
 
 def test_of_two_environments_that_want_one_object_one_has_it_and_the_other_says_so(world: GitWorld) -> None:
@@ -63,3 +64,16 @@ def test_an_environment_keeps_its_objects_until_those_that_stay_are_applied(worl
     sync.environment_at("dev", healed)
     app.holds_data(colour="blue")
     assert app.uid == uid
+
+
+def test_what_the_server_says_of_a_value_from_a_secret_is_not_repeated_for_an_environment(world: GitWorld) -> None:
+    canary = "canary-environments"
+    world.secret("values", values=f"affinity: {canary}")
+    service = {"sessionAffinity": "{{ affinity }}", "ports": [{"port": 80}]}
+    world.push({"app.yaml": manifest("v1", "Service", "app", spec=service)})
+    sync = world.csync(
+        environments=[{"name": "dev"}],
+        template={"enabled": True, "valuesFrom": [{"kind": "Secret", "name": "values", "key": "values"}]},
+    )
+    until(lambda: sync.environment("dev"), lambda dev: dev.get("ready") == "False" and dev.get("history"))
+    assert canary not in str(sync.read())

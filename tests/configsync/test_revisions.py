@@ -22,6 +22,23 @@ def test_the_history_tells_which_commits_were_applied(world: GitWorld) -> None:
     assert [entry["changes"] for entry in sync.status["history"]] == ["1 updated", "1 created"]
 
 
+def test_the_history_tells_of_commits_that_failed_and_no_rollback_goes_to_one(world: GitWorld) -> None:
+    first = world.push({"app.yaml": config_map(colour="red")})
+    sync = world.csync()
+    sync.at(first)
+    second = _applied(world, sync, colour="blue")
+    broken = world.push({"app.yaml": "{"})
+    sync.now()
+    sync.becomes("BuildFailed")
+    sync.now()
+    told = [(entry["revision"], entry["result"], entry.get("reason")) for entry in sync.status["history"]]
+    assert told == [(broken, "Failed", "BuildFailed"), (second, "Synced", None), (first, "Synced", None)]
+    assert "app.yaml" in sync.status["history"][0]["message"]
+    sync.change(rollback={"to": "Previous"})
+    sync.holds_at("RolledBack", first)
+    world.find("ConfigMap", world.home).holds_data(colour="red")
+
+
 def test_a_rollback_to_the_previous_commit_holds_until_it_is_cleared(world: GitWorld) -> None:
     first = world.push({"app.yaml": config_map(colour="red")})
     sync = world.csync()

@@ -20,6 +20,7 @@ DeletionPolicy = Literal["Delete", "Orphan"]
 TargetType = Literal["InCluster", "RemoteCluster"]
 TargetState = Literal["Synced", "Pending", "Failed", "Conflict", "Skipped", "Unknown"]
 ConditionStatus = Literal["True", "False", "Unknown"]
+AttemptResult = Literal["Synced", "Failed", "Conflict"]
 
 
 Timestamp = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
@@ -137,10 +138,17 @@ class TargetStatus(Struct, frozen=True, kw_only=True, rename="camel", omit_defau
     last_sync_time: Annotated[Timestamp, Meta(description="When this target was last written.")] = ""
 
 
-class HistoryEntry(Struct, frozen=True, kw_only=True, rename="camel"):
-    """One change that was carried out."""
+class HistoryEntry(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """One change that was made, or one attempt that failed."""
 
-    time: Annotated[Timestamp, Meta(description="When.")]
-    revision: Annotated[str, Meta(max_length=256, description="The revision of the source.")]
-    result: Annotated[Literal["Synced", "Failed", "Conflict"], Meta(description="How it ended.")]
-    changes: Annotated[str, Meta(max_length=256, description="What was done, in words.")]
+    time: Annotated[
+        Timestamp,
+        Meta(description="When; of an attempt that keeps failing for one reason, when it first failed."),
+    ]
+    revision: Annotated[
+        str, Meta(max_length=256, description="The revision of the source; empty where it was not found out.")
+    ]
+    result: Annotated[AttemptResult, Meta(description="How it ended.")]
+    changes: Annotated[str, Meta(max_length=256, description="What was changed, in words; empty: nothing.")]
+    reason: Annotated[str, Meta(max_length=64, description="Why it failed, in one CamelCase word.")] = ""
+    message: Annotated[str, Meta(max_length=256, description="Why it failed, for a person: the latest cause.")] = ""

@@ -350,9 +350,9 @@ class Track(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=Tru
     inputs: Annotated[Digest | None, _INPUTS] = None
     rollback: Annotated[HeldRollback | None, _ROLLBACK] = None
     last_healthy_revision: Annotated[Commit | None, _HEALTHY] = None
-    history: Annotated[list[HistoryEntry], Meta(max_length=10, description="The last 10 changes, newest first.")] = (
-        field(default_factory=list)
-    )
+    history: Annotated[
+        list[HistoryEntry], Meta(max_length=10, description="The last changes and failures, newest first, at most 10.")
+    ] = field(default_factory=list)
 
 
 class ConfigSyncStatus(RemoteSyncStatus, frozen=True, kw_only=True, rename="camel", omit_defaults=True):

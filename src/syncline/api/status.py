@@ -26,9 +26,9 @@ class SyncStatus(Struct, frozen=True, kw_only=True, rename="camel", omit_default
     target_statuses: Annotated[
         list[TargetStatus], Meta(max_length=100, description="Targets, failures first, at most 100.")
     ] = field(default_factory=list)
-    history: Annotated[list[HistoryEntry], Meta(max_length=10, description="The last 10 changes, newest first.")] = (
-        field(default_factory=list)
-    )
+    history: Annotated[
+        list[HistoryEntry], Meta(max_length=10, description="The last changes and failures, newest first, at most 10.")
+    ] = field(default_factory=list)
     last_handled_request: Annotated[
         Annotated[str, Meta(max_length=256)] | None,
         Meta(description="The last `syncline.dev/requestedAt` that was carried out."),

@@ -53,7 +53,7 @@ def show_details(kind: Kind, one: Json) -> None:
     if total > len(targets):
         print(f"{len(targets)} of {total} targets are listed, the worst first")
     _section(("PLANNED",), [(line,) for line in status.get("plan") or ()])
-    header = ("WHEN", "REVISION", "RESULT", "CHANGES")
+    header = ("WHEN", "REVISION", "RESULT", "CHANGES", "WHY")
     _section(header, [_change_row(entry) for entry in status.get("history") or ()])
     _section(
         ("ENVIRONMENT", *header),
@@ -166,7 +166,9 @@ def _environment_row(entry: Json) -> tuple[str, ...]:
 
 
 def _change_row(entry: Json) -> tuple[str, ...]:
-    return f"{age(entry['time'])} ago", shown_revision(entry["revision"] or "-"), entry["result"], entry["changes"]
+    why = ": ".join(entry[key] for key in ("reason", "message") if entry.get(key))
+    when, revision = f"{age(entry['time'])} ago", shown_revision(entry["revision"] or "-")
+    return when, revision, entry["result"], entry["changes"] or "-", why
 
 
 def _resource_row(entry: Json) -> tuple[str, ...]:

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Sequence
-from typing import Literal
 
 from msgspec import Struct, structs
 
@@ -14,6 +13,7 @@ from syncline.controllers.reporting import Problem
 from syncline.controllers.survey import Site
 from syncline.controllers.tracks import Course, Track
 from syncline.core.health import Health
+from syncline.core.history import applied
 from syncline.core.objects import Desired, Target
 from syncline.core.outcome import Outcome
 from syncline.core.revisions import Decision, Head, Hold, Past, RevisionHealth, Situation, decide
@@ -67,6 +67,8 @@ class Lap(Struct, frozen=True, kw_only=True):
     course: Course
     revision: str | None = None
     """What the status is to say."""
+    attempted: str = ""
+    """The revision that could not be read or built, where it is known."""
     revisions: tuple[SourceRevision, ...] = ()
     made: Made | None = None
     certain: bool = False
@@ -121,7 +123,7 @@ def choose(
             head=head,
             rollback_to=track.rollback,
             hold=hold,
-            history=[_past(entry, spec) for entry in course.history],
+            history=[_past(entry, spec) for entry in applied(course.history)],
             current=course.revision,
             health=health,
             last_healthy=course.healthy,
@@ -195,23 +197,3 @@ def _count(ill: Sequence[object]) -> str:
 def _words(ill: Sequence[tuple[Target, Health]]) -> str:
     named = "; ".join(f"{target}: {health.message or health.state}" for target, health in ill[:_NAMED])
     return named + (f"; and {len(ill) - _NAMED} more" if len(ill) > _NAMED else "")
-
-
-def remembered(history: Sequence[HistoryEntry], lapped: Lapped, changes: str, now: str) -> list[HistoryEntry]:
-    """Return the history of a track: one entry for each revision that it was at, newest first."""
-    revision = lapped.lap.revision or ""
-    states = {outcome.state for outcome in lapped.outcomes}
-    result: Literal["Synced", "Failed", "Conflict"] = "Synced"
-    if states & {"Failed", "Unknown"} or lapped.health == "Failed":
-        result = "Failed"
-    elif "Conflict" in states:
-        result = "Conflict"
-    newest = history[0] if history else None
-    if newest is None or newest.revision != revision:
-        if not changes or not revision:
-            return list(history)
-        return [HistoryEntry(time=now, revision=revision, result=result, changes=changes), *history][:10]
-    entry = HistoryEntry(
-        time=now if changes else newest.time, revision=revision, result=result, changes=changes or newest.changes
-    )
-    return [entry, *history[1:]]

@@ -7,16 +7,16 @@ from msgspec import structs
 from syncline.api.common import Condition, ConditionStatus
 from syncline.api.configsync import ConfigSyncSpec, ConfigSyncStatus, HeldRollback
 from syncline.api.configsync import Track as TrackStatus
-from syncline.controllers.laps import Lapped, remembered
+from syncline.controllers.discretion import discreet
+from syncline.controllers.laps import Lapped
 from syncline.controllers.origins import SourceProblem
 from syncline.controllers.reporting import Problem, Report
 from syncline.core.conditions import Finding, find, settle_conditions, shorten
+from syncline.core.history import WAITING, Attempt, attempt_of, extend, is_failure
 from syncline.core.outcome import describe_changes, readiness
 
 PLAN_LINES = 100
 REPORTED = 5
-# What passes by itself is no failure.
-_WAITING = frozenset({"Progressing", "DependencyNotReady", "Suspended", "DryRun", "DeletionHeld"})
 
 
 def finish(
@@ -44,7 +44,9 @@ def finish(
         return status
     if plan is not None:
         return structs.replace(status, history=old.history)
-    tracks = [_track(one, now) for one in laps]
+    tracks = [
+        _track(structs.replace(one, outcomes=tuple(discreet(report.sync.spec, one.outcomes))), now) for one in laps
+    ]
     if not laps[0].lap.track.name:
         one = tracks[0]
         return structs.replace(
@@ -73,12 +75,7 @@ def _capped(lines: Sequence[str]) -> list[str]:
 
 def _track(one: Lapped, now: str) -> TrackStatus:
     lap, course = one.lap, one.lap.course
-    ready = readiness(one.outcomes)
-    status, message = ready.status, ready.message
-    if one.problem is not None:
-        status, message = one.problem.status, one.problem.message
-    elif lap.made is None:
-        status, message = "Unknown", "nothing was applied yet"
+    ready = _ready(one)
     rollback = course.rollback
     if lap.decision is not None:
         hold = lap.decision.rollback
@@ -86,18 +83,34 @@ def _track(one: Lapped, now: str) -> TrackStatus:
             rollback = None
         elif rollback is None or (rollback.to, rollback.requested) != (hold.to, hold.requested):
             rollback = HeldRollback(to=hold.to, requested=hold.requested, since=now)
-    changes = describe_changes(one.outcomes)
     return TrackStatus(
         name=lap.track.name,
-        ready=status,
-        message=shorten(message, 1024),
+        ready=ready.status,
+        message=shorten(ready.message, 1024),
         source_revision=lap.revision,
         revisions=list(lap.revisions),
         inputs=lap.made.inputs if lap.made is not None and lap.certain else course.inputs,
         rollback=rollback,
         last_healthy_revision=lap.revision if one.health == "Healthy" else course.healthy,
-        history=remembered(course.history, one, changes, now),
+        history=extend(course.history, _attempt(one, ready), now, by_revision=True, amend=one.health == "Failed"),
     )
+
+
+def _ready(one: Lapped) -> Finding:
+    if one.problem is not None:
+        return Finding("Ready", one.problem.status, one.problem.reason, one.problem.message)
+    if one.lap.made is None:
+        return Finding("Ready", "Unknown", "Progressing", "nothing was applied yet")
+    return readiness(one.outcomes)
+
+
+def _attempt(one: Lapped, ready: Finding) -> Attempt | None:
+    """Return how the attempt ended; one that did not get as far as writing is about the revision that it tried."""
+    lap, failed = one.lap, one.problem is not None and is_failure(ready)
+    attempt = attempt_of(one.outcomes, ready, failed=failed or one.health == "Failed", revision=lap.revision)
+    if attempt is None or attempt.changes or not failed or one.problem is not lap.problem:
+        return attempt
+    return structs.replace(attempt, revision=lap.attempted)
 
 
 def _conditions(report: Report, status: ConfigSyncStatus, laps: Sequence[Lapped], now: str) -> list[Condition]:
@@ -105,7 +118,7 @@ def _conditions(report: Report, status: ConfigSyncStatus, laps: Sequence[Lapped]
     ready = find(status.conditions, "Ready")
     if ready is None:
         return []
-    failed = ready.status == "False" and ready.reason not in _WAITING
+    failed = ready.status == "False" and ready.reason not in WAITING
     findings = [
         Finding("Synced", ready.status, ready.reason, ready.message),
         Finding("Failed", "True", ready.reason, ready.message)

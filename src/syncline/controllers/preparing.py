@@ -37,7 +37,8 @@ class Preparer:
             trouble = lap.problem
             lap = await self._build(asked, lap, commits, known, waits_for)
         except Problem as problem:
-            return structs.replace(lap, problem=problem, certain=False)
+            tried = lap.decision.commit if lap.decision is not None else None
+            return structs.replace(lap, problem=problem, certain=False, attempted=tried or "")
         return lap if trouble is None else structs.replace(lap, problem=trouble, certain=False)
 
     async def _choose(

@@ -4,16 +4,17 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Literal
 
 import structlog
 from msgspec import Struct, structs
 
-from syncline.api.common import API_VERSION, REQUESTED_AT, ConditionStatus, HistoryEntry, ObjectMeta, TargetState
+from syncline.api.common import REQUESTED_AT, ConditionStatus, TargetState
 from syncline.api.manifestsync import SourceObservedState
 from syncline.api.status import SyncStatus
+from syncline.controllers.announcing import EXPIRING, Announcement, Announcer
 from syncline.controllers.discretion import discreet
 from syncline.core.conditions import Finding, find, settle_conditions, shorten
+from syncline.core.history import Attempt, attempt_of, extend, is_failure
 from syncline.core.outcome import Outcome, conflicted, count, describe_changes, listing, readiness
 from syncline.engine.record import Records, Sync, SyncWire
 from syncline.kube.cache import Key
@@ -26,9 +27,6 @@ AnySync = Sync[Struct, SyncStatus]
 Finish = Callable[["Report", SyncStatus, str], SyncStatus]
 """Adds to a status what only its kind has."""
 
-HISTORY = 10
-EXPIRING = "CredentialExpiring"
-NAMED = 3
 _FAILURES: frozenset[TargetState] = frozenset({"Failed", "Unknown"})
 
 
@@ -91,7 +89,7 @@ class Reporter:
         self._kind = kind
         self._finish = finish
         self._records = records
-        self._events = events
+        self._announcer = Announcer(kind, events)
         self._note = note
 
     @contextmanager
@@ -99,7 +97,7 @@ class Reporter:
         """Measure one turn, and give its log lines the name of the sync."""
         meta = sync.metadata
         name = f"{meta.namespace}/{meta.name}"
-        with structlog.contextvars.bound_contextvars(sync=name), metrics.sync_pass(self._kind):
+        with structlog.contextvars.bound_contextvars(kind=self._kind, sync=name), metrics.sync_pass(self._kind):
             try:
                 yield
             except Exception:
@@ -114,7 +112,6 @@ class Reporter:
         status = self._finish(report, compose(report, now), now)
         ready = find(status.conditions, "Ready")
         outcomes = report.outcomes or ()
-        changes = describe_changes(outcomes)
         meta = report.sync.metadata
         metrics.set_ready(self._kind, meta.namespace, meta.name, ready.status if ready else "Unknown")
         if status.targets is not None:
@@ -122,7 +119,16 @@ class Reporter:
         self._count(report.sync.status, outcomes)
         self._count_failures(report)
         await self._write(report.sync, status)
-        await self._announce(report, status, changes)
+        await self._announcer.announce(
+            Announcement(
+                sync=report.sync.metadata,
+                before=report.sync.status,
+                after=status,
+                outcomes=outcomes,
+                revision=report.revision,
+                whole=report.problem.reason if report.problem is not None else "",
+            )
+        )
 
     async def progress(self, sync: AnySync, so_far: Sequence[Outcome], total: int, revision: str) -> None:
         """Tell, while a long turn goes on, how far it is."""
@@ -136,11 +142,12 @@ class Reporter:
     async def warn(self, sync: AnySync, reason: str, message: str) -> None:
         """Tell of something that the status can no longer carry."""
         log.warning(message, reason=reason)
-        await self._events.emit(_reference(self._kind, sync.metadata), "Warning", reason, message, "Finalize")
+        await self._announcer.emit(sync.metadata, "Warning", reason, message, "Finalize")
 
     def forget(self, key: Key) -> None:
         """Remove the series of a sync that is gone."""
         metrics.forget_sync(self._kind, key.namespace, key.name)
+        self._announcer.forget(key)
 
     def ended(self, outcomes: Sequence[Outcome]) -> None:
         """Tell what became of the copies of a sync that is being deleted; its status goes with it."""
@@ -166,6 +173,8 @@ class Reporter:
             # Targets that only share the fate of the whole sync are not counted beside it.
             if outcome.state in _FAILURES and (problem is None or outcome.reason != problem.reason)
         )
+        for kind, number in Counter(outcome.target.kind for outcome in outcomes if outcome.state in _FAILURES).items():
+            metrics.count_target_failures(self._kind, kind, number)
         if problem is not None and problem.status == "False":
             failures[""] += 1
         for cluster, number in failures.items():
@@ -179,31 +188,6 @@ class Reporter:
         if wire is not None:
             self._note(wire)
 
-    async def _announce(self, report: Report, status: SyncStatus, changes: str) -> None:
-        meta = report.sync.metadata
-        reference = _reference(self._kind, meta)
-        ready = find(status.conditions, "Ready")
-        before = find(report.sync.status.conditions, "Ready")
-        if ready is None:
-            return
-        if changes:
-            drifted = [outcome for outcome in report.outcomes or () if outcome.drift]
-            reason = "DriftRepaired" if drifted else "Synced"
-            note = f"revision {report.revision}: {changes}" if report.revision else changes
-            note += f" ({_name(drifted or [outcome for outcome in report.outcomes or () if outcome.written])})"
-            log.info("synced", revision=report.revision, changes=changes)
-            await self._events.emit(reference, "Normal", reason, note, "Sync")
-        expiring = find(status.conditions, EXPIRING)
-        if expiring is not None and find(report.sync.status.conditions, EXPIRING) is None:
-            await self._events.emit(reference, "Warning", EXPIRING, expiring.message, "Sync")
-        turned = before is None or (before.status, before.reason) != (ready.status, ready.reason)
-        if turned and ready.status != "True":
-            level: Literal["Normal", "Warning"] = "Normal" if ready.reason == "Suspended" else "Warning"
-            log.warning("not ready", reason=ready.reason, message=ready.message)
-            await self._events.emit(reference, level, ready.reason, ready.message, "Sync")
-        elif turned and before is not None and not changes:
-            await self._events.emit(reference, "Normal", "Ready", ready.message, "Sync")
-
 
 def compose(report: Report, now: str) -> SyncStatus:
     """Make the new status of a sync from the old one and what came of this turn. Pure."""
@@ -215,25 +199,17 @@ def compose(report: Report, now: str) -> SyncStatus:
         conditions=settle_conditions(old.conditions, findings, meta.generation, now),
         last_handled_request=shorten(meta.annotations[REQUESTED_AT], 256) if REQUESTED_AT in meta.annotations else None,
         kept=report.kept if report.kept is not None else old.kept,
+        history=extend(old.history, _attempt(report, findings[0]), now),
     )
     if report.outcomes is None:
         return status
-    changes = describe_changes(report.outcomes)
-    status = structs.replace(
+    return structs.replace(
         status,
         targets=count(report.outcomes),
         target_statuses=listing(report.outcomes, old.target_statuses, now),
         source_revision=report.revision or old.source_revision,
         scope=report.scope or old.scope,
     )
-    if not changes:
-        return status
-    states = {outcome.state for outcome in report.outcomes}
-    result: Literal["Synced", "Failed", "Conflict"] = "Synced"
-    if states & {"Failed", "Unknown", "Conflict"}:
-        result = "Failed" if states & {"Failed", "Unknown"} else "Conflict"
-    entry = HistoryEntry(time=now, revision=report.revision or "", result=result, changes=changes)
-    return structs.replace(status, history=[entry, *old.history][:HISTORY])
 
 
 def compose_progress(sync: AnySync, message: str, revision: str, now: str) -> SyncStatus:
@@ -245,6 +221,11 @@ def compose_progress(sync: AnySync, message: str, revision: str, now: str) -> Sy
     ]
     conditions = settle_conditions(sync.status.conditions, findings, generation, now)
     return structs.replace(sync.status, observed_generation=generation, conditions=conditions)
+
+
+def _attempt(report: Report, ready: Finding) -> Attempt | None:
+    failed = report.problem is not None and is_failure(ready)
+    return attempt_of(report.outcomes or (), ready, failed=failed, revision=report.revision)
 
 
 def _findings(report: Report) -> list[Finding]:
@@ -263,24 +244,6 @@ def _findings(report: Report) -> list[Finding]:
     if report.warnings:
         findings.append(Finding(EXPIRING, "True", "RenewSoon", "; ".join(report.warnings)))
     return findings
-
-
-def _name(outcomes: Sequence[Outcome]) -> str:
-    """Name the first few targets, with what was found there."""
-    told = [f"{outcome.target}: {outcome.message}" if outcome.drift else str(outcome.target) for outcome in outcomes]
-    rest = len(told) - NAMED
-    return ", ".join(told[:NAMED]) + (f" and {rest} more" if rest > 0 else "")
-
-
-def _reference(kind: str, meta: ObjectMeta) -> dict[str, str]:
-    return {
-        "apiVersion": API_VERSION,
-        "kind": kind,
-        "namespace": meta.namespace,
-        "name": meta.name,
-        "uid": meta.uid,
-        "resourceVersion": meta.resource_version,
-    }
 
 
 def _now() -> str:

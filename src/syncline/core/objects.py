@@ -27,6 +27,10 @@ class Target(NamedTuple):
         """Return the place as it is called within its cluster."""
         return self._replace(cluster="") if self.cluster else self
 
+    def fields(self) -> dict[str, str]:
+        """Return what a log line says of it."""
+        return {"target": str(self.local())} | ({"cluster": self.cluster} if self.cluster else {})
+
     def __str__(self) -> str:
         place = f"{self.namespace}/{self.name}" if self.namespace else self.name
         place = place if self.kind == "ConfigMap" else f"{self.kind} {place}"

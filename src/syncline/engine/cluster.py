@@ -1,6 +1,7 @@
 """One cluster as the engine sees it: its client, its namespaces, and a view of each kind that syncs work with."""
 
 import asyncio
+import contextvars
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 from typing import Any
@@ -216,7 +217,7 @@ class Cluster:
         self._views[name] = view
         self._run(*view.reflectors)
         if self._tasks is not None:
-            self._tasks[view] = asyncio.create_task(self._attend(view))
+            self._tasks[view] = asyncio.create_task(self._attend(view), context=contextvars.Context())
 
     async def _attend(self, view: View) -> None:
         """Tell when a view is complete, and whenever its kind, or the right to it, goes or comes back."""
@@ -232,7 +233,11 @@ class Cluster:
 
     def _run(self, *reflectors: AnyReflector) -> None:
         if self._tasks is not None:
-            self._tasks |= {reflector: asyncio.create_task(self._follow(reflector.run)) for reflector in reflectors}
+            # A watch is for all: what it logs is not about the sync that happened to open it.
+            self._tasks |= {
+                reflector: asyncio.create_task(self._follow(reflector.run), context=contextvars.Context())
+                for reflector in reflectors
+            }
 
     def _namespace_changed(self, _: Key, old: Namespace | None, new: Namespace | None) -> None:
         for listener, *_rest in self._listeners:

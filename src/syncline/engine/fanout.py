@@ -118,7 +118,7 @@ class _Crew:
             try:
                 self.finished[target] = await job()
             except Exception as error:
-                log.exception("a target failed in an unforeseen way", target=str(target))
+                log.exception("a target failed in an unforeseen way", **target.fields())
                 self.finished[target] = _unforeseen(target, error)
             finally:
                 self._busy.discard(target)

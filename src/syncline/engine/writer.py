@@ -83,7 +83,7 @@ class Writer:
                         return await self._unchangeable(desired, error)
                     if not is_surprise(error, existed=seen is not None) or invalid > 1:
                         raise
-                    log.debug("planned anew", target=str(desired.target), cause=type(error).__name__)
+                    log.debug("planned anew", cause=type(error).__name__, **desired.target.fields())
                 seen = await self.look(desired)
         except KubeError as error:
             return failure(desired.target, error)

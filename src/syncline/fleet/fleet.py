@@ -148,7 +148,12 @@ class Fleet:
                 async with asyncio.timeout(_REREAD_TIMEOUT):
                     found[key] = await self._rereads[key]()
             except (KubeError, TimeoutError) as error:
-                log.warning("the credential was refused, and its Secret cannot be read", key=str(key), error=str(error))
+                log.warning(
+                    "the credential was refused, and its Secret cannot be read",
+                    cluster=member.name,
+                    key=str(key),
+                    error=str(error),
+                )
         try:
             if found.keys() == keys and len({credentials.digest for credentials in found.values()}) == 1:
                 member.rotate(next(iter(found.values())))
@@ -157,7 +162,9 @@ class Fleet:
                 if self._bound.get(key) is member:
                     self.member(key, credentials)
         except KubeError as error:
-            log.warning("the credential was refused, and the new one cannot be used", error=str(error))
+            log.warning(
+                "the credential was refused, and the new one cannot be used", cluster=member.name, error=str(error)
+            )
 
     def _replace(self, member: Member) -> None:
         """Make a new member: the Secret of this one leads to another cluster now, and views of it are of no use."""

@@ -2,12 +2,14 @@
 
 import asyncio
 import contextlib
+import contextvars
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import msgspec
+import structlog
 from msgspec import Struct, field
 
 from syncline.fleet import metrics
@@ -96,7 +98,7 @@ class Member:
         self._credential = _MemberToken(self)
         self.client: Client = LineClient(credentials.connection, self._line, self._credential)
         self.count()
-        self._task = asyncio.get_running_loop().create_task(self._pulse.run())
+        self._task = asyncio.get_running_loop().create_task(self._pulse.run(), context=contextvars.Context())
 
     def __repr__(self) -> str:
         """Name the member and how it is."""
@@ -140,8 +142,9 @@ class Member:
     async def follow(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run something for good, and start it again whenever the cluster comes back: a `Reflector.run`.
 
-        It is not left to wait for its next try then, which may be half a minute away.
+        It is not left to wait for its next try then, which may be half a minute away. What it logs names the cluster.
         """
+        structlog.contextvars.bind_contextvars(cluster=self.name)
         while True:
             work = asyncio.ensure_future(run())
             back = asyncio.ensure_future(self._pulse.wait_until_back())

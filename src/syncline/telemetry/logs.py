@@ -1,7 +1,7 @@
 """Structured logs, one event a line: JSON for machines, or a console form for people.
 
-Our own events carry the fields `sync`, `target` and `revision` where they apply. Warnings, and what libraries log
-through the standard library, take the same way and the same redaction.
+Our own events carry the fields `kind`, `sync`, `target`, `cluster` and `revision` where they are about one.
+Warnings, and what libraries log through the standard library, take the same way and the same redaction.
 """
 
 import json

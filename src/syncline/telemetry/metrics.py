@@ -37,10 +37,19 @@ _failures = Counter(
     "What went wrong for a sync, by cluster: targets that could not be written or seen, and passes that failed.",
     ["kind", "namespace", "name", "cluster"],
 )
+_target_failures = Counter(
+    "syncline_target_failures",
+    "Targets that could not be written or seen, by their own kind.",
+    ["kind", "target_kind"],
+)
 _writes = Counter("syncline_writes", "Objects written at targets, by what was done.", ["kind", "action"])
 _repairs = Counter("syncline_drift_repairs", "Copies that somebody had changed and that were put right.", ["kind"])
 _conflicts = Counter("syncline_conflicts", "Targets found in the hands of somebody else.", ["kind"])
 _build = Gauge("syncline_build_info", "Always 1; the labels say what runs.", ["version", "python"])
+# Kinds are named by users, and by what they push: past this many, the rest are counted together.
+MAX_TARGET_KINDS = 200
+OTHER_KINDS = "other"
+_target_kinds: set[str] = set()
 _failed_in: dict[tuple[str, str, str], set[str]] = {}
 """The clusters with a series of failures, by sync: what is to be removed one day."""
 
@@ -80,6 +89,13 @@ def count_failures(kind: str, namespace: str, name: str, cluster: str, number: i
     """Count what went wrong for a sync in a cluster, by the name that the sync has for it; empty: its own cluster."""
     _failed_in.setdefault((kind, namespace, name), set()).add(cluster)
     _failures.labels(kind, namespace, name, cluster).inc(number)
+
+
+def count_target_failures(kind: str, target_kind: str, number: int = 1) -> None:
+    """Count targets that could not be written or seen, by the kind of the sync and by their own."""
+    if len(_target_kinds) < MAX_TARGET_KINDS:
+        _target_kinds.add(target_kind)
+    _target_failures.labels(kind, target_kind if target_kind in _target_kinds else OTHER_KINDS).inc(number)
 
 
 def set_clusters(kind: str, namespace: str, name: str, clusters: Collection[str]) -> None:

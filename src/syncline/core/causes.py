@@ -1,0 +1,42 @@
+"""Causes: what a status says is wrong, without what differs from one retry to the next."""
+
+import re
+from collections.abc import Collection
+
+from syncline.api.common import TargetState, TargetStatus
+from syncline.api.status import SyncStatus
+from syncline.core.conditions import find
+
+_BAD: frozenset[TargetState] = frozenset({"Failed", "Conflict", "Unknown", "Pending"})
+# UIDs, digests, versions, times, durations, addresses, counts.
+_VARIES = re.compile(r"\b[0-9a-f]{8,}(?:-[0-9a-f]{4,})*\b|\d[\d.:,_-]*")
+_SPACE = re.compile(r"\s+")
+_CUT = 1000
+# So much of a target's message is in the message of Ready.
+_QUOTED = 100
+
+
+def causes(status: SyncStatus) -> frozenset[str]:
+    """Return what is wrong, whichever targets it concerns and however often it was tried. Empty: nothing is."""
+    ready = find(status.conditions, "Ready")
+    if ready is None or ready.status == "True":
+        return frozenset()
+    bad = [entry for entry in status.target_statuses if entry.status in _BAD]
+    found = {f"{entry.reason}: {_essence(entry.message, _names(entry))}" for entry in bad}
+    if not any(entry.message[:_QUOTED] in ready.message for entry in bad if entry.message):
+        found.add(f"{ready.reason}: {_essence(ready.message, ())}")
+    return frozenset(found)
+
+
+def _names(entry: TargetStatus) -> tuple[str, ...]:
+    """Return what names the target; the longest first, since one may be part of another."""
+    names = (entry.cluster_name, entry.namespace, entry.name)
+    return tuple(sorted((name for name in names if name), key=len, reverse=True))
+
+
+def _essence(message: str, names: Collection[str]) -> str:
+    text = message[:_CUT]
+    if names:
+        words = "|".join(re.escape(name) for name in names)
+        text = re.sub(rf"(?<![\w.-])(?:{words})(?![\w.-]*\w)", "*", text)
+    return _SPACE.sub(" ", _VARIES.sub("#", text)).strip()
