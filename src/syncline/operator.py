@@ -272,7 +272,7 @@ class Operator:
                 retry_in=round(delay, 1),
             )
 
-    def _kinds_changed(self, _key: Key, _old: str | None, _new: str | None) -> None:
+    def _kinds_changed(self, _key: Key, _old: str | None, _new: str | None, _by: str) -> None:
         """Look again at everything when a CRD came, changed or went: what was not served may be now."""
         self._hub.discovery.forget()
         for controller in self._syncs:
@@ -283,7 +283,7 @@ class Operator:
         for controller in self._syncs:
             controller.wakes.targets_changed()
 
-    def _stranger_changed(self, _: Cluster, target: Target) -> None:
+    def _stranger_changed(self, _: Cluster, target: Target, _by: str) -> None:
         if target.kind == SECRETS.kind:
             self._health.secret_changed(Key(target.namespace, target.name))
 

@@ -15,16 +15,17 @@ HERE = Target("team-a", "settings")
 
 
 class Told:
-    """Copies without a server, and the versions that its listener was told of."""
+    """Copies without a server, the versions that its listener was told of, and those that others brought about."""
 
     def __init__(self) -> None:
         self.versions: list[str | None] = []
+        self.ours: list[str | None] = []
         self.copies = Copies(
             cast("Client", None),
             CONFIGMAPS,
             DataWire,
             see,
-            lambda _, new: self.versions.append(new.version if new else None),
+            lambda _, new, by: (self.ours if by else self.versions).append(new.version if new else None),
         )
 
     def watch_tells(self, kind: str, version: int, uid: str = "one") -> None:
@@ -32,7 +33,7 @@ class Told:
         self.copies.reflector._follow(self.copies.reflector._reader.line(line))
 
     def answer(self, version: int, uid: str = "one") -> None:
-        self.copies.note(msgspec.convert(_config_map(version, uid), DataWire))
+        self.copies.observe(msgspec.convert(_config_map(version, uid), DataWire), "us")
 
     def seen(self) -> Seen:
         seen = self.copies.at(HERE)
@@ -63,18 +64,18 @@ async def test_a_change_is_told(told: Told) -> None:
     assert told.versions == ["1"]
 
 
-async def test_our_own_write_is_not_told_when_the_watch_is_slower_than_the_answer(told: Told) -> None:
+async def test_our_own_write_is_told_as_ours_when_the_watch_is_slower_than_the_answer(told: Told) -> None:
     with told.copies.writing(HERE):
         told.answer(1)
     told.watch_tells("ADDED", 1)
-    assert told.versions == []
+    assert (told.ours, told.versions) == (["1"], [])
 
 
-async def test_our_own_write_is_not_told_when_the_watch_is_faster_than_the_answer(told: Told) -> None:
+async def test_our_own_write_is_told_as_ours_when_the_watch_is_faster_than_the_answer(told: Told) -> None:
     with told.copies.writing(HERE):
         told.watch_tells("ADDED", 1)
         told.answer(1)
-    assert told.versions == []
+    assert (told.ours, told.versions) == (["1"], [])
     assert told.seen().version == "1"
 
 
@@ -95,14 +96,22 @@ async def test_a_write_that_fails_hides_no_change(told: Told) -> None:
     assert told.versions == ["1"]
 
 
-async def test_our_own_deletion_is_not_told(told: Told) -> None:
+async def test_our_own_deletion_is_told_as_ours(told: Told) -> None:
     told.answer(1)
     ours = told.seen()
     with told.copies.writing(HERE):
         told.watch_tells("DELETED", 2)
-        told.copies.forget(ours)
-    assert told.versions == []
+        told.copies.observe_gone(ours, "us")
+    assert (told.ours, told.versions) == (["1", None], [])
     assert told.copies.at(HERE) is None
+
+
+async def test_an_object_that_we_released_and_that_is_labelled_again_is_told(told: Told) -> None:
+    told.answer(1)
+    told.copies.observe_gone(told.seen(), "us", "2")
+    told.watch_tells("ADDED", 3)
+    assert (told.ours, told.versions) == (["1", None], ["3"])
+    assert told.seen().version == "3"
 
 
 async def test_an_object_recreated_by_somebody_else_while_we_delete_is_told(told: Told) -> None:
@@ -111,7 +120,7 @@ async def test_an_object_recreated_by_somebody_else_while_we_delete_is_told(told
     with told.copies.writing(HERE):
         told.watch_tells("DELETED", 2)
         told.watch_tells("ADDED", 3, uid="two")
-        told.copies.forget(ours)
+        told.copies.observe_gone(ours, "us")
     assert told.versions == ["3"]
     assert told.seen().uid == "two"
 

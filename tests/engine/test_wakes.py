@@ -35,7 +35,7 @@ async def wakes(new: Seen | None) -> bool:
         hub, queue = Cluster(client), Queue[Key]("test")
         listening = Wakes("ConfigSync", queue, hub, Claims(client, {}))
         listening.take_interest(KEY, Interest(), None)
-        hub._copy_changed(COPY, new)
+        hub._copy_changed(COPY, new, "")
         try:
             return queue.depth() > 0
         finally:

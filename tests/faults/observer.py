@@ -56,7 +56,7 @@ class Observer(OnLoop):
         await asyncio.wait([self._watching])
         await self._client.close()
 
-    def _changed(self, key: Key, old: dict[str, str] | None, new: dict[str, str] | None) -> None:
+    def _changed(self, key: Key, old: dict[str, str] | None, new: dict[str, str] | None, _: str) -> None:
         if not key.namespace.startswith(self._prefix):
             return
         self.history.append((key.namespace, new))

@@ -34,19 +34,19 @@ def test_versions_without_an_order_are_taken_as_they_come() -> None:
 def test_our_own_write_is_known_before_its_echo() -> None:
     cache: Cache[str] = Cache()
     cache.observe(KEY, "u", "5", "old")
-    cache.note(KEY, "u", "8", "ours")
+    cache.observe(KEY, "u", "8", "ours")
     assert cache.get(KEY) == "ours"
     assert cache.observe(KEY, "u", "7", "before ours") is None
     assert cache.observe(KEY, "u", "8", "ours") is None
     assert cache.observe(KEY, "u", "9", "theirs") == Change(KEY, "ours", "theirs")
-    cache.note(KEY, "u", "8", "ours, told late")
+    cache.observe(KEY, "u", "8", "ours, told late")
     assert cache.get(KEY) == "theirs"
 
 
 def test_what_we_deleted_stays_gone_while_the_watch_catches_up() -> None:
     cache: Cache[str] = Cache()
     cache.observe(KEY, "u", "5", "old")
-    cache.forget(KEY, "u")
+    cache.vanish(KEY, "u", None)
     assert cache.get(KEY) is None
     assert cache.observe(KEY, "u", "6", "its last change") is None
     assert cache.vanish(KEY, "u", "7") is None
@@ -56,14 +56,14 @@ def test_what_we_deleted_stays_gone_while_the_watch_catches_up() -> None:
 def test_forgetting_does_not_touch_a_successor() -> None:
     cache: Cache[str] = Cache()
     cache.observe(KEY, "v", "8", "a successor")
-    cache.forget(KEY, "u")
+    cache.vanish(KEY, "u", None)
     assert cache.get(KEY) == "a successor"
     assert cache.observe(KEY, "v", "9", "it lives on") == Change(KEY, "a successor", "it lives on")
 
 
 def test_the_deletion_of_a_predecessor_is_no_news() -> None:
     cache: Cache[str] = Cache()
-    cache.note(KEY, "v", "9", "ours")
+    cache.observe(KEY, "v", "9", "ours")
     assert cache.vanish(KEY, "u", "8") is None
     assert cache.observe(KEY, "u", "7", "old") is None
     assert cache.get(KEY) == "ours"
@@ -72,7 +72,7 @@ def test_the_deletion_of_a_predecessor_is_no_news() -> None:
 def test_a_label_that_we_put_back_outlives_the_news_of_its_loss() -> None:
     cache: Cache[str] = Cache()
     cache.observe(KEY, "u", "5", "labelled")
-    cache.note(KEY, "u", "7", "labelled again by us")
+    cache.observe(KEY, "u", "7", "labelled again by us")
     assert cache.vanish(KEY, "u", "6") is None
     assert cache.get(KEY) == "labelled again by us"
 
@@ -81,7 +81,7 @@ def test_what_the_watch_has_seen_go_is_not_brought_back_by_what_happened_before(
     cache: Cache[str] = Cache()
     cache.observe(KEY, "u", "5", "made by us")
     assert cache.vanish(KEY, "u", "6") == Change(KEY, "made by us", None)
-    cache.note(KEY, "u", "5", "the late answer to our write")
+    cache.observe(KEY, "u", "5", "the late answer to our write")
     assert cache.observe(KEY, "u", "5", "a replay") is None
     assert cache.get(KEY) is None
 
@@ -97,7 +97,7 @@ def test_an_object_that_was_passed_over_can_be_told_of_later() -> None:
     cache: Cache[str] = Cache()
     cache.observe(KEY, "u", "5", None)
     cache.observe(Key("team", "other"), "o", "6", "other")
-    cache.note(KEY, "u", "5", "wanted by now, and read")
+    cache.observe(KEY, "u", "5", "wanted by now, and read")
     assert cache.get(KEY) == "wanted by now, and read"
 
 
@@ -143,8 +143,8 @@ def test_a_list_that_missed_our_writes_does_not_undo_them() -> None:
     for key in (deleted, untouched):
         cache.observe(key, key.name, "5", "old")
     cache.begin_list()
-    cache.note(made, "made", "12", "ours")
-    cache.forget(deleted, "deleted")
+    cache.observe(made, "made", "12", "ours")
+    cache.vanish(deleted, "deleted", None)
     listed = {deleted: Entry("deleted", "5", "old"), untouched: Entry("untouched", "5", "old")}
     assert cache.replace(listed, "10") == []
     assert dict(cache.items()) == {made: "ours", untouched: "old"}
@@ -156,7 +156,7 @@ def test_a_list_taken_after_our_writes_is_the_truth_about_them() -> None:
     cache: Cache[str] = Cache()
     key = Key("team", "made")
     cache.begin_list()
-    cache.note(key, "made", "8", "ours")
+    cache.observe(key, "made", "8", "ours")
     assert cache.replace({}, "10") == [Change(key, "ours", None)], "somebody deleted it between 8 and 10"
 
 
@@ -192,7 +192,7 @@ def test_notes_and_replays_in_between_never_change_where_a_watch_ends(data: st.D
             st.lists(st.sampled_from(history[: index + 1]), max_size=3)
         ):
             if other_value is not None and data.draw(st.booleans()):
-                cache.note(KEY, other_uid, other_version, other_value)
+                cache.observe(KEY, other_uid, other_version, other_value)
             elif other_value is not None:
                 cache.observe(KEY, other_uid, other_version, other_value)
         if value is None:

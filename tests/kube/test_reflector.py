@@ -30,12 +30,14 @@ class Follower:
 
     def __init__(self, client: Client, **options: Any) -> None:
         self.told: list[tuple[str, str | None, str | None]] = []
+        self.learned_by: list[str] = []
         self.reflector: Reflector[ConfigMap, str] = Reflector(
             client, CONFIGMAPS, decode=ConfigMap, project=lambda obj: obj.data.get("a"), on_change=self.hear, **options
         )
 
-    def hear(self, key: Key, old: str | None, new: str | None) -> None:
+    def hear(self, key: Key, old: str | None, new: str | None, by: str) -> None:
         self.told.append((key.name, old, new))
+        self.learned_by.append(by)
 
     @property
     def held(self) -> dict[str, str]:
@@ -112,25 +114,31 @@ async def test_a_server_that_does_not_stream_lists_is_asked_for_pages(
             await until(lambda: follower.held.get("new") == "2")
 
 
-async def test_our_own_writes_make_no_noise(client: Client, sandbox: Sandbox, namespace: str, until: Until) -> None:
+async def test_what_our_own_writes_answer_is_told_once_and_with_who_wrote_it(client: Client, sandbox: Sandbox, namespace: str, until: Until) -> None:
     async with relay_to(sandbox.server) as (relay, server):
         connection = structs.replace(load_kubeconfig(sandbox.kubeconfig), server=server)
         async with Client(connection) as through, following(through, namespace=namespace) as follower:
             reflector = follower.reflector
             relay.hold()  # a watch that is slower than the answers to our writes
             made = await client.create(CONFIGMAPS, settings("ours", "1"), namespace, type=ConfigMap)
-            reflector.note(made)
+            reflector.observe(made, "us")
             patch = {"data": {"a": "2"}}
             changed = await client.patch(CONFIGMAPS, "ours", namespace, patch, PatchKind.MERGE, type=ConfigMap)
-            reflector.note(changed)
+            reflector.observe(changed, "us")
             assert follower.held == {"ours": "2"}
             assert await client.delete(CONFIGMAPS, "ours", namespace)
-            reflector.forget(Key(namespace, "ours"), made.metadata.uid)
+            reflector.observe_deleted(Key(namespace, "ours"), made.metadata.uid, "us")
             assert follower.held == {}
             await client.create(CONFIGMAPS, settings("theirs", "3"), namespace)
             relay.go_on()
             await until(lambda: follower.held == {"theirs": "3"})
-            assert follower.told == [("theirs", None, "3")]
+            assert follower.told == [
+                ("ours", None, "1"),
+                ("ours", "1", "2"),
+                ("ours", "2", None),
+                ("theirs", None, "3"),
+            ]
+            assert follower.learned_by == ["us", "us", "us", ""]
 
 
 async def test_an_object_that_leaves_the_selection_is_gone(client: Client, namespace: str, until: Until) -> None:
@@ -316,7 +324,7 @@ async def test_a_mistake_of_the_caller_with_one_object_hides_no_other(
             raise RuntimeError("cannot read that")
         return obj.data.get("a")
 
-    def on_change(key: Key, _: str | None, __: str | None) -> None:
+    def on_change(key: Key, _: str | None, __: str | None, ___: str) -> None:
         if raising == "on_change" and key.name == "poison":
             raise RuntimeError("cannot use that")
         seen.append(key.name)

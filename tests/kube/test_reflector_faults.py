@@ -45,7 +45,7 @@ class Follower:
             CONFIGMAPS,
             decode=ConfigMap,
             project=lambda obj: obj.data.get("a"),
-            on_change=lambda key, old, new: self.told.append((key.name, old, new)),
+            on_change=lambda key, old, new, _: self.told.append((key.name, old, new)),
             timing=timing,
         )
         self._task: asyncio.Task[None] | None = None
@@ -344,7 +344,7 @@ async def test_an_empty_answer_is_not_taken_for_an_empty_cluster(follower: Follo
     assert ("one", "1", None) not in follower.told
 
 
-async def test_notes_taken_during_a_list_survive_it(follower: Follower) -> None:
+async def test_what_our_own_requests_learn_during_a_list_survives_it(follower: Follower) -> None:
     release = asyncio.Event()
 
     async def slow(request: Any) -> Any:
@@ -356,12 +356,12 @@ async def test_notes_taken_during_a_list_survive_it(follower: Follower) -> None:
     ours = ConfigMap(
         metadata=ObjectMeta(name="ours", namespace="team", uid="u", resource_version="25"), data={"a": "ours"}
     )
-    follower.reflector.note(ours)
-    follower.reflector.forget(Key("team", "one"), "uid-one")
+    follower.reflector.observe(ours, "us")
+    follower.reflector.observe_deleted(Key("team", "one"), "uid-one", "us")
     release.set()
     await follower.until_asked(4)
     assert follower.held == {"ours": "ours"}
-    assert follower.told == [("one", None, "1")]
+    assert follower.told == [("one", None, "1"), ("ours", None, "ours"), ("one", "1", None)]
 
 
 async def test_a_deletion_that_nobody_told_of_is_found_by_the_next_list(scripted: ScriptedServer, until: Until) -> None:

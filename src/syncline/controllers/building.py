@@ -17,8 +17,8 @@ from syncline.api.build import Helm, ValuesRef
 from syncline.api.configsync import ConfigSyncSpec
 from syncline.api.configsync import Target as Listed
 from syncline.controllers.forest import Forest
-from syncline.controllers.origins import Asking, SourceProblem, source_problem
-from syncline.controllers.references import References
+from syncline.controllers.origins import SourceProblem, source_problem
+from syncline.controllers.references import Asking, References
 from syncline.controllers.reporting import Problem
 from syncline.controllers.tracks import Strand, Track, helm_values, recipe_digest
 from syncline.controllers.wishes import InvalidManifest, wish
@@ -189,7 +189,7 @@ class Builds:
         keys = None
         if spec.decryption is not None:
             target = Target(asking.key.namespace, spec.decryption.secret_ref.name, "Secret")
-            keys = (await self._references.read(asking.user, target, "decryption.secretRef")).data
+            keys = (await self._references.read(asking, target, "decryption.secretRef")).data
         refs = (*spec.template.values_from, *helm_values(spec.build))
         secret_source = any(strand.object is not None and strand.object.kind == "Secret" for strand in track.strands)
         return _Pantry(
@@ -212,7 +212,7 @@ class Builds:
 
     async def _values(self, asking: Asking, ref: ValuesRef, what: str) -> Json:
         target = Target(asking.key.namespace, ref.name, ref.kind)
-        held = await self._references.find(asking.user, target, what)
+        held = await self._references.find(asking, target, what)
         text = held.data.get(ref.key) if held is not None else None
         where = f"key {ref.key} of {ref.kind} {ref.name} in {asking.key.namespace}, which {what} names,"
         if text is None:

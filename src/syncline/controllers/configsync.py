@@ -24,10 +24,10 @@ from syncline.controllers.foresight import Preview, foreseen, together
 from syncline.controllers.keeping import kept_mark, kept_marks
 from syncline.controllers.laps import Departed, Lap, Lapped, SyncMemory, TrackMemory, wellness
 from syncline.controllers.memory import Memory
-from syncline.controllers.origins import Asking, Origins
+from syncline.controllers.origins import Origins
 from syncline.controllers.parts import departed_parts, has_copies, part_of, wanted_of
 from syncline.controllers.preparing import Preparer
-from syncline.controllers.references import References
+from syncline.controllers.references import Asking, References
 from syncline.controllers.removal import Ending, Wanted
 from syncline.controllers.reporting import AnySync, Problem, Report
 from syncline.controllers.resting import Rests, rest_of
@@ -95,19 +95,11 @@ class ConfigSyncs(Controller):
         self._dependencies.put(key_of(sync), spec)
         return basic_interest(sync, spec), None
 
-    def _sync_changed(self, key: Key, old: AnySync | None, new: AnySync | None) -> None:
-        super()._sync_changed(key, old, new)
+    def _sync_changed(self, key: Key, old: AnySync | None, new: AnySync | None, by: str) -> None:
+        super()._sync_changed(key, old, new, by)
         if new is None:
             self._dependencies.drop(key)
         self._wake_dependents(key, old, new)
-
-    def _note(self, wire: SyncWire) -> AnySync:
-        # What we write ourselves comes back as no news.
-        key = Key(wire.metadata.namespace, wire.metadata.name)
-        before = self._get(key)
-        sync = super()._note(wire)
-        self._wake_dependents(key, before, sync)
-        return sync
 
     def _wake_dependents(self, key: Key, old: AnySync | None, new: AnySync | None) -> None:
         if (old is None) != (new is None) or self._dependencies.is_ready(old) != self._dependencies.is_ready(new):
@@ -121,7 +113,7 @@ class ConfigSyncs(Controller):
             spec = self._runnable(sync)
             asking = self._asking(sync, spec)
             if not spec.dry_run:
-                sync = await self._hold(sync)
+                sync = await self._hold(sync, memory)
         except Problem as problem:
             self._origins.forget(key_of(sync))
             return Report(sync=sync, problem=problem, retry=problem.retry, again=problem.again, waits=problem.retry)
@@ -178,7 +170,7 @@ class ConfigSyncs(Controller):
             return
         ref = spec.webhook.secret_ref
         held = await self._references.find(
-            asking.user, Target(asking.key.namespace, ref.name, "Secret"), "webhook.secretRef"
+            asking, Target(asking.key.namespace, ref.name, "Secret"), "webhook.secretRef"
         )
         secret = held.data.get(ref.key) if held is not None else None
         self._hooks[asking.key] = (secret,) if secret else ()
@@ -392,7 +384,7 @@ class ConfigSyncs(Controller):
         return together(previews)
 
     async def _finalize(self, sync: AnySync, memory: Memory) -> Report | None:
-        """Let go of everything as the policy says, then of the sync. Never traps it."""
+        """Let go of everything as the policy says. Never traps the sync."""
         assert isinstance(memory, SyncMemory)  # noqa: S101 - see _remember
         self._rests.disturb(key_of(sync))
         work: Work | None = None
@@ -413,7 +405,6 @@ class ConfigSyncs(Controller):
         if problem is not None:
             failed = [outcome for outcome in outcomes if outcome.state not in _PROGRESSING]
             return Report(sync=sync, problem=problem, outcomes=failed, retry=True, again=reached.again)
-        await self._records.let_go(sync.metadata)
         return None
 
     def _forget(self, key: Key) -> None:

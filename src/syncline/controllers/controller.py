@@ -6,14 +6,17 @@ A turn starts from what is so now, whatever woke it. What a turn does is up to e
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Protocol
 
 import structlog
 from msgspec import Struct, field, structs
 
+from syncline.api.common import ObjectMeta
 from syncline.api.status import SyncStatus
+from syncline.controllers.ended import Ended, EndedSyncs
 from syncline.controllers.memory import Memory
 from syncline.controllers.removal import Remover
 from syncline.controllers.reporting import AnySync, Problem, Report, Reporter
@@ -28,10 +31,11 @@ from syncline.engine.cluster import Cluster
 from syncline.engine.fanout import FanOut, Job, Progress
 from syncline.engine.fights import Fights
 from syncline.engine.interests import Interest
-from syncline.engine.record import Records, SyncWire
+from syncline.engine.record import Records, StatusConflict, SyncGone, SyncWire
 from syncline.engine.writer import Writer
 from syncline.kube.cache import Key
 from syncline.kube.errors import KubeError
+from syncline.kube.event_buffer import EventBuffer
 from syncline.kube.events import EventRecorder
 from syncline.kube.queue import Queue
 from syncline.kube.reflector import Reflector
@@ -86,10 +90,14 @@ class Controller(ABC):
         self._shared = shared
         self._hub = shared.hub
         self._records = Records(shared.hub.client, kind.resource)
-        self._reporter = Reporter(kind.name, self._records, shared.events, self._note, kind.finish)
+        self._reporter = Reporter(kind.name, self._records, shared.events, self._writing, kind.finish)
         self.wakes = Wakes(kind.name, self.queue, shared.hub, shared.claims, shared.wakes)
         self._remover = Remover(self._writer, self.wakes)
         self._memory: dict[Key, Memory] = {}
+        self._ended = EndedSyncs()
+        self._events: EventBuffer[Key, AnySync] = EventBuffer(
+            lambda sync: (sync.metadata.uid, sync.metadata.resource_version), self._sync_changed
+        )
         self.syncs: dict[str | None, Reflector[SyncWire, AnySync]] = {
             namespace: Reflector(
                 shared.hub.client,
@@ -97,7 +105,7 @@ class Controller(ABC):
                 decode=SyncWire,
                 project=kind.read,
                 namespace=namespace,
-                on_change=self._sync_changed,
+                on_change=self._events.add,
             )
             for namespace in (shared.watch_namespaces or (None,))
         }
@@ -108,7 +116,7 @@ class Controller(ABC):
 
     @abstractmethod
     async def _finalize(self, sync: AnySync, memory: Memory) -> Report | None:
-        """Let go of what a sync has written, then of the sync; None once that is done."""
+        """Let go of what a sync has written; None once that is done."""
 
     @abstractmethod
     def _interest(self, sync: AnySync) -> tuple[Interest, Claim | None]:
@@ -118,7 +126,7 @@ class Controller(ABC):
         """Begin to remember a sync."""
         return Memory(fan_out)
 
-    def _sync_changed(self, key: Key, old: AnySync | None, new: AnySync | None) -> None:
+    def _sync_changed(self, key: Key, old: AnySync | None, new: AnySync | None, by: str) -> None:
         if new is None or new.spec is None:
             self.wakes.lose_interest(key)
         elif old is None or old.metadata.generation != new.metadata.generation or new.deleting:
@@ -127,10 +135,11 @@ class Controller(ABC):
             except Problem:
                 interest, claim = Interest(), None
             self.wakes.take_interest(key, interest, claim)
-        self.wakes.sync_changed(key, old, new)
+        self.wakes.sync_changed(key, old, new, by)
 
     async def reconcile(self, key: Key) -> None:
         """Bring one sync about."""
+        await self._clean_up_after_ended(key)
         sync = self._get(key)
         if sync is None:
             self._forget(key)
@@ -143,9 +152,14 @@ class Controller(ABC):
             self.queue.add(key, delay=left)
             return
         with self._reporter.timed(sync):
-            report = await self._take_turn(sync, memory)
-            if report is not None:
-                await self._reporter.publish(structs.replace(report, sync=self._latest(report.sync)))
+            try:
+                report = await self._take_turn(sync, memory)
+                if report is not None:
+                    await self._reporter.publish(structs.replace(report, sync=self._latest(report.sync)))
+            except SyncGone:
+                log.info("the sync was deleted meanwhile")
+                self.queue.add(key)
+                return
         if report is not None and report.retry:
             self.queue.retry(key)
         else:
@@ -156,7 +170,12 @@ class Controller(ABC):
     async def _take_turn(self, sync: AnySync, memory: Memory) -> Report | None:
         """Take a turn; a mistake of ours is told where its user looks, not in the log alone."""
         try:
-            return await (self._finalize(sync, memory) if sync.deleting else self._turn(sync, memory))
+            if not sync.deleting:
+                return await self._turn(sync, memory)
+            report = await self._finalize(sync, memory)
+            if report is None:
+                await self._remove_finalizer(sync, memory)
+            return report
         except KubeError:
             raise
         except Exception as error:
@@ -164,18 +183,62 @@ class Controller(ABC):
             message = f"unforeseen {type(error).__name__}; the operator's log has the details"
             return Report(sync=sync, problem=Problem("InternalError", message), retry=True)
 
+    async def _remove_finalizer(self, sync: AnySync, memory: Memory) -> None:
+        """Let the sync go, but remember it: a write that a crash left in flight may still make a copy."""
+        memory.finalizer_added = None
+        self._remember_ended(sync, memory)
+        await self._records.let_go(sync.metadata)
+
+    def _remember_ended(self, sync: AnySync, memory: Memory, *, pending: bool = False) -> None:
+        key = key_of(sync)
+        for forgotten in self._ended.put(key, Ended(sync, memory, pending=pending), time.monotonic()):
+            self.wakes.ended.pop(forgotten, None)
+        if key in self._ended:
+            self.wakes.ended[key] = False
+
+    async def _clean_up_after_ended(self, key: Key) -> None:
+        """Remove the copies of a sync that is gone: those that appeared late, and those of one that we could not hold.
+
+        The server removes a sync all the same whose deletion began before its finalizer was added.
+        """
+        now, memory = self._get(key), self._memory.get(key)
+        lost = memory.lost_sync(now.metadata.uid if now is not None else "", time.monotonic()) if memory else None
+        if memory is not None and lost is not None:
+            try:
+                await self._records.verify(lost.metadata)
+            except SyncGone:
+                log.info("the sync was deleted while its finalizer was being added", sync="/".join(key))
+                self._remember_ended(lost, memory, pending=True)
+        ended = self._ended.get(key)
+        if ended is None or not (ended.pending or self.wakes.ended.get(key)):
+            return
+        report = await self._finalize(ended.sync, ended.memory)
+        ended.pending = report is not None
+        self.wakes.ended[key] = False
+        if report is not None:
+            log.warning("copies of a sync that is gone cannot be removed yet", sync="/".join(key))
+            self.queue.retry(key)
+
     async def drain(self, grace: float) -> None:
         """Wait so long, and no longer, for writes that a turn has left behind."""
         await asyncio.gather(*(memory.fan_out.drain(grace) for memory in self._memory.values()))
 
-    async def _hold(self, sync: AnySync) -> AnySync:
+    async def _hold(self, sync: AnySync, memory: Memory) -> AnySync:
         """Add the finalizer before the first write, so that no copy can outlive its sync unseen."""
-        wire = await self._records.hold(sync.metadata)
-        return sync if wire is None else self._note(wire)
+        with self._writing(sync.metadata) as observe:
+            wire = await self._records.hold(sync.metadata)
+            if wire is None:
+                return sync
+            memory.finalizer_added = sync, time.monotonic()
+            observe(wire)
+        return self._kind.read(wire)
 
     async def _record(self, work: Work, reached: Reached) -> None:
-        """Write down the kinds and clusters that are about to be written to, before the first write there."""
-        latest = self._get(key_of(work.sync)) or work.sync
+        """Write down the kinds and clusters that are about to be written to, before the first write there.
+
+        Raises `SyncGone` where the sync does not exist any more: then nothing may be written.
+        """
+        latest = self._latest(work.sync)
         status = self._sites.record(work, reached, latest.status)
         if status != latest.status:
             await self._reporter.record(latest, status)
@@ -219,19 +282,33 @@ class Controller(ABC):
     def _reflector(self, namespace: str) -> Reflector[SyncWire, AnySync] | None:
         return self.syncs.get(None if None in self.syncs else namespace)
 
-    def _note(self, wire: SyncWire) -> AnySync:
-        """Remember the result of our own write to a sync, ahead of its echo."""
-        reflector = self._reflector(wire.metadata.namespace)
+    @contextmanager
+    def _writing(self, meta: ObjectMeta) -> Iterator[Callable[[SyncWire], None]]:
+        """While we write to a sync: tell our own write from those of others, whichever way we learn of it first."""
+        key = Key(meta.namespace, meta.name)
+        with self._events.hold(key):
+            try:
+                yield partial(self._observe, by=self._kind.name)
+            except StatusConflict as conflict:
+                self._observe(conflict.live, by="")
+                raise
+
+    def _observe(self, wire: SyncWire, by: str) -> None:
+        """Take in a sync that the server answered; an edit by its user is passed on like one that a watch tells."""
+        key = Key(wire.metadata.namespace, wire.metadata.name)
+        reflector = self._reflector(key.namespace)
         if reflector is not None:
-            reflector.note(wire)
-        return self._kind.read(wire)
+            if by:
+                self._events.claim(key, wire.metadata.uid, wire.metadata.resource_version, by)
+            reflector.observe(wire, by)
 
     def _latest(self, sync: AnySync) -> AnySync:
         """Return the sync with its status as it is now: a turn writes to it as it goes."""
         now = self._get(key_of(sync))
         if now is None or now.metadata.uid != sync.metadata.uid:
             return sync
-        return structs.replace(sync, status=now.status)
+        metadata = structs.replace(sync.metadata, resource_version=now.metadata.resource_version)
+        return structs.replace(sync, metadata=metadata, status=now.status)
 
     def _forget(self, key: Key) -> None:
         self._memory.pop(key, None)

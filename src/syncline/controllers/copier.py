@@ -62,7 +62,7 @@ class Copier(Controller):
         reached = Reached()
         try:
             work = self._lower(sync)
-            sync = await self._hold(sync)
+            sync = await self._hold(sync, memory)
             work = structs.replace(work, sync=sync)
             reached = await self._sites.reach(work, self.wakes)
             gathered = await self._gatherer.gather(work)
@@ -194,7 +194,7 @@ class Copier(Controller):
         return await pair.settle(upstream, desired, kept=kept)
 
     async def _finalize(self, sync: AnySync, memory: Memory) -> Report | None:
-        """Let go of the copies as the policy says, then of the sync. Never traps it."""
+        """Let go of the copies as the policy says. Never traps the sync."""
         work = self._work(sync)
         reached = await self._sites.reach(work, self.wakes, former=True) if work is not None else Reached()
         ending = await self._remover.finalize(sync, work, memory, reached)
@@ -204,7 +204,6 @@ class Copier(Controller):
         if ending.problem is not None:
             failed = [outcome for outcome in ending.outcomes if outcome.state not in ("Synced", "Skipped")]
             return Report(sync=sync, problem=ending.problem, outcomes=failed, retry=True, again=reached.again)
-        await self._records.let_go(sync.metadata)
         return None
 
     async def preview(self, wire: SyncWire) -> Preview:

@@ -154,7 +154,7 @@ class Gatherer:
         for manifest in manifests:
             meta = msgspec.convert(manifest["metadata"], ObjectMeta)
             target = Target(meta.namespace, meta.name, ref.kind_name)
-            view.note_stranger(meta)
+            view.observe_unmanaged(meta, work.sync.owner.sync)
             if copied_by := await self._copied_by(meta, target):
                 if ref.name:
                     message = f"the source {target} is itself a copy, made by {copied_by}; name the original instead"
@@ -185,7 +185,7 @@ class Gatherer:
             raise Problem("PatchUnreadable", message, retry=True) from error
         except KubeError as error:
             raise Problem("PatchUnreadable", f"the {where} cannot be read: {error}", retry=True) from error
-        view.note_stranger(msgspec.convert(holder["metadata"], ObjectMeta))
+        view.observe_unmanaged(msgspec.convert(holder["metadata"], ObjectMeta), work.sync.owner.sync)
         value = (holder.get("data") or {}).get(ref.key)
         text = decoded(value) if ref.kind == "Secret" and value is not None else value
         if text is None:

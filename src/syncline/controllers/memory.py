@@ -5,6 +5,8 @@ from syncline.controllers.reporting import AnySync
 from syncline.core.objects import Target
 from syncline.engine.fanout import FanOut
 
+# So long after its finalizer was added a deletion that began before may still remove a sync.
+OVERTAKEN_WITHIN = 60.0
 # Labels that a script takes off one by one, or that flicker, are one change: it is acted on once it has come to rest.
 SHRINKAGE_GRACE = 2.0
 # Removals that nobody asked for count together for so long.
@@ -19,12 +21,21 @@ class Memory:
         self.missing: dict[Target, float] = {}
         """Sources that are not there, and since when."""
         self.finalizing_since: float | None = None
+        self.finalizer_added: tuple[AnySync, float] | None = None
+        """The sync that we added the finalizer to, and when: a deletion may have overtaken it."""
         self._unwanted: tuple[frozenset[Target], float] = frozenset(), 0.0
         """The copies that are no longer wanted, and since when it is just these."""
         self._shrunk: list[float] = []
         """When copies were removed lately without anybody asking for it."""
         self._handled: tuple[object, ...] = ()
         self._due = 0.0
+
+    def lost_sync(self, uid: str, now: float) -> AnySync | None:
+        """Return the sync whose deletion was faster than its finalizer, if another one, or none, is there now."""
+        if self.finalizer_added is None or self.finalizer_added[0].metadata.uid == uid:
+            return None
+        (sync, added), self.finalizer_added = self.finalizer_added, None
+        return sync if now - added < OVERTAKEN_WITHIN else None
 
     def unrest(self, unwanted: frozenset[Target], now: float) -> float:
         """Return for how many seconds the set of unwanted copies must still stay the same to count as at rest."""

@@ -3,12 +3,10 @@
 import asyncio
 from collections.abc import Mapping
 
-from msgspec import Struct
-
 from syncline.api.configsync import SourceRevision
 from syncline.api.source import GitSource
 from syncline.controllers.forest import Forest, ObjectTree
-from syncline.controllers.references import Held, References
+from syncline.controllers.references import Asking, Held, References
 from syncline.controllers.reporting import Problem
 from syncline.controllers.tracks import Strand, Track
 from syncline.core.objects import Target
@@ -21,14 +19,6 @@ LOOK_AGAIN = 60.0
 
 class SourceProblem(Problem):
     """What is wrong with a source, or with what it holds."""
-
-
-class Asking(Struct, frozen=True, kw_only=True):
-    """Who asks, and for what."""
-
-    key: Key
-    user: str | None
-    interval: float
 
 
 class Origins:
@@ -81,7 +71,7 @@ class Origins:
         async def secret(name: str | None, what: str) -> Mapping[str, bytes] | None:
             if name is None:
                 return None
-            return (await self._references.read(asking.user, _secret(asking, name), what)).data
+            return (await self._references.read(asking, _secret(asking, name), what)).data
 
         try:
             return remote_from(
@@ -118,7 +108,7 @@ class Origins:
         """Return the object that is a source. Raises `Problem`."""
         assert strand.object is not None  # noqa: S101 - the caller looked
         ref = "configMapRef" if strand.object.kind == "ConfigMap" else "secretRef"
-        return await self._references.read(asking.user, strand.object, f"source.{ref}")
+        return await self._references.read(asking, strand.object, f"source.{ref}")
 
     async def revision(self, asking: Asking, strand: Strand, commit: Commit | None) -> SourceRevision:
         """Say what a source is at."""
@@ -130,7 +120,7 @@ class Origins:
             remote = await self._remote(asking, git)
             if git.verify is not None:
                 what = "source.git.verify.secretRef"
-                keys = await self._references.read(asking.user, _secret(asking, git.verify.secret_ref.name), what)
+                keys = await self._references.read(asking, _secret(asking, git.verify.secret_ref.name), what)
                 await self._mirrors.verify(remote, commit, keys.data)
             return await self._mirrors.tree(remote, commit, submodules=git.submodules)
         except GitError as error:

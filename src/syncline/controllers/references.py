@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from syncline.api.common import ObjectMeta
+from syncline.api.configsync import KIND
 from syncline.controllers.reporting import Problem
 from syncline.core.objects import Target
 from syncline.engine.cluster import Cluster
@@ -36,6 +37,19 @@ class _Wire(Struct, rename="camel"):
     binary_data: dict[str, str] | None = None
 
 
+class Asking(Struct, frozen=True, kw_only=True):
+    """The ConfigSync that asks, as whom, and how often it looks at its repositories."""
+
+    key: Key
+    user: str | None
+    interval: float
+
+    @property
+    def sync(self) -> str:
+        """Name the sync as ownership does."""
+        return f"{KIND}/{self.key.namespace}/{self.key.name}"
+
+
 class References:
     """Readings of all syncs."""
 
@@ -43,11 +57,12 @@ class References:
         self._hub = hub
         self._readings: dict[tuple[str | None, Target], tuple[Held, float]] = {}
 
-    async def find(self, user: str | None, target: Target, what: str) -> Held | None:
+    async def find(self, asking: Asking, target: Target, what: str) -> Held | None:
         """Return what an object holds; None where there is none. Raises `Problem` where it cannot be read.
 
         `what` says in a spec's words why it is read.
         """
+        user = asking.user
         view = await self._hub.open("", target.kind)
         known = self._readings.get((user, target))
         if known is not None:
@@ -66,7 +81,9 @@ class References:
         except KubeError as error:
             message = f"{target.kind} {target.name}, which {what} names, cannot be read: {error}"
             raise Problem("ReferenceUnreadable", message, retry=True, status="Unknown") from error
-        view.note_stranger(wire.metadata)
+        # Where an earlier version was known, this sync may have used it a moment ago: then it reconciles once more.
+        first = _version(view, target) is None
+        view.observe_unmanaged(wire.metadata, asking.sync if first else "")
         held = Held(wire.metadata.resource_version, _data(target.kind, wire))
         now = time.monotonic()
         if len(self._readings) >= _MOST_READINGS:
@@ -74,9 +91,9 @@ class References:
         self._readings[user, target] = held, now + READING_LASTS
         return held
 
-    async def read(self, user: str | None, target: Target, what: str) -> Held:
+    async def read(self, asking: Asking, target: Target, what: str) -> Held:
         """Return what an object holds; raises `Problem` where there is none."""
-        held = await self.find(user, target, what)
+        held = await self.find(asking, target, what)
         if held is None:
             message = (
                 f"{target.kind} {target.name}, which {what} names, does not exist in {target.namespace}: create it"

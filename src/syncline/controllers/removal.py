@@ -158,12 +158,18 @@ class Remover:
             return Ending(warning=f"the copies were left where they are: {why}" if left else "")
         if work.deletion_policy == "Orphan":
             return Ending()
+        # Asked for before the list: what comes home after that may have written what the list does not know.
+        in_flight = memory.fan_out.in_flight
         removed = [*await self._remove_all(sync, memory, reached, staged=work.staged), *reached.outcomes]
         failed = [outcome for outcome in removed if outcome.state not in ("Synced", "Skipped")]
         # On our own clock: the API server's may be another, and nothing is left behind because of that.
         memory.finalizing_since = memory.finalizing_since or time.monotonic()
-        if failed and time.monotonic() - memory.finalizing_since < FINALIZE_PATIENCE:
-            message = f"{len(failed)} copies cannot be removed yet: {failed[0].message}; {PATIENCE_ENDS}"
+        if (failed or in_flight) and time.monotonic() - memory.finalizing_since < FINALIZE_PATIENCE:
+            message = (
+                f"{len(failed)} copies cannot be removed yet: {failed[0].message}; {PATIENCE_ENDS}"
+                if failed
+                else f"{in_flight} writes are still in flight, and what they write must go too; {PATIENCE_ENDS}"
+            )
             problem = Problem("CleanupFailed", message)
             return Ending(outcomes=tuple(removed), problem=problem)
         closed = sum(not _is_open(site, seen) for site, seen in owned(reached))

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 
 import structlog
@@ -76,21 +76,21 @@ class Report(Struct, frozen=True, kw_only=True):
 
 
 class Reporter:
-    """Publishes reports. `note` takes in what the API server returned for our own write."""
+    """Publishes reports. `writing` is open while a status is written, and takes in what the API server answers."""
 
     def __init__(
         self,
         kind: str,
         records: Records,
         events: EventRecorder,
-        note: Callable[[SyncWire], object],
+        writing: Callable[[ObjectMeta], AbstractContextManager[Callable[[SyncWire], object]]],
         finish: Finish,
     ) -> None:
         self._kind = kind
         self._finish = finish
         self._records = records
         self._announcer = Announcer(kind, events)
-        self._note = note
+        self._writing = writing
 
     @contextmanager
     def timed(self, sync: AnySync) -> Iterator[None]:
@@ -184,9 +184,10 @@ class Reporter:
             metrics.set_clusters(self._kind, meta.namespace, meta.name, clusters)
 
     async def _write(self, sync: AnySync, status: SyncStatus) -> None:
-        wire = await self._records.write_status(sync.metadata, sync.status, status)
-        if wire is not None:
-            self._note(wire)
+        with self._writing(sync.metadata) as observe:
+            wire = await self._records.write_status(sync.metadata, sync.status, status)
+            if wire is not None:
+                observe(wire)
 
 
 def compose(report: Report, now: str) -> SyncStatus:

@@ -146,7 +146,7 @@ class SyncTargetController:
         wire = await self._records.write_status(meta, sync.status, status)
         if wire is None:
             return
-        self._targets.reflector.note(wire)
+        self._targets.reflector.observe(wire, api.KIND)
         before, after = find(sync.status.conditions, "Ready"), look.ready
         if before is None or (before.status, before.reason) != (after.status, after.reason):
             await self._emit(sync, "Normal" if after.status == "True" else "Warning", after.reason, after.message)

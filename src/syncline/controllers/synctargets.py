@@ -53,7 +53,7 @@ class SyncTargets:
             wires, _ = await client.list(RESOURCE, home, type=SyncWire)
         return tuple(target for wire in wires if (target := _target(_read(wire))) is not None)
 
-    def _changed(self, key: Key, old: TargetSync | None, new: TargetSync | None) -> None:
+    def _changed(self, key: Key, old: TargetSync | None, new: TargetSync | None, _by: str) -> None:
         self._hub.attention.pay(SECRETS.kind, _secrets_of(new))
         self._hub.attention.end(SECRETS.kind, _secrets_of(old))
         # Statuses are ours, and say nothing that a sync does not know.

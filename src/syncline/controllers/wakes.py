@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct, structs
 
+from syncline.api.common import FINALIZER
 from syncline.api.status import SyncStatus
 from syncline.core.objects import Seen, Target
 from syncline.core.outcome import Outcome
@@ -18,6 +19,9 @@ from syncline.engine.interests import Interest, Interests
 from syncline.engine.record import Sync
 from syncline.kube.cache import Key
 from syncline.kube.queue import Queue
+
+# How soon a status that somebody else wrote is put right. Two operators that disagree must not spin.
+REPAIR_DELAY = 0.5
 
 AnySync = Sync[Struct, SyncStatus]
 Place = tuple[str, Target]
@@ -41,6 +45,8 @@ class Wakes:
         self._interests = Interests()
         self._blocked: dict[Key, dict[Place, tuple[int, Outcome]]] = {}
         self._moved: dict[Key, set[Place]] = {}
+        self.ended: dict[Key, bool] = {}
+        """Syncs that are gone, and whether a copy of theirs has appeared since."""
         self._peers = peers if peers is not None else []
         self._peers.append(self)
         self.attach(hub)
@@ -51,13 +57,15 @@ class Wakes:
             self._clusters[cluster.name] = cluster
             cluster.listen(self._namespace_changed, self._copy_changed, self._stranger_changed, self._view_completed)
 
-    def sync_changed(self, key: Key, old: AnySync | None, new: AnySync | None) -> None:
-        """Take an edit of a sync; our own status and finalizer wake nobody."""
+    def sync_changed(self, key: Key, old: AnySync | None, new: AnySync | None, by: str) -> None:
+        """Take an edit of a sync; our own status and finalizer wake nobody, those of others are put right."""
         if new is None or old is None or _user_part(old) != _user_part(new):
             # Whoever edits a sync, or asks for it now, wants a fresh look at what was in the way.
             self._blocked.pop(key, None)
             # Those that were there when we started have most likely nothing to do: edits go first.
             self._queue.add(key, priority=1 if old is None else 0)
+        elif not by and _our_part(old) != _our_part(new):
+            self._queue.add(key, delay=REPAIR_DELAY)
 
     def take_interest(self, key: Key, interest: Interest, claim: Claim | None) -> None:
         """Wake this sync for these things from now on; without a claim it wants nothing (suspended, deleted)."""
@@ -140,7 +148,7 @@ class Wakes:
                 del known[place]
             self._queue.add(key)
 
-    def _copy_changed(self, cluster: Cluster, old: Seen | None, new: Seen | None) -> None:
+    def _copy_changed(self, cluster: Cluster, old: Seen | None, new: Seen | None, by: str) -> None:
         # What controllers note in a status, for example, is nothing that a plan looks at.
         moved = old is None or new is None or not _plans_alike(old, new)
         for seen in (old, new):
@@ -148,16 +156,22 @@ class Wakes:
                 continue
             if moved and seen.marker is not None and seen.marker.sync.startswith(f"{self._kind}/"):
                 _, namespace, name = seen.marker.sync.split("/")[:3]
-                if self._interests.get(Key(namespace, name)) is not None:
-                    self._queue.add(Key(namespace, name))
+                key = Key(namespace, name)
+                if key in self.ended and new is not None:
+                    self.ended[key] = True
+                if self._ref(key) != by and (self._interests.get(key) is not None or key in self.ended):
+                    self._queue.add(key)
             # A clone of a copy carries our label too, and may be a source or in the way.
-            self._stranger_changed(cluster, seen.target)
+            self._stranger_changed(cluster, seen.target, by)
 
-    def _stranger_changed(self, cluster: Cluster, target: Target) -> None:
+    def _stranger_changed(self, cluster: Cluster, target: Target, by: str) -> None:
+        """Take a change of an object; the sync that learned it by its own request acts on it already."""
         if cluster is self._hub:
-            self._wake_readers(target)
+            self._wake_readers(target, by)
         place = (cluster.name, target)
         for sync in self._interests.of_name((cluster.name, target.kind, target.name)):
+            if self._ref(sync) == by:
+                continue
             if sync in self._moved:
                 self._moved[sync].add(place)
             if self._blocked.get(sync, {}).pop(place, None) is not None:
@@ -183,9 +197,10 @@ class Wakes:
         for cluster, kind, name in interest.names:
             self._clusters[cluster].attention.end(kind, (name,))
 
-    def _wake_readers(self, target: Target) -> None:
+    def _wake_readers(self, target: Target, by: str = "") -> None:
         for sync in self._interests.of_object(target):
-            self._queue.add(sync)
+            if self._ref(sync) != by:
+                self._queue.add(sync)
 
     def _wake_all_readers(self, target: Target) -> None:
         for peer in self._peers:
@@ -215,3 +230,7 @@ def _plans_alike(old: Seen, new: Seen) -> bool:
 def _user_part(sync: AnySync) -> tuple[object, ...]:
     meta = sync.metadata
     return meta.uid, meta.generation, meta.deletion_timestamp, meta.annotations
+
+
+def _our_part(sync: AnySync) -> tuple[object, ...]:
+    return sync.status, FINALIZER in sync.metadata.finalizers

@@ -20,8 +20,9 @@ from syncline.kube.reflector import AnyReflector, Reflector
 from syncline.kube.resources import CONFIGMAPS, NAMESPACES, SECRETS, Resource
 
 NamespaceListener = Callable[["Cluster", Namespace | None, Namespace | None], None]
-CopyListener = Callable[["Cluster", Seen | None, Seen | None], None]
-StrangerListener = Callable[["Cluster", Target], None]
+CopyListener = Callable[["Cluster", Seen | None, Seen | None, str], None]
+StrangerListener = Callable[["Cluster", Target, str], None]
+"""Both are told who learned it by a request of its own, as `Kind/namespace/name`; nobody, where a watch told it."""
 ViewListener = Callable[["Cluster", str], None]
 """Told of a kind, once it is completely known, and when it can no longer be watched, or can again."""
 
@@ -239,18 +240,18 @@ class Cluster:
                 for reflector in reflectors
             }
 
-    def _namespace_changed(self, _: Key, old: Namespace | None, new: Namespace | None) -> None:
+    def _namespace_changed(self, _: Key, old: Namespace | None, new: Namespace | None, _by: str) -> None:
         for listener, *_rest in self._listeners:
             listener(self, old, new)
 
-    def _copy_changed(self, old: Seen | None, new: Seen | None) -> None:
+    def _copy_changed(self, old: Seen | None, new: Seen | None, by: str) -> None:
         for _namespace, listener, *_rest in self._listeners:
-            listener(self, old, new)
+            listener(self, old, new, by)
 
-    def _stranger_changed(self, kind: str, key: Key) -> None:
+    def _stranger_changed(self, kind: str, key: Key, by: str) -> None:
         target = Target(key.namespace, key.name, kind)
         for _namespace, _copy, listener, _view in self._listeners:
-            listener(self, target)
+            listener(self, target, by)
 
 
 async def _follow(run: Callable[[], Coroutine[Any, Any, None]]) -> None:

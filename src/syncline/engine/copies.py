@@ -1,13 +1,14 @@
 """The objects of a kind that carry our label, by place and by the sync that wrote them; bodies are dropped."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from syncline.core.objects import Seen, Target
 from syncline.core.ownership import OWNER_LABEL
 from syncline.core.wire import DataWire, ObjectWire
 from syncline.kube.cache import Key
 from syncline.kube.client import Client
+from syncline.kube.event_buffer import EventBuffer
 from syncline.kube.reflector import Reflector
 from syncline.kube.resources import Resource
 
@@ -23,11 +24,12 @@ class Copies:
         resource: Resource,
         wire: type[DataWire] | type[ObjectWire],
         see: Callable[[Wire], Seen],
-        on_change: Callable[[Seen | None, Seen | None], None],
+        on_change: Callable[[Seen | None, Seen | None, str], None],
     ) -> None:
         self._by_sync: dict[str, set[Key]] = {}
-        self._held_back: dict[Key, list[tuple[Seen | None, Seen | None]]] = {}
-        self._on_change = on_change
+        self._events: EventBuffer[Key, Seen] = EventBuffer(
+            lambda seen: (seen.uid, seen.version), lambda _, old, new, by: on_change(old, new, by)
+        )
         self.reflector: Reflector[Wire, Seen] = Reflector(
             client, resource, decode=wire, project=see, labels=OWNER_LABEL, on_change=self._changed, part="copies"
         )
@@ -41,49 +43,29 @@ class Copies:
         found = (self.reflector.get(key) for key in sorted(self._by_sync.get(sync, ())))
         return [seen for seen in found if seen is not None]
 
-    @contextmanager
-    def writing(self, target: Target) -> Iterator[None]:
+    def writing(self, target: Target) -> AbstractContextManager[None]:
         """Hold back what the watch tells of a place while we write there.
 
-        Mostly it is our own write, told ahead of the answer: `note` and `forget` drop that, so that it wakes nobody.
-        The rest is told once the write is over.
+        Mostly it is our own write, told ahead of the answer, which `observe` and `observe_gone` then claim. The rest is
+        told once the write is over.
         """
-        key = Key(target.namespace, target.name)
-        if key in self._held_back:  # another sync writes there, and holds back for both
-            yield
-            return
-        self._held_back[key] = []
-        try:
-            yield
-        finally:
-            for change in self._held_back.pop(key):
-                self._on_change(*change)
+        return self._events.hold(Key(target.namespace, target.name))
 
-    def note(self, wire: Wire) -> None:
-        """Remember the result of our own write, ahead of its echo from the watch."""
+    def observe(self, wire: Wire, by: str) -> None:
+        """Take in what the server answered to a write by `by`; its echo from the watch is no news."""
         meta = wire.metadata
-        key = Key(meta.namespace, meta.name)
-        old = self.reflector.get(key)
-        self.reflector.note(wire)
-        self._index(key, old, self.reflector.get(key))
-        if (held := self._held_back.get(key)) is not None:
-            ours = (meta.uid, meta.resource_version)
-            held[:] = [change for change in held if change[1] is None or (change[1].uid, change[1].version) != ours]
+        self._events.claim(Key(meta.namespace, meta.name), meta.uid, meta.resource_version, by)
+        self.reflector.observe(wire, by)
 
-    def forget(self, seen: Seen) -> None:
-        """Forget what we have just deleted or released."""
+    def observe_gone(self, seen: Seen, by: str, version: str | None = None) -> None:
+        """Take in what `by` has just deleted or, at this version, released."""
         key = Key(seen.target.namespace, seen.target.name)
-        self.reflector.forget(key, seen.uid)
-        self._index(key, seen, self.reflector.get(key))
-        if (held := self._held_back.get(key)) is not None:
-            held[:] = [(old, new) for old, new in held if new is not None or old is None or old.uid != seen.uid]
+        self._events.claim(key, seen.uid, None, by)
+        self.reflector.observe_deleted(key, seen.uid, by, version)
 
-    def _changed(self, key: Key, old: Seen | None, new: Seen | None) -> None:
+    def _changed(self, key: Key, old: Seen | None, new: Seen | None, by: str) -> None:
         self._index(key, old, new)
-        if (held := self._held_back.get(key)) is not None:
-            held.append((old, new))
-        else:
-            self._on_change(old, new)
+        self._events.add(key, old, new, by)
 
     def _index(self, key: Key, old: Seen | None, new: Seen | None) -> None:
         before = old.marker.sync if old is not None and old.marker is not None else None

@@ -66,6 +66,11 @@ class FanOut:
         # The turn of those not begun comes with the next one, which may want something else of them.
         return [*busy, *crew.outcomes(), *map(_still_busy, (*crew.in_hand(), *crew.dismiss()))]
 
+    @property
+    def in_flight(self) -> int:
+        """How many writers of earlier runs have not come home: what they write may still appear."""
+        return len(self._late)
+
     async def drain(self, grace: float) -> None:
         """Wait so long for the stragglers, then give them up."""
         await _give_up(set(self._late), grace)

@@ -1,5 +1,7 @@
 """What a sync's own object says: its finalizer and its status. Written only when it changes."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -8,11 +10,26 @@ from msgspec import Struct, field
 from syncline.api.common import FINALIZER, ObjectMeta
 from syncline.core.ownership import Owner
 from syncline.kube.client import Client, PatchKind
-from syncline.kube.errors import NotFound
+from syncline.kube.errors import Conflict, Invalid, KubeError, NotFound
 from syncline.kube.resources import Resource
+
+# How often a status is sent again because somebody edited the sync meanwhile.
+TRIES = 5
 
 Spec_co = TypeVar("Spec_co", bound=Struct, covariant=True)
 Status_co = TypeVar("Status_co", bound=Struct, covariant=True)
+
+
+class SyncGone(KubeError):  # noqa: N818 - a state, not a mistake
+    """The sync was deleted, or re-created under its name, while we reconciled it: nothing may be written for it."""
+
+
+class StatusConflict(KubeError):  # noqa: N818 - as above
+    """Somebody else wrote the status meanwhile: another leader, or a person. What is there now is in `live`."""
+
+    def __init__(self, live: "SyncWire") -> None:
+        super().__init__("somebody else wrote the status meanwhile")
+        self.live = live
 
 
 class SyncWire(Struct, rename="camel"):
@@ -52,70 +69,102 @@ def read_sync(
         spec = msgspec.json.decode(wire.spec, type=spec_type)
     except msgspec.MsgspecError as problem:
         error = str(problem)
-    try:
-        status = msgspec.json.decode(wire.status, type=status_type)
-    except msgspec.MsgspecError:
-        status = status_type()
-    return Sync(kind=kind, metadata=wire.metadata, spec=spec, status=status, error=error)
+    return Sync(kind=kind, metadata=wire.metadata, spec=spec, status=_status(wire, status_type), error=error)
 
 
 class Records:
-    """Writes finalizers and statuses of one kind."""
+    """Writes finalizers and statuses of one kind.
+
+    Every write names the uid and the version that it is about: an operator that wakes up late overwrites nothing.
+    """
 
     def __init__(self, client: Client, resource: Resource) -> None:
         self._client = client
         self._resource = resource
 
     async def hold(self, metadata: ObjectMeta) -> SyncWire | None:
-        """Add our finalizer, before the first write; None where it is there."""
+        """Add our finalizer, before the first write; None where it is there. Raises `SyncGone`."""
         if FINALIZER in metadata.finalizers:
             return None
-        # The version makes the server refuse the patch if anybody touched the list meanwhile.
-        body = {
-            "metadata": {
-                "uid": metadata.uid,
-                "resourceVersion": metadata.resource_version,
-                "finalizers": [*metadata.finalizers, FINALIZER],
-            }
-        }
-        return await self._client.patch(
-            self._resource, metadata.name, metadata.namespace, body, PatchKind.MERGE, type=SyncWire
-        )
+        with _gone_if_not_found(metadata):
+            return await self._set_finalizers(metadata, [*metadata.finalizers, FINALIZER])
 
     async def let_go(self, metadata: ObjectMeta) -> None:
         """Remove our finalizer, and nobody else's."""
         if FINALIZER not in metadata.finalizers:
             return
-        body = {
-            "metadata": {
-                "uid": metadata.uid,
-                "resourceVersion": metadata.resource_version,
-                "finalizers": [name for name in metadata.finalizers if name != FINALIZER],
-            }
-        }
         try:
-            await self._client.patch(self._resource, metadata.name, metadata.namespace, body, PatchKind.MERGE)
+            await self._set_finalizers(metadata, [name for name in metadata.finalizers if name != FINALIZER])
         except NotFound:
             return
 
+    async def verify(self, metadata: ObjectMeta) -> SyncWire:
+        """Return the sync as it is now. Raises `SyncGone` where it is no longer this one."""
+        with _gone_if_not_found(metadata):
+            wire = await self._client.get(self._resource, metadata.name, metadata.namespace, type=SyncWire)
+        if wire.metadata.uid != metadata.uid:
+            raise SyncGone(f"{metadata.namespace}/{metadata.name} was deleted and created again")
+        return wire
+
     async def write_status(self, metadata: ObjectMeta, old: Struct, new: Struct) -> SyncWire | None:
-        """Write the status if it differs; None where it does not, or where the sync is gone."""
+        """Write the status if it differs from the old one; None where it does not.
+
+        An edit of the sync meanwhile does not matter; another status does. Raises `SyncGone` and `StatusConflict`.
+        """
         value: dict[str, Any] = msgspec.to_builtins(new)
         if value == msgspec.to_builtins(old):
             return None
+        version, tries = metadata.resource_version, TRIES
+        while True:
+            try:
+                with _gone_if_not_found(metadata):
+                    return await self._send_status(metadata, version, value)
+            except (Conflict, Invalid) as error:
+                live = await self.verify(metadata)
+                tries -= 1
+                if not tries or (isinstance(error, Invalid) and live.metadata.resource_version == version):
+                    raise
+                if _status(live, type(old)) != old:
+                    raise StatusConflict(live) from error
+                version = live.metadata.resource_version
+
+    async def _send_status(self, metadata: ObjectMeta, version: str, value: dict[str, Any]) -> SyncWire:
         patch = [
             {"op": "test", "path": "/metadata/uid", "value": metadata.uid},
+            {"op": "replace", "path": "/metadata/resourceVersion", "value": version},
             {"op": "add", "path": "/status", "value": value},
         ]
-        try:
-            return await self._client.patch(
-                self._resource,
-                metadata.name,
-                metadata.namespace,
-                patch,
-                PatchKind.JSON,
-                subresource="status",
-                type=SyncWire,
-            )
-        except NotFound:
-            return None
+        return await self._client.patch(
+            self._resource,
+            metadata.name,
+            metadata.namespace,
+            patch,
+            PatchKind.JSON,
+            subresource="status",
+            type=SyncWire,
+        )
+
+    async def _set_finalizers(self, metadata: ObjectMeta, names: list[str]) -> SyncWire:
+        # The version makes the server refuse the patch if anybody touched the list meanwhile.
+        meta = {"uid": metadata.uid, "resourceVersion": metadata.resource_version, "finalizers": names}
+        return await self._client.patch(
+            self._resource, metadata.name, metadata.namespace, {"metadata": meta}, PatchKind.MERGE, type=SyncWire
+        )
+
+
+@contextmanager
+def _gone_if_not_found(metadata: ObjectMeta) -> Iterator[None]:
+    """Raise `SyncGone` where the server does not find this very object; not where it knows no such kind."""
+    try:
+        yield
+    except NotFound as error:
+        if error.about != metadata.name:
+            raise
+        raise SyncGone(str(error)) from error
+
+
+def _status(wire: SyncWire, status_type: type[Status_co]) -> Status_co:
+    try:
+        return msgspec.json.decode(wire.status, type=status_type)
+    except msgspec.MsgspecError:
+        return status_type()

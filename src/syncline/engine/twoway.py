@@ -109,7 +109,7 @@ class TwoWay:
             wire = await self._cluster.read(target, self._client)
         except NotFound:
             return None
-        self._cluster.view(target.kind).note_stranger(wire.metadata)
+        self._cluster.view(target.kind).observe_unmanaged(wire.metadata, self._writer.sync)
         assert isinstance(wire, DataWire)  # noqa: S101 - only kinds with data go both ways
         return wire
 
@@ -195,7 +195,7 @@ class TwoWay:
             # Somebody was faster: what is so now is looked at in the next turn.
             message = "the source changed while it was being written; it is tried again"
             return Outcome(target=desired.target, state="Pending", reason="SourceMoved", message=message, retry=True)
-        view.note_stranger(wire.metadata)
+        view.observe_unmanaged(wire.metadata, self._writer.sync)
         return None
 
     def _later(self, upstream: Upstream, down: CopyMeta, changed: Changes) -> Side:

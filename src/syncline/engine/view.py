@@ -40,8 +40,8 @@ class View:
         *,
         key: DigestKey,
         attention: Attention,
-        on_copy: Callable[[Seen | None, Seen | None], None],
-        on_stranger: Callable[[str, Key], None],
+        on_copy: Callable[[Seen | None, Seen | None, str], None],
+        on_stranger: Callable[[str, Key, str], None],
     ) -> None:
         self.kind = kind
         self.resource = resource
@@ -55,7 +55,7 @@ class View:
             project=lambda wire: wire.metadata.resource_version if attention.is_paid(kind, wire.metadata) else None,
             labels=f"!{OWNER_LABEL}",
             metadata_only=True,
-            on_change=lambda at, _old, _new: on_stranger(kind, at),
+            on_change=lambda at, _old, _new, by: on_stranger(kind, at, by),
             part="others",
         )
 
@@ -83,10 +83,10 @@ class View:
         """Reduce an object to what a plan needs."""
         return see(wire, kind=self.kind, body=body, key=self._key)
 
-    def note_stranger(self, meta: ObjectMeta) -> None:
-        """Remember an object that was read live, so that its end is noticed too.
+    def observe_unmanaged(self, meta: ObjectMeta, by: str) -> None:
+        """Take in an object without our label that `by` has read or written, so that its end is noticed too.
 
         A list that ran before the interest arose has passed over it.
         """
         if OWNER_LABEL not in meta.labels:
-            self.strangers.note(MetaWire(metadata=meta))
+            self.strangers.observe(MetaWire(metadata=meta), by)

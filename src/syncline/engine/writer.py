@@ -58,6 +58,11 @@ class Writer:
         self._claims = claims
         self._fights = fights
 
+    @property
+    def sync(self) -> str:
+        """Name the sync that this writes for."""
+        return self._owner.sync
+
     async def decide(self, desired: Desired, seen: Seen | None, *, kept: bool = False) -> Action:
         """Plan one target, with what is known of other syncs."""
         here = place(self._cluster.uid, desired.target)
@@ -108,7 +113,7 @@ class Writer:
                 fresh = self._view(seen.target).see(await self._cluster.read(seen.target, self._client))
                 seen = structs.replace(fresh, target=seen.target)
         except NotFound:
-            self._view(seen.target).copies.forget(seen)
+            self._view(seen.target).copies.observe_gone(seen, self._owner.sync)
             return None
         except KubeError as error:
             return failure(seen.target, error, gone=True)
@@ -121,7 +126,7 @@ class Writer:
         except NotFound:
             return None
         view = self._view(desired.target)
-        view.note_stranger(wire.metadata)
+        view.observe_unmanaged(wire.metadata, self._owner.sync)
         return view.see(wire, body=True)
 
     def _view(self, target: Target) -> View:
@@ -177,7 +182,7 @@ class Writer:
             wire = await self._apply(action, edit, desired, seen, here)
         else:
             wire = await self._patch(seen, update_patch(desired, seen, self._owner, here, edit))
-        self._view(desired.target).copies.note(wire)
+        self._view(desired.target).copies.observe(wire, self._owner.sync)
 
     async def _apply(self, action: Action, edit: Edit, desired: Desired, seen: Seen, here: str) -> Wire:
         """Write an object that is not compared by content: what we send is ours, what others added stays theirs."""
@@ -283,14 +288,15 @@ class Writer:
         return await self.carry_out(action, desired, seen)
 
     async def _let_go(self, action: Action, seen: Seen) -> None:
+        copies = self._view(seen.target).copies
         if action.verb is Verb.DELETE:
-            gone = await self._delete(seen)
+            if not await self._delete(seen):
+                return
+            copies.observe_gone(seen, self._owner.sync)
         else:
-            await self._patch(seen, release_patch(seen))
-            gone = True
-        if gone:
-            self._view(seen.target).copies.forget(seen)
-            self._fights.forget(seen.target)
+            wire = await self._patch(seen, release_patch(seen))
+            copies.observe_gone(seen, self._owner.sync, wire.metadata.resource_version)
+        self._fights.forget(seen.target)
 
     async def _create(self, body: dict[str, Any], desired: Desired) -> Wire:
         view = self._view(desired.target)

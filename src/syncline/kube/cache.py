@@ -1,6 +1,7 @@
-"""What we know about the objects of one kind, from lists, watches and our own writes, newest first.
+"""What we know about the objects of one kind, from lists, watches and our own requests, newest first.
 
-Pure and synchronous: the reflector feeds it, and everything that could go backwards is decided here.
+Pure and synchronous: the reflector feeds it, and everything that could go backwards is decided here. Every way in
+returns the change that it made: nothing is learned in silence.
 """
 
 from collections.abc import Iterator
@@ -43,10 +44,16 @@ def is_older(version: str, than: str) -> bool:
 
 
 class _Gone(NamedTuple):
-    """The end of an object: as a watch or list told it, or, without a version, as we brought it about ourselves."""
+    """The end of an object, with its version; without one, the object was deleted and its uid never comes back."""
 
     uid: str
     version: str | None
+
+    def covers(self, uid: str, version: str) -> bool:
+        """Whether a state of an object is from before this end."""
+        if self.uid != uid:
+            return False
+        return self.version is None or version == self.version or is_older(version, self.version)
 
 
 class Cache(Generic[T]):
@@ -84,7 +91,11 @@ class Cache(Generic[T]):
         return ((key, entry.value) for key, entry in self._entries.items())
 
     def observe(self, key: Key, uid: str, version: str, value: T | None) -> Change[T] | None:
-        """Take a state from a watch. A value of None means that nothing of this object is to be held."""
+        """Take a state that a watch told, or that the server answered to a request of ours.
+
+        A value of None means that nothing of this object is to be held.
+        """
+        self._touch(key)
         if not self._is_news(key, uid, version):
             return None
         held = self._entries.get(key)
@@ -96,44 +107,34 @@ class Cache(Generic[T]):
             return None
         return Change(key, held.value if held else None, value)
 
-    def vanish(self, key: Key, uid: str, version: str) -> Change[T] | None:
-        """Take a deletion from a watch."""
+    def vanish(self, key: Key, uid: str, version: str | None) -> Change[T] | None:
+        """Take the end of an object: it was deleted, or left the selection.
+
+        Without a version: we deleted this very object, and the server confirmed that it is gone.
+        """
+        self._touch(key)
         held = self._entries.get(key)
         # Another uid: a predecessor. Deletions have versions of their own; one older than what is held speaks of a
         # moment before our own write brought the object back under the watch's selector.
-        if held and (held.uid != uid or is_older(version, held.version)):
+        if held and (held.uid != uid or (version is not None and is_older(version, held.version))):
             return None
-        self._bury(key, uid, version)
+        gone = self._gone.get(key)
+        if version is None or gone is None or gone.uid != uid or gone.version is not None:
+            self._bury(key, uid, version)
         if held is None:
             return None
         del self._entries[key]
         return Change(key, held.value, None)
 
-    def note(self, key: Key, uid: str, version: str, value: T | None) -> None:
-        """Take a state that the caller has from the server: the answer to a write, or to a read."""
-        if self._touched is not None:
-            self._touched.add(key)
-        self.observe(key, uid, version, value)
-
-    def forget(self, key: Key, uid: str) -> None:
-        """Take note that we deleted this very object."""
-        if self._touched is not None:
-            self._touched.add(key)
-        held = self._entries.get(key)
-        if held and held.uid == uid:
-            del self._entries[key]
-        if key not in self._entries:
-            self._bury(key, uid, None)
-
     def begin_list(self) -> None:
-        """Start to remember which objects the caller tells of: a list taken meanwhile may not know it yet."""
+        """Start to remember what is learned of single objects: a list taken meanwhile may not know it yet."""
         self._touched = set()
 
     def replace(self, listed: dict[Key, Entry[T]], version: str) -> list[Change[T]]:
         """Take a complete list, and return all differences, deletions included.
 
         The list is the truth, also where it is older than what is held: then the server was restored from a backup.
-        Only what the caller told while it was being taken may be newer.
+        Only what was learned of single objects while it was being taken may be newer.
         """
         touched, self._touched = self._touched or set(), None
         before, after = self._entries, dict(listed)
@@ -141,7 +142,7 @@ class Cache(Generic[T]):
             held, seen, gone = before.get(key), listed.get(key), self._gone.get(key)
             if held and is_older(version, held.version):
                 after[key] = held
-            elif seen and gone and gone.uid == seen.uid and gone.version is None:
+            elif seen and gone and (gone.version is None or is_older(version, gone.version)) and gone.uid == seen.uid:
                 del after[key]
         self._entries = after
         self._gone = {key: gone for key, gone in self._gone.items() if key not in after}
@@ -160,9 +161,11 @@ class Cache(Generic[T]):
         held, gone = self._entries.get(key), self._gone.get(key)
         if held:
             return version != held.version and not is_older(version, held.version)
-        if gone and gone.uid == uid:
-            return gone.version is not None and version != gone.version and not is_older(version, gone.version)
-        return True
+        return gone is None or not gone.covers(uid, version)
+
+    def _touch(self, key: Key) -> None:
+        if self._touched is not None:
+            self._touched.add(key)
 
     def _bury(self, key: Key, uid: str, version: str | None) -> None:
         self._gone.pop(key, None)

@@ -1,8 +1,10 @@
 """Keeping a projection of all objects of one kind in memory, for as long as the process lives.
 
 The way of a change: a line of the watch is decoded once into the caller's struct, `project` reduces that to what is
-worth holding, the cache drops what is no news, and `on_change` hears of the rest. Everything that can go wrong with a
-list or a watch ends in one of two ways: resume from the last good version, or list anew; see `_must_relist`.
+worth holding, the cache drops what is no news, and `on_change` hears of the rest. What our own requests learn goes
+the same way (`observe`, `observe_deleted`): there is no way into the cache that tells nobody. Everything that can go
+wrong with a list or a watch ends in one of two ways: resume from the last good version, or list anew; see
+`_must_relist`.
 """
 
 import asyncio
@@ -86,9 +88,10 @@ class ReflectorStatus(Struct, frozen=True):
 class Reflector(Generic[W, T]):
     """A cache of what `project` makes of each object. Start `run()`, wait for `synced`, read.
 
-    `project` returns None for objects that are not to be held. `on_change(key, old, new)` is called, in order, for
-    every difference but those that our own writes made and `note` told of; it must be quick. What either of them raises
-    is logged, and the object is passed over: it keeps the state that it had.
+    `project` returns None for objects that are not to be held. `on_change(key, old, new, by)` is called, in order, for
+    every difference; `by` names the one who learned it by a request of its own, and is empty for what a watch or a list
+    told. It must be quick. What either of them raises is logged, and the object is passed over: it keeps the state that
+    it had.
     """
 
     def __init__(
@@ -98,7 +101,7 @@ class Reflector(Generic[W, T]):
         *,
         decode: type[W],
         project: Callable[[W], T | None],
-        on_change: Callable[[Key, T | None, T | None], None],
+        on_change: Callable[[Key, T | None, T | None, str], None],
         labels: str | None = None,
         fields: str | None = None,
         namespace: str | None = None,
@@ -150,16 +153,19 @@ class Reflector(Generic[W, T]):
     def __len__(self) -> int:
         return len(self._cache)
 
-    def note(self, obj: W) -> None:
-        """Record an object that the server answered to our own write or read; its echo in the watch is no news."""
+    def observe(self, obj: W, by: str) -> None:
+        """Take in an object that the server answered to a request by `by`, ahead of the watch, and pass it on."""
         meta, key = obj.metadata, _key(obj.metadata)
-        known = self._cache.holds(key, meta.uid, meta.resource_version)  # the watch was faster than the answer
-        value = self._cache.get(key) if known else self._project(obj)
-        self._cache.note(key, meta.uid, meta.resource_version, value)
+        if self._cache.holds(key, meta.uid, meta.resource_version):  # the watch was faster than the answer
+            return
+        self._pass_on(self._cache.observe(key, meta.uid, meta.resource_version, self._project(obj)), by)
 
-    def forget(self, key: Key, uid: str) -> None:
-        """Record that we deleted this very object and the server confirmed it gone."""
-        self._cache.forget(key, uid)
+    def observe_deleted(self, key: Key, uid: str, by: str, version: str | None = None) -> None:
+        """Take in that `by` deleted this very object and that the server confirmed it gone, and pass it on.
+
+        With a version: the object lives on, but left the selection of this reflector at that version.
+        """
+        self._pass_on(self._cache.vanish(key, uid, version), by)
 
     def age(self) -> float:
         """Return the seconds since the server was last heard of."""
@@ -206,7 +212,7 @@ class Reflector(Generic[W, T]):
         metrics.relists.labels(self.resource.plural).inc()
         metrics.cached.labels(self.resource.plural, self._part).set(len(self))
         for change in changes:
-            self._tell(change)
+            self._tell(change, "")
         self.synced.set()
 
     async def _list_streamed(self) -> tuple[dict[Key, Entry[T]], str]:
@@ -306,9 +312,7 @@ class Reflector(Generic[W, T]):
                 change = self._cache.observe(key, meta.uid, version, None)
         if self._version is None or not is_older(version, self._version):
             self._version = version
-        if change:
-            metrics.cached.labels(self.resource.plural, self._part).set(len(self))
-            self._tell(change)
+        self._pass_on(change, "")
 
     def _reduce(self, reading: Reading[W]) -> Entry[T] | None:
         """Return what to hold of an object: what `project` says or, where that cannot be had, what is held already."""
@@ -360,9 +364,14 @@ class Reflector(Generic[W, T]):
         self._broken = False
         self._contact = asyncio.get_running_loop().time()
 
-    def _tell(self, change: Change[T]) -> None:
+    def _pass_on(self, change: Change[T] | None, by: str) -> None:
+        if change:
+            metrics.cached.labels(self.resource.plural, self._part).set(len(self))
+            self._tell(change, by)
+
+    def _tell(self, change: Change[T], by: str) -> None:
         try:
-            self._on_change(*change)
+            self._on_change(*change, by)
         except Exception as error:  # noqa: BLE001  # as above
             self._log_mistake("a change could not be passed on", change.key, error)
 

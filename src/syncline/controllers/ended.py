@@ -1,0 +1,68 @@
+"""Syncs that were deleted a moment ago. A write that was in flight then may still make a copy, which must go too."""
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from syncline.api.common import ABANDON
+from syncline.controllers.memory import Memory
+from syncline.controllers.reporting import AnySync
+from syncline.kube.cache import Key
+
+# Longer than any request can take: an API server gives up after a minute, and a webhook of its own after 30 seconds.
+REMEMBERED_FOR = 600.0
+MOST = 1000
+
+
+class Ended(Struct):
+    """The last known state of a sync that is gone; `pending` while copies of it are known to be left."""
+
+    sync: AnySync
+    memory: Memory
+    pending: bool = False
+
+
+class EndedSyncs:
+    """By name; of each only the last one, each for a while, and only so many."""
+
+    def __init__(self) -> None:
+        self._ended: dict[Key, tuple[Ended, float]] = {}
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._ended
+
+    def get(self, key: Key) -> Ended | None:
+        """Return the sync of this name that is gone."""
+        known = self._ended.get(key)
+        return known[0] if known is not None else None
+
+    def put(self, key: Key, ended: Ended, now: float) -> list[Key]:
+        """Remember a sync whose copies go with it; return the names that are forgotten instead."""
+        known = self._ended.pop(key, None)
+        forgotten = [key] if known is not None else []
+        forgotten += self._expired(now)
+        if not leaves_copies(ended.sync):
+            self._ended[key] = ended, now + REMEMBERED_FOR
+        forgotten += list(self._ended)[: max(0, len(self._ended) - MOST)]
+        for gone in forgotten:
+            if gone != key:
+                self._ended.pop(gone, None)
+        return forgotten
+
+    def _expired(self, now: float) -> Iterator[Key]:
+        # The oldest come first.
+        for key, (_, until) in self._ended.items():
+            if until > now:
+                return
+            yield key
+
+
+def leaves_copies(sync: AnySync) -> bool:
+    """Whether the copies of a sync stay where they are when it is deleted."""
+    spec = sync.spec
+    return (
+        spec is None
+        or bool(getattr(spec, "suspend", False))
+        or getattr(spec, "deletion_policy", "Delete") == "Orphan"
+        or sync.metadata.annotations.get(ABANDON) == "true"
+    )
