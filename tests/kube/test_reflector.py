@@ -114,7 +114,9 @@ async def test_a_server_that_does_not_stream_lists_is_asked_for_pages(
             await until(lambda: follower.held.get("new") == "2")
 
 
-async def test_what_our_own_writes_answer_is_told_once_and_with_who_wrote_it(client: Client, sandbox: Sandbox, namespace: str, until: Until) -> None:
+async def test_what_our_own_writes_answer_is_told_once_and_with_who_wrote_it(
+    client: Client, sandbox: Sandbox, namespace: str, until: Until
+) -> None:
     async with relay_to(sandbox.server) as (relay, server):
         connection = structs.replace(load_kubeconfig(sandbox.kubeconfig), server=server)
         async with Client(connection) as through, following(through, namespace=namespace) as follower:
