@@ -132,6 +132,26 @@ def _job(image: str) -> dict[str, object]:
     return {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "app", "image": image}]}}}
 
 
+def test_a_secret_with_a_key_left_to_others_gets_its_new_type_and_keeps_that_key(world: GitWorld) -> None:
+    def secret(of_type: str) -> str:
+        return manifest("v1", "Secret", "app", type=of_type, stringData={"username": "a", "password": "given"})
+
+    world.push({"app.yaml": secret("Opaque")})
+    sync = world.csync(ignoreDifferences=[{"kind": "Secret", "paths": ["/data/password"]}])
+    sync.becomes("Synced", synced=1)
+    app = world.find("Secret", world.home)
+    app.keep(password="rotated")
+    world.push({"app.yaml": secret("kubernetes.io/basic-auth")})
+    sync.now()
+    app.shows("type", value="kubernetes.io/basic-auth")
+    app.holds(username="a", password="rotated")
+    uid = app.uid
+    sync.did("1 recreated")
+    sync.becomes("Synced", synced=1)
+    world.stays_quiet(sync)
+    assert app.uid == uid
+
+
 @pytest.mark.parametrize(
     ("kind", "before", "after"),
     [

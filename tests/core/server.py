@@ -1,7 +1,8 @@
-"""An API server as far as ConfigMaps go: what a plan's writes meet, in memory.
+"""An API server as far as ConfigMaps and Secrets go: what a plan's writes meet, in memory.
 
 JSON patches are applied as the real one does (a test that fails, a missing parent and a missing key refuse the whole
-patch); a stale version, a changed UID, an edit of what is immutable and a key in both maps are refused too.
+patch); a stale version, a changed UID, an edit of what is immutable, another type of a Secret and a key in both maps
+are refused too.
 """
 
 import copy
@@ -33,14 +34,14 @@ class ApiServer:
         stored = self.objects.get(target)
         if stored is None:
             return None
-        return see(msgspec.json.decode(msgspec.json.encode(stored), type=DataWire), body=body)
+        return see(msgspec.json.decode(msgspec.json.encode(stored), type=DataWire), kind=target.kind, body=body)
 
     def snapshot(self) -> dict[Target, bytes]:
         return {target: msgspec.json.encode(stored, order="sorted") for target, stored in self.objects.items()}
 
     def create(self, body: Json) -> Json:
         made = copy.deepcopy(body)
-        target = Target(made["metadata"]["namespace"], made["metadata"]["name"])
+        target = Target(made["metadata"]["namespace"], made["metadata"]["name"], made.get("kind", "ConfigMap"))
         if target in self.objects:
             raise RefusedError("AlreadyExists")
         made["metadata"]["uid"] = f"uid-{next(self._numbers)}"
@@ -81,10 +82,14 @@ class ApiServer:
             for field in ("data", "binaryData", "immutable"):
                 if after.get(field) != before.get(field):
                     raise RefusedError(f"Invalid: {field} of an immutable ConfigMap cannot be changed")
+        if after.get("type") != before.get("type"):
+            raise RefusedError("Invalid: type of a Secret cannot be changed")
         return before if after == before else self._store(target, after)
 
     def _store(self, target: Target, made: Json) -> Json:
         _tidy(made)
+        if target.kind == "Secret":
+            made.setdefault("type", "Opaque")
         if both := made.get("data", {}).keys() & made.get("binaryData", {}).keys():
             raise RefusedError(f"Invalid: keys in data and in binaryData: {sorted(both)}")
         made["metadata"]["resourceVersion"] = str(next(self._numbers))

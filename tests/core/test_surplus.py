@@ -50,6 +50,13 @@ class TestOneObject:
         assert action is not None
         assert action.verb is Verb.DELETE
 
+    def test_of_two_sides_an_edit_beats_a_deletion(self) -> None:
+        for edits, stays in ((), False), ((Edit("set data", "a", "by hand"),), True), ((Edit("drop", "a"),), True):
+            seen = arrange(Policy(), *edits).see(HOME)
+            assert seen is not None
+            action = plan_removal(seen, OWNER, CLUSTER, "SourceDeleted", "the source is gone", keep_edited=True)
+            assert (action is None) == stays
+
     @pytest.mark.parametrize("management", ["Adopt", "Overwrite"])
     def test_what_was_taken_over_is_released_and_stays(self, management: str) -> None:
         server = arrange(STRANGER, Policy(management=management))

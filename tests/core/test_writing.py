@@ -3,12 +3,13 @@
 import pytest
 from tests.core.server import ApiServer, RefusedError
 from tests.core.strategies import LONG, Edit, happen
-from tests.core.world import HOME, OWNER, Sync, here, want
+from tests.core.world import HOME, OTHER, OWNER, Sync, here, want
 
+from syncline.core import plan
 from syncline.core.objects import Desired
-from syncline.core.ownership import MARKER, OWNER_LABEL
+from syncline.core.ownership import MARKER, OWNER_LABEL, Owner
 from syncline.core.plan import Policy
-from syncline.core.writing import create_body, release_patch, update_patch
+from syncline.core.writing import create_body, release_patch, update_patch, write_digest
 
 GUARDS = ["test /metadata/uid", "test /metadata/labels/syncline.dev~1owner"]
 
@@ -127,3 +128,27 @@ class TestRelease:
         happen(sync.server, HOME, Edit("label", OWNER_LABEL, "another"))
         with pytest.raises(RefusedError):
             sync.server.patch(HOME, release_patch(seen))
+
+
+class TestDigest:
+    """What counts as the same write."""
+
+    def digest(self, desired: Desired, *, owner: Owner = OWNER, base: dict[str, str] | None = None) -> str:
+        return write_digest(desired, owner, plan.Edit(digest=desired.digest, base=base))
+
+    def test_it_is_of_all_that_is_sent(self) -> None:
+        desired = want({"a": "1"}, labels={"team": "red"}, annotations={"note": "x"})
+        others = [
+            want({"a": "2"}, labels={"team": "red"}, annotations={"note": "x"}),
+            want({"a": "1"}, labels={"team": "blue"}, annotations={"note": "x"}),
+            want({"a": "1"}, labels={"team": "red"}, annotations={"note": "y"}),
+            want({"a": "1"}, labels={"team": "red"}, annotations={"note": "x"}, immutable=True),
+            want({"a": "1"}, labels={"team": "red"}, annotations={"note": "x"}, secret_type="Opaque"),
+            want({"a": "1"}, labels={"team": "red", "note": "x"}),
+        ]
+        digests = {self.digest(one) for one in (desired, *others)}
+        digests |= {self.digest(desired, base={"data/a": "1"}), self.digest(desired, owner=OTHER)}
+        assert len(digests) == len(others) + 3
+
+    def test_another_revision_of_the_source_that_says_the_same_is_the_same_write(self) -> None:
+        assert self.digest(want({"a": "1"}, revision="1")) == self.digest(want({"a": "1"}, revision="2"))

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from msgspec import Struct, structs
 from tests.core.server import ApiServer
 
+from syncline.core.digest import leaves_digest
+from syncline.core.ignoring import compared_leaves
 from syncline.core.objects import Content, Desired, Seen, Target
 from syncline.core.ownership import Owner, place
 from syncline.core.plan import Action, Policy, Verb, merged_content, plan
@@ -28,15 +30,20 @@ def want(
     *,
     target: Target = HOME,
     immutable: bool = False,
+    secret_type: str = "",
+    ignored: tuple[tuple[str, ...], ...] = (),
     labels: Mapping[str, str] | None = None,
     annotations: Mapping[str, str] | None = None,
     revision: str = "1",
 ) -> Desired:
-    content = Content(data=data or {}, binary_data=binary or {}, immutable=immutable)
+    content = Content(data=data or {}, binary_data=binary or {}, immutable=immutable, type=secret_type)
+    leaves = compared_leaves(content.leaves(), ignored)
     return Desired(
         target=target,
         content=content,
-        digest=content.digest(),
+        digest=leaves_digest(leaves),
+        leaves=leaves,
+        ignored=ignored,
         source="shared/settings",
         revision=revision,
         labels=labels or {},

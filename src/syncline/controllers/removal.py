@@ -138,10 +138,9 @@ class Remover:
         if (left := max(memory.missing.values()) + SOURCE_GRACE - now) > 0:
             return Removed(again=left)
         what = gathered.problem.message if gathered.problem is not None else "the source does not exist"
-        if work.two_way is not None:
-            # Of two sides, an edit beats a deletion.
-            copies = [(site, seen) for site, seen in copies if seen.marker and seen.marker.digest == seen.digest]
-        return Removed(outcomes=tuple(await self._remove(work.sync, memory, copies, ("SourceDeleted", what))))
+        # Of two sides, an edit beats a deletion.
+        why, both_ways = ("SourceDeleted", what), work.two_way is not None
+        return Removed(outcomes=tuple(await self._remove(work.sync, memory, copies, why, keep_edited=both_ways)))
 
     async def finalize(self, sync: AnySync, work: Work | None, memory: Memory, reached: Reached) -> Ending:
         """Let go of all copies as the policy says. Never traps the sync."""
@@ -185,7 +184,8 @@ class Remover:
         removals, held = self.preview_prune(work, reached, wanted)
         if work.source_deletion_policy == "Delete" and gathered.problem is not None:
             gone = [one for one in owned(reached) if wanted.is_orphan(*one) and _is_open(*one)]
-            removals += _removals(gone, ("SourceDeleted", gathered.problem.message))
+            why = ("SourceDeleted", gathered.problem.message)
+            removals += _removals(gone, why, keep_edited=work.two_way is not None)
         return removals, held
 
     def preview_prune(self, work: Work, reached: Reached, wanted: Wanted) -> tuple[list[Action], Problem | None]:
@@ -276,23 +276,38 @@ class Remover:
         return [_relabelled(site, view.see(wire)) for wire in found]
 
     async def _remove(
-        self, sync: AnySync, memory: Memory, copies: Iterable[Owned], why: tuple[str, str]
+        self,
+        sync: AnySync,
+        memory: Memory,
+        copies: Iterable[Owned],
+        why: tuple[str, str],
+        *,
+        keep_edited: bool = False,
     ) -> list[Outcome]:
         """Remove copies for a reason that needs no proof; closed namespaces are left alone."""
         jobs: list[tuple[Target, Callable[[], Awaitable[Outcome | None]]]] = [
-            (seen.target, partial(self._let_go, sync, site, seen, why)) for site, seen in copies if _is_open(site, seen)
+            (seen.target, partial(self._let_go, sync, site, seen, why, keep_edited=keep_edited))
+            for site, seen in copies
+            if _is_open(site, seen)
         ]
         return await memory.fan_out.run(jobs, _no_progress)
 
     async def _let_go(
-        self, sync: AnySync, site: Site, seen: Seen, why: tuple[str, str], wanted: frozenset[Where] = frozenset()
+        self,
+        sync: AnySync,
+        site: Site,
+        seen: Seen,
+        why: tuple[str, str],
+        wanted: frozenset[Where] = frozenset(),
+        *,
+        keep_edited: bool = False,
     ) -> Outcome | None:
         """Remove a copy, unless others would go along with it, and wake those that wait for its place."""
         if takes_others_along(seen.target) and any(one.verb is Verb.DELETE for one in _removals([(site, seen)], why)):
             stays = await reprieve(site, seen, wanted)
             if stays is not None:
                 return stays
-        outcome = await self._writer(site).remove(seen, *why)
+        outcome = await self._writer(site).remove(seen, *why, keep_edited=keep_edited)
         if outcome is not None and outcome.written is not None:
             self._wakes.freed(Key(sync.metadata.namespace, sync.metadata.name), site.cluster, seen.target)
         return outcome
@@ -341,8 +356,10 @@ def _stale(work: Work, reached: Reached, wanted: Wanted) -> list[Owned]:
     ]
 
 
-def _removals(copies: Iterable[Owned], why: tuple[str, str]) -> list[Action]:
-    removals = (plan_removal(seen, site.owner, site.cluster.uid, *why) for site, seen in copies)
+def _removals(copies: Iterable[Owned], why: tuple[str, str], *, keep_edited: bool = False) -> list[Action]:
+    removals = (
+        plan_removal(seen, site.owner, site.cluster.uid, *why, keep_edited=keep_edited) for site, seen in copies
+    )
     return [action for action in removals if action is not None]
 
 

@@ -413,4 +413,5 @@ def merged_content(desired: Desired, seen: Seen, edit: Edit) -> Content:
     for path in edit.take:
         part, _, name = path.partition("/")
         parts[part][name] = desired.content.at(path)
-    return Content(data=parts["data"], binary_data=parts["binaryData"], immutable=desired.content.immutable)
+    wanted = desired.content
+    return Content(data=parts["data"], binary_data=parts["binaryData"], immutable=wanted.immutable, type=wanted.type)

@@ -18,10 +18,17 @@ BRAKE_COUNT = 10
 BRAKE_SHARE = 0.5
 
 
-def plan_removal(seen: Seen, owner: Owner, cluster_id: str, reason: str, message: str) -> Action | None:
-    """Decide how to let go of one object, or None where it is not ours to touch."""
+def plan_removal(
+    seen: Seen, owner: Owner, cluster_id: str, reason: str, message: str, *, keep_edited: bool = False
+) -> Action | None:
+    """Decide how to let go of one object, or None where it is not ours to touch.
+
+    `keep_edited`: an object that differs from what was written last stays; of two sides, an edit beats a deletion.
+    """
     # What an earlier sync of this name left behind is ours to take up again where it is wanted, never to remove.
     if standing(seen, owner, place(cluster_id, seen.target)) is not Standing.OURS:
+        return None
+    if keep_edited and (seen.marker is None or seen.marker.digest != seen.digest):
         return None
     if seen.prune_disabled or seen.reconcile_disabled:
         annotation = "prune" if seen.prune_disabled else "reconcile"

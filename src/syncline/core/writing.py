@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from syncline.core.digest import brief
+from syncline.core.digest import brief, short_digest
 from syncline.core.objects import Body, Content, Desired, Marker, Seen
 from syncline.core.ownership import BASE, MARKER, OWNER_LABEL, Owner
 from syncline.core.plan import Edit, extra_keys
@@ -163,6 +163,19 @@ def _map_patch(
     stale = [key for key in gone if key not in wanted and key in there_values]
     patch.extend({"op": "remove", "path": f"{path}/{_escape(key)}"} for key in stale)
     return patch
+
+
+def write_digest(desired: Desired, owner: Owner, edit: Edit) -> str:
+    """Name everything that a write sends, except the revision of the source: equal digests, equal writes."""
+    content = desired.content
+    maps = (desired.labels, desired.annotations, edit.base or {})
+    return short_digest(
+        owner.label,
+        edit.digest,
+        content.type,
+        str(content.immutable),
+        *(msgspec.json.encode(one, order="sorted").decode() for one in maps),
+    )
 
 
 def _marks(desired: Desired, owner: Owner, here: str, edit: Edit) -> dict[str, str]:

@@ -1,57 +1,73 @@
 """Fights: somebody else undoes what we write, again and again.
 
-Writing the same content to the same object many times in a short while is one, whoever started it and however it is
-undone: an edit, a delete, a webhook that changes what we send. Then repairs are spaced out, and the other side is
-named.
+A fight is that the very same write (content, labels and annotations) goes to the same object many times in a short
+while, whoever started it and however the write is undone: by an edit, by a delete, or by a webhook that changes what
+we send. Then repairs are spaced out. A source that changes often is no fight: each of its writes is another one.
 """
-
-import time
 
 from msgspec import Struct
 
-from syncline.core.objects import Target
-
 TOLERATED = 5
-WINDOW = 600.0
 FIRST_PAUSE = 60.0
+LAST_PAUSE = 600.0
+DOUBLED = 10
+"""How often the pause is doubled at most."""
+MEMORY = 2 * LAST_PAUSE
+"""After how many seconds without a write an object is forgotten: later than the longest pause, or a fight that goes on
+would begin anew after each."""
+MAX_OBJECTS = 50_000
+"""How many objects are remembered at most; beyond that, the one that was written longest ago is forgotten."""
 
 
-class _Rounds(Struct, gc=False):
-    namespace_uid: str
+class Writes(Struct, gc=False):
+    """The same write, several times."""
+
     digest: str
     count: int
     last: float
+    version: str
+    """The version of the object that the last one came to: while it is the same, nobody else has written."""
 
 
 class Fights:
-    """How often each target was written with the same content. Can be lost: a fight shows itself again soon enough."""
+    """How often each object was written alike. Can be lost: a fight shows itself again soon enough."""
 
     def __init__(self) -> None:
-        self._rounds: dict[Target, _Rounds] = {}
+        self._writes: dict[str, Writes] = {}
+        """By object (`ownership.place`), the one that was written longest ago first."""
 
-    def wrote(self, target: Target, namespace_uid: str, digest: str) -> None:
-        """Take note of a write; other content, or another namespace of the same name, is another matter."""
-        now = time.monotonic()
-        rounds = self._same(target, namespace_uid, digest)
-        if rounds is None or now - rounds.last > WINDOW:
-            self._rounds[target] = _Rounds(namespace_uid, digest, 1, now)
-        else:
-            rounds.count += 1
-            rounds.last = now
+    def __len__(self) -> int:
+        return len(self._writes)
 
-    def rounds(self, target: Target, namespace_uid: str, digest: str) -> int:
-        """Return how often this content was written lately, if the next write must wait; else 0."""
-        rounds = self._same(target, namespace_uid, digest)
-        if rounds is None or rounds.count < TOLERATED:
-            return 0
-        pause = min(WINDOW, FIRST_PAUSE * 2.0 ** (rounds.count - TOLERATED))
-        return rounds.count if time.monotonic() - rounds.last < pause else 0
+    def record(self, place: str, digest: str, version: str, now: float) -> None:
+        """Take note of a write; the digest (`writing.write_digest`) names all that was sent."""
+        known = self._writes.pop(place, None)
+        count = known.count + 1 if known is not None and known.digest == digest and _lasts(known, now) else 1
+        self._writes[place] = Writes(digest, count, now, version)
+        if len(self._writes) > MAX_OBJECTS:
+            del self._writes[next(iter(self._writes))]
 
-    def forget(self, target: Target) -> None:
-        """Forget a target that we let go of ourselves."""
-        self._rounds.pop(target, None)
+    def pausing(self, place: str, digest: str, now: float) -> Writes | None:
+        """Return the earlier ones of this write, if the next one must wait."""
+        self._expire(now)
+        known = self._writes.get(place)
+        if known is None or known.digest != digest or known.count < TOLERATED:
+            return None
+        pause = min(LAST_PAUSE, FIRST_PAUSE * 2.0 ** min(known.count - TOLERATED, DOUBLED))
+        return known if now - known.last < pause else None
 
-    def _same(self, target: Target, namespace_uid: str, digest: str) -> _Rounds | None:
-        rounds = self._rounds.get(target)
-        same = rounds is not None and (rounds.namespace_uid, rounds.digest) == (namespace_uid, digest)
-        return rounds if same else None
+    def forget(self, place: str) -> None:
+        """Forget an object that we let go of ourselves."""
+        self._writes.pop(place, None)
+
+    def _expire(self, now: float) -> None:
+        """Forget what was written long ago; objects of namespaces and clusters that have gone go so, too."""
+        while self._writes:
+            place, oldest = next(iter(self._writes.items()))
+            if _lasts(oldest, now):
+                return
+            del self._writes[place]
+
+
+def _lasts(writes: Writes, now: float) -> bool:
+    return now - writes.last <= MEMORY

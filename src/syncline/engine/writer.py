@@ -1,5 +1,6 @@
 """Brings one target to what its sync wants: plan, write, and plan again when the world turned out otherwise."""
 
+import time
 from typing import Any
 
 import structlog
@@ -12,10 +13,10 @@ from syncline.core.grafting import grafted
 from syncline.core.objects import Desired, Seen, Target
 from syncline.core.outcome import Outcome, outcome_of
 from syncline.core.ownership import OWNER_LABEL, Owner, Standing, place, standing
-from syncline.core.plan import Action, Edit, Policy, Verb, lost_message, merged_content, plan
+from syncline.core.plan import NAMED, Action, Edit, Policy, Verb, lost_message, merged_content, plan
 from syncline.core.surplus import plan_removal
 from syncline.core.wire import DataWire, ObjectWire
-from syncline.core.writing import apply_body, create_body, release_patch, replace_body, update_patch
+from syncline.core.writing import apply_body, create_body, release_patch, replace_body, update_patch, write_digest
 from syncline.engine.claims import Claims
 from syncline.engine.cluster import Cluster
 from syncline.engine.fights import Fights
@@ -72,7 +73,7 @@ class Writer:
     async def settle(self, desired: Desired, *, kept: bool = False) -> Outcome:
         """Bring one target about. What the API server says against it becomes the outcome; nothing is raised."""
         seen = self._cluster.at(desired.target)
-        invalid = 0
+        invalid, overtaken = 0, False
         try:
             for _ in range(TRIES):
                 try:
@@ -80,7 +81,15 @@ class Writer:
                     if action.verb is Verb.LEAVE:
                         return outcome_of(action)
                     if action.verb is not Verb.READ:
-                        return await self.carry_out(await self._told(action, desired), desired, seen)
+                        action = _guarded(action) if overtaken else action
+                        outcome, wire = await self._execute(await self._told(action, desired), desired, seen)
+                        left = self._left_to_do(desired, wire) if wire is not None else None
+                        if left is None:
+                            return outcome
+                        if overtaken or left.verb is action.verb is Verb.RECREATE:
+                            return _altered(desired.target, left)
+                        # Somebody else's edit came between what was seen and our write, which has not touched it.
+                        overtaken = True
                 except KubeError as error:
                     # Refused twice, it is not the patch that came too late but the content that cannot be.
                     invalid += isinstance(error, Invalid)
@@ -94,11 +103,15 @@ class Writer:
             return failure(desired.target, error)
         return contended(desired.target)
 
-    async def remove(self, seen: Seen, reason: str, message: str) -> Outcome | None:
-        """Let go of one object, or return None where there is none that is ours."""
+    async def remove(self, seen: Seen, reason: str, message: str, *, keep_edited: bool = False) -> Outcome | None:
+        """Let go of one object, or return None where there is none that is ours.
+
+        `keep_edited` holds for what is there at the moment of the write, not only for what was seen: after a conflict
+        the object is read, and the removal is planned again.
+        """
         try:
             for _ in range(TRIES):
-                action = plan_removal(seen, self._owner, self._cluster.uid, reason, message)
+                action = plan_removal(seen, self._owner, self._cluster.uid, reason, message, keep_edited=keep_edited)
                 if action is None:
                     return None
                 if action.verb is Verb.LEAVE:
@@ -129,6 +142,15 @@ class Writer:
         view.observe_unmanaged(wire.metadata, self._owner.sync)
         return view.see(wire, body=True)
 
+    def _left_to_do(self, desired: Desired, wire: Wire) -> Action | None:
+        """Return what is still to be done after a write of ours, by its own answer; None: nothing is.
+
+        The watch does not tell of it: for the cache, an answer is what we know already.
+        """
+        seen = self._view(desired.target).see(wire, body=True)
+        action = plan(desired, seen, self._owner, place(self._cluster.uid, desired.target), self._policy)
+        return None if action.verb is Verb.LEAVE else action
+
     def _view(self, target: Target) -> View:
         return self._cluster.view(target.kind)
 
@@ -158,18 +180,27 @@ class Writer:
 
     async def carry_out(self, action: Action, desired: Desired, seen: Seen | None) -> Outcome:
         """Write, unless somebody keeps undoing just that. Raises what the server says against it."""
+        outcome, _ = await self._execute(action, desired, seen)
+        return outcome
+
+    async def _execute(self, action: Action, desired: Desired, seen: Seen | None) -> tuple[Outcome, Wire | None]:
+        """Write, and return what the server has made of it; None where nothing was written."""
         edit, target = action.edit, desired.target
         assert edit is not None  # noqa: S101 - every write of the plan has one
+        here = place(self._cluster.uid, target)
         namespace = self._cluster.namespace(target.namespace)
-        uid = namespace.uid if namespace is not None else ""
-        if rounds := self._fights.rounds(target, uid, edit.digest):
-            return _fight(target, rounds, seen)
+        # An object in another namespace of the same name is another matter.
+        digest = f"{namespace.uid if namespace is not None else ''}/{write_digest(desired, self._owner, edit)}"
+        if (earlier := self._fights.pausing(here, digest, time.monotonic())) is not None:
+            if seen is not None and seen.version == earlier.version:  # nobody but us has written
+                return _altered(target, action), None
+            return _fight(target, earlier.count, seen), None
         with self._view(target).copies.writing(target):
-            await self._write(action, edit, desired, seen)
-        self._fights.wrote(target, uid, edit.digest)
-        return outcome_of(action, written=True)
+            wire = await self._write(action, edit, desired, seen)
+        self._fights.record(here, digest, wire.metadata.resource_version, time.monotonic())
+        return outcome_of(action, written=True), wire
 
-    async def _write(self, action: Action, edit: Edit, desired: Desired, seen: Seen | None) -> None:
+    async def _write(self, action: Action, edit: Edit, desired: Desired, seen: Seen | None) -> Wire:
         here = place(self._cluster.uid, desired.target)
         if action.verb is Verb.CREATE or seen is None:
             wire = await self._create(create_body(desired, self._owner, here, edit, desired.content), desired)
@@ -183,6 +214,7 @@ class Writer:
         else:
             wire = await self._patch(seen, update_patch(desired, seen, self._owner, here, edit))
         self._view(desired.target).copies.observe(wire, self._owner.sync)
+        return wire
 
     async def _apply(self, action: Action, edit: Edit, desired: Desired, seen: Seen, here: str) -> Wire:
         """Write an object that is not compared by content: what we send is ours, what others added stays theirs."""
@@ -296,7 +328,7 @@ class Writer:
         else:
             wire = await self._patch(seen, release_patch(seen))
             copies.observe_gone(seen, self._owner.sync, wire.metadata.resource_version)
-        self._fights.forget(seen.target)
+        self._fights.forget(place(self._cluster.uid, seen.target))
 
     async def _create(self, body: dict[str, Any], desired: Desired) -> Wire:
         view = self._view(desired.target)
@@ -360,6 +392,21 @@ def failure(target: Target, error: KubeError, *, gone: bool = False) -> Outcome:
     elif isinstance(error, ApiError):
         reason = error.reason
     return Outcome(target=target, state=state, reason=reason, message=message, retry=state != "Skipped", gone=gone)
+
+
+def _guarded(action: Action) -> Action:
+    """Let the server refuse the write if anybody wrote since the object was seen."""
+    assert action.edit is not None  # noqa: S101 - every write of the plan has one
+    return structs.replace(action, edit=structs.replace(action.edit, guard_version=True))
+
+
+def _altered(target: Target, left: Action) -> Outcome:
+    what = names if (names := ", ".join(left.lost[:NAMED])) else "its content, labels or annotations"
+    message = (
+        f"{what} of the object differ from what was sent, although nobody else has written it: an admission webhook or "
+        "policy changes it on the way; exempt the object from that, or put into the source what is made of it"
+    )
+    return Outcome(target=target, state="Conflict", reason="Altered", message=message, retry=True)
 
 
 def _fight(target: Target, rounds: int, seen: Seen | None) -> Outcome:
