@@ -191,9 +191,7 @@ def test_notes_and_replays_in_between_never_change_where_a_watch_ends(data: st.D
         for other_uid, other_version, other_value in data.draw(
             st.lists(st.sampled_from(history[: index + 1]), max_size=3)
         ):
-            if other_value is not None and data.draw(st.booleans()):
-                cache.observe(KEY, other_uid, other_version, other_value)
-            elif other_value is not None:
+            if (other_value is not None and data.draw(st.booleans())) or other_value is not None:
                 cache.observe(KEY, other_uid, other_version, other_value)
         if value is None:
             cache.vanish(KEY, uid, version)

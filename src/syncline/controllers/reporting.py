@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import structlog
 from msgspec import Struct, structs
 
-from syncline.api.common import REQUESTED_AT, ConditionStatus, TargetState
+from syncline.api.common import REQUESTED_AT, ConditionStatus, ObjectMeta, TargetState
 from syncline.api.manifestsync import SourceObservedState
 from syncline.api.status import SyncStatus
 from syncline.controllers.announcing import EXPIRING, Announcement, Announcer
