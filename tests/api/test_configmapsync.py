@@ -85,6 +85,33 @@ GOOD: dict[str, dict[str, Any]] = {
         "keys": {"rename": {"a": "b"}},
         "transforms": [{"key": "c", "set": "d"}],
     },
+    "policies of single keys": {
+        **ONE,
+        "keyPolicies": [
+            {"keys": ["*.conf", "a"], "conflictPolicy": "Merge"},
+            {"keys": ["b"], "conflictPolicy": "Skip"},
+            {"keys": ["*"], "conflictPolicy": "SourceWins"},
+        ],
+    },
+    "policies of single keys, overwritten": {
+        **ONE,
+        "resourceManagementPolicy": "Overwrite",
+        "keyPolicies": [{"keys": ["a"], "conflictPolicy": "Skip"}],
+    },
+    "policies of single keys, both ways": {
+        **ONE,
+        "direction": "Bidirectional",
+        "conflictPolicy": "Merge",
+        "resourceManagementPolicy": "Overwrite",
+        "keyPolicies": [
+            {"keys": [name], "conflictPolicy": name}
+            for name in ("SourceWins", "DestinationWins", "LastWriteWins", "Merge", "Skip")
+        ],
+    },
+    "as many policies of keys as there may be": {
+        **ONE,
+        "keyPolicies": [{"keys": ["k" * 253] * 50, "conflictPolicy": "Merge"}] * 50,
+    },
     "null for what is not meant": {**ONE, "destinationNamespaceSelector": None, "direction": None},
 }
 
@@ -105,6 +132,10 @@ def transform(**transform: Any) -> dict[str, Any]:
     return {**ONE, "transforms": [transform]}
 
 
+def key_policy(keys: list[str], policy: str, **spec: Any) -> dict[str, Any]:
+    return {**ONE, **spec, "keyPolicies": [{"keys": keys, "conflictPolicy": policy}]}
+
+
 def both_ways(*namespaces: str) -> dict[str, Any]:
     return {**SOURCE, "direction": "Bidirectional", "destinationNamespaces": list(namespaces)}
 
@@ -113,6 +144,7 @@ NO_DESTINATION = "no destination: write destinationNamespace, destinationNamespa
 EMPTY = 'an empty selector would select every namespace: if you mean that, write destinationNamespaces: ["*"]'
 ITSELF = "the only destination is the source itself: name another namespace, or write destinationName to copy under"
 TWO_WAY = "DestinationWins and LastWriteWins need direction: Bidirectional; for OneWay write SourceWins, Skip or Merge"
+TWO_WAY_KEY = "DestinationWins and LastWriteWins need direction: Bidirectional, for single keys too; for OneWay write"
 ONE_DESTINATION = "Bidirectional needs exactly one destination, or one tenant's edit would reach all: write"
 EXACTLY_ONE = "write exactly one of set, replace and template; use one transform for each"
 RE2 = "write a regular expression in RE2 syntax (no look-around, no backreferences)"
@@ -164,6 +196,14 @@ RULES: dict[str, Bad] = {
     ),
     "the last write wins, one way": ({**ONE, "conflictPolicy": "LastWriteWins"}, "spec.conflictPolicy", TWO_WAY),
     "the destination wins, one way": ({**ONE, "conflictPolicy": "DestinationWins"}, "spec.conflictPolicy", TWO_WAY),
+    "the last write wins of a key, one way": (key_policy(["a"], "LastWriteWins"), "spec.keyPolicies", TWO_WAY_KEY),
+    "the destination wins of a key, one way": (key_policy(["a"], "DestinationWins"), "spec.keyPolicies", TWO_WAY_KEY),
+    "overwritten, yet merged of a key": (
+        key_policy(["a"], "Merge", resourceManagementPolicy="Overwrite"),
+        "spec.keyPolicies",
+        "Overwrite removes the edits that Merge would keep, of single keys too: write conflictPolicy: SourceWins or",
+    ),
+    "a policy of a key with a slash": (key_policy(["a/b"], "Skip"), "spec.keyPolicies[0].keys[0]", KEY),
     "a transform that does nothing": (transform(key="a"), "spec.transforms[0]", EXACTLY_ONE),
     "a transform that does two things": (transform(key="a", set="", template=""), "spec.transforms[0]", EXACTLY_ONE),
     "a broken expression": (transform(key="a", replace={"pattern": "a(b"}), "missing closing ): `a(b`", RE2),
@@ -220,6 +260,14 @@ SCHEMA: dict[str, Bad] = {
         {**ONE, "conflictPolicy": "Win"},
         "spec.conflictPolicy",
         'supported values: "DestinationWins"',
+    ),
+    "an unknown policy of a key": (key_policy(["a"], "Win"), "[0].conflictPolicy", 'supported values: "Destination'),
+    "a policy of no key": (key_policy([], "Skip"), "spec.keyPolicies[0].keys", "should have at least 1 items"),
+    "a policy without keys": ({**ONE, "keyPolicies": [{"conflictPolicy": "Skip"}]}, "[0].keys", "Required value"),
+    "keys without a policy": (
+        {**ONE, "keyPolicies": [{"keys": ["a"]}]},
+        "[0].conflictPolicy",
+        "Required value",
     ),
     "an unknown operator": (expression(key="a", operator="Is"), "[0].operator", 'supported values: "DoesNotExist"'),
     "too many namespaces": (

@@ -210,3 +210,41 @@ def test_an_immutable_copy_that_differs_is_made_anew(world: World, policy: str) 
     assert copy.uid != uid
     assert not copy.read().get("immutable")
     sync.becomes("Synced")
+
+
+def test_each_key_is_treated_by_its_own_policy(world: World) -> None:
+    there = world.namespace("there")
+    source = world.source(logo="reel", greeting="welcome", notice="open")
+    rules = [{"keys": ["greet*"], "conflictPolicy": "Merge"}, {"keys": ["notice"], "conflictPolicy": "Skip"}]
+    sync = world.sync(destinationNamespace=there, keyPolicies=rules)
+    copy = world.config_map(there)
+    sync.becomes("Synced")
+    copy.set(logo="ours", greeting="hello", added="here")
+    copy.becomes(logo="reel", greeting="hello", notice="open")
+    assert "somebody" in sync.tells("DriftRepaired")["note"]
+    sync.becomes("Synced")
+    copy.set(notice="closed")
+    told = sync.becomes("Edited")
+    assert "notice" in told["message"]
+    source.set(logo="film")
+    copy.becomes(logo="film", greeting="hello", notice="closed")
+    copy.set(notice="open")
+    sync.becomes("Synced")
+    sync.now()
+    since = world.mark()
+    sync.now()
+    assert [one for one in world.writes(since) if " configmaps " in one] == []
+
+
+def test_policies_of_keys_may_be_added_and_removed_later(world: World) -> None:
+    there = world.namespace("there")
+    world.source(colour="red", size="small")
+    sync = world.sync(destinationNamespace=there)
+    sync.becomes("Synced")
+    sync.change(keyPolicies=[{"keys": ["colour"], "conflictPolicy": "Merge"}])
+    sync.becomes("Synced")
+    copy = world.config_map(there)
+    copy.set(colour="blue", size="large")
+    copy.becomes(colour="blue", size="small")
+    sync.change(keyPolicies=None)
+    copy.becomes(colour="red", size="small")

@@ -267,3 +267,37 @@ def test_edits_that_were_made_while_the_operator_stood_still_flow(world: World, 
     finally:
         operator.resume()
     pair.both_become(colour="blue", size="large")
+
+
+def test_each_key_flows_by_its_own_policy(world: World) -> None:
+    rules = [
+        {"keys": ["col*"], "conflictPolicy": "SourceWins"},
+        {"keys": ["shape"], "conflictPolicy": "DestinationWins"},
+    ]
+    pair = Pair(world, keyPolicies=rules)
+    with pair.paused():
+        pair.source.set(colour="green", shape="square", size="large")
+        pair.copy.set(colour="blue", shape="round", weight="light")
+    pair.both_become(colour="green", shape="round", size="large", weight="light")
+    pair.sync.becomes("Synced")
+    pair.copy.set(colour="black", size="tiny")
+    pair.both_become(colour="green", shape="round", size="tiny", weight="light")
+    pair.comes_to_rest()
+    with pair.paused():
+        pair.source.set(size="huge", colour="white")
+        pair.copy.set(size="small", colour="grey")
+    told = pair.sync.becomes("EditedOnBothSides")
+    assert "size" in told["message"]
+    assert "colour" not in told["message"]
+    pair.source.becomes(colour="white", shape="round", size="huge", weight="light")
+    pair.copy.becomes(colour="white", shape="round", size="small", weight="light")
+    pair.comes_to_rest()
+
+
+def test_the_later_edit_wins_only_the_keys_under_last_write_wins(world: World) -> None:
+    pair = Pair(world, keyPolicies=[{"keys": ["colour"], "conflictPolicy": "LastWriteWins"}])
+    with pair.paused():
+        pair.copy.set(colour="blue", size="large")
+        pair.source.set(colour="green")
+    pair.both_become(colour="green", size="large")
+    pair.sync.becomes("Synced")

@@ -1,6 +1,7 @@
 """What the documentation promises, written a second time and in another way than the product does it."""
 
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 
 from tests.core.world import OWNER, here
 
@@ -27,17 +28,33 @@ def content_by_the_book(desired: Desired, seen: Seen | None, policy: Policy) -> 
     if is_ours(seen):
         assert seen.marker is not None
         edited = seen.marker.digest != seen.digest
-        if policy.conflict == "Skip" and edited and there != wanted:
+        if policy.conflict == "Skip" and not policy.key_policies and edited and there != wanted:
             return None
         adopted = seen.marker.mode == "Adopted"
     elif policy.management == "Sync":
         return None
     else:
         adopted = policy.management == "Adopt"
-    after = merge_by_the_book(_base(seen, there), wanted, there) if policy.conflict == "Merge" else wanted
+    after: Leaves = {}
+    for name in ("SourceWins", "Skip", "Merge"):
+        base, source, destination = (
+            {path: value for path, value in side.items() if conflict_by_the_book(path, policy) == name}
+            for side in (_base(seen, there), wanted, there)
+        )
+        skipped = name == "Skip" and bool(policy.key_policies) and is_ours(seen) and destination not in (base, source)
+        merged = merge_by_the_book(base, source, destination) if name == "Merge" else source
+        after = {**after, **(destination if skipped else merged)}
     if seen.immutable and after != there and adopted and policy.management != "Overwrite":
         return None
     return after
+
+
+def conflict_by_the_book(path: str, policy: Policy) -> str:
+    """Return the conflict policy of one key."""
+    for rule in policy.key_policies:
+        if any(fnmatchcase(path.split("/")[1], glob) for glob in rule.keys):
+            return rule.policy
+    return policy.conflict
 
 
 def merge_by_the_book(base: Leaves, source: Leaves, destination: Leaves) -> Leaves:

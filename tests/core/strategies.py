@@ -11,6 +11,7 @@ from msgspec import Struct
 from tests.core.server import ApiServer, RefusedError
 from tests.core.world import EARLIER, HOME, OTHER, OWNER, Sync, want
 
+from syncline.core.keypolicies import KeyPolicy
 from syncline.core.objects import Desired, Target
 from syncline.core.ownership import BASE, DISABLED, MARKER, OWNER_LABEL, PRUNE, RECONCILE, Owner
 from syncline.core.plan import Policy
@@ -32,8 +33,15 @@ values = st.sampled_from(("", "1", "2", "3", "ü\n"))
 binary_values = st.sampled_from(("AA==", "AQ==", "Ag=="))
 managements = st.sampled_from(("Sync", "Keep", "Adopt", "Overwrite"))
 conflicts = st.sampled_from(("SourceWins", "Skip", "Merge"))
+globs = st.sampled_from((*KEYS, "?", "*.yaml", "*"))
+key_policies = st.lists(
+    st.builds(KeyPolicy, st.lists(globs, min_size=1, max_size=2).map(tuple), conflicts), max_size=3
+).map(tuple)
 policies = st.builds(
-    lambda management, conflict: Policy(management=management, conflict=conflict), managements, conflicts
+    lambda management, conflict, keys: Policy(management=management, conflict=conflict, key_policies=keys),
+    managements,
+    conflicts,
+    st.one_of(st.just(()), key_policies),
 )
 labels = st.dictionaries(st.sampled_from(LABELS), st.sampled_from(("", "red", "blue")))
 annotations = st.dictionaries(st.sampled_from(ANNOTATIONS), st.sampled_from(("", "red", LONG + "1", LONG + "2")))

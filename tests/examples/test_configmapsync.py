@@ -93,3 +93,16 @@ def test_08_both_sides_may_edit(play: Play) -> None:
     for side in ("duo", "duo-two"):
         scene.eventually(lambda: scene.data(side, "shared") == expected)  # noqa: B023 - called at once
     scene.eventually(lambda: scene.ready() == ("True", "Synced"))
+
+
+def test_09_each_key_has_the_policy_that_suits_it(play: Play) -> None:
+    scene = play("configmapsync/09-key-policies.yaml")
+    scene.eventually(lambda: scene.ready() == ("True", "Synced"))
+    scene.edit("cinema-north", "branding", {"logo": "ours.svg", "greeting": "Hello", "notice": "Closed."})
+    scene.edit("cinema", "branding", {"screen-size": "huge"})
+    expected = {"logo": "reel.svg", "screen-size": "huge", "greeting": "Hello", "notice": "Closed."}
+    scene.eventually(lambda: scene.data("cinema-north", "branding") == expected)
+    scene.eventually(lambda: scene.ready() == ("False", "Edited"))
+    scene.edit("cinema-north", "branding", {"greeting": "Hello", "notice": "Doors open at eight."})
+    scene.eventually(lambda: scene.ready() == ("True", "Synced"))
+    assert scene.data("cinema-north", "branding") == {**expected, "notice": "Doors open at eight."}

@@ -10,7 +10,7 @@ from syncline.api.common import (
     ObjectMeta,
     Timestamp,
 )
-from syncline.api.content import Keys, Transform
+from syncline.api.content import KeyPattern, Keys, Transform
 from syncline.api.names import NAMESPACE, NamespaceName, NamespacePattern, ObjectName
 from syncline.api.policies import CopySpec
 from syncline.api.rules import Rule, text
@@ -30,6 +30,24 @@ DestinationNamespace = Annotated[
         max_length=63,
     ),
 ]
+
+
+class KeyConflictPolicy(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What becomes of some keys that somebody changed in a copy."""
+
+    keys: Annotated[
+        list[KeyPattern],
+        Meta(
+            min_length=1, max_length=50, description="Keys, or globs of keys, as the copy names them (after renaming)."
+        ),
+    ]
+    conflict_policy: Annotated[
+        ConflictPolicy,
+        Meta(
+            description="Takes the place of the sync's `conflictPolicy` for these keys. All keys with one policy are"
+            " treated as if they were a ConfigMap of their own."
+        ),
+    ]
 
 
 class ConfigMapSyncSpec(CopySpec, frozen=True, kw_only=True, rename="camel"):
@@ -101,6 +119,27 @@ class ConfigMapSyncSpec(CopySpec, frozen=True, kw_only=True, rename="camel"):
             " or resourceManagementPolicy: Adopt",
             ".conflictPolicy",
         ),
+        Rule(
+            """
+            self.direction == 'Bidirectional'
+            || !has(self.keyPolicies)
+            || self.keyPolicies.all(one, !(one.conflictPolicy in ['DestinationWins', 'LastWriteWins']))
+            """,
+            "DestinationWins and LastWriteWins need direction: Bidirectional, for single keys too;"
+            " for OneWay write SourceWins, Skip or Merge",
+            ".keyPolicies",
+        ),
+        Rule(
+            """
+            self.direction == 'Bidirectional'
+            || self.resourceManagementPolicy != 'Overwrite'
+            || !has(self.keyPolicies)
+            || self.keyPolicies.all(one, one.conflictPolicy != 'Merge')
+            """,
+            "Overwrite removes the edits that Merge would keep, of single keys too: write conflictPolicy: SourceWins"
+            " or Skip for them, or resourceManagementPolicy: Adopt",
+            ".keyPolicies",
+        ),
     )
 
     source_namespace: Annotated[NamespaceName, Meta(description="The namespace of the source.")]
@@ -137,6 +176,14 @@ class ConfigMapSyncSpec(CopySpec, frozen=True, kw_only=True, rename="camel"):
             " direction Bidirectional."
         ),
     ] = "SourceWins"
+    key_policies: Annotated[
+        list[KeyConflictPolicy],
+        Meta(
+            max_length=50,
+            description="Other conflict policies for some keys. The first entry that matches a key applies; a key that"
+            " none matches has `conflictPolicy`.",
+        ),
+    ] = field(default_factory=list)
 
 
 class ConfigMapSyncStatus(SyncStatus, frozen=True, kw_only=True, rename="camel", omit_defaults=True):

@@ -9,6 +9,7 @@ from syncline.api.status import SyncStatus
 from syncline.controllers.reporting import AnySync, Report
 from syncline.controllers.tenancy import Tenancy
 from syncline.controllers.work import Place, SourceRef, Work, scope_digest
+from syncline.core.keypolicies import KeyPolicies, KeyPolicy
 from syncline.core.outcome import describe_changes
 from syncline.core.plan import Policy
 from syncline.core.scope import scope_of
@@ -39,8 +40,17 @@ class ConfigMapSyncs(Struct, frozen=True):
             names, tuple(spec.destination_namespaces), spec.destination_namespace_selector, self.tenancy.guarded
         )
         two_way = spec.direction == "Bidirectional"
-        conflict = "Merge" if two_way else spec.conflict_policy  # a pair keeps a base
-        places = (Place(scope=scope, policy=Policy(management=spec.resource_management_policy, conflict=conflict)),)
+        rules = tuple(KeyPolicy(tuple(rule.keys), rule.conflict_policy) for rule in spec.key_policies)
+        strategies = KeyPolicies(
+            STRATEGIES[spec.conflict_policy],
+            tuple(KeyPolicy(rule.keys, STRATEGIES[rule.policy]) for rule in rules),
+        )
+        policy = Policy(
+            management=spec.resource_management_policy,
+            conflict="Merge" if two_way else spec.conflict_policy,  # a pair keeps a base
+            key_policies=() if two_way else rules,
+        )
+        places = (Place(scope=scope, policy=policy),)
         name = spec.destination_name or spec.config_map_name
         return Work(
             sync=sync,
@@ -53,7 +63,7 @@ class ConfigMapSyncs(Struct, frozen=True):
             user=self.tenancy.user(sync.metadata.namespace, spec.service_account_name),
             prune=spec.prune,
             suspended=spec.suspend,
-            two_way=STRATEGIES[spec.conflict_policy] if two_way else None,
+            two_way=strategies if two_way else None,
             deletion_policy=spec.deletion_policy,
             source_deletion_policy=spec.source_deletion_policy,
             scope_digest=scope_digest(places, name),

@@ -26,9 +26,9 @@ from syncline.controllers.sites import Reached, Sites
 from syncline.controllers.survey import Spot, Survey, survey
 from syncline.controllers.visibility import visible
 from syncline.controllers.work import Work
+from syncline.core.keypolicies import KeyPolicies
 from syncline.core.objects import Desired, Target
 from syncline.core.outcome import Outcome
-from syncline.core.twoway import Strategy
 from syncline.engine.claims import Claim
 from syncline.engine.interests import Interest
 from syncline.engine.record import SyncWire
@@ -240,12 +240,12 @@ class Copier(Controller):
         )
 
 
-def _pair(strategy: Strategy, work: Work, writer: Writer, spot: Spot) -> tuple[TwoWay, Upstream]:
+def _pair(strategies: KeyPolicies, work: Work, writer: Writer, spot: Spot) -> tuple[TwoWay, Upstream]:
     source, site = spot.source, spot.site
     upstream = Upstream(
         target=source.target, uid=source.meta.uid, version=source.meta.resource_version, manifest=source.manifest
     )
-    pair = TwoWay(site.cluster, site.client, writer, strategy, keys=work.keys, transforms=work.transforms)
+    pair = TwoWay(site.cluster, site.client, writer, strategies, keys=work.keys, transforms=work.transforms)
     return pair, upstream
 
 

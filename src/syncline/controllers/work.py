@@ -11,10 +11,10 @@ from syncline.api.content import Keys, Transform
 from syncline.api.manifestsync import Patch, ReplicationOptions
 from syncline.api.status import SyncStatus
 from syncline.core.digest import short_digest
+from syncline.core.keypolicies import KeyPolicies
 from syncline.core.objects import Target
 from syncline.core.plan import Policy
 from syncline.core.scope import Scope
-from syncline.core.twoway import Strategy
 from syncline.engine.attention import Selection
 from syncline.engine.claims import Claim, Want
 from syncline.engine.cluster import kind_name
@@ -98,8 +98,8 @@ class Work(Struct, frozen=True, kw_only=True):
     """Who reads and writes in this cluster; None: the operator itself."""
     prune: bool = True
     suspended: bool = False
-    two_way: Strategy | None = None
-    """The strategy of a sync that goes both ways."""
+    two_way: KeyPolicies | None = None
+    """The strategies of a sync that goes both ways."""
     interval: float | None = None
     deletion_policy: DeletionPolicy = "Delete"
     source_deletion_policy: DeletionPolicy = "Delete"

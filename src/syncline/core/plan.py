@@ -14,7 +14,7 @@ from syncline.core.carry import is_allocated
 from syncline.core.digest import brief, leaves_digest
 from syncline.core.fields import extra_paths, lost_paths
 from syncline.core.ignoring import compared_leaves, without
-from syncline.core.merge import merge_one_way
+from syncline.core.keypolicies import KeyedMerge, KeyPolicies, KeyPolicy, merge_by_key
 from syncline.core.objects import Content, Desired, Marker, Seen, Target
 from syncline.core.ownership import Owner, Standing, standing
 from syncline.core.sanitize import is_state
@@ -80,6 +80,13 @@ class Policy(Struct, frozen=True, kw_only=True):
 
     management: ManagementPolicy = "Sync"
     conflict: str = "SourceWins"
+    key_policies: tuple[KeyPolicy, ...] = ()
+    """For some keys of ConfigMaps and Secrets, in place of `conflict`."""
+
+    @property
+    def merges(self) -> bool:
+        """Whether keys are decided one by one, which needs a record of what was sent for each."""
+        return self.conflict == "Merge" or bool(self.key_policies)
 
 
 def plan(
@@ -154,7 +161,7 @@ def _plan_absent(desired: Desired, policy: Policy, rival: str, *, kept: bool) ->
         return _leave(desired, "ClaimedByOther", f"the older sync {rival} wants the same object", "Conflict")
     if policy.management == "Keep" and kept:
         return _leave(desired, "Kept", "it had its copy; Keep does not create a copy again that was deleted", "Skipped")
-    base = desired.values() if policy.conflict == "Merge" else None
+    base = desired.values() if policy.merges else None
     if base is not None and (refusal := base_too_large(desired, base)):
         return refusal
     return Action(
@@ -196,12 +203,13 @@ def _plan_ours(desired: Desired, seen: Seen, policy: Policy, *, former: bool) ->
         if equal:
             return _leave(desired, "Synced", "equal to the source", "Synced")
         return _leave(desired, "Kept", "differs from the source; Keep leaves it as it is", "Skipped")
-    stays = policy.conflict == "Skip" or (policy.conflict == "Report" and marker.digest == desired.digest)
+    skips = policy.conflict == "Skip" and not policy.key_policies
+    stays = skips or (policy.conflict == "Report" and marker.digest == desired.digest)
     if stays and not equal and (edited or not readable):
         return _plan_edited(desired, seen, policy, readable=readable)
     if former:
         reason, message = "Reowned", "written by an earlier sync of this name; owned again"
-    elif edited and not equal and policy.conflict != "Merge":
+    elif edited and not equal and (policy.key_policies or policy.conflict != "Merge"):
         reason, message = "DriftRepaired", lost_message(seen.lost, seen.changed_by)
     elif not equal:
         reason, message = "SourceChanged", "the source has changed"
@@ -248,9 +256,9 @@ def _settled(action: Action, desired: Desired, seen: Seen, marker: Marker) -> bo
 def _converge(desired: Desired, seen: Seen, policy: Policy, verb: Verb, *, mode: str, why: tuple[str, str]) -> Action:
     """Make the object agree with the source, in whole or merged."""
     reason, message = why
-    conflicts: tuple[str, ...] = ()
     extras = policy.management == "Overwrite"
-    if policy.conflict == "Merge":
+    merged: KeyedMerge | None = None
+    if policy.merges:
         leaves = (
             seen.leaves if seen.leaves is not None else (seen.content.leaves() if seen.content is not None else None)
         )
@@ -258,10 +266,15 @@ def _converge(desired: Desired, seen: Seen, policy: Policy, verb: Verb, *, mode:
             return Action(
                 verb=Verb.READ, target=desired.target, reason="Read", message="a merge needs the object's values"
             )
-        merged = merge_one_way(_base(desired, seen, leaves), desired.values(), leaves)
+        merged = merge_by_key(
+            _base(desired, seen, leaves),
+            desired.values(),
+            leaves,
+            KeyPolicies(policy.conflict, policy.key_policies),
+            adopting=verb is Verb.ADOPT,
+        )
         if refusal := base_too_large(desired, merged.base):
             return refusal
-        conflicts = merged.conflicts
         edit = Edit(
             whole=False,
             take=merged.take,
@@ -287,15 +300,11 @@ def _converge(desired: Desired, seen: Seen, policy: Policy, verb: Verb, *, mode:
             guard_version=not lax,
             metadata_only=seen.digest == desired.digest,
         )
-    if reason == "SourceChanged" and edit.metadata_only:
-        # The difference from the source is an edit made here, which a merge keeps.
-        reason, message = "MetadataRepaired", METADATA_DIFFERS
+    drift = reason == "DriftRepaired" and (merged is None or bool(merged.repaired))
+    if merged is not None:
+        reason, message = _merge_report((reason, message), merged, desired, seen)
+    conflicts = (*merged.conflicts, *merged.edited) if merged is not None else ()
     state: TargetState = "Conflict" if conflicts else "Synced"
-    if conflicts:
-        reason, message = (
-            "EditedOnBothSides",
-            f"changed here and in the source, kept as it is here: {names_of(conflicts)}",
-        )
     retyped = seen.type != desired.content.type
     if retyped or (seen.immutable and not edit.metadata_only):
         return _plan_immutable(desired, seen, edit, state, conflicts)
@@ -306,10 +315,34 @@ def _converge(desired: Desired, seen: Seen, policy: Policy, verb: Verb, *, mode:
         message=message,
         state=state,
         edit=edit,
-        drift=reason == "DriftRepaired",
-        lost=seen.lost if reason == "DriftRepaired" else (),
+        drift=drift,
+        lost=seen.lost if drift else (),
         conflicts=conflicts,
     )
+
+
+def _merge_report(why: tuple[str, str], merged: KeyedMerge, desired: Desired, seen: Seen) -> tuple[str, str]:
+    """Return reason and message of a merge."""
+    reason, message = why
+    changed = bool(merged.take or merged.drop)
+    if reason == "DriftRepaired":
+        message = lost_message(tuple(path.partition("/")[2] for path in merged.repaired), seen.changed_by)
+        if not merged.repaired:
+            reason, message = "SourceChanged", "the source has changed"
+    if reason == "SourceChanged" and not changed:
+        # The difference from the source is an edit made here, which a merge keeps.
+        reason, message = "MetadataRepaired", METADATA_DIFFERS
+    notes: list[str] = []
+    if merged.edited:
+        lost = seen.marker is not None and bool(desired.key) and seen.marker.key != desired.key
+        reason = "RecordLost" if lost else "Edited"
+        by = f" by {seen.changed_by}" if seen.changed_by else ""
+        found = "differ from the source, and who changed them is not known" if lost else f"changed here{by}"
+        notes.append(f"{found}; Skip leaves them until they equal the source: {names_of(merged.edited)}")
+    if merged.conflicts:
+        reason = "EditedOnBothSides"
+        notes.insert(0, f"changed here and in the source, kept as it is here: {names_of(merged.conflicts)}")
+    return reason, "; ".join(notes) or message
 
 
 def _difference(desired: Desired, seen: Seen) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -355,7 +388,10 @@ def base_too_large(desired: Desired, base: Mapping[str, str]) -> Action | None:
     size = sum(len(path) + len(digest) + 6 for path, digest in base.items())
     if size <= MAX_BASE:
         return None
-    message = f"conflictPolicy Merge would have to record {size} bytes, more than {MAX_BASE}; use SourceWins or Skip"
+    message = (
+        "copy fewer keys, or write direction: OneWay and conflictPolicy: SourceWins or Skip without keyPolicies: the"
+        f" record that a merge needs would have {size} bytes, more than {MAX_BASE}"
+    )
     return _leave(desired, "BaseTooLarge", message, "Failed")
 
 

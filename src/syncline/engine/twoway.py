@@ -14,12 +14,13 @@ from msgspec import Struct, structs
 from syncline.api.content import Keys, Transform
 from syncline.core.content import source_name
 from syncline.core.digest import leaves_digest
+from syncline.core.keypolicies import KeyPolicies, agree_by_key
 from syncline.core.objects import Desired, Seen, Target
 from syncline.core.outcome import Outcome, outcome_of
 from syncline.core.plan import Action, Edit, Verb, base_too_large, metadata_differs, names_of
 from syncline.core.selectors import glob_matches
 from syncline.core.stamps import later_side, stamp_of
-from syncline.core.twoway import Agreement, Base, Changes, Side, Strategy, agree, changes
+from syncline.core.twoway import Agreement, Base, Changes, Side, changes
 from syncline.core.wire import CopyMeta, DataWire
 from syncline.engine.cluster import Cluster
 from syncline.engine.writer import TRIES, Writer, contended, failure, is_surprise
@@ -59,7 +60,7 @@ class TwoWay:
         cluster: Cluster,
         client: Client,
         writer: Writer,
-        strategy: Strategy,
+        strategies: KeyPolicies,
         *,
         keys: Keys | None,
         transforms: Sequence[Transform],
@@ -67,7 +68,7 @@ class TwoWay:
         self._cluster = cluster
         self._client = client
         self._writer = writer
-        self._strategy = strategy
+        self._strategies = strategies
         self._keys = keys
         self._transforms = transforms
 
@@ -137,7 +138,7 @@ class TwoWay:
         oneway = frozenset(path for path in (*up, *down) if self._is_transformed(path))
         changed = changes(base, up, down, oneway=oneway)
         later = self._later(upstream, meta, changed)
-        agreement = agree(base, up, down, self._strategy, later, oneway=oneway)
+        agreement = agree_by_key(base, up, down, self._strategies, later, oneway=oneway)
         recorded = agreement.base
         assert recorded is not None  # noqa: S101 - both sides are there
         if (refusal := base_too_large(desired, recorded.down)) is not None:
@@ -200,18 +201,22 @@ class TwoWay:
 
     def _later(self, upstream: Upstream, down: CopyMeta, changed: Changes) -> Side:
         """Tell which side was written later; where times do not tell, versions do: they count on over all objects."""
-        if self._strategy != "LastWriteWins":
+        ups, downs = (self._last_write_wins(paths) for paths in (changed.up, changed.down))
+        if not ups or not downs:
             return "Upstream"
         order: list[Side] = ["Upstream", "Downstream"]
         if _number(upstream.version) > _number(down.resource_version):
             order.reverse()
         return later_side(
-            stamp_of(upstream.manifest["metadata"].get("managedFields") or (), self._source_paths(changed.up)),
-            stamp_of(_entries(down), changed.down),
+            stamp_of(upstream.manifest["metadata"].get("managedFields") or (), self._source_paths(ups)),
+            stamp_of(_entries(down), downs),
             now=time.time(),
             seen_order=order,
             tolerance=TOLERANCE,
         )
+
+    def _last_write_wins(self, paths: Sequence[str]) -> list[str]:
+        return [path for path in paths if self._strategies.of(path) == "LastWriteWins"]
 
     def _flows(self, path: str) -> bool:
         return source_name(self._keys, path.partition("/")[2]) is not None
