@@ -45,6 +45,10 @@ test: sandbox tools ## all tests, in parallel
 		echo "==> trying what failed once more, by itself"; \
 		$(BIN)/python -m pytest --last-failed --last-failed-no-failures none --maxfail 1 $(TESTS); }
 
+.PHONY: churn
+churn: sandbox tools ## users, crashes and freezes against an oracle (MINUTES=60 SEED=7 WIDTH=4 REPLICAS=2)
+	@$(BIN)/python -m tests.churn --minutes $(or $(MINUTES),10) --width $(or $(WIDTH),4) --replicas $(or $(REPLICAS),1) $(if $(SEED),--seed $(SEED))
+
 .PHONY: lint
 lint: setup ## formatting, lint, strict types, import rules
 	$(BIN)/ruff format --check
