@@ -31,6 +31,14 @@ def test_the_status_names_every_target_with_what_happened_there(world: Manifests
     assert status["observedGeneration"] == sync.read()["metadata"]["generation"]
 
 
+def test_targets_that_are_passed_over_have_the_names_that_their_copies_would_have(world: Manifests) -> None:
+    source = world.secret()
+    missing = f"{world.name}-missing"
+    sync = world.msync("sync", source, into=[missing], targetName="{{ source.name }}-of-{{ target.namespace }}")
+    sync.becomes("NamespaceNotFound", desired=1, pending=1)
+    assert [entry["name"] for entry in sync.status["targetStatuses"]] == [f"app-of-{missing}"]
+
+
 def test_a_sync_at_peace_says_when_it_last_succeeded_and_which_source_that_was(world: Manifests) -> None:
     source = world.deployment()
     target = world.namespace("a")

@@ -78,8 +78,10 @@ async def survey(work: Work, sites: Sequence[Site], sources: Sequence[Source], r
     for site in sites:
         for source in sources:
             wanted, missed = _reached(work, site, source)
-            names = await _names(work, site, source, wanted, renderer)
-            for namespace, name in zip(wanted, names, strict=True):
+            # Those passed over are told by the names that their copies would have.
+            spaces = [*wanted, *(namespace for namespace, *_ in missed)]
+            names = await _names(work, site, source, spaces, renderer)
+            for namespace, name in zip(wanted, names, strict=False):
                 if isinstance(name, TransformError):
                     target = site.target(namespace, source.target.name, source.target.kind)
                     message = f"targetName: {name.cause}"
@@ -88,24 +90,33 @@ async def survey(work: Work, sites: Sequence[Site], sources: Sequence[Source], r
                 target = site.target(namespace, name, source.target.kind)
                 if not site.is_source(target, source):
                     spots.append(Spot(site=site, source=source, target=target))
-            passed_over += missed
+            passed_over += _passed_over(site, source, missed, names[len(wanted) :])
     _refuse_clashes(spots)
     return Survey(spots=tuple(spots), passed_over=tuple(passed_over), unnamed=tuple(unnamed))
 
 
-def _reached(work: Work, site: Site, source: Source) -> tuple[list[str], list[Outcome]]:
+_Missed = tuple[str, TargetState, str, str]
+"""A namespace that is passed over, with state, reason and message."""
+
+
+def _passed_over(
+    site: Site, source: Source, missed: Iterable[_Missed], names: Iterable[str | TransformError]
+) -> Iterator[Outcome]:
+    for (namespace, state, reason, message), name in zip(missed, names, strict=True):
+        named = source.target.name if isinstance(name, TransformError) else name
+        target = site.target(namespace, named, source.target.kind)
+        if not site.is_source(target, source):
+            yield Outcome(target=target, state=state, reason=reason, message=message)
+
+
+def _reached(work: Work, site: Site, source: Source) -> tuple[list[str], list[_Missed]]:
     """Sort the namespaces of a place into those to write to, and those passed over."""
     if not source.namespaced:
         return [""], []
     scope = site.place.scope_of(source.target, work.guarded)
     name = work.target_name if work.target_name and not is_template(work.target_name) else source.target.name
     wanted: list[str] = []
-    missed: list[Outcome] = []
-
-    def pass_over(namespace: str, state: TargetState, reason: str, message: str) -> None:
-        target = site.target(namespace, name, source.target.kind)
-        missed.append(Outcome(target=target, state=state, reason=reason, message=message))
-
+    missed: list[_Missed] = []
     for namespace in _named(scope, site.cluster):
         named = not is_template(work.target_name)
         if named and site.is_source(site.target(namespace.name, name, source.target.kind), source):
@@ -115,14 +126,14 @@ def _reached(work: Work, site: Site, source: Source) -> tuple[list[str], list[Ou
                 wanted.append(namespace.name)
             case Reach.IGNORED:
                 message = f"namespace {namespace.name!r} is labelled syncline.dev/ignore: true"
-                pass_over(namespace.name, "Skipped", "NamespaceIgnored", message)
+                missed.append((namespace.name, "Skipped", "NamespaceIgnored", message))
             case Reach.TERMINATING:
-                pass_over(namespace.name, "Skipped", "NamespaceTerminating", "the namespace is being deleted")
+                missed.append((namespace.name, "Skipped", "NamespaceTerminating", "the namespace is being deleted"))
             case _:
                 pass
     for spelled in sorted(spelled for spelled in scope.names if site.cluster.namespace(spelled) is None):
         message = f"namespace {spelled!r} does not exist; it gets its copy when it is created"
-        pass_over(spelled, "Pending", "NamespaceNotFound", message)
+        missed.append((spelled, "Pending", "NamespaceNotFound", message))
     return wanted, missed
 
 
