@@ -1,10 +1,14 @@
 """What a turn would do is told without doing it."""
 
+import json
 from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Command, syncline
+from tests.configsync.test_adoption import brought, web
 from tests.configsync.world import GitWorld, config_map
+
+from syncline.api.common import API_VERSION
 
 __all__ = ["syncline"]
 
@@ -28,6 +32,38 @@ def test_diff_shows_git_against_the_cluster(world: GitWorld, syncline: Command, 
     assert "+  colour: blue" in shown
     assert f"# create {world.home}/new" in shown
     assert world.find("ConfigMap", world.home).at("data", "colour") == "red"
+
+
+def changed(shown: str) -> list[str]:
+    """Return the lines that go and the lines that come, but our own marks."""
+    lines = [line for line in shown.splitlines() if line[:1] in "+-" and line[:4] not in ("+++ ", "--- ")]
+    return [f"{line[0]}{line[1:].strip()}" for line in lines if "syncline.dev/" not in line]
+
+
+def test_the_first_diff_after_a_creation_shows_what_changes_and_no_defaults_of_the_server(
+    world: GitWorld, syncline: Command, flags: tuple[str, ...]
+) -> None:
+    world.push({"web.yaml": web(MODE="fast", OLD="1")})
+    world.csync().becomes("Synced", synced=1)
+    after = web(MODE="slow")
+    del after["metadata"]["labels"]["tier"]
+    world.push({"web.yaml": after})
+    shown = syncline("diff", "csync", "sync", "-n", world.home, *flags, code=1)
+    assert changed(shown) == ["-tier: front", "-value: fast", "-- name: OLD", "-value: '1'", "+value: slow"]
+
+
+def test_the_diff_of_an_adoption_shows_what_the_former_tool_wrote_and_git_does_not_have(
+    world: GitWorld, syncline: Command, flags: tuple[str, ...]
+) -> None:
+    world.push({"web.yaml": web(MODE="fast")})
+    brought(world, "kubectl-client-side-apply", web(MODE="fast", OLD="1"))
+    sync = world.csync(resourceManagementPolicy="Adopt", suspend=True)
+    sync.becomes("Suspended")
+    spec = {**sync.read()["spec"], "suspend": False}
+    manifest = {"apiVersion": API_VERSION, "kind": "ConfigSync", "spec": spec}
+    manifest["metadata"] = {"name": "sync", "namespace": world.home}
+    shown = syncline("diff", "-f", "-", *flags, stdin=json.dumps(manifest), code=1)
+    assert changed(shown) == ["-- name: OLD", "-value: '1'"]
 
 
 def test_a_dry_run_tells_and_writes_nothing(world: GitWorld) -> None:

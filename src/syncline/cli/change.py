@@ -4,7 +4,7 @@ ConfigMaps and Secrets are changed here as the patch would change them. Of other
 of an apply, so it is asked in a dry run, with the identity that would write.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -12,11 +12,14 @@ import msgspec
 from msgspec import structs
 
 from syncline.controllers.survey import Site
+from syncline.core.adoption import hand_over
 from syncline.core.carry import allocated
 from syncline.core.fields import owned
+from syncline.core.grafting import grafted
 from syncline.core.objects import Desired, Seen, Target
 from syncline.core.ownership import place
-from syncline.core.plan import Action, Edit, Verb, merged_content
+from syncline.core.plan import Action, Verb, merged_content
+from syncline.core.unsent import drop_unsent
 from syncline.core.wire import CopyMeta
 from syncline.core.writing import apply_body, create_body, release_patch, replace_body, update_patch
 from syncline.engine.cluster import Cluster
@@ -28,6 +31,8 @@ from syncline.kube.resources import Resource
 Json = dict[str, Any]
 States = tuple[Json | None, Json | None]
 """Before and after; None where there is no object."""
+
+_NOT_PATCHED = frozenset({"apiVersion", "kind", "metadata", "status"})
 
 
 async def written(site: Site, desired: Desired, action: Action) -> States:
@@ -46,7 +51,7 @@ async def written(site: Site, desired: Desired, action: Action) -> States:
             return live, create_body(desired, site.owner, here, edit, merged_content(desired, seen, edit))
         return live, _changed(live, update_patch(desired, seen, site.owner, here, edit))
     try:
-        return live, await _applied(site, desired, seen, live, edit)
+        return live, await _applied(site, desired, seen, live, action)
     except Invalid:
         if site.place.policy.management != "Overwrite":
             raise
@@ -75,10 +80,15 @@ def _see(view: View, live: Json) -> Seen:
     return view.see(msgspec.json.decode(msgspec.json.encode(live), type=view.wire), body=True)
 
 
-async def _applied(site: Site, desired: Desired, seen: Seen, live: Json, edit: Edit) -> Json:
+async def _applied(site: Site, desired: Desired, seen: Seen, live: Json, action: Action) -> Json:
     """Ask the server what would come of the apply."""
     here = place(site.cluster.uid, desired.target)
+    edit = action.edit
+    assert edit is not None and desired.body is not None  # noqa: S101, PT018 - the caller looked
     resource, target = _resource(site, desired), desired.target
+    if desired.ignored:
+        kept = grafted(desired.body.fields, live, desired.ignored)
+        desired = structs.replace(desired, body=structs.replace(desired.body, fields=kept))
     if edit.extras and not edit.metadata_only:
         body = allocated(live, replace_body(desired, live, site.owner, here, edit))
         return await site.client.replace(resource, target.name, target.namespace or None, body, dry_run=True)
@@ -86,56 +96,32 @@ async def _applied(site: Site, desired: Desired, seen: Seen, live: Json, edit: E
     result: Json = await site.client.patch(
         resource, target.name, target.namespace or None, body, PatchKind.APPLY, force=True, dry_run=True
     )
-    if not seen.applied:
-        # A real turn first has the server count as applied what we created; in a dry run nothing comes first.
-        meta = msgspec.json.decode(msgspec.json.encode(live["metadata"]), type=CopyMeta)
-        ours = msgspec.json.decode(owned(meta.managed_fields, group=target.kind.partition(".")[2]))
-        _let_go(result, ours, body)
-    return result
+    # A real write first has the server count as applied what we created or take over; a dry run has nothing before it.
+    managed = live["metadata"].get("managedFields") or []
+    handed = hand_over(managed, body, target.kind) if action.verb is Verb.ADOPT else None
+    if handed is None and seen.applied:
+        return result
+    meta = msgspec.json.decode(msgspec.json.encode({"managedFields": handed or managed}), type=CopyMeta)
+    ours = msgspec.json.decode(owned(meta.managed_fields, group=target.kind.partition(".")[2]))
+    return await _defaulted(site.client, resource, live, result) if drop_unsent(result, ours, body) else result
+
+
+async def _defaulted(client: Client, resource: Resource, live: Json, wanted: Json) -> Json:
+    """Ask the server for an object without some of its fields: it fills in again what was a default of its own."""
+    fields = {name: value for name, value in wanted.items() if name not in _NOT_PATCHED}
+    patch = [{"op": "add", "path": f"/{name}", "value": value} for name, value in fields.items()]
+    patch += [{"op": "remove", "path": f"/{name}"} for name in live if name not in {*fields, *_NOT_PATCHED}]
+    meta = live["metadata"]
+    filled: Json = await client.patch(
+        resource, meta["name"], meta.get("namespace"), patch, PatchKind.JSON, dry_run=True
+    )
+    return {**filled, "metadata": wanted["metadata"]}
 
 
 def _resource(site: Site, desired: Desired) -> Resource:
     resource = site.cluster.view(desired.target.kind).resource
     version = desired.body.api_version.rpartition("/")[2] if desired.body is not None else resource.version
     return structs.replace(resource, version=version)
-
-
-def _let_go(result: Json, ours: Mapping[str, Any], sent: Mapping[str, Any]) -> None:
-    """Drop from a result the fields that were ours and are not sent any more."""
-    for element, below in ours.items():
-        name = element[2:]
-        if element[0] != "f" or below is None or name not in result:
-            continue
-        there, kept = result[name], sent.get(name)
-        if isinstance(there, dict) and below and (isinstance(kept, dict) or _is_shared(below)):
-            # Where others have a part in it, only ours goes.
-            _let_go(there, below, kept or {})
-        elif isinstance(there, list) and below and isinstance(kept, list):
-            _let_items_go(there, below, kept)
-        elif name not in sent:
-            del result[name]
-
-
-def _let_items_go(result: list[Any], ours: Mapping[str, Any], sent: Sequence[Any]) -> None:
-    for element, below in ours.items():
-        if element[0] != "k" or not below:
-            continue
-        keys = msgspec.json.decode(element[2:])
-        item, kept = _item(result, keys), _item(sent, keys)
-        if item is not None and kept is None:
-            result.remove(item)
-        elif item is not None and kept is not None:
-            _let_go(item, below, kept)
-
-
-def _item(items: Sequence[Any], keys: Mapping[str, Any]) -> Json | None:
-    """Return the item of a list with these keys; those that the server fills in may be absent."""
-    fitting = (one for one in items if isinstance(one, dict) and not keys.keys().isdisjoint(one))
-    return next((one for one in fitting if all(one.get(key, value) == value for key, value in keys.items())), None)
-
-
-def _is_shared(tree: Mapping[str, Any]) -> bool:
-    return any(below is None or _is_shared(below) for below in tree.values())
 
 
 def _changed(live: Json, patch: Sequence[Json]) -> Json:

@@ -132,7 +132,7 @@ def owned(entries: Sequence[Entry], group: str = "", manager: str = MANAGER) -> 
     hollow = bool(ours) and group in BUILT_IN_GROUPS and all(entry.operation == UPDATE for entry in ours)
     tree: Tree = {_HOLLOW: {}} if hollow else {}
     for entry in ours:
-        _join(tree, _tree(entry.fields))
+        join(tree, _tree(entry.fields))
     for entry in others:
         _mark(tree, _tree(entry.fields))
     return msgspec.json.encode(tree)
@@ -195,7 +195,7 @@ def apply_ready(
     if len(mine) > 1:
         union: Tree = {}
         for index in mine:
-            _join(union, deepcopy(managed[index].get("fieldsV1") or {}))
+            join(union, deepcopy(managed[index].get("fieldsV1") or {}))
         patch.append({"op": "replace", "path": f"{place}/{kept}/fieldsV1", "value": union})
     unneeded = sorted({*updates, *others} - {kept}, reverse=True)
     return patch + [{"op": "remove", "path": f"{place}/{index}"} for index in unneeded]
@@ -206,14 +206,14 @@ def _tree(fields: bytes | msgspec.Raw) -> Tree:
     return _decode_tree(raw) if raw else {}
 
 
-def _join(into: Tree, tree: Tree) -> None:
-    """Add a tree, and take it over."""
+def join(into: Tree, tree: Tree) -> None:
+    """Add the fields of a tree to another one; the tree itself may become a part of it."""
     for element, below in tree.items():
         known = into.get(element)
         if known is None:
             into[element] = below
         elif below and known:
-            _join(known, below)
+            join(known, below)
         elif below or known:  # in one the thing alone, in the other what is inside: both
             into[element] = {_SELF: {}, **known, **below}
 

@@ -7,6 +7,7 @@ import structlog
 from msgspec import structs
 
 from syncline.api.common import TargetState
+from syncline.core.adoption import hand_over, hand_over_patch
 from syncline.core.carry import allocated
 from syncline.core.fields import apply_ready, holder
 from syncline.core.grafting import grafted
@@ -224,7 +225,7 @@ class Writer:
             # It bears our mark from here on, so that nobody's write in between makes it less ours.
             await self._replace(action, edit, desired, seen, here)
         else:
-            version = seen.version if seen.applied else await self._take_up(desired, seen.uid)
+            version = await self._own_fields(action, edit, desired, seen, here)
             guard = version if action.verb is Verb.ADOPT or edit.guard_version else ""
             desired, spared = await self._spared(desired)
             guard = spared or guard
@@ -265,6 +266,29 @@ class Writer:
             resource, target.name, target.namespace or None, body, type=ObjectWire, fair_key=self._owner.ref
         )
         await self._take_up(desired, wire.metadata.uid, alone=True)
+
+    async def _own_fields(self, action: Action, edit: Edit, desired: Desired, seen: Seen, here: str) -> str:
+        """Before an apply: have the server count as applied by us what is ours; return the version to go on from."""
+        if action.verb is Verb.ADOPT:
+            resource, target = self._resource(desired), desired.target
+            live: dict[str, Any] = await self._client.get(
+                resource, target.name, target.namespace or None, metadata_only=True
+            )
+            body = apply_body(desired, seen, self._owner, here, edit)
+            managed = hand_over(live["metadata"].get("managedFields") or [], body, target.kind)
+            if managed is not None:
+                # Refused where the object is no longer the one that the plan was made for.
+                wire = await self._client.patch(
+                    resource,
+                    target.name,
+                    target.namespace or None,
+                    hand_over_patch(managed, seen.uid, seen.version),
+                    PatchKind.JSON,
+                    type=ObjectWire,
+                    fair_key=self._owner.ref,
+                )
+                return wire.metadata.resource_version
+        return seen.version if seen.applied else await self._take_up(desired, seen.uid)
 
     async def _take_up(self, desired: Desired, uid: str, *, alone: bool = False) -> str:
         """Before the first apply: let the server count what we created as applied, or removed fields would stay.
