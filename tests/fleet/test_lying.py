@@ -196,3 +196,26 @@ async def test_a_busy_server_is_not_a_dead_one(impostor: Impostor, fleet: Fleet)
     while len(impostor.asked) < asked + 3:  # noqa: ASYNC110  # heartbeats
         await asyncio.sleep(0.02)
     assert member.up
+
+
+async def test_a_cluster_that_was_rebuilt_with_a_new_authority_says_so_whatever_was_told_before(
+    impostor: Impostor, calm: Fleet, until: Until
+) -> None:
+    member = join(calm, Vault(impostor.secret()))
+    assert await member.settled()
+
+    async def hang_up() -> None:
+        impostor.drop_connections()
+
+    impostor.hold = hang_up
+    member.probe_now()
+    await until(lambda: not member.up)
+    assert (member.health.reason, "broke" in member.health.message) == ("Unreachable", True)
+    since = member.health.since
+    impostor.hold = None
+    await impostor.rebuild()
+    await until(lambda: member.health.reason == "CertificateNotTrusted")
+    message = member.health.message
+    assert "certificate verify failed" in message
+    assert message.endswith("if the cluster has a new certificate authority, put it into Secret team-a/edge")
+    assert member.health.since == since

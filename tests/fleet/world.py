@@ -187,17 +187,30 @@ class Impostor:
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator["Impostor"]:
-        self._runner = web.ServerRunner(web.Server(self.handle, handler_cancellation=True), shutdown_timeout=0.1)
-        await self._runner.setup()
-        with _tls(self.authority) as context:
-            await web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=context).start()
-        self.server = f"https://127.0.0.1:{self._runner.addresses[0][1]}"
+        await self._start(0)
         try:
             yield self
         finally:
-            self.drop_connections()
-            await self._runner.cleanup()
-            await asyncio.sleep(0.05)  # for connections that end in the middle of an answer
+            await self._stop()
+
+    async def rebuild(self) -> None:
+        """Come back at the same address with a new certificate authority."""
+        await self._stop()
+        self.authority = Authority.create()
+        await self._start(int(self.server.rpartition(":")[2]))
+
+    async def _start(self, port: int) -> None:
+        self._runner = web.ServerRunner(web.Server(self.handle, handler_cancellation=True), shutdown_timeout=0.1)
+        await self._runner.setup()
+        with _tls(self.authority) as context:
+            await web.TCPSite(self._runner, "127.0.0.1", port, ssl_context=context).start()
+        self.server = f"https://127.0.0.1:{self._runner.addresses[0][1]}"
+
+    async def _stop(self) -> None:
+        assert self._runner
+        self.drop_connections()
+        await self._runner.cleanup()
+        await asyncio.sleep(0.05)  # for connections that end in the middle of an answer
 
 
 @contextmanager

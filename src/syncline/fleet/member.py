@@ -24,6 +24,7 @@ from syncline.kube.errors import (
     ConfigError,
     Forbidden,
     NotFound,
+    Untrusted,
     from_response,
     read_status,
 )
@@ -83,6 +84,7 @@ class Member:
         self._pace = pace
         self._reread = reread
         self._told = on_change
+        self._counted = ""
         self._version_at = float("-inf")
         self._reread_at = float("-inf")
         self._rereading = asyncio.Lock()
@@ -231,7 +233,13 @@ class Member:
         token = await self._credential.token()
         if token:
             headers["Authorization"] = f"Bearer {token}"
-        answer = await self._line.direct(path, headers, self._pace.probe)
+        try:
+            answer = await self._line.direct(path, headers, self._pace.probe)
+        except Untrusted as refused:
+            message = (
+                f"{refused}; if the cluster has a new certificate authority, put it into {self._credentials.origin}"
+            )
+            raise NotResolved("CertificateNotTrusted", message) from None
         if answer.status < _REFUSED:
             return answer.body
         error = from_response(
@@ -253,7 +261,9 @@ class Member:
         if self.health.state == "Down":
             self._line.break_off()
         self.count()
-        metrics.changes.labels(self.health.reason).inc()
+        if self.health.reason != self._counted:
+            self._counted = self.health.reason
+            metrics.changes.labels(self.health.reason).inc()
         self._told(self)
 
     def count(self) -> None:

@@ -17,13 +17,13 @@ from msgspec import Struct
 from structlog.typing import FilteringBoundLogger
 
 from syncline.fleet.errors import ClusterDown, NotResolved
-from syncline.kube.errors import BadAnswer, KubeError, ServerError, TooManyRequests, Unreachable
+from syncline.kube.errors import ApiError, BadAnswer, KubeError, ServerError, TooManyRequests, Unreachable
 
 State = Literal["Unknown", "Up", "Down"]
 
 _CONFIRMED = 2
 """So many failures in a row, the last one a probe's, are no accident."""
-_DISTRUST = ("NotTheSame", "Replaced", "BadAnswer", "Unauthorized", "Forbidden", "Closed")
+_DISTRUST = ("NotTheSame", "Replaced", "BadAnswer", "CertificateNotTrusted", "Unauthorized", "Forbidden", "Closed")
 _ENDED = ("Replaced", "Closed")
 _LOGGED = 512
 
@@ -50,7 +50,7 @@ class Pace(Struct, frozen=True, kw_only=True):
 
 
 class Health(Struct, frozen=True, kw_only=True):
-    """How a cluster is, as of the last change."""
+    """How a cluster is, as of the last change; the message is that of the last probe that told something new."""
 
     state: State
     reason: str
@@ -91,6 +91,7 @@ class Pulse:
         self._credential = 0
         self._doubts = 0
         self._fresh = False
+        self._vague = 0
 
     @property
     def up(self) -> bool:
@@ -197,15 +198,21 @@ class Pulse:
 
     def _probe_failed(self, error: KubeError) -> None:
         if isinstance(error, NotResolved):
+            self._vague = 0
             self._go_down(error.reason, str(error))
             return
         if isinstance(error, TooManyRequests) and self._trusted:  # it is there, and busy
             return
         self._failures += 1
-        if self.health.state != "Up" or self._failures >= _CONFIRMED:
-            self._go_down(_reason(error), str(error))
-        else:
+        if self.health.state == "Up" and self._failures < _CONFIRMED:
             self.doubt()
+            return
+        self._vague = self._vague + 1 if isinstance(error, Unreachable) and error.vague else 0
+        if self.health.state == "Down" and self._vague == 1:
+            return  # a cause that was told before tells more, unless this one stays
+        # What a server says may differ each time, and is told once; what we find ourselves is told anew.
+        said = isinstance(error, ApiError) and self.health.reason == _reason(error)
+        self._go_down(_reason(error), self.health.message if said else str(error))
 
     def _found_another(self) -> None:
         if self._fresh:
@@ -223,9 +230,9 @@ class Pulse:
         self._decided.set()
 
     def _change(self, state: State, reason: str, message: str) -> None:
-        """Tell of a change. What a probe says beyond it is no news: the same state stays as it was first told."""
+        """Tell of a change: of the state, or of what is known of its cause."""
         before = self.health
-        if (before.state, before.reason) == (state, reason):
+        if (before.state, before.reason, before.message) == (state, reason, message):
             return
         since = before.since if before.state == state else datetime.now(UTC)
         self.health = Health(state=state, reason=reason, message=message, since=since, last_seen=self.last_seen)

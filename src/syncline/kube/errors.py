@@ -3,7 +3,8 @@
     KubeError
     |-- ConfigError             a kubeconfig or the in-cluster settings cannot be used
     |-- Unreachable             no usable answer; `ambiguous` says whether the request may have been carried out
-    |   `-- BadAnswer           an answer that cannot be read: not JSON, another shape, too large
+    |   |-- BadAnswer           an answer that cannot be read: not JSON, another shape, too large
+    |   `-- Untrusted           its certificate is not one that we trust
     |-- KindNotServed           the server does not know the kind; the message says what to write instead
     `-- ApiError                the server said no
         |-- BadRequest          400
@@ -43,16 +44,22 @@ class ConfigError(KubeError):
 class Unreachable(KubeError):
     """No usable answer: connect failure, time-out, reset, broken TLS.
 
-    `ambiguous` is true when a write may have been carried out all the same: read before repeating it.
+    `ambiguous` is true when a write may have been carried out all the same: read before repeating it. `vague` is true
+    when the message tells that there was no answer, but nothing of the cause.
     """
 
-    def __init__(self, message: str, *, ambiguous: bool = False) -> None:
+    def __init__(self, message: str, *, ambiguous: bool = False, vague: bool = False) -> None:
         super().__init__(message)
         self.ambiguous = ambiguous
+        self.vague = vague
 
 
 class BadAnswer(Unreachable):
     """The server answered, but not with what was asked for."""
+
+
+class Untrusted(Unreachable):
+    """The server, or what answers in its place, has a certificate that we do not trust; nothing was sent to it."""
 
 
 class KindNotServed(KubeError):

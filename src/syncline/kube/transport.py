@@ -22,7 +22,7 @@ from yarl import URL
 from syncline import __version__
 from syncline.kube.config import Connection
 from syncline.kube.credentials import tls_context
-from syncline.kube.errors import BadAnswer, Unreachable
+from syncline.kube.errors import BadAnswer, Unreachable, Untrusted
 
 CONNECT_TIMEOUT = 10.0
 MAX_ANSWER = 64 * 1024 * 1024
@@ -215,12 +215,15 @@ class Transport:
 
     def _failure(self, error: Exception, *, changes: bool) -> Unreachable:
         """Name a failure. Exceptions of aiohttp hold the headers of the request, and with them the token: keep none."""
+        if isinstance(error, aiohttp.ClientConnectorCertificateError):
+            return Untrusted(f"cannot connect to {self._server}: {_cause(error)}")
         if isinstance(error, _NOT_CONNECTED):
             late = isinstance(error, TimeoutError)
-            return Unreachable(f"cannot connect to {self._server}: {'not in time' if late else _cause(error)}")
+            cause = "not in time" if late else _cause(error)
+            return Unreachable(f"cannot connect to {self._server}: {cause}", vague=late)
         if isinstance(error, TimeoutError):
-            return Unreachable(f"{self._server} did not answer in time", ambiguous=changes)
-        return Unreachable(f"the connection to {self._server} broke: {_cause(error)}", ambiguous=changes)
+            return Unreachable(f"{self._server} did not answer in time", ambiguous=changes, vague=True)
+        return Unreachable(f"the connection to {self._server} broke: {_cause(error)}", ambiguous=changes, vague=True)
 
     def _open(self) -> _Pool:
         # No limit: the session bounds what is in flight, and waiting in the pool would count as waiting to connect.
