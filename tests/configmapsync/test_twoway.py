@@ -301,3 +301,21 @@ def test_the_later_edit_wins_only_the_keys_under_last_write_wins(world: World) -
         pair.source.set(colour="green")
     pair.both_become(colour="green", size="large")
     pair.sync.becomes("Synced")
+
+
+def test_an_edit_that_the_source_cannot_take_is_told_with_the_servers_words(world: World) -> None:
+    there = world.namespace("there")
+    source = world.source(colour="red", hidden="x" * 700_000)
+    sync = world.sync(
+        destinationNamespace=there, direction="Bidirectional", conflictPolicy="Merge", keys={"exclude": ["hidden"]}
+    )
+    copy = world.config_map(there)
+    copy.becomes(colour="red")
+    copy.set(large="x" * 500_000)
+    told = sync.becomes("SourceRefused", failed=1)
+    assert f"undo the change of large in the copy, since the source {world.home}/app cannot take it" in told["message"]
+    assert "422 Invalid" in told["message"]
+    assert "may not be more than 1048576 bytes" in told["message"]
+    copy.set(large=None, colour="blue")
+    sync.becomes("Synced")
+    assert source.data["colour"] == "blue"

@@ -192,12 +192,23 @@ class TwoWay:
             wire = await self._client.patch(
                 view.resource, target.name, target.namespace, patch, PatchKind.JSON, type=DataWire
             )
-        except (Conflict, Invalid, NotFound):
-            # Somebody was faster: what is so now is looked at in the next turn.
-            message = "the source changed while it was being written; it is tried again"
-            return Outcome(target=desired.target, state="Pending", reason="SourceMoved", message=message, retry=True)
+        except (Conflict, Invalid, NotFound) as error:
+            # A patch that no longer fits the source is invalid too.
+            if not isinstance(error, Invalid) or await self._has_moved(upstream):
+                message = "the source changed while it was being written; it is tried again"
+                return Outcome(
+                    target=desired.target, state="Pending", reason="SourceMoved", message=message, retry=True
+                )
+            names = names_of((*agreement.up.take, *agreement.up.drop))
+            message = f"undo the change of {names} in the copy, since the source {target} cannot take it: {error}"
+            return Outcome(target=desired.target, state="Failed", reason="SourceRefused", message=message, retry=True)
         view.observe_unmanaged(wire.metadata, self._writer.sync)
         return None
+
+    async def _has_moved(self, upstream: Upstream) -> bool:
+        """Whether the source is no longer as it was read."""
+        wire = await self._read(upstream.target)
+        return wire is None or (wire.metadata.uid, wire.metadata.resource_version) != (upstream.uid, upstream.version)
 
     def _later(self, upstream: Upstream, down: CopyMeta, changed: Changes) -> Side:
         """Tell which side was written later; where times do not tell, versions do: they count on over all objects."""
