@@ -245,7 +245,10 @@ class Operator:
             await reflector.synced.wait()
         log.info("caches are complete")
         await asyncio.gather(
-            *(run_workers(one.queue, WORKERS, partial(self._reconcile, one)) for one in self._controllers)
+            *(
+                run_workers(one.queue, WORKERS, partial(self._reconcile, one), ready=self._leading)
+                for one in self._controllers
+            )
         )
 
     @property
@@ -256,9 +259,12 @@ class Operator:
         """Take news of a repository."""
         self._git.repository_changed(who)
 
-    async def _reconcile(self, controller: "Controller | SyncTargetController", key: Key) -> None:
+    async def _leading(self) -> None:
         if self._election is not None:
             await self._election.leading.wait()
+
+    async def _reconcile(self, controller: "Controller | SyncTargetController", key: Key) -> None:
+        await self._leading()
         try:
             await controller.reconcile(key)
         except KubeError as error:

@@ -223,3 +223,90 @@ async def test_whatever_happens_no_key_is_lost_doubled_or_shared(steps: list[Ste
     rest = [await soon(queue) for _ in range(queue.depth())]
     assert sorted(rest) == sorted(asked)
     queue.close()
+
+
+async def test_groups_take_turns() -> None:
+    queue: Queue[str] = Queue("test", group=lambda key: key[0])
+    for key in ("a1", "a2", "a3", "b1", "b2", "c1"):
+        queue.add(key)
+    assert [await soon(queue) for _ in range(6)] == ["a1", "b1", "c1", "a2", "b2", "a3"]
+    queue.close()
+
+
+async def test_a_group_that_has_its_share_in_work_waits_and_no_other_does() -> None:
+    queue: Queue[str] = Queue("test", group=lambda key: key[0], share=2)
+    for key in ("a1", "a2", "a3", "a4"):
+        queue.add(key)
+    assert [await soon(queue) for _ in range(2)] == ["a1", "a2"]
+    waiting = asyncio.create_task(queue.get())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    queue.add("b1")
+    assert await waiting == "b1"
+    queue.done("a1")
+    assert await soon(queue) == "a3"
+    queue.close()
+
+
+async def test_what_is_not_urgent_is_not_put_off_for_ever() -> None:
+    queue: Queue[str] = Queue("test")
+    queue.add("resync", priority=1)
+    handed_out = []
+    for number in range(20):
+        queue.add(f"edit-{number}")
+        queue.add(f"another-{number}")
+        handed_out.append(await soon(queue))
+    assert "resync" in handed_out
+    queue.close()
+
+
+async def test_work_that_waits_for_an_answer_holds_no_worker(until: Until) -> None:
+    queue: Queue[str] = Queue("test")
+    answer = asyncio.Event()
+    begun: list[str] = []
+
+    async def handle(key: str) -> None:
+        begun.append(key)
+        if key.startswith("slow"):
+            await answer.wait()
+
+    workers = asyncio.create_task(run_workers(queue, 2, handle, waiting_after=0.01))
+    for number in range(20):
+        queue.add(f"slow-{number}")
+    queue.add("quick")
+    await until(lambda: "quick" in begun)
+    assert len(begun) == 21
+    answer.set()
+    queue.close()
+    await workers
+
+
+async def test_nothing_is_begun_with_before_it_is_allowed(until: Until) -> None:
+    queue: Queue[str] = Queue("test")
+    allowed = asyncio.Event()
+    begun: list[str] = []
+
+    async def handle(key: str) -> None:
+        begun.append(key)
+
+    workers = asyncio.create_task(run_workers(queue, 2, handle, ready=allowed.wait))
+    queue.add("a")
+    await asyncio.sleep(0.05)
+    assert not begun
+    allowed.set()
+    await until(lambda: begun == ["a"])
+    queue.close()
+    await workers
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 9), st.integers(0, 2)), min_size=1, max_size=40))
+async def test_every_key_is_handed_out_exactly_once(added: list[tuple[str, int, int]]) -> None:
+    queue: Queue[str] = Queue("test", group=lambda key: key[0])
+    for group, number, priority in added:
+        queue.add(f"{group}{number}", priority=priority)
+    wanted = {f"{group}{number}" for group, number, _ in added}
+    handed_out = [await soon(queue) for _ in wanted]
+    assert sorted(handed_out) == sorted(wanted)
+    assert queue.depth() == 0
+    queue.close()

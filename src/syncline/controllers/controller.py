@@ -84,7 +84,7 @@ class Controller(ABC):
     """Reconciles all syncs of one kind."""
 
     def __init__(self, kind: Kind, sites: Sites, shared: Shared) -> None:
-        self.queue: Queue[Key] = Queue(kind.name)
+        self.queue: Queue[Key] = Queue(kind.name, group=lambda key: key.namespace)
         self._kind = kind
         self._sites = sites
         self._shared = shared

@@ -57,7 +57,7 @@ class SyncTargetController:
         events: EventRecorder,
         watch_namespaces: Sequence[str] = (),
     ) -> None:
-        self.queue: Queue[Key] = Queue(api.KIND)
+        self.queue: Queue[Key] = Queue(api.KIND, group=lambda key: key.namespace)
         self._client = client
         self._fleet = fleet
         self._events = events

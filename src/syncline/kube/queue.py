@@ -1,8 +1,13 @@
-"""A queue of keys to work on: each at most once, each by one worker, the urgent first, the failing later and later."""
+"""A queue of keys to work on: each at most once, each by one worker, the urgent first, the failing later and later.
+
+It is fair between groups, such as namespaces: each has a share of what may be worked on at once, and their keys take
+turns. Whoever waits holds no worker: work that lasts longer than a moment is waiting for something, and another key is
+begun with meanwhile.
+"""
 
 import asyncio
-import itertools
 import random
+from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
@@ -10,11 +15,15 @@ import structlog
 from structlog.typing import FilteringBoundLogger
 
 from syncline.kube import metrics
+from syncline.kube.lanes import Lanes
 
 K = TypeVar("K", bound=Hashable)
 
-_CLOSED = -(2**63)
-"""Sorts before every priority, so that closing is noticed before more work is."""
+# How many keys of one group are worked on at once, at most, and how many of all groups together.
+SHARE = 32
+MOST = 512
+# Work that has not ended by then waits for an answer, and makes room for other work.
+WAITING_AFTER = 0.5
 
 log: FilteringBoundLogger = structlog.get_logger(__name__)
 
@@ -38,19 +47,32 @@ class Queue(Generic[K]):
     """Keys that wait for a worker.
 
     Adding a key that waits already only makes it earlier or more urgent, never later. A key that is added while a
-    worker has it is handed out again after `done`. Make it and use it in one event loop.
+    worker has it is handed out again after `done`. `group` names the group of a key; no group has more than `share`
+    keys in work at once. Make it and use it in one event loop.
     """
 
-    def __init__(self, name: str = "main", *, retry_first: float = 0.2, retry_cap: float = 300.0) -> None:
+    def __init__(
+        self,
+        name: str = "main",
+        *,
+        group: Callable[[K], str] = lambda _: "",
+        share: int = SHARE,
+        retry_first: float = 0.2,
+        retry_cap: float = 300.0,
+    ) -> None:
         self.name = name
+        self._group = group
+        self._share = share
         self._retry_first = retry_first
         self._retry_cap = retry_cap
         self._waiting: dict[K, _Entry[K]] = {}
         self._again: dict[K, tuple[float, int]] = {}
         self._working: set[K] = set()
         self._failures: dict[K, int] = {}
-        self._ready: asyncio.PriorityQueue[tuple[int, int, _Entry[K] | None]] = asyncio.PriorityQueue()
-        self._order = itertools.count()
+        self._in_work: Counter[str] = Counter()
+        self._full: set[str] = set()
+        self._due: Lanes[_Entry[K]] = Lanes(lambda entry: self._waiting.get(entry.key) is entry)
+        self._news = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._closed = False
         metrics.queue_depth.labels(name).set_function(self.depth)
@@ -63,19 +85,22 @@ class Queue(Generic[K]):
 
     async def get(self) -> K:
         """Wait for a key, which is then the caller's until `done`. Raises `QueueClosed` once the queue is closed."""
-        while True:
-            _, _, entry = await self._ready.get()
-            if entry is None:
-                self._ready.put_nowait((_CLOSED, 0, None))  # for the next one who waits
-                raise QueueClosed
-            if self._waiting.get(entry.key) is entry:
+        while not self._closed:
+            entry = self._due.pop(self._full)
+            if entry is not None:
                 del self._waiting[entry.key]
                 self._working.add(entry.key)
+                self._count(entry.key, 1)
                 return entry.key
+            self._news.clear()
+            await self._news.wait()
+        raise QueueClosed
 
     def done(self, key: K) -> None:
         """Give a key back."""
         self._working.discard(key)
+        self._count(key, -1)
+        self._news.set()
         again = self._again.pop(key, None)
         if again and not self._closed:
             self._add(key, *again)
@@ -109,7 +134,7 @@ class Queue(Generic[K]):
             for entry in self._waiting.values():
                 if entry.timer:
                     entry.timer.cancel()
-            self._ready.put_nowait((_CLOSED, 0, None))
+            self._news.set()
             metrics.queue_depth.remove(self.name)
             metrics.queue_oldest.remove(self.name)
 
@@ -134,43 +159,81 @@ class Queue(Generic[K]):
             due, priority = min(due, held.due), min(priority, held.priority)
             if held.timer:
                 held.timer.cancel()
-        # A held entry that is in the heap already stays there and is passed over when it comes up.
+        # A held entry that is due already stays in its lane and is passed over when it comes up.
         entry = self._waiting[key] = _Entry(key, due, priority)
         if due <= self._loop.time():
             entry.since = held.since if held and held.since is not None else due
-            self._ready.put_nowait((priority, next(self._order), entry))
+            self._put(entry)
         else:
             entry.timer = self._loop.call_at(due, self._fall_due, entry)
 
     def _fall_due(self, entry: _Entry[K]) -> None:
         entry.timer = None
         entry.since = entry.due
-        self._ready.put_nowait((entry.priority, next(self._order), entry))
+        self._put(entry)
+
+    def _put(self, entry: _Entry[K]) -> None:
+        self._due.push(self._group(entry.key), entry.priority, entry)
+        self._news.set()
+
+    def _count(self, key: K, change: int) -> None:
+        group = self._group(key)
+        self._in_work[group] += change
+        if not self._in_work[group]:
+            del self._in_work[group]
+        (self._full.add if self._in_work[group] >= self._share else self._full.discard)(group)
 
 
-async def run_workers(queue: Queue[K], count: int, handler: Callable[[K], Awaitable[None]]) -> None:
+async def run_workers(
+    queue: Queue[K],
+    count: int,
+    handler: Callable[[K], Awaitable[None]],
+    *,
+    ready: Callable[[], Awaitable[object]] | None = None,
+    waiting_after: float = WAITING_AFTER,
+) -> None:
     """Work on keys until the queue is closed and the keys in hand are finished.
 
-    An exception of the handler is logged and the key retried; a return without a `queue.retry` counts as a success.
+    So many are begun with at once; work that takes longer than `waiting_after` seconds does not count against that: it
+    waits for something. `ready` is awaited before each key. An exception of the handler is logged and the key retried;
+    a return without a `queue.retry` counts as a success.
     """
+    busy, all_in_hand = asyncio.Semaphore(count), asyncio.Semaphore(MOST)
     async with asyncio.TaskGroup() as group:
-        for _ in range(count):
-            group.create_task(_work(queue, handler))
+        while True:
+            await busy.acquire()
+            await all_in_hand.acquire()
+            try:
+                if ready is not None:
+                    await ready()
+                key = await queue.get()
+            except QueueClosed:
+                return
+            task = group.create_task(_work(queue, key, handler))
+            _hold(busy, task, waiting_after)
+            task.add_done_callback(lambda _: all_in_hand.release())
 
 
-async def _work(queue: Queue[K], handler: Callable[[K], Awaitable[None]]) -> None:
-    while True:
-        try:
-            key = await queue.get()
-        except QueueClosed:
-            return
-        failures = queue.failures(key)
-        try:
-            await handler(key)
-            if queue.failures(key) == failures:
-                queue.forget(key)
-        except Exception as error:
-            delay = queue.retry(key)
-            log.exception("a worker failed", queue=queue.name, key=str(key), error=str(error), retry_in=round(delay, 1))
-        finally:
-            queue.done(key)
+def _hold(busy: asyncio.Semaphore, task: "asyncio.Task[None]", waiting_after: float) -> None:
+    """Hold a place until a task ends, or has lasted so long."""
+    timer = asyncio.get_running_loop().call_later(waiting_after, busy.release)
+
+    def ended(_: object) -> None:
+        if timer.when() > asyncio.get_running_loop().time() and not timer.cancelled():
+            timer.cancel()
+            busy.release()
+
+    task.add_done_callback(ended)
+
+
+async def _work(queue: Queue[K], key: K, handler: Callable[[K], Awaitable[None]]) -> None:
+    failures = queue.failures(key)
+    try:
+        await handler(key)
+        if queue.failures(key) == failures:
+            queue.forget(key)
+    except Exception as error:
+        delay = queue.retry(key)
+        log.exception("a worker failed", queue=queue.name, key=str(key), error=str(error), retry_in=round(delay, 1))
+    finally:
+        queue.done(key)
