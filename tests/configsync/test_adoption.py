@@ -80,6 +80,7 @@ def test_what_controllers_and_people_own_stays_when_an_object_is_adopted(world: 
     theirs = brought(world, "kustomize-controller", body)
     scale: Json = theirs.sandbox.request("GET", f"{theirs.path}/scale")
     scale["spec"]["replicas"] = 5
+    del scale["metadata"]["resourceVersion"]  # controllers write meanwhile
     theirs.sandbox.request("PUT", f"{theirs.path}/scale?fieldManager=kube-controller-manager", scale)
     theirs.put(*CONTAINER, "env", value=[{"name": "MODE", "value": "fast"}, {"name": "SIDE", "value": "1"}])
     world.push({"web.yaml": web(MODE="fast")})
