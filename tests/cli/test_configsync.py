@@ -140,6 +140,7 @@ def test_a_rollback_is_to_the_previous_commit_unless_one_is_named_and_ends_when_
     store: Store, syncline: Command
 ) -> None:
     sync = store()
+    sync.report(sourceRevision=NEW, history=[change(NEW), change(OLD)])
     assert (
         syncline("rollback", sync.name) == f"{sync} goes back to the commit before and stays there; --clear ends it\n"
     )
@@ -160,12 +161,65 @@ def test_a_rollback_to_the_previous_commit_is_not_taken_for_two(store: Store, sy
 
 def test_one_environment_is_rolled_back_by_its_name(store: Store, syncline: Command) -> None:
     sync = store(environments=ENVIRONMENTS)
+    sync.report(environments=[track("dev", history=[change(NEW)]), track("prod", history=[change(OLD)])])
     told = syncline("rollback", sync.name, "--env", "prod", "--to", OLD[:8])
-    assert told == f"{sync}, environment prod, goes back to {OLD[:8]} and stays there; --clear ends it\n"
-    assert sync.spec["environments"] == [ENVIRONMENTS[0], {**ENVIRONMENTS[1], "rollback": {"to": OLD[:8]}}]
+    assert told == f"{sync}, environment prod, goes back to {OLD[:10]} and stays there; --clear ends it\n"
+    assert sync.spec["environments"] == [ENVIRONMENTS[0], {**ENVIRONMENTS[1], "rollback": {"to": OLD}}]
     told = syncline("rollback", sync.name, "--env", "prod", "--clear")
     assert told == f"{sync}, environment prod, follows its revision again\n"
     assert sync.spec["environments"] == ENVIRONMENTS
+
+
+def test_a_rollback_to_a_commit_that_is_not_known_changes_nothing_and_says_what_to_do(
+    store: Store, syncline: Command
+) -> None:
+    sync = store()
+    told = syncline("rollback", sync.name, "--to", "abcdef0", code=1)
+    assert told == (
+        "the history has no commit abcdef0: write one that it has (none yet); for any other, add --unlisted"
+    )
+    sync.report(sourceRevision=NEW, history=[change(NEW), change(OLD, "Failed")], lastHealthyRevision=OTHER)
+    listed = ", ".join(commit[:10] for commit in (NEW, OTHER, OLD))
+    told = syncline("rollback", sync.name, "--to", "abcdef0", code=1)
+    assert told == (
+        f"the history has no commit abcdef0: write one that it has ({listed}); for any other, add --unlisted"
+    )
+    told = syncline("rollback", sync.name, "--to", OLD[:7], code=1)
+    assert told == f"{OLD[:7]} may be {NEW} or {OTHER} or {OLD}: write more of it"
+    assert "needs" in syncline("rollback", sync.name, "--to", "abcdef0", "--unlisted", code=1)
+    assert "rollback" not in sync.spec
+    syncline("rollback", sync.name, "--to", "f" * 40, "--unlisted")
+    assert sync.spec["rollback"] == {"to": "f" * 40}
+
+
+@pytest.mark.parametrize("form", ["{name}", "csync/{name}", "ConfigSync/{name}", "configsyncs {name}", "CSYNC {name}"])
+@pytest.mark.parametrize("command", ["rollback", "suspend", "reconcile", "promote --from dev --to prod", "get"])
+def test_every_command_takes_a_sync_by_name_by_kind_and_name_and_by_both_with_a_slash(
+    store: Store, syncline: Command, command: str, form: str
+) -> None:
+    sync = store(**({"environments": ENVIRONMENTS} if command.startswith("promote") else {}))
+    sync.report(environments=[track("dev")] if command.startswith("promote") else [])
+    told = syncline(*command.split(), *form.format(name=sync.name).split())
+    assert told.startswith(str(sync))
+
+
+def test_a_name_that_several_kinds_have_asks_for_the_kind(quiet: Sandbox, store: Store, syncline: Command) -> None:
+    sync = store()
+    spec = {"sourceNamespace": "default", "configMapName": "app", "destinationNamespace": "other"}
+    body = {"apiVersion": API_VERSION, "kind": "ConfigMapSync", "metadata": {"name": sync.name}, "spec": spec}
+    quiet.request("POST", f"/apis/{API_VERSION}/namespaces/default/configmapsyncs", body)
+    for command in ("suspend", "get", "reconcile"):
+        told = syncline(command, sync.name, code=1)
+        assert told == (
+            f"several kinds have a {sync.name} in namespace default: write cms/{sync.name} or csync/{sync.name}"
+        )
+    assert syncline("rollback", sync.name).startswith(str(sync))
+
+
+def test_a_command_for_one_kind_refuses_the_others(store: Store, syncline: Command) -> None:
+    sync = store()
+    told = syncline("rollback", f"cms/{sync.name}", code=1)
+    assert told == "this command is not for the kind ConfigMapSync; write one of ConfigSync (csync)"
 
 
 def test_a_rollback_says_which_environments_there_are(store: Store, syncline: Command) -> None:
@@ -294,12 +348,14 @@ def test_waiting_for_an_operator_that_does_not_run_ends_too(store: Store, syncli
     [
         (
             ("reconcile", "st", "edge"),
-            "'st' is no kind of ours; write one of ConfigMapSync (cms), ManifestSync (msync)",
+            "this command is not for the kind SyncTarget; write one of ConfigMapSync (cms), ManifestSync (msync)",
         ),
         (("suspend", "csync"), "which ConfigSync? Write its name too"),
         (("resume", "cms/none"), "there is no ConfigMapSync none in namespace default"),
+        (("resume", "none"), "there is no ConfigMapSync or ManifestSync or ConfigSync none in namespace default"),
+        (("resume", "sync", "none"), "'sync' is no kind of ours; write one of ConfigMapSync (cms)"),
     ],
-    ids=["a cluster", "no name", "absent"],
+    ids=["a cluster", "no name", "absent", "absent of all kinds", "no kind"],
 )
 def test_what_cannot_be_carried_out_is_said_in_one_line(syncline: Command, words: tuple[str, ...], told: str) -> None:
     assert syncline(*words, code=1).startswith(told)

@@ -210,7 +210,10 @@ def test_what_the_server_would_refuse_is_an_error(world: Manifests, syncline: Co
         (["cms"], "which ConfigMapSync? Write its name too"),
         (
             ["st", "a"],
-            "'st' is no kind of ours; write one of ConfigMapSync (cms), ManifestSync (msync), ConfigSync (csync)",
+            (
+                "this command is not for the kind SyncTarget; "
+                "write one of ConfigMapSync (cms), ManifestSync (msync), ConfigSync (csync)"
+            ),
         ),
         (["-f", "/nowhere/none.yaml"], "cannot read /nowhere/none.yaml: No such file or directory"),
     ],

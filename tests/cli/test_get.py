@@ -119,7 +119,10 @@ def test_get_says_where_nothing_is(world: Manifests, syncline: Command) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["deployment"], "'deployment' is no kind of ours; write one of ConfigMapSync (cms), ManifestSync (msync)"),
+        (
+            ["deployment", "a"],
+            "'deployment' is no kind of ours; write one of ConfigMapSync (cms), ManifestSync (msync)",
+        ),
         (["cms/a", "b"], "write either cms/a or a kind and a name, not both"),
         (["cms/"], "write KIND/NAME with both parts"),
         (["cms", "a", "-A"], "one object is in one namespace: give -n instead of -A"),

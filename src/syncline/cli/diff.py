@@ -16,9 +16,10 @@ from syncline.api.manifestsync import ManifestSyncSpec
 from syncline.cli import connect
 from syncline.cli.change import States, removed, written
 from syncline.cli.preview import BOTH_WAYS, Previewer, goes_both_ways, previewer
+from syncline.cli.subject import find_kind
 from syncline.cli.table import printable
 from syncline.cli.veil import shown
-from syncline.cli.words import SYNCS, UsageError, kind_and_name, kind_named, read_syncs
+from syncline.cli.words import SYNCS, Reference, UsageError, read_syncs, reference
 from syncline.controllers.discretion import holds_secrets
 from syncline.controllers.foresight import Preview
 from syncline.core.objects import Target
@@ -54,8 +55,8 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         "Exit code 0: no difference, 1: differences, 2: something went wrong.",
     )
     connect.add_flags(parser)
-    parser.add_argument("kind", nargs="?", metavar="KIND", help="kind of the sync, such as cms, msync or csync")
-    parser.add_argument("name", nargs="?", metavar="NAME", help="the sync")
+    parser.add_argument("kind", nargs="?", metavar="[KIND/]NAME", help="the sync: NAME, KIND/NAME or KIND NAME")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="its name, where the kind is a word of its own")
     parser.add_argument("-f", "--filename", metavar="FILE", help="manifest of one or more syncs; - for stdin")
     parser.add_argument("-n", "--namespace", metavar="N", help="namespace of the sync (default: the context's)")
     connect.add_operator_flags(parser)
@@ -64,37 +65,37 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
 
 def _diff(given: argparse.Namespace) -> int:
     try:
-        kind, name, manifests = _asked(given)
+        named, manifests = _asked(given)
         connection = connect.connection(given)
         configure("console", "error")
-        return asyncio.run(_diff_all(connection, connect.settings(given), manifests, (kind, name), given.namespace))
+        return asyncio.run(_diff_all(connection, connect.settings(given), manifests, named, given.namespace))
     except (KubeError, UsageError) as error:
         print(f"syncline: {error}", file=sys.stderr)
         return WRONG
 
 
-def _asked(given: argparse.Namespace) -> tuple[str, str, list[Json]]:
-    """Return the kind and name that were given, or the manifests."""
-    word, name = kind_and_name(given.kind, given.name)
-    if (given.filename is None) == (word is None):
+def _asked(given: argparse.Namespace) -> tuple[Reference, list[Json]]:
+    """Return the sync that was named, or the manifests."""
+    if (given.filename is None) == (given.kind is None):
         raise UsageError("write either -f FILE, or KIND and NAME")
-    if word is None:
-        return "", "", read_syncs(given.filename)
-    kind = kind_named(word, SYNCS).kind
-    if name is None:
-        raise UsageError(f"which {kind}? Write its name too")
-    return kind, name, []
+    named = reference(given.kind, given.name, SYNCS)
+    if given.kind is None:
+        return named, read_syncs(given.filename)
+    if named.name is None:
+        raise UsageError(f"which {named.kinds[0].kind}? Write its name too")
+    return named, []
 
 
 async def _diff_all(
-    connection: Connection, settings: Settings, manifests: list[Json], named: tuple[str, str], namespace: str | None
+    connection: Connection, settings: Settings, manifests: list[Json], named: Reference, namespace: str | None
 ) -> int:
     home = namespace or connection.namespace or "default"
     code = SAME
     async with previewer(connection, settings) as eyes:
         asked = [(one["kind"], await eyes.check(one, home)) for one in manifests]
         if not manifests:
-            asked.append((named[0], await eyes.read(*named, home)))
+            kind = (await find_kind(eyes.client, named, home)).kind
+            asked.append((kind, await eyes.read(kind, str(named.name), home)))
         for kind, wire in asked:
             preview = await eyes.preview(kind, wire)
             places = _Places(preview, eyes)

@@ -3,15 +3,15 @@
 import argparse
 import asyncio
 import json
-from collections.abc import Sequence
 from typing import Any
 
 from syncline.api.common import API_VERSION
-from syncline.api.kinds import CONFIG_SYNC, KINDS, SYNC_TARGET, Kind
+from syncline.api.kinds import CONFIG_SYNC, SYNC_TARGET, Kind
 from syncline.cli import connect
 from syncline.cli.details import age, ready, show_details, source_words, track_words
+from syncline.cli.subject import find_kind, not_served
 from syncline.cli.table import print_table
-from syncline.cli.words import UsageError, kind_and_name, kind_named, resource_of
+from syncline.cli.words import Reference, UsageError, reference, resource_of
 from syncline.kube.client import Client
 from syncline.kube.config import Connection
 from syncline.kube.errors import NotFound
@@ -33,7 +33,7 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         "kind",
         nargs="?",
         metavar="KIND",
-        help="ConfigMapSync, ManifestSync, ConfigSync, SyncTarget; cms, msync, csync, st",
+        help="ConfigMapSync, ManifestSync, ConfigSync, SyncTarget; cms, msync, csync, st; or KIND/NAME, or NAME alone",
     )
     parser.add_argument("name", nargs="?", metavar="NAME", help="one object, which is shown in full")
     where = parser.add_mutually_exclusive_group()
@@ -44,14 +44,14 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
 
 
 def _get(given: argparse.Namespace) -> int:
-    word, name = kind_and_name(given.kind, given.name)
-    kinds = KINDS if word is None else (kind_named(word),)
+    named = reference(given.kind, given.name)
+    name = named.name
     if name is not None and given.all_namespaces:
         raise UsageError("one object is in one namespace: give -n instead of -A")
     connection = connect.connection(given)
     configure("console", "error")
     namespace = None if given.all_namespaces else given.namespace or connection.namespace or "default"
-    found = asyncio.run(_find(connection, kinds, namespace, name))
+    found = asyncio.run(_find(connection, named, namespace))
     if given.output == "json":
         _print_json(found, single=name is not None)
     elif name is not None:
@@ -61,11 +61,14 @@ def _get(given: argparse.Namespace) -> int:
     return 0
 
 
-async def _find(connection: Connection, kinds: Sequence[Kind], namespace: str | None, name: str | None) -> Found:
+async def _find(connection: Connection, named: Reference, namespace: str | None) -> Found:
     """Read what was asked for; kinds that the cluster does not serve are passed over, unless it serves none of them."""
     found: Found = []
-    missing: list[str] = []
+    missing: list[Kind] = []
+    name, kinds = named.name, named.kinds
     async with Client(connection) as client:
+        if name is not None and namespace is not None:
+            kinds = (await find_kind(client, named, namespace),)
         for kind in kinds:
             resource = resource_of(kind)
             try:
@@ -76,11 +79,11 @@ async def _find(connection: Connection, kinds: Sequence[Kind], namespace: str | 
             except NotFound as error:
                 if name is not None and error.about == name:
                     raise UsageError(f"there is no {kind.kind} {name} in namespace {namespace}") from None
-                missing.append(kind.kind)
+                missing.append(kind)
                 continue
             found += [(kind, _clean(kind, one)) for one in objects]
     if len(missing) == len(kinds):
-        raise UsageError(f"the cluster does not serve {', '.join(missing)}: install Syncline there (syncline install)")
+        raise UsageError(not_served(*missing))
     return found
 
 

@@ -2,15 +2,18 @@
 
 import argparse
 import asyncio
-from collections.abc import Iterable
+import re
+from collections.abc import Collection, Iterable
 from typing import Any
 
-from syncline.api.configsync import PREVIOUS, ConfigSync, Environment, Track
+from syncline.api.configsync import PREVIOUS, ConfigSync, ConfigSyncStatus, Environment, Track
 from syncline.api.kinds import CONFIG_SYNC
 from syncline.cli.subject import Subject, add_arguments, subject
 from syncline.cli.words import UsageError, shown_revision
 
 _SHORTEST = 7
+_HEX = re.compile(r"[0-9a-f]{7,64}")
+_WHOLE = (40, 64)
 _ROLLBACK = "/spec/rollback"
 
 
@@ -26,9 +29,15 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     rollback.add_argument("--env", metavar="E", help="the environment, of a ConfigSync that has some")
     what = rollback.add_mutually_exclusive_group()
     what.add_argument(
-        "--to", default="previous", metavar="COMMIT", help="the commit, or previous: the one before (default: previous)"
+        "--to",
+        default="previous",
+        metavar="COMMIT",
+        help="a commit of the history, in at least 7 digits, or previous: the one before (default: previous)",
     )
     what.add_argument("--clear", action="store_true", help="end the rollback: follow the revision of the spec again")
+    rollback.add_argument(
+        "--unlisted", action="store_true", help="take a commit that the history does not have, written in full"
+    )
     rollback.set_defaults(func=lambda given: asyncio.run(_rollback(given)))
 
     promote = commands.add_parser(
@@ -52,6 +61,7 @@ async def _rollback(given: argparse.Namespace) -> int:
         read = await sync.read(ConfigSync)
         track = f"{sync}, environment {given.env}," if given.env else str(sync)
         held, path, guard = _held(read, given.env, sync)
+        to = to if given.clear else _meant(read, given.env, to, unlisted=given.unlisted)
         if given.clear:
             if held is None:
                 raise UsageError(f"{track} is not rolled back")
@@ -77,6 +87,24 @@ def _held(read: ConfigSync, env: str | None, sync: Subject) -> tuple[str | None,
         place, environment = _environment(environments, env, sync)
         held, path, guard = environment.rollback, f"{place}/rollback", [_is_still(place, env)]
     return (held.to if held is not None else None), path, guard
+
+
+def _meant(read: ConfigSync, env: str | None, given: str, *, unlisted: bool) -> str:
+    """Return the whole commit that somebody means to go back to; one that is not known is refused."""
+    if given == PREVIOUS or not _HEX.fullmatch(given):
+        return given  # the server says what may be written
+    reported = next((one for one in read.status.environments if one.name == env), None) if env else read.status
+    known = _known(reported)
+    found = [commit for commit in known if commit.startswith(given)]
+    if len(found) > 1 and given not in found:
+        raise UsageError(f"{given} may be {' or '.join(found)}: write more of it")
+    if found:
+        return given if given in found else found[0]
+    if unlisted and len(given) in _WHOLE:
+        return given
+    listed = ", ".join(shown_revision(commit) for commit in known) or "none yet"
+    more = "write the commit in full, which --unlisted needs" if unlisted else "for any other, add --unlisted"
+    raise UsageError(f"the history has no commit {given}: write one that it has ({listed}); {more}")
 
 
 async def _promote(given: argparse.Namespace) -> int:
@@ -112,15 +140,23 @@ def _healthy(track: Track) -> str:
 
 def _past(track: Track, given: str) -> str:
     """Return the whole commit that somebody means of those that an environment has been at."""
-    synced = [entry.revision for entry in track.history if entry.result == "Synced"]
-    known = dict.fromkeys([track.source_revision or "", track.last_healthy_revision or "", *synced])
+    known = _known(track, results=("Synced",))
     found = [commit for commit in known if commit.startswith(given) and len(given) >= _SHORTEST]
     if len(found) == 1:
         return found[0]
     if found:
         raise UsageError(f"{given} may be {' or '.join(found)}: write more of it")
-    told = ", ".join(shown_revision(commit) for commit in known if commit) or "none"
+    told = ", ".join(shown_revision(commit) for commit in known) or "none"
     raise UsageError(f"{track.name} has not been at {given}: write a commit that it had ({told})")
+
+
+def _known(reported: Track | ConfigSyncStatus | None, results: Collection[str] = ()) -> list[str]:
+    """Return the commits that a status tells of; of the history, those with these results, or all."""
+    if reported is None:
+        return []
+    past = [entry.revision for entry in reported.history if not results or entry.result in results]
+    known = dict.fromkeys([reported.source_revision, reported.last_healthy_revision, *past])
+    return [commit for commit in known if commit]
 
 
 def _environment(environments: list[Environment], name: str, sync: Subject) -> tuple[str, Environment]:

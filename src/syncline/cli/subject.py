@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from syncline.api.kinds import Kind
 from syncline.cli import connect
-from syncline.cli.words import SYNCS, UsageError, kind_and_name, kind_named, resource_of
+from syncline.cli.words import SYNCS, Reference, UsageError, reference, resource_of
 from syncline.kube.client import Client, PatchKind
 from syncline.kube.errors import NotFound
 from syncline.telemetry import configure
@@ -51,32 +51,59 @@ class Subject:
     def _absent(self, error: NotFound) -> UsageError:
         if error.about == self._name:
             return UsageError(f"there is no {self._kind.kind} {self._name} in namespace {self._namespace}")
-        return UsageError(f"the cluster does not serve {self._kind.kind}: install Syncline there (syncline install)")
+        return UsageError(not_served(self._kind))
 
 
-def add_arguments(parser: argparse.ArgumentParser, kind: Kind | None = None) -> None:
-    """Add what names a sync, of one kind or of any."""
+def add_arguments(parser: argparse.ArgumentParser, *kinds: Kind) -> None:
+    """Add what names a sync, of these kinds or of any."""
     connect.add_flags(parser)
-    if kind is None:
-        names = "; ".join((", ".join(one.kind for one in SYNCS), ", ".join(one.short_names[0] for one in SYNCS)))
-        parser.add_argument("kind", metavar="KIND", help=names)
-        # KIND/NAME is one word.
-        parser.add_argument("name", nargs="?", metavar="NAME", help="the sync")
-    else:
-        parser.add_argument("name", metavar="NAME", help=f"the {kind.kind}")
+    names = ", ".join(f"{one.kind} ({one.short_names[0]})" for one in kinds or SYNCS)
+    parser.add_argument("kind", metavar="[KIND/]NAME", help=f"the sync: NAME, KIND/NAME or KIND NAME; KIND is {names}")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="its name, where the kind is a word of its own")
     parser.add_argument(
         "-n", "--namespace", metavar="N", help="the namespace of the sync (default: the context's namespace)"
     )
 
 
 @asynccontextmanager
-async def subject(given: argparse.Namespace, kind: Kind | None = None) -> AsyncIterator[Subject]:
+async def subject(given: argparse.Namespace, *kinds: Kind) -> AsyncIterator[Subject]:
     """Connect, and hold the connection for as long as the block lasts."""
-    word, name = kind_and_name(given.kind, given.name) if kind is None else (kind.kind, given.name)
-    found = kind_named(str(word), SYNCS)
-    if name is None:
-        raise UsageError(f"which {found.kind}? Write its name too")
+    named = reference(given.kind, given.name, kinds or SYNCS)
+    if named.name is None:
+        raise UsageError(f"which {named.kinds[0].kind}? Write its name too")
     connection = connect.connection(given)
     configure("console", "error")
+    namespace = given.namespace or connection.namespace or "default"
     async with Client(connection) as client:
-        yield Subject(client, found, name, given.namespace or connection.namespace or "default")
+        yield Subject(client, await find_kind(client, named, namespace), named.name, namespace)
+
+
+async def find_kind(client: Client, named: Reference, namespace: str) -> Kind:
+    """Return the kind of the object that a user has named; `UsageError` where none or several have the name."""
+    if named.kind is not None:
+        return named.kind
+    found: list[Kind] = []
+    missing: list[Kind] = []
+    for kind in named.kinds:
+        try:
+            await client.get(resource_of(kind), str(named.name), namespace, metadata_only=True)
+        except NotFound as error:
+            if error.about != named.name:
+                missing.append(kind)
+        else:
+            found.append(kind)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        choices = " or ".join(f"{kind.short_names[0]}/{named.name}" for kind in found)
+        raise UsageError(f"several kinds have a {named.name} in namespace {namespace}: write {choices}")
+    if len(missing) == len(named.kinds):
+        raise UsageError(not_served(*missing))
+    kinds = " or ".join(kind.kind for kind in named.kinds)
+    raise UsageError(f"there is no {kinds} {named.name} in namespace {namespace}")
+
+
+def not_served(*kinds: Kind) -> str:
+    """Say that a cluster does not know kinds of ours."""
+    names = ", ".join(kind.kind for kind in kinds)
+    return f"the cluster does not serve {names}: install Syncline there (syncline install)"

@@ -4,7 +4,7 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, NoReturn
 
 import msgspec
 import yaml
@@ -25,26 +25,50 @@ class UsageError(Exception):
     """What was given cannot be used; the message is one line that says why."""
 
 
-def kind_named(word: str, kinds: Sequence[Kind] = KINDS) -> Kind:
+class Reference(NamedTuple):
+    """What a user names: an object of one of some kinds, or all of them."""
+
+    kinds: tuple[Kind, ...]
+    name: str | None = None
+
+    @property
+    def kind(self) -> Kind | None:
+        """The kind, where the user named it or there is but one."""
+        return self.kinds[0] if len(self.kinds) == 1 else None
+
+
+def reference(first: str | None, second: str | None, kinds: Sequence[Kind] = KINDS) -> Reference:
+    """Read `NAME`, `KIND/NAME` or `KIND NAME`, as kubectl does; a word alone that is a kind means all of that kind.
+
+    Where there is but one kind to choose from, a word alone is always a name.
+    """
+    if first is None:
+        return Reference(tuple(kinds))
+    if "/" not in first and second is None:
+        kind = _find_kind(first, kinds) if len(kinds) > 1 else None
+        if kind is None and _find_kind(first, KINDS) is not None and len(kinds) > 1:
+            _refuse_kind(first, kinds)
+        return Reference(tuple(kinds), first) if kind is None else Reference((kind,))
+    word, _, name = first.partition("/")
+    if "/" in first and second is not None:
+        raise UsageError(f"write either {first} or a kind and a name, not both")
+    if not word or not (name or second):
+        raise UsageError("write KIND/NAME with both parts, such as cms/app")
+    return Reference((_find_kind(word, kinds) or _refuse_kind(word, kinds),), name or second)
+
+
+def _find_kind(word: str, kinds: Sequence[Kind]) -> Kind | None:
     """Return the kind that a word means: `ConfigMapSync`, `configmapsyncs` or `cms`, with or without the group."""
     plain = word.lower().removesuffix(f".{GROUP}")
-    for kind in kinds:
-        if plain in (kind.singular, kind.plural, *kind.short_names):
-            return kind
+    return next((kind for kind in kinds if plain in (kind.singular, kind.plural, *kind.short_names)), None)
+
+
+def _refuse_kind(word: str, kinds: Sequence[Kind]) -> NoReturn:
     known = ", ".join(f"{kind.kind} ({', '.join(kind.short_names)})" for kind in kinds)
+    ours = _find_kind(word, KINDS)
+    if ours is not None:
+        raise UsageError(f"this command is not for the kind {ours.kind}; write one of {known}")
     raise UsageError(f"{word!r} is no kind of ours; write one of {known}")
-
-
-def kind_and_name(kind: str | None, name: str | None) -> tuple[str | None, str | None]:
-    """Take `cms/app` for `cms app`, as kubectl does."""
-    if kind is None or "/" not in kind:
-        return kind, name
-    if name is not None:
-        raise UsageError(f"write either {kind} or a kind and a name, not both")
-    kind, _, name = kind.partition("/")
-    if not kind or not name:
-        raise UsageError("write KIND/NAME with both parts, such as cms/app")
-    return kind, name
 
 
 def resource_of(kind: Kind) -> Resource:
