@@ -8,9 +8,10 @@ import shutil
 import signal
 import socket
 import tempfile
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import structlog
 from msgspec import Struct
@@ -26,7 +27,6 @@ from syncline.controllers.sites import LocalSites, Sites
 from syncline.controllers.synctarget import SyncTargetController
 from syncline.controllers.synctargets import SyncTargets
 from syncline.controllers.tenancy import Tenancy
-from syncline.core.digest import DigestKey
 from syncline.core.objects import Target
 from syncline.engine.claims import Claims
 from syncline.engine.cluster import Cluster
@@ -49,6 +49,8 @@ from syncline.render import Builder, Renderer
 from syncline.telemetry import serve
 
 log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
 
 LEASE = "syncline"
 WORKERS = 8
@@ -240,7 +242,10 @@ class Operator:
 
     async def _work(self) -> None:
         """Reconcile, once all caches are complete and while we lead: an incomplete view decides nothing."""
-        self._hub.key = await _digest_key(self._hub.client, self._settings.namespace)
+        self._hub.key = await _persistently(
+            "read or make the key of digests", partial(ensure_digest_key, self._hub.client, self._settings.namespace)
+        )
+        await _persistently("find out the UID of the cluster", self._hub.identify)
         for reflector in (self._hub.namespaces, *self._reflectors):
             await reflector.synced.wait()
         log.info("caches are complete")
@@ -336,14 +341,14 @@ def _nobody(*_: object) -> None:
     return
 
 
-async def _digest_key(client: Client, namespace: str) -> DigestKey:
-    """Read or make the key of digests; nothing can be written before."""
+async def _persistently(what: str, act: Callable[[], Awaitable[T]]) -> T:
+    """Do what must be done before anything can be written, however often it takes."""
     pause = 1.0
     while True:
         try:
-            return await ensure_digest_key(client, namespace)
+            return await act()
         except KubeError as error:
-            log.warning("cannot read or make the key of digests; trying again", error=str(error))
+            log.warning("nothing can be written yet; trying again", cannot=what, error=str(error))
         await asyncio.sleep(pause)
         pause = min(30.0, pause * 2)
 

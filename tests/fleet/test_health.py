@@ -308,7 +308,7 @@ async def test_a_credential_that_may_not_see_what_names_a_cluster_is_told_what_i
     member = join(fleet, Vault(remote.secret()))
     assert not await member.settled()
     assert member.health.reason == "Forbidden"
-    assert "grant it get on namespaces" in member.health.message
+    assert "grant get on namespaces" in member.health.message
     assert "Secret team-a/edge" in member.health.message
     remote.allow("configmaps", "namespaces")
     await until(lambda: member.up)

@@ -5,7 +5,7 @@ import datetime as dt
 import secrets
 import ssl
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from tests.fleet.forms import encode, secret
 from syncline.fleet import Credentials, Fleet, Member, MemberKey, Pace, SecretWire
 from syncline.fleet.credentials import vet
 from syncline.fleet.secrets import kubeconfig_connection
+from syncline.kube.identity import LOGICAL_CLUSTERS
 from syncline.sandbox import RequestError, Sandbox
 from syncline.sandbox.pki import Authority
 from syncline.testing.proxy import FaultProxy
@@ -69,10 +70,10 @@ class Remote:
         sandbox.request("POST", f"{self._home}/serviceaccounts", {"metadata": {"name": "syncline"}})
         self.allow("namespaces", "configmaps")
 
-    def allow(self, *resources: str) -> None:
+    def allow(self, *resources: str, groups: Sequence[str] = ("",)) -> None:
         """Let the account do everything with these, and nothing else."""
         role = f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{self.namespace}"
-        rules = [{"apiGroups": [""], "resources": list(resources), "verbs": ["*"]}] if resources else []
+        rules = [{"apiGroups": list(groups), "resources": list(resources), "verbs": ["*"]}] if resources else []
         self._apply(role, "ClusterRole", {"rules": rules})
         binding = f"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{self.namespace}"
         subject = {"kind": "ServiceAccount", "name": "syncline", "namespace": self.namespace}
@@ -171,6 +172,8 @@ class Impostor:
             await self.hold()
         if self.uid is not None and request.path == _KUBE_SYSTEM:
             return web.json_response({"metadata": {"name": "kube-system", "uid": self.uid}})
+        if self.uid is not None and request.path == LOGICAL_CLUSTERS.path(name="cluster"):
+            return web.Response(status=404, text="404 page not found")  # as a server says it of what it does not serve
         if self.uid is not None and request.path == "/version":
             return web.json_response({"gitVersion": "v1.99.0"})
         return self.answer()

@@ -76,6 +76,7 @@ async def previewer(connection: Connection, settings: Settings) -> AsyncIterator
         # A first read tells at once, and in words, what a watch would try again and again.
         await client.version()
         hub = Cluster(client, key=await _key(client, settings.namespace))
+        await hub.identify()
         targets = SyncTargets(hub, lambda *_: None)
         remotes = FleetSites(hub, fleet, targets)
         workshop = Workshop(renderer, builder, mirrors)

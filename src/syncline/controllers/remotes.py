@@ -267,7 +267,7 @@ class FleetSites(LocalSites):
     def _cluster(self, member: Member, wakes: Wakes) -> Cluster:
         if member not in self._clusters:
             name = f"{member.namespace}/{member.name}#{id(member):x}"
-            cluster = Cluster(member.client, name=name, key=self._hub.key, follow=member.follow)
+            cluster = Cluster(member.client, name=name, key=self._hub.key, follow=member.follow, uid=lambda: member.uid)
             cluster.start()
             self._clusters[member] = cluster
         wakes.attach(self._clusters[member])

@@ -37,6 +37,13 @@ CORE = (
         _READ,
         "learn of kinds that appear and go while the operator runs",
     ),
+    Grant(
+        "core.kcp.io",
+        ("logicalclusters",),
+        ("get",),
+        "know the cluster that the operator runs for, where that is a workspace of kcp",
+        ("cluster",),
+    ),
     Grant("events.k8s.io", ("events",), ("create",), "tell the story of a sync"),
     Grant("", ("serviceaccounts",), ("impersonate",), "act as the account that a sync names, with its rights only"),
 )

@@ -16,6 +16,7 @@ from syncline.kube.cache import Key
 from syncline.kube.client import Client
 from syncline.kube.discovery import Discovery
 from syncline.kube.errors import KindNotServed, KubeError
+from syncline.kube.identity import Landmark, identify
 from syncline.kube.reflector import AnyReflector, Reflector
 from syncline.kube.resources import CONFIGMAPS, NAMESPACES, SECRETS, Resource
 
@@ -31,7 +32,6 @@ Follow = Callable[[Callable[[], Coroutine[Any, Any, None]]], Coroutine[Any, Any,
 
 # Every server has these; nothing needs to be asked.
 BUILT_IN = {"ConfigMap": CONFIGMAPS, "Secret": SECRETS}
-_SYSTEM = Key("", "kube-system")
 _POLL = 0.02
 # How soon it is noticed that a kind can no longer be watched.
 _LOOK = 2.0
@@ -53,11 +53,21 @@ class Cluster:
     calls it is the sync's matter, `name` only tells it from the others (empty: the one that the syncs are in).
     """
 
-    def __init__(self, client: Client, *, name: str = "", key: DigestKey = PLAIN, follow: Follow | None = None) -> None:
+    def __init__(
+        self,
+        client: Client,
+        *,
+        name: str = "",
+        key: DigestKey = PLAIN,
+        follow: Follow | None = None,
+        uid: Callable[[], str] | None = None,
+    ) -> None:
         self.client = client
         self.name = name
         self.key = key
         self._follow = follow or _follow
+        self._uid = uid
+        self._found_uid = ""
         self.attention = Attention()
         self.discovery = Discovery(client)
         self._views: dict[str, View] = {}
@@ -74,9 +84,18 @@ class Cluster:
 
     @property
     def uid(self) -> str:
-        """Name the cluster over all clusters and times; the UID of kube-system is what everybody uses for it."""
-        namespace = self.namespaces.get(_SYSTEM)
-        return namespace.uid if namespace is not None else ""
+        """Name the cluster over all clusters and times; empty until it was identified."""
+        return self._uid() if self._uid is not None else self._found_uid
+
+    async def identify(self) -> None:
+        """Find out the UID of the cluster, once; before that nothing can be written. Raises what any read raises."""
+
+        async def ask(landmark: Landmark) -> str:
+            found = await self.client.get(landmark.resource, landmark.name, type=MetaWire, metadata_only=True)
+            return found.metadata.uid
+
+        if not self._found_uid:
+            self._found_uid, _ = await identify(ask)
 
     @property
     def reflectors(self) -> tuple[AnyReflector, ...]:

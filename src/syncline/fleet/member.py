@@ -28,6 +28,7 @@ from syncline.kube.errors import (
     from_response,
     read_status,
 )
+from syncline.kube.identity import KUBE_SYSTEM, Landmark, identify
 from syncline.kube.resources import NAMESPACES
 from syncline.kube.transport import Dialing
 
@@ -85,6 +86,7 @@ class Member:
         self._reread = reread
         self._told = on_change
         self._counted = ""
+        self._known_by: Landmark | None = None
         self._version_at = float("-inf")
         self._reread_at = float("-inf")
         self._rereading = asyncio.Lock()
@@ -204,9 +206,13 @@ class Member:
     async def _check(self) -> str:
         """Return what names the cluster: one answer that needs the server, its store and the credential to work."""
         try:
-            uid = await self._identity("kube-system")
-        except NotFound:  # kcp's workspaces have no such namespace
-            uid = await self._identity("default")
+            uid, self._known_by = await identify(self._identity, self._known_by)
+        except Forbidden as error:
+            raise NotResolved(
+                "Forbidden",
+                f"grant get on {error.resource}: the credential in {self._credentials.origin} may not get "
+                f"{error.resource} {error.name!r}, by which the cluster is known",
+            ) from None
         now = asyncio.get_running_loop().time()
         if not self.up or now - self._version_at >= _VERSION_AGE:
             with contextlib.suppress(ApiError):
@@ -214,21 +220,15 @@ class Member:
             self._version_at = now
         return uid
 
-    async def _identity(self, namespace: str) -> str:
-        try:
-            body = await self._ask(NAMESPACES.path(name=namespace), _IDENTITY, namespace)
-        except Forbidden:
-            raise NotResolved(
-                "Forbidden",
-                f"the credential in {self._credentials.origin} may not get the namespace {namespace}, by which a "
-                "cluster is known: grant it get on namespaces",
-            ) from None
+    async def _identity(self, landmark: Landmark) -> str:
+        resource, name = landmark
+        body = await self._ask(resource.path(name=name), _IDENTITY, landmark)
         found = _decode(body, _Identity).metadata
-        if found.name != namespace or not found.uid:
+        if found.name != name or not found.uid:
             raise _no_api_server()
         return found.uid
 
-    async def _ask(self, path: str, accept: str, name: str | None = None) -> bytes:
+    async def _ask(self, path: str, accept: str, landmark: Landmark = KUBE_SYSTEM) -> bytes:
         headers = {"Accept": accept}
         token = await self._credential.token()
         if token:
@@ -243,12 +243,18 @@ class Member:
         if answer.status < _REFUSED:
             return answer.body
         error = from_response(
-            answer.status, answer.body, verb="get", resource="namespaces", name=name, retry_after=answer.retry_after
+            answer.status,
+            answer.body,
+            verb="get",
+            resource=landmark.resource.plural,
+            name=landmark.name,
+            retry_after=answer.retry_after,
         )
         if answer.status == _UNAUTHORIZED:
             await self._look_again()
             raise NotResolved("Unauthorized", self._unauthorized())
-        if answer.status < _SERVER_ERRORS and read_status(answer.body).kind != "Status":
+        unserved = isinstance(error, NotFound) and landmark.resource is not NAMESPACES
+        if answer.status < _SERVER_ERRORS and read_status(answer.body).kind != "Status" and not unserved:
             raise _no_api_server()
         raise error
 

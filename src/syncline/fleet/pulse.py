@@ -220,8 +220,8 @@ class Pulse:
             return
         self._go_down(
             "NotTheSame",
-            "another cluster answers at the same address (its namespace kube-system has another UID); it is used when "
-            "its Secret changes, or when the cluster that was there before is back",
+            "another cluster answers at the same address (it has another UID); it is used when its Secret changes, or "
+            "when the cluster that was there before is back",
         )
 
     def _go_down(self, reason: str, message: str) -> None:
