@@ -1,7 +1,8 @@
 """A scene of its own for one test: namespaces, ConfigMaps and syncs, with the verbs that the tests are told in."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, TypeVar
 from urllib.parse import quote
 from uuid import uuid4
@@ -281,6 +282,40 @@ class World:
             }
         )
         return made
+
+    @contextmanager
+    def refusing_deletes(self, namespace: str, name: str = "app") -> Iterator[None]:
+        """Have a policy of the API server refuse for a while that ConfigMaps of this name are deleted there."""
+        folder = "/apis/admissionregistration.k8s.io/v1"
+        policy = Thing(self.sandbox, f"{folder}/validatingadmissionpolicies", f"{namespace}-{name}")
+        binding = Thing(self.sandbox, f"{folder}/validatingadmissionpolicybindings", policy.name)
+        rule = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["DELETE"]}
+        here = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
+        policy.create(
+            {
+                "metadata": {"name": policy.name},
+                "spec": {
+                    "matchConstraints": {"namespaceSelector": here, "resourceRules": [rule]},
+                    "validations": [{"expression": f"oldObject.metadata.name != '{name}'", "reason": "Forbidden"}],
+                },
+            }
+        )
+        spec = {"policyName": policy.name, "validationActions": ["Deny"]}
+        binding.create({"metadata": {"name": binding.name}, "spec": spec})
+        until(lambda: self._is_delete_refused(namespace, name), bool)
+        try:
+            yield
+        finally:
+            binding.delete()
+            policy.delete()
+            until(lambda: self._is_delete_refused(namespace, name), lambda refused: not refused)
+
+    def _is_delete_refused(self, namespace: str, name: str) -> bool:
+        try:
+            self.sandbox.request("DELETE", f"/api/v1/namespaces/{namespace}/configmaps/{name}?dryRun=All")
+        except RequestError as error:
+            return error.status == 403
+        return False
 
     def copies(self) -> list[Json]:
         """Return all objects in the namespaces of this world that carry our label."""

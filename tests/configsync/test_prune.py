@@ -21,6 +21,54 @@ def test_losing_much_at_once_waits_for_a_person(world: GitWorld) -> None:
     assert len(world.copies()) == 9
 
 
+def test_another_path_asks_for_what_it_removes_and_for_nothing_that_later_commits_remove(world: GitWorld) -> None:
+    many = {f"new/{number:02}.yaml": config_map(f"app-{number:02}") for number in range(20)}
+    old = {f"old/{number:02}.yaml": config_map(f"old-{number:02}") for number in range(12)}
+    world.push({**many, **old})
+    sync = world.csync(git={"path": "old"})
+    sync.becomes("Synced", synced=12)
+    with world.refusing_deletes(world.home, "old-00"):
+        sync.change(source=world.git(path="new"))
+        sync.becomes("Forbidden", synced=20)
+        assert len(world.copies()) == 21
+        world.push(dict.fromkeys(many) | {"new/stays.yaml": config_map("stays")})
+        sync.now()
+        assert "20 of 21" in sync.becomes("DeletionHeld")["message"]
+        assert len(world.copies()) == 22
+    sync.now()
+    world.find("ConfigMap", world.home, "old-00").gone()
+
+
+def test_an_edit_of_one_environment_asks_for_nothing_in_the_others(world: GitWorld) -> None:
+    dev, prod = world.namespaces("dev", "prod")
+    many = {f"live/{number:02}.yaml": config_map(f"app-{number:02}") for number in range(12)}
+    world.push({**many, "live/stays.yaml": config_map("stays"), "next/app.yaml": config_map("next")})
+    environments = [
+        {"name": "dev", "namespace": dev, "path": "live"},
+        {"name": "prod", "namespace": prod, "path": "live"},
+    ]
+    sync = world.csync(environments=environments)
+    sync.becomes("Synced", synced=26)
+    sync.change(suspend=True)
+    sync.becomes("Suspended")
+    world.push(dict.fromkeys(many))
+    sync.change(suspend=False, environments=[{**environments[0], "path": "next"}, environments[1]])
+    assert "12 of 13" in sync.becomes("DeletionHeld")["message"]
+    world.find("ConfigMap", dev, "app-00").gone()
+    assert world.find("ConfigMap", prod, "app-00").marked
+
+
+def test_an_object_that_leaves_the_list_of_targets_goes_without_a_confirmation(world: GitWorld) -> None:
+    many = {f"{number:02}.yaml": config_map(f"app-{number:02}") for number in range(12)}
+    world.push(many)
+    targets = [{"type": "ConfigMap", "name": f"app-{number:02}"} for number in range(12)]
+    sync = world.csync(targets=targets)
+    sync.becomes("Synced", synced=12)
+    sync.change(targets=targets[:1])
+    sync.becomes("Synced", synced=1)
+    assert len(world.copies()) == 1
+
+
 def test_without_prune_nothing_is_removed(world: GitWorld) -> None:
     world.push({"app.yaml": config_map(), "other.yaml": config_map("other")})
     sync = world.csync(prune=False)

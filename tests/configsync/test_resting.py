@@ -115,7 +115,7 @@ def report(spec: ConfigSyncSpec, **changes: Any) -> GitReport:
     lap = Lap(**{**fields, **changes.pop("lap", {})})
     outcome = Outcome(target=Target("team", "app"), state=changes.pop("state", "Synced"), reason="", message="")
     lapped = Lapped(lap=lap, health=changes.pop("health", "Pending"))
-    return GitReport(**{"sync": SYNC, "outcomes": [outcome], "scope": "s", "laps": (lapped,), **changes})
+    return GitReport(**{"sync": SYNC, "outcomes": [outcome], "done": True, "laps": (lapped,), **changes})
 
 
 def spec(**more: Any) -> ConfigSyncSpec:
@@ -139,7 +139,7 @@ UNREST: dict[str, Callable[[], tuple[ConfigSyncSpec, GitReport]]] = {
     "a problem": lambda: (spec(), report(spec(), problem=Problem("Any", "any"))),
     "a retry": lambda: (spec(), report(spec(), retry=True)),
     "something to wait for": lambda: (spec(), report(spec(), waits=True)),
-    "places that were not looked at": lambda: (spec(), report(spec(), scope=None)),
+    "places that were not looked at": lambda: (spec(), report(spec(), done=False)),
     "a target that failed": lambda: (spec(), report(spec(), state="Failed")),
     "a target in other hands": lambda: (spec(), report(spec(), state="Conflict")),
     "what could not be built": lambda: (spec(), report(spec(), lap={"certain": False})),

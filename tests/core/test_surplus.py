@@ -135,54 +135,51 @@ class TestBrake:
         ],
     )
     def test_more_than_ten_and_more_than_half_are_held(self, removed: int, owned: int, held: bool) -> None:
-        assert brake(removals(removed), owned, asked_for=False, confirmed="").held is held
-
-    def test_what_the_user_asked_for_passes_and_is_not_derived(self) -> None:
-        passed = brake(removals(1000), 1000, asked_for=True, confirmed="", recent=1000)
-        assert (passed.held, passed.derived) == (False, False)
+        assert brake(removals(removed), owned, confirmed="").held is held
 
     def test_what_the_cluster_brought_about_is_derived(self) -> None:
-        assert brake(removals(1), 10, asked_for=False, confirmed="").derived
+        assert brake(removals(1), 10, confirmed="").derived
 
     @quick
     @given(st.integers(1, 30), st.integers(0, 30), st.integers(0, 30))
     def test_a_shrinkage_in_small_steps_is_held_like_one_at_once(self, now: int, recent: int, stay: int) -> None:
         owned = now + stay
-        at_once = brake(removals(now + recent), owned + recent, asked_for=False, confirmed="")
-        assert brake(removals(now), owned, asked_for=False, confirmed="", recent=recent).held is at_once.held
+        at_once = brake(removals(now + recent), owned + recent, confirmed="")
+        assert brake(removals(now), owned, confirmed="", recent=recent).held is at_once.held
 
-    def test_nothing_to_remove_is_nothing_to_hold(self) -> None:
-        assert not brake([], 1, asked_for=False, confirmed="", recent=100).held
+    def test_nothing_to_remove_is_nothing_to_hold_or_to_confirm(self) -> None:
+        nothing = brake([], 1, confirmed=removal_digest([]), recent=100)
+        assert (nothing.held, nothing.derived) == (False, True)
 
     def test_the_message_counts_what_went_before(self) -> None:
-        held = brake(removals(2), 10, asked_for=False, confirmed="", recent=10)
+        held = brake(removals(2), 10, confirmed="", recent=10)
         assert "after 10 that were removed already" in held.message
 
     def test_releases_count_too(self) -> None:
-        assert brake(removals(11, Verb.RELEASE), 11, asked_for=False, confirmed="").held
+        assert brake(removals(11, Verb.RELEASE), 11, confirmed="").held
 
     def test_what_is_left_anyway_does_not_count(self) -> None:
         left = [*removals(10), *removals(20, Verb.LEAVE, "Skipped")[10:]]
-        assert not brake(left, 20, asked_for=False, confirmed="").held
+        assert not brake(left, 20, confirmed="").held
 
     def test_the_message_says_what_to_write(self) -> None:
-        held = brake(removals(30), 40, asked_for=False, confirmed="")
+        held = brake(removals(30), 40, confirmed="")
         assert "30 of 40 copies" in held.message
         assert "removed already" not in held.message
         assert f"syncline.dev/confirm-deletion={held.digest}" in held.message
-        confirmed = brake(removals(30), 40, asked_for=False, confirmed=held.digest)
+        confirmed = brake(removals(30), 40, confirmed=held.digest)
         assert (confirmed.held, confirmed.derived) == (False, False)
 
     @quick
     @given(st.integers(11, 40), st.integers(11, 40))
     def test_a_confirmation_is_for_this_set_and_no_other(self, confirmed: int, now: int) -> None:
-        digest = brake(removals(confirmed), 40, asked_for=False, confirmed="").digest
-        held = brake(removals(now), now, asked_for=False, confirmed=digest).held
+        digest = brake(removals(confirmed), 40, confirmed="").digest
+        held = brake(removals(now), now, confirmed=digest).held
         assert held is (now != confirmed)
 
     @pytest.mark.parametrize("confirmed", ["", "yes", "true"])
     def test_any_other_confirmation_is_none(self, confirmed: str) -> None:
-        assert brake(removals(11), 11, asked_for=False, confirmed=confirmed).held
+        assert brake(removals(11), 11, confirmed=confirmed).held
 
     @quick
     @given(st.permutations(removals(12)))

@@ -136,6 +136,45 @@ def test_a_cluster_out_of_reach_is_unknown_and_loses_nothing(proxy: FaultProxy, 
     turns(sync, "True", "Synced")
 
 
+def test_a_cluster_out_of_reach_does_not_let_removals_pass_after_an_edit_and_gets_the_edit_when_it_is_back(
+    proxy: FaultProxy, scene: Scene
+) -> None:
+    there = [scene.there(f"t{number:02}") for number in range(12)]
+    extra, here = scene.namespace(scene.hub, "extra"), {"namespaceSelector": {"matchLabels": {"team": scene.prefix}}}
+    local = [scene.namespace(scene.hub, f"n{number:02}", team=scene.prefix) for number in range(30)]
+    scene.credential(wire=scene.remote.secret(server=proxy.server))
+    scene.source(password="one")
+    sync = scene.sync(targets={"remoteClusters": [edge(*there)], "inCluster": {"namespaces": [extra], **here}})
+    turns(sync, "True", "Synced")
+    outage = proxy.inject(Fault(cut=True), when=lambda _: True)
+    proxy.cut_watches()
+    until(lambda: targets(sync), lambda seen: any(one["status"] == "Unknown" for one in seen))
+    scene.sync(targets={"remoteClusters": [edge(there[0])], "inCluster": here})
+    Thing(scene.hub, f"/api/v1/namespaces/{extra}/secrets", "token").gone()
+    scene.sync(targets={"remoteClusters": [edge(there[0])], "inCluster": here}, suspend=True)
+    turns(sync, "Unknown", "Suspended")
+    for namespace in local:
+        Thing(scene.hub, "/api/v1/namespaces", namespace).label(team=None)
+    scene.sync(targets={"remoteClusters": [edge(there[0])], "inCluster": here})
+    assert "30 of 30 copies" in turns(sync, "False", "DeletionHeld")["message"]
+    outage.lift()
+    for namespace in there[1:]:
+        scene.copy(namespace).gone()
+    becomes(scene.copy(there[0]), "one")
+    copies = [Thing(scene.hub, f"/api/v1/namespaces/{namespace}/secrets", "token") for namespace in local]
+    assert all(copy.look() is not None for copy in copies)
+
+
+def test_the_own_cluster_leaves_the_spec_and_loses_its_copies(scene: Scene) -> None:
+    namespace, here = scene.there("a"), scene.namespace(scene.hub, "here")
+    scene.credential()
+    scene.source(password="one")
+    sync = scene.sync(targets={"remoteClusters": [edge(namespace)], "inCluster": {"namespaces": [here]}})
+    turns(sync, "True", "Synced")
+    scene.sync(edge(namespace))
+    Thing(scene.hub, f"/api/v1/namespaces/{here}/secrets", "token").gone()
+
+
 def test_a_rotated_credential_is_used_without_a_restart(scene: Scene) -> None:
     namespace = scene.there("a")
     scene.credential(wire=scene.remote.secret(scene.remote.issue("old")))

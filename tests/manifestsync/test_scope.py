@@ -3,10 +3,10 @@
 import re
 
 import pytest
-from tests.configmapsync.world import until
+from tests.configmapsync.world import Json, until
 from tests.manifestsync.world import Manifests, ManifestSync
 
-from syncline.api.common import CONFIRM_DELETION
+from syncline.api.common import API_VERSION, CONFIRM_DELETION
 
 MANY = 12
 
@@ -174,3 +174,40 @@ def test_objects_that_lose_their_label_at_once_are_held_too(world: Manifests) ->
     sync.change(suspend=False)
     held(sync, MANY)
     assert world.find("Secret", target, "s0").marked
+
+
+def test_a_kind_that_can_no_longer_be_watched_does_not_let_removals_pass_after_an_edit(world: Manifests) -> None:
+    source = world.secret()
+    extra, *targets = world.namespaces("extra", *(f"n{number:02}" for number in range(MANY)), team=world.name)
+    world.namespace_object(extra).label(team=None)
+    selector = {"matchLabels": {"team": world.name}}
+    sync = world.msync("sync", source, targets={"inCluster": {"namespaces": [extra], "namespaceSelector": selector}})
+    sync.becomes("Synced", synced=MANY + 1)
+    # As if copies of a kind had been written that the operator has no rights to any more.
+    written = {"status": {"written": [*sync.status["written"], "LimitRange"]}}
+    body = {"apiVersion": API_VERSION, "kind": "ManifestSync", **written}
+    world.sandbox.request("PATCH", f"{sync.path}/status?fieldManager=somebody&force=true", body)
+    sync.change(targets={"inCluster": {"namespaceSelector": selector}})
+    world.find("Secret", extra).gone()
+    sync.change(suspend=True)
+    sync.becomes("Suspended")
+    for target in targets:
+        world.namespace_object(target).label(team=None)
+    sync.change(suspend=False)
+    held(sync, MANY)
+
+
+def test_other_sources_are_selected_and_the_copies_of_the_former_ones_go(world: Manifests) -> None:
+    for number in range(MANY):
+        colour = "red" if number else "blue"
+        world.make("Secret", name=f"s{number:02}", metadata={"labels": {"colour": colour}}, stringData={"a": "b"})
+    target = world.namespace("a")
+
+    def chosen(colour: str) -> list[Json]:
+        return [{"apiVersion": "v1", "kind": "Secret", "selector": {"matchLabels": {"colour": colour}}}]
+
+    sync = world.msync(sourceRefs=chosen("red"), targets={"inCluster": {"namespaces": [target]}})
+    sync.becomes("Synced", synced=MANY - 1)
+    sync.change(sourceRefs=chosen("blue"))
+    sync.becomes("Synced", desired=1, synced=1)
+    assert world.find("Secret", target, "s01").look() is None

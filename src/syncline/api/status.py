@@ -38,10 +38,11 @@ class SyncStatus(Struct, frozen=True, kw_only=True, rename="camel", omit_default
         Meta(description="The resourceVersion of the source that the copies agree with."),
     ] = None
     scope: Annotated[
-        Annotated[str, Meta(max_length=64)] | None,
+        Annotated[str, Meta(max_length=131072)] | None,
         Meta(
-            description="Digest of the destinations last carried out;"
-            " tells an edit of the spec from a change of the cluster."
+            description="The destinations that were last carried out, and the removals that edits of them have asked"
+            " for, in a compact form; tells what an edit of the spec removes from what a change of the cluster or the"
+            " source removes."
         ),
     ] = None
     kept: Annotated[

@@ -8,7 +8,7 @@ from syncline.api.configmapsync import ConfigMapSyncSpec, ConfigMapSyncStatus
 from syncline.api.status import SyncStatus
 from syncline.controllers.reporting import AnySync, Report
 from syncline.controllers.tenancy import Tenancy
-from syncline.controllers.work import Place, SourceRef, Work, scope_digest
+from syncline.controllers.work import Place, SourceRef, Work, copy_scope
 from syncline.core.keypolicies import KeyPolicies, KeyPolicy
 from syncline.core.outcome import describe_changes
 from syncline.core.plan import Policy
@@ -52,9 +52,10 @@ class ConfigMapSyncs(Struct, frozen=True):
         )
         places = (Place(scope=scope, policy=policy),)
         name = spec.destination_name or spec.config_map_name
+        sources = (SourceRef(namespace=spec.source_namespace, name=spec.config_map_name),)
         return Work(
             sync=sync,
-            sources=(SourceRef(namespace=spec.source_namespace, name=spec.config_map_name),),
+            sources=sources,
             places=places,
             guarded=self.tenancy.guarded,
             target_name=name,
@@ -66,7 +67,7 @@ class ConfigMapSyncs(Struct, frozen=True):
             two_way=strategies if two_way else None,
             deletion_policy=spec.deletion_policy,
             source_deletion_policy=spec.source_deletion_policy,
-            scope_digest=scope_digest(places, name),
+            scope=copy_scope(places, sources, name),
         )
 
     def finish(self, report: Report, status: SyncStatus, now: str) -> SyncStatus:

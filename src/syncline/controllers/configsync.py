@@ -21,6 +21,7 @@ from syncline.controllers.controller import Controller, Order, Shared, key_of, s
 from syncline.controllers.copier import RIGHTS_INTERVAL
 from syncline.controllers.dependencies import WAITS, Dependencies
 from syncline.controllers.foresight import Preview, foreseen, together
+from syncline.controllers.judging import JudgedEdit, ScopeJudge
 from syncline.controllers.keeping import kept_mark, kept_marks
 from syncline.controllers.laps import Departed, Lap, Lapped, SyncMemory, TrackMemory, wellness
 from syncline.controllers.memory import Memory
@@ -28,7 +29,7 @@ from syncline.controllers.origins import Origins
 from syncline.controllers.parts import departed_parts, has_copies, part_of, wanted_of
 from syncline.controllers.preparing import Preparer
 from syncline.controllers.references import Asking, References
-from syncline.controllers.removal import Ending, Wanted
+from syncline.controllers.removal import NOTHING_WANTED, Ending, owned
 from syncline.controllers.reporting import AnySync, Problem, Report
 from syncline.controllers.resting import Rests, rest_of
 from syncline.controllers.sites import Reached, Sites
@@ -65,6 +66,7 @@ class ConfigSyncs(Controller):
         self._references = References(shared.hub)
         self._origins = Origins(self._references, mirrors)
         self._preparer = Preparer(self._origins, Builds(shared.hub, self._references, builder))
+        self._scopes = ScopeJudge(sites)
         self._dependencies = Dependencies()
         self._hooks: dict[Key, tuple[bytes, ...]] = {}
         self._refreshing: set[asyncio.Task[None]] = set()
@@ -131,10 +133,11 @@ class ConfigSyncs(Controller):
         self._care(work, spec, reached, laps)
         if spec.dry_run:
             return await self._dry_run(work, reached, laps)
-        await self._record(work, reached)
-        lapped = [await self._advance(work, spec, reached, lap, memory) for lap in laps]
-        former = await self._let_go_of_former(work, reached, lapped, memory)
-        report = self._report(work, reached, lapped, former)
+        edit = self._scopes.judge_built(work, reached, laps)
+        await self._record(work, reached, edit.text)
+        lapped = [await self._advance(work, reached, lap, memory, edit) for lap in laps]
+        former = await self._let_go_of_former(work, reached, lapped, memory, edit)
+        report = self._report(work, reached, lapped, former, edit)
         if _is_room_made(report):
             self.queue.add(asking.key)
         self._rests.settle(asking.key, rest_of(spec, report, self._origins.opened(asking.key)))
@@ -178,7 +181,7 @@ class ConfigSyncs(Controller):
     def _waits_for(self, sync: AnySync, spec: ConfigSyncSpec) -> Problem | None:
         return self._dependencies.problem(key_of(sync), spec, self._get)
 
-    async def _record(self, work: Work, reached: Reached) -> None:
+    async def _record(self, work: Work, reached: Reached, scope: str | None = None) -> None:
         """Write down the environments too, before the first write, so that none is ever lost."""
         latest = self._latest(work.sync)
         status = latest.status
@@ -188,7 +191,7 @@ class ConfigSyncs(Controller):
         if new:
             named = structs.replace(status, environments=[*status.environments, *new])
             await self._reporter.record(latest, named)
-        await super()._record(work, reached)
+        await super()._record(work, reached, scope)
 
     def _care(self, work: Work, spec: ConfigSyncSpec, reached: Reached, laps: Sequence[Lap]) -> None:
         """Wake for what was found: the objects themselves, their namespaces, other clusters."""
@@ -211,10 +214,9 @@ class ConfigSyncs(Controller):
         claim = Claim(ref=work.sync.owner.ref, created=work.sync.metadata.creation_timestamp, wants=tuple(wants))
         self.wakes.take_interest(key_of(work.sync), interest, claim)
 
-    async def _advance(
-        self, work: Work, spec: ConfigSyncSpec, reached: Reached, lap: Lap, memory: SyncMemory
-    ) -> Lapped:
+    async def _advance(self, work: Work, reached: Reached, lap: Lap, memory: SyncMemory, edit: JudgedEdit) -> Lapped:
         """Write what a track wants, remove what it no longer wants, and look how it does."""
+        spec = spec_of(work.sync)
         known = memory.track(lap.track.name)
         part = part_of(reached, lap.track.name, departed_parts(work))
         if lap.made is None:
@@ -227,7 +229,7 @@ class ConfigSyncs(Controller):
         later: float | None = None
         done = lap.certain and all(outcome.state in _APPLIED for outcome in outcomes)
         if done:
-            pruned = await self._remover.prune(work, known, part, wanted_of(part, lap))
+            pruned = await self._remover.prune(work, known, part, wanted_of(part, lap), edit.requested)
             removed, held, again, later = list(pruned.outcomes), pruned.held, pruned.again, pruned.look_again
         well = wellness(lap, part.sites, outcomes, known, seconds(spec.timeout)) if spec.wait else None
         if well is not None:
@@ -275,10 +277,9 @@ class ConfigSyncs(Controller):
         return await write_in_stages(part.sites, desired, write, is_wanted)
 
     async def _let_go_of_former(
-        self, work: Work, reached: Reached, lapped: Sequence[Lapped], memory: SyncMemory
+        self, work: Work, reached: Reached, lapped: Sequence[Lapped], memory: SyncMemory, edit: JudgedEdit
     ) -> Departed:
         """Remove what belongs to environments that left the spec, once the others have taken over what they want."""
-        nothing = Wanted(frozenset(), frozenset(), frozenset(), certain=True)
         departed = Departed()
         for name in departed_parts(work):
             part = part_of(reached, name)
@@ -287,7 +288,7 @@ class ConfigSyncs(Controller):
             if not all(map(_is_applied, lapped)):
                 departed = structs.replace(departed, names=(*departed.names, *([name] if name else [])), done=False)
                 continue
-            pruned = await self._remover.prune(work, memory.track(name), part, nothing)
+            pruned = await self._remover.prune(work, memory.track(name), part, NOTHING_WANTED, edit.requested)
             undone = pruned.held is not None or pruned.again is not None or any(map(_is_undone, pruned.outcomes))
             departed = Departed(
                 names=(*departed.names, *([name] if name and has_copies(part) else [])),
@@ -298,7 +299,9 @@ class ConfigSyncs(Controller):
             )
         return departed
 
-    def _report(self, work: Work, reached: Reached, lapped: Sequence[Lapped], former: Departed) -> Report:
+    def _report(
+        self, work: Work, reached: Reached, lapped: Sequence[Lapped], former: Departed, edit: JudgedEdit
+    ) -> Report:
         outcomes = [outcome for one in lapped for outcome in one.outcomes]
         outcomes += [*reached.outcomes, *former.outcomes]
         looked_at = any(one.lap.made is not None for one in lapped)
@@ -312,7 +315,8 @@ class ConfigSyncs(Controller):
             outcomes=outcomes if looked_at else None,
             problem=problem,
             revision=_revision(lapped),
-            scope=work.scope_digest if done else None,
+            scope=edit.after(one for name in work.parts for one in owned(part_of(reached, name))),
+            done=done,
             kept=kept_marks(work.sync, reached.sites, outcomes, (), partial_view=reached.unsure or not looked_at),
             retry=retry,
             again=soonest(
@@ -354,6 +358,7 @@ class ConfigSyncs(Controller):
 
     async def _foresee(self, work: Work, reached: Reached, laps: Sequence[Lap]) -> Preview:
         kept = frozenset(work.sync.status.kept)
+        edit = self._scopes.judge_built(work, reached, laps)
         previews = [Preview(passed_over=reached.outcomes)]
         for lap in laps:
             part = part_of(reached, lap.track.name, departed_parts(work))
@@ -371,7 +376,7 @@ class ConfigSyncs(Controller):
                     wanted.append((site, desired))
             held: Problem | None = None
             if lap.certain:
-                removals, held = self._remover.preview_prune(work, part, wanted_of(part, lap))
+                removals, held = self._remover.preview_prune(work, part, wanted_of(part, lap), edit.requested)
                 actions += removals
             previews.append(
                 Preview(

@@ -13,10 +13,10 @@ from syncline.controllers.outlook import finish
 from syncline.controllers.reporting import AnySync, Problem, Report
 from syncline.controllers.tenancy import Tenancy
 from syncline.controllers.tracks import former_parts, references, tracks_of
-from syncline.controllers.work import Place, SourceRef, Work
-from syncline.core.digest import short_digest
+from syncline.controllers.work import Place, SourceRef, Work, cluster_scope
 from syncline.core.objects import Desired
 from syncline.core.plan import Policy
+from syncline.core.spec_scope import ListedTarget, SpecScope
 from syncline.engine.interests import Interest
 from syncline.engine.record import SyncWire, read_sync
 from syncline.kube.resources import Resource
@@ -32,6 +32,8 @@ class GitReport(Report, frozen=True, kw_only=True):
     """Parts that left the spec and still have something."""
     plan: tuple[str, ...] | None = None
     """What would be done; None where it was done."""
+    done: bool = False
+    """Whether everything was looked at, and nothing is left to be removed."""
 
 
 class ConfigSyncKind(Struct, frozen=True):
@@ -65,18 +67,21 @@ class ConfigSyncKind(Struct, frozen=True):
             Place(cluster=remote.cluster_name or "", connection=remote.connection, policy=policy)
             for remote in spec.remote_clusters
         )
-        clusters = [str(place.connection) + place.cluster for place in places]
-        listed = [f"{one.type}/{one.namespace}/{one.name}" for one in spec.targets]
+        places = places or (Place(policy=policy),)
         return Work(
             sync=sync,
             sources=tuple(refs.values()),
-            places=places or (Place(policy=policy),),
+            places=places,
             guarded=self.tenancy.guarded,
             user=self.tenancy.user(sync.metadata.namespace, spec.service_account_name),
             prune=spec.prune,
             suspended=spec.suspend,
             deletion_policy=spec.deletion_policy,
-            scope_digest=short_digest(*(track.scope() for track in tracks), "clusters", *clusters, "targets", *listed),
+            scope=SpecScope(
+                clusters=tuple(map(cluster_scope, places)),
+                environments=tuple(track.scope() for track in tracks),
+                targets=tuple(_listed(one) for one in spec.targets),
+            ),
             parts=tuple(sorted({*(track.name for track in tracks), *former_parts(spec, status)})),
             staged=True,
             unwanted="no longer in the source",
@@ -104,6 +109,10 @@ def is_requested(sync: AnySync) -> bool:
     """Whether a person asked for a sync that no turn has answered yet."""
     asked = sync.metadata.annotations.get(REQUESTED_AT)
     return asked is not None and asked[:256] != sync.status.last_handled_request
+
+
+def _listed(target: api.Target) -> ListedTarget:
+    return ListedTarget(kind=target.type, name=target.name, namespace=target.namespace or "")
 
 
 def _ref(desired: Desired) -> SourceRef:

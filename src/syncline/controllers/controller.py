@@ -233,13 +233,15 @@ class Controller(ABC):
             observe(wire)
         return self._kind.read(wire)
 
-    async def _record(self, work: Work, reached: Reached) -> None:
+    async def _record(self, work: Work, reached: Reached, scope: str | None = None) -> None:
         """Write down the kinds and clusters that are about to be written to, before the first write there.
 
-        Raises `SyncGone` where the sync does not exist any more: then nothing may be written.
+        And the scope as it was judged, before the first removal. Raises `SyncGone` where the sync does not exist any
+        more: then nothing may be written.
         """
         latest = self._latest(work.sync)
         status = self._sites.record(work, reached, latest.status)
+        status = structs.replace(status, scope=scope if scope is not None else status.scope)
         if status != latest.status:
             await self._reporter.record(latest, status)
 

@@ -17,6 +17,7 @@ from syncline.api.common import TargetState
 from syncline.controllers.controller import Controller, Kind, Order, Shared, key_of, soonest
 from syncline.controllers.foresight import Preview, foreseen
 from syncline.controllers.gathering import Gathered, Gatherer
+from syncline.controllers.judging import ScopeJudge
 from syncline.controllers.keeping import kept_mark, kept_marks
 from syncline.controllers.memory import Memory
 from syncline.controllers.pipeline import Wish, desire
@@ -53,6 +54,7 @@ class Copier(Controller):
         super().__init__(kind, sites, shared)
         self.kind = kind
         self._gatherer = Gatherer(shared.hub, shared.claims, shared.allowed_kinds)
+        self._scopes = ScopeJudge(sites, self._gatherer)
 
     def _interest(self, sync: AnySync) -> tuple[Interest, Claim | None]:
         work = self.kind.lower(sync)
@@ -71,11 +73,12 @@ class Copier(Controller):
             wish = await desire(work, surveyed.spots, gathered.patches, self._shared.renderer, self._hub.key)
         except Problem as problem:
             return await self._trouble(sync, reached, problem)
-        await self._record(work, reached)
-        converged = await self._converge(work, memory, wish, gathered.revision)
         waiting = await self._phantoms(work, reached, gathered.absent)
         wanted = await self._wanted(work, reached, gathered, (surveyed, waiting))
-        pruned = await self._remover.prune(work, memory, reached, wanted)
+        edit = await self._scopes.judge_copies(work, reached, gathered, wanted)
+        await self._record(work, reached, edit.text)
+        converged = await self._converge(work, memory, wish, gathered.revision)
+        pruned = await self._remover.prune(work, memory, reached, wanted, edit.requested)
         gone = await self._remover.sources_gone(work, memory, reached, gathered, wanted)
         seen = [*converged, *wish.failed, *surveyed.unnamed, *surveyed.passed_over, *reached.outcomes]
         seen += [_waits(spot.target, "Pending", "SourceNotFound", "waits for the source") for spot in waiting.spots]
@@ -88,10 +91,7 @@ class Copier(Controller):
             problem=pruned.held or gathered.problem,
             revision=gathered.revision,
             observed=gathered.observed,
-            # An edit of the scope stays the reason of a removal until every removal is done.
-            scope=work.scope_digest
-            if pruned.held is None and not reached.unsure and not any(_is_undone(outcome) for outcome in removed)
-            else None,
+            scope=edit.after(owned(reached)),
             kept=kept_marks(
                 work.sync, reached.sites, converged, gone.outcomes, partial_view=bool(gathered.absent) or reached.unsure
             ),
@@ -228,9 +228,9 @@ class Copier(Controller):
                 continue
             actions.append(await foreseen(writer, spot.site, item, kept=had))
         waiting = await self._phantoms(work, reached, gathered.absent)
-        removals, held = self._remover.preview(
-            work, reached, gathered, await self._wanted(work, reached, gathered, (surveyed, waiting))
-        )
+        wanted = await self._wanted(work, reached, gathered, (surveyed, waiting))
+        edit = await self._scopes.judge_copies(work, reached, gathered, wanted)
+        removals, held = self._remover.preview(work, reached, gathered, wanted, edit.requested)
         passed_over = (*wish.failed, *surveyed.unnamed, *surveyed.passed_over, *reached.outcomes)
         return Preview(
             actions=(*actions, *removals),
@@ -254,10 +254,6 @@ def _next(work: Work) -> float | None:
     if work.interval is not None:
         return work.interval
     return RIGHTS_INTERVAL if work.user is not None else None
-
-
-def _is_undone(removal: Outcome) -> bool:
-    return removal.retry or removal.state == "Pending"
 
 
 def _waits(target: Target, state: TargetState, reason: str, message: str) -> Outcome:

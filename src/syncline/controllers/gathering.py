@@ -15,9 +15,10 @@ from syncline.core.digest import short_digest
 from syncline.core.objects import Target
 from syncline.core.ownership import OWNER_LABEL, place, read_marker
 from syncline.core.secrets import decoded
+from syncline.core.spec_scope import SourceScope
 from syncline.engine.claims import Claims
 from syncline.engine.cluster import Cluster, NotWatchedError
-from syncline.engine.view import View
+from syncline.engine.view import MetaWire, View
 from syncline.kube.client import Client
 from syncline.kube.errors import ApiError, Forbidden, KindNotServed, KubeError, NotFound
 from syncline.kube.resources import Resource
@@ -97,6 +98,22 @@ class Gatherer:
             except KubeError:
                 gone.add(source)
         return frozenset(gone)
+
+    async def selected(self, work: Work, scope: SourceScope) -> frozenset[str]:
+        """Return the sources that a selector means, as markers name them; none where that cannot be read."""
+        kind, _, group = scope.kind.partition(".")
+        try:
+            resource = (await self._hub.open(group, kind)).resource
+            found, _ = await self._hub.acting_as(work.user).list(
+                resource,
+                scope.namespace if resource.namespaced else None,
+                labels=selector_words(scope.selector),
+                type=MetaWire,
+                metadata_only=True,
+            )
+        except KubeError:
+            return frozenset()
+        return frozenset(f"{scope.kind}/{one.metadata.namespace}/{one.metadata.name}" for one in found)
 
     def phantoms(self, work: Work) -> Iterator[Source]:
         """Yield the named sources as if they had been read, to know where their copies belong."""

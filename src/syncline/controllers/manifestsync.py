@@ -9,7 +9,7 @@ from syncline.api.manifestsync import SourceRef as SpecRef
 from syncline.api.status import SyncStatus
 from syncline.controllers.reporting import AnySync, Report
 from syncline.controllers.tenancy import Tenancy
-from syncline.controllers.work import Place, SourceRef, Work, scope_digest
+from syncline.controllers.work import Place, SourceRef, Work, copy_scope
 from syncline.core.conditions import Finding, find, settle_conditions
 from syncline.core.outcome import count, describe_changes
 from syncline.core.plan import Policy
@@ -55,7 +55,7 @@ class ManifestSyncs(Struct, frozen=True):
             interval=self.tenancy.interval(interval) if interval is not None else None,
             deletion_policy=spec.deletion_policy,
             source_deletion_policy=spec.source_deletion_policy,
-            scope_digest=scope_digest(places, spec.target_name or "", *map(str, sources)),
+            scope=copy_scope(places, sources, spec.target_name or ""),
         )
 
     def finish(self, report: Report, status: SyncStatus, now: str) -> SyncStatus:

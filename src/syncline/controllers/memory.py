@@ -52,8 +52,8 @@ class Memory:
         """Count removals that nobody asked for."""
         self._shrunk += [now] * count
 
-    def was_asked(self) -> None:
-        """Somebody asked for removals: what shrank before is settled with it."""
+    def was_confirmed(self) -> None:
+        """Take it that a person has confirmed removals: those that went before are confirmed with them."""
         self._shrunk.clear()
 
     def until_due(self, sync: AnySync, now: float) -> float:

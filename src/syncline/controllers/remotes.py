@@ -10,14 +10,15 @@ from syncline.api.common import ABANDON, TargetState
 from syncline.api.connection import ClusterConnection, NameRef, WrittenCluster
 from syncline.api.status import RemoteSyncStatus, SyncStatus
 from syncline.api.synctarget import SyncTarget
-from syncline.controllers.sites import LIST_PATIENCE, LocalSites, Reached
+from syncline.controllers.sites import LIST_PATIENCE, NOWHERE, LocalSites, Reached
 from syncline.controllers.survey import Site
 from syncline.controllers.synctargets import SyncTargets
 from syncline.controllers.wakes import Wakes
-from syncline.controllers.work import Place, Work
+from syncline.controllers.work import Place, Work, connection_id
 from syncline.core.objects import Target
 from syncline.core.outcome import Outcome
 from syncline.core.scope import Scope
+from syncline.core.spec_scope import ClusterSelector
 from syncline.engine.cluster import Cluster, NotWatchedError
 from syncline.fleet import (
     Credentials,
@@ -44,7 +45,6 @@ EXPIRY_LOOK = 3600.0
 CONNECTING = 1.0
 # A cluster that has just failed to answer is asked whether it is still there: so long its syncs wait for that.
 DOUBT_PATIENCE = 0.5
-NOWHERE = Scope()
 
 
 class _Arrival(Struct, frozen=True, kw_only=True):
@@ -75,7 +75,7 @@ class FleetSites(LocalSites):
         self._wakes.add(wakes)
         if any(not place.local for place in work.places):
             await self._hub.open("", SECRETS.kind)  # a credential that changes wakes its syncs
-        local = await super().reach(work, wakes)
+        local = await super().reach(work, wakes, former=former)
         places = [place for place in work.places if place.connection is not None]
         old = self._former(work, places) if former else []
         if not places and not old:
@@ -88,16 +88,18 @@ class FleetSites(LocalSites):
         outcomes = tuple(outcome for one in (*arrivals, *visits) for outcome in one.outcomes)
         return Reached(
             sites=(*local.sites, *reached),
-            former=tuple(one.site for one in visits if one.site is not None and one.site.cluster.uid not in known),
-            superseded=tuple(
-                one.site.place for one in visits if one.site is not None and one.site.cluster.uid in known
+            former=(
+                *local.former,
+                *(one.site for one in visits if one.site is not None and one.site.cluster.uid not in known),
             ),
+            superseded=tuple(one.site for one in visits if one.site is not None and one.site.cluster.uid in known),
             outcomes=outcomes,
             unsure=local.unsure or bool(outcomes),
             again=min((one.again for one in (*arrivals, *visits) if one.again is not None), default=local.again),
             warnings=tuple(dict.fromkeys(one.warning for one in (*arrivals, *visits) if one.warning)),
             clusters=frozenset(one.cluster for one in (*arrivals, *visits) if one.cluster),
             kinds=local.kinds,
+            unseen_kinds=local.unseen_kinds,
         )
 
     def record(self, work: Work, reached: Reached, status: SyncStatus) -> SyncStatus:
@@ -105,10 +107,8 @@ class FleetSites(LocalSites):
         assert isinstance(status, RemoteSyncStatus)  # noqa: S101 - only these name other clusters
         kinds = {ref.kind_name for ref in work.sources}
         current = [site.place for site in reached.sites if site.place.cluster]
-        done = [
-            _record(place)
-            for place in (*reached.superseded, *(site.place for site in reached.former if _is_empty(site, work)))
-        ]
+        left = [site for site in reached.former if _is_empty(site, work)]
+        done = [_record(site.place) for site in (*reached.superseded, *left) if not site.place.local]
         kept = [entry for entry in status.clusters if entry not in done]
         if _is_abandoned(work):
             kept = []
@@ -118,7 +118,17 @@ class FleetSites(LocalSites):
         written = {entry for entry in written if "/" not in entry or entry.partition("/")[0] in names}
         if any(place.local for place in work.places):
             written |= kinds
+        elif any(site.place.local for site in left) and not reached.unseen_kinds:
+            written = {entry for entry in written if "/" in entry}
         return structs.replace(status, written=sorted(written), clusters=clusters)
+
+    def selected(self, selector: ClusterSelector, namespace: str) -> frozenset[str]:
+        """Return the connections that a selector of SyncTargets means now."""
+        connection = ClusterConnection(
+            type="SyncTarget", selector=selector.labels, sync_target_namespace=selector.namespace or None
+        )
+        found = targets_of(connection, namespace, self._targets.all())
+        return frozenset(connection_id(_single(connection, target.metadata.name)) for target in found)
 
     def forget(self, kind: str, key: Key) -> None:
         """Let go of the clusters of a sync that is gone."""
@@ -166,12 +176,7 @@ class FleetSites(LocalSites):
             arrivals = []
             for target in targets_of(connection, namespace, await self._known(work, connection)):
                 name = target.metadata.name
-                single = ClusterConnection(
-                    type="SyncTarget",
-                    sync_target_ref=NameRef(name=name),
-                    sync_target_namespace=connection.sync_target_namespace,
-                )
-                named = structs.replace(place, cluster=name, connection=single)
+                named = structs.replace(place, cluster=name, connection=_single(connection, name))
                 try:
                     resolved = await resolve_target(
                         target,
@@ -293,6 +298,15 @@ async def _settled(member: Member) -> bool:
             return await member.settled()
     except TimeoutError:
         return False
+
+
+def _single(connection: ClusterConnection, name: str) -> ClusterConnection:
+    """Return the connection to one of the SyncTargets that a selector means."""
+    return ClusterConnection(
+        type="SyncTarget",
+        sync_target_ref=NameRef(name=name),
+        sync_target_namespace=connection.sync_target_namespace,
+    )
 
 
 def _name(place: Place) -> str:

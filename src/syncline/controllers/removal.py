@@ -24,6 +24,7 @@ from syncline.core.outcome import HOLDS_FOREIGN, UNPROVEN, Outcome
 from syncline.core.ownership import OWNER_LABEL
 from syncline.core.plan import Action, Verb
 from syncline.core.scope import Namespace
+from syncline.core.scope_record import object_id
 from syncline.core.surplus import Brake, brake, plan_removal
 from syncline.engine.view import MetaWire, View
 from syncline.engine.writer import Writer
@@ -83,6 +84,9 @@ class Wanted(Struct, frozen=True):
         return _where(site, seen.target) in self.orphans or (marker is not None and marker.source in self.absent)
 
 
+NOTHING_WANTED = Wanted(frozenset(), frozenset(), frozenset(), certain=True)
+
+
 def wanted_by(surveyed: Survey, waiting: Survey, gathered: Gathered, vanished: frozenset[str] = frozenset()) -> Wanted:
     """Sum up which copies are wanted; `waiting` are those that wait for their source, `vanished` former sources."""
     return Wanted(
@@ -100,29 +104,36 @@ class Remover:
         self._writer = writer
         self._wakes = wakes
 
-    async def prune(self, work: Work, memory: Memory, reached: Reached, wanted: Wanted) -> Removed:
-        """Remove copies from where they are no longer wanted, or say why, or for how long, that must wait.
+    async def prune(
+        self, work: Work, memory: Memory, reached: Reached, wanted: Wanted, requested: frozenset[bytes]
+    ) -> Removed:
+        """Remove objects from where they are no longer wanted, or say why, or for how long, that must wait.
 
-        Shrinkage that nobody spelled out waits until it has come to rest, so that it is judged as a whole: then, if it
-        is large, for a person.
+        What an edit of the spec has removed (`requested`, by `managed_id`) goes at once. Shrinkage that nobody spelled
+        out waits until it has come to rest, so that it is judged as a whole: then, if it is large, for a person.
         """
-        stale = _stale(work, reached, wanted)
+        stale = unwanted(work, reached, wanted)
+        derived = [one for one in stale if managed_id(*one) not in requested]
         now = time.monotonic()
-        verdict = self._brake(work, reached, _removals(stale, (PRUNED, work.unwanted)), memory.recently_shrunk(now))
-        if verdict.held:
-            return Removed(held=Problem("DeletionHeld", verdict.message))
-        if verdict.derived and (left := memory.unrest(frozenset(seen.target for _, seen in stale), now)) > 0:
-            return Removed(again=left)
+        verdict = self._brake(work, reached, stale, derived, memory.recently_shrunk(now))
+        held = Problem("DeletionHeld", verdict.message) if verdict.held else None
+        again: float | None = None
+        if verdict.derived and not verdict.held:
+            left = memory.unrest(frozenset(seen.target for _, seen in derived), now)
+            again = left if left > 0 else None
+        waits = {seen.target for _, seen in derived} if held is not None or again is not None else set()
+        going = [one for one in stale if one[1].target not in waits]
         removed: list[Outcome] = []
-        for group in _in_order(stale, staged=work.staged):
+        for group in _in_order(going, staged=work.staged):
             jobs = [(seen.target, partial(self._remove_proven, work, site, seen, wanted)) for site, seen in group]
             removed += await memory.fan_out.run(jobs, _no_progress)
         if verdict.derived:
-            memory.shrank(sum(outcome.written is not None for outcome in removed), now)
+            shrunk = {seen.target for _, seen in derived}
+            memory.shrank(sum(one.written is not None and one.target in shrunk for one in removed), now)
         else:
-            memory.was_asked()
+            memory.was_confirmed()
         stays = any(outcome.reason in (HOLDS_FOREIGN, UNPROVEN) for outcome in removed)
-        return Removed(outcomes=tuple(removed), look_again=LOOK_AGAIN if stays else None)
+        return Removed(outcomes=tuple(removed), held=held, again=again, look_again=LOOK_AGAIN if stays else None)
 
     async def sources_gone(
         self, work: Work, memory: Memory, reached: Reached, gathered: Gathered, wanted: Wanted
@@ -178,28 +189,30 @@ class Remover:
         return Ending(outcomes=tuple(removed), warning="; ".join(words))
 
     def preview(
-        self, work: Work, reached: Reached, gathered: Gathered, wanted: Wanted
+        self, work: Work, reached: Reached, gathered: Gathered, wanted: Wanted, requested: frozenset[bytes]
     ) -> tuple[list[Action], Problem | None]:
         """Return what `prune` and `sources_gone` would do."""
-        removals, held = self.preview_prune(work, reached, wanted)
+        removals, held = self.preview_prune(work, reached, wanted, requested)
         if work.source_deletion_policy == "Delete" and gathered.problem is not None:
             gone = [one for one in owned(reached) if wanted.is_orphan(*one) and _is_open(*one)]
             why = ("SourceDeleted", gathered.problem.message)
             removals += _removals(gone, why, keep_edited=work.two_way is not None)
         return removals, held
 
-    def preview_prune(self, work: Work, reached: Reached, wanted: Wanted) -> tuple[list[Action], Problem | None]:
+    def preview_prune(
+        self, work: Work, reached: Reached, wanted: Wanted, requested: frozenset[bytes]
+    ) -> tuple[list[Action], Problem | None]:
         """Return what `prune` would do."""
-        removals = _removals(_stale(work, reached, wanted), (PRUNED, work.unwanted))
-        verdict = self._brake(work, reached, removals)
-        return removals, Problem("DeletionHeld", verdict.message) if verdict.held else None
+        stale = unwanted(work, reached, wanted)
+        verdict = self._brake(work, reached, stale, [one for one in stale if managed_id(*one) not in requested])
+        held = Problem("DeletionHeld", verdict.message) if verdict.held else None
+        return _removals(stale, (PRUNED, work.unwanted)), held
 
-    def _brake(self, work: Work, reached: Reached, removals: list[Action], recent: int = 0) -> Brake:
+    def _brake(self, work: Work, reached: Reached, stale: list[Owned], derived: list[Owned], recent: int = 0) -> Brake:
         return brake(
-            removals,
-            sum(1 for _ in owned(reached)) if removals else 0,
+            _removals(derived, (PRUNED, work.unwanted)),
+            sum(1 for _ in owned(reached)) - (len(stale) - len(derived)) if derived else 0,
             why=work.shrinkage,
-            asked_for=work.sync.status.scope not in (None, work.scope_digest),
             confirmed=work.sync.metadata.annotations.get(CONFIRM_DELETION, ""),
             recent=recent,
         )
@@ -345,7 +358,13 @@ def _relabelled(site: Site, seen: Seen) -> Seen:
     return structs.replace(seen, target=seen.target._replace(cluster=site.place.cluster))
 
 
-def _stale(work: Work, reached: Reached, wanted: Wanted) -> list[Owned]:
+def managed_id(site: Site, seen: Seen) -> bytes:
+    """Name this very object in the record of the scope."""
+    target = seen.target
+    return object_id(site.cluster.uid, target.kind, target.namespace, target.name, seen.uid)
+
+
+def unwanted(work: Work, reached: Reached, wanted: Wanted) -> list[Owned]:
     """Return the copies that are no longer wanted; a namespace on its way out takes its copy along."""
     if not work.prune or not wanted.certain:
         return []

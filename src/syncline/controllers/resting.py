@@ -41,8 +41,8 @@ def rest_of(spec: ConfigSyncSpec, report: Report, remotes: Mapping[GitSource, Re
     """Return what a sync is at rest with after a turn; None where something is left to do, or may be at any commit."""
     if not isinstance(report, GitReport) or report.problem is not None or report.retry or report.waits:
         return None
-    # Without a scope something was not looked at; under the policy Rollback a commit means more than its files.
-    if report.scope is None or spec.failure_policy == "Rollback":
+    # Under the policy Rollback a commit means more than its files.
+    if not report.done or spec.failure_policy == "Rollback":
         return None
     if any(outcome.state not in _SETTLED for outcome in report.outcomes or ()):
         return None

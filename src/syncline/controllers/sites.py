@@ -9,12 +9,15 @@ from syncline.controllers.survey import Site
 from syncline.controllers.wakes import Wakes
 from syncline.controllers.work import Place, Work
 from syncline.core.outcome import Outcome
+from syncline.core.scope import Scope
+from syncline.core.spec_scope import ClusterSelector
 from syncline.engine.cluster import Cluster, NotWatchedError
 from syncline.kube.cache import Key
 from syncline.kube.errors import KindNotServed
 
 # How long a turn waits for the first list of a kind that an earlier turn has written.
 LIST_PATIENCE = 2.0
+NOWHERE = Scope()
 
 
 class Reached(Struct, frozen=True, kw_only=True):
@@ -28,14 +31,16 @@ class Reached(Struct, frozen=True, kw_only=True):
     unsure: bool = False
     """Whether any place could not be looked at: then nothing is known to be done."""
     again: float | None = None
-    superseded: tuple[Place, ...] = ()
-    """Places that the spec no longer names, and that turned out to be clusters that it does name."""
+    superseded: tuple[Site, ...] = ()
+    """Clusters by a name that the spec no longer has, and that it does name otherwise."""
     clusters: frozenset[str] = frozenset()
     """All other clusters that were tried."""
     warnings: tuple[str, ...] = ()
     """What will be wrong soon."""
     kinds: frozenset[str] = frozenset()
     """The kinds that this sync writes, or has written, in this cluster."""
+    unseen_kinds: frozenset[str] = frozenset()
+    """Those of them that cannot be watched now."""
 
 
 class Sites(Protocol):
@@ -46,6 +51,9 @@ class Sites(Protocol):
 
     def record(self, work: Work, reached: Reached, status: SyncStatus) -> SyncStatus:
         """Note in the status what is about to be written to."""
+
+    def selected(self, selector: ClusterSelector, namespace: str) -> frozenset[str]:
+        """Return the connections that a selector of SyncTargets means now, for a sync of this namespace."""
 
     def forget(self, kind: str, key: Key) -> None:
         """Let go of what was held for a sync that is gone."""
@@ -58,37 +66,47 @@ class LocalSites:
         self._hub = hub
 
     async def reach(self, work: Work, wakes: Wakes, *, former: bool = True) -> Reached:  # noqa: ARG002 - see the protocol
-        """Return this cluster, with a view of every kind that the sync has written."""
+        """Return this cluster, with a view of every kind that the sync has written.
+
+        Where the spec no longer has it, and the sync has written to it, it is a former one.
+        """
         kinds = {ref.kind_name for ref in work.sources} | set(local_kinds(work.sync.status))
-        unsure = await self._open(local_kinds(work.sync.status))
+        unseen = await self._open(local_kinds(work.sync.status))
         client = self._hub.acting_as(work.user)
         sites = tuple(
             Site(place=place, cluster=self._hub, client=client, owner=work.sync.owner)
             for place in work.places
             if place.local
         )
-        return Reached(sites=sites, unsure=unsure, kinds=frozenset(kinds))
+        left: tuple[Site, ...] = ()
+        if former and not sites and local_kinds(work.sync.status):
+            left = (Site(place=Place(scope=NOWHERE), cluster=self._hub, client=client, owner=work.sync.owner),)
+        return Reached(sites=sites, former=left, unsure=bool(unseen), kinds=frozenset(kinds), unseen_kinds=unseen)
 
     def record(self, work: Work, reached: Reached, status: SyncStatus) -> SyncStatus:  # noqa: ARG002 - see the protocol
         """Note the kinds."""
         written = sorted({*status.written, *(ref.kind_name for ref in work.sources)})
         return structs.replace(status, written=written)
 
+    def selected(self, selector: ClusterSelector, namespace: str) -> frozenset[str]:  # noqa: ARG002 - see the protocol
+        """Return nothing: there are no other clusters."""
+        return frozenset()
+
     def forget(self, kind: str, key: Key) -> None:
         """Nothing is held."""
 
-    async def _open(self, kinds: tuple[str, ...]) -> bool:
-        """Watch the kinds that were written earlier; whether any of them cannot be."""
-        unsure = False
+    async def _open(self, kinds: tuple[str, ...]) -> frozenset[str]:
+        """Watch the kinds that were written earlier; return those that cannot be."""
+        unseen: set[str] = set()
         for name in kinds:
             kind, _, group = name.partition(".")
             try:
                 await self._hub.complete(await self._hub.open(group, kind), LIST_PATIENCE)
             except KindNotServed as error:
-                unsure = unsure or not error.certain  # if it is, its objects went with it
+                unseen |= set() if error.certain else {name}  # if it is, its objects went with it
             except NotWatchedError:
-                unsure = True
-        return unsure
+                unseen.add(name)
+        return frozenset(unseen)
 
 
 def local_kinds(status: SyncStatus) -> tuple[str, ...]:

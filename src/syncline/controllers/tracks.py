@@ -13,6 +13,7 @@ from syncline.api.configsync import Track as TrackStatus
 from syncline.api.source import GitSource, Source
 from syncline.core.digest import short_digest
 from syncline.core.objects import Target
+from syncline.core.spec_scope import EnvironmentScope
 
 
 class Strand(Struct, frozen=True, kw_only=True):
@@ -46,10 +47,10 @@ class Track(Struct, frozen=True, kw_only=True):
         """The repository that rollbacks are of, where there is but one."""
         return self.strands[0].git if len(self.strands) == 1 else None
 
-    def scope(self) -> str:
-        """Name what the spec says about what is wanted where; the revision is Git's matter."""
+    def scope(self) -> EnvironmentScope:
+        """Return what the spec says about what is wanted where; the revision is Git's matter."""
         where = [f"{strand.folder}={strand}/{strand.path}" for strand in self.strands]
-        return short_digest(self.name, self.namespace or "", *where)
+        return EnvironmentScope(name=self.name, origin=short_digest(*where), namespace=self.namespace or "")
 
 
 class Course(Struct, frozen=True, kw_only=True):

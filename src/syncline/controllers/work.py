@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from syncline.api.common import DeletionPolicy, LabelSelector, ObjectMeta
@@ -15,6 +16,7 @@ from syncline.core.keypolicies import KeyPolicies
 from syncline.core.objects import Target
 from syncline.core.plan import Policy
 from syncline.core.scope import Scope
+from syncline.core.spec_scope import OWN_CLUSTER, ClusterScope, ClusterSelector, NamespaceScope, SourceScope, SpecScope
 from syncline.engine.attention import Selection
 from syncline.engine.claims import Claim, Want
 from syncline.engine.cluster import kind_name
@@ -103,8 +105,8 @@ class Work(Struct, frozen=True, kw_only=True):
     interval: float | None = None
     deletion_policy: DeletionPolicy = "Delete"
     source_deletion_policy: DeletionPolicy = "Delete"
-    scope_digest: str = ""
-    """Names what the spec says about where copies are."""
+    scope: SpecScope = SpecScope()
+    """What the spec says about where managed objects belong."""
     parts: tuple[str, ...] = ("",)
     """The parts of the sync that own copies; most have but one."""
     staged: bool = False
@@ -178,10 +180,36 @@ class Work(Struct, frozen=True, kw_only=True):
         )
 
 
-def scope_digest(places: tuple[Place, ...], *parts: str) -> str:
-    """Name what a spec says about where copies are, to tell an edit of it from a change of the cluster."""
-    words = [f"{place.cluster}={place.scope.digest() if place.scope is not None else ''}" for place in places]
-    return short_digest(*words, "parts", *parts)
+def copy_scope(places: tuple[Place, ...], sources: tuple[SourceRef, ...], target_name: str) -> SpecScope:
+    """Return what a spec says about where copies are."""
+    return SpecScope(
+        clusters=tuple(map(cluster_scope, places)),
+        sources=tuple(map(source_scope, sources)),
+        name=target_name,
+        template=is_template(target_name),
+    )
+
+
+def cluster_scope(place: Place) -> ClusterScope:
+    """Return what a spec says about one cluster, or several that a selector means."""
+    namespaces = NamespaceScope.of(place.scope) if place.scope is not None else None
+    connection = place.connection
+    if connection is not None and connection.selector is not None:
+        selector = ClusterSelector(labels=connection.selector, namespace=connection.sync_target_namespace or "")
+        return ClusterScope(selector=selector, namespaces=namespaces)
+    return ClusterScope(name=place.cluster, connection=connection_id(connection), namespaces=namespaces)
+
+
+def source_scope(ref: SourceRef) -> SourceScope:
+    """Return what a spec says about one source, or several that a selector means."""
+    return SourceScope(kind=ref.kind_name, namespace=ref.namespace, name=ref.name, selector=ref.selector)
+
+
+def connection_id(connection: ClusterConnection | None) -> str:
+    """Name a way to reach a cluster."""
+    if connection is None:
+        return OWN_CLUSTER
+    return short_digest(msgspec.json.encode(connection, order="deterministic").decode())
 
 
 def selector_words(selector: LabelSelector | None) -> str:

@@ -60,25 +60,26 @@ class Brake(Struct, frozen=True):
     digest: str
     message: str = ""
     derived: bool = True
-    """Whether no person has asked for the removals; such ones count together with those that follow soon."""
+    """Whether no person has confirmed the removals; such ones count together with those that follow soon."""
 
 
 def brake(
     removals: Sequence[Action],
     owned: int,
     *,
-    asked_for: bool,
     confirmed: str,
     recent: int = 0,
     why: str = "they are no longer wanted",
 ) -> Brake:
     """Hold derived removals of more than max(10, half of what the sync owns) until their digest is confirmed.
 
-    `recent` derived removals have gone before: labels that a script takes off one by one are one shrinkage.
+    The removals that an edit of the spec asks for are not among them, and do not count as owned: the verdict is the
+    same before and after they are done. `recent` derived removals have gone before: labels that a script takes off one
+    by one are one shrinkage.
     """
     writes = [action for action in removals if action.verb in (Verb.DELETE, Verb.RELEASE)]
     digest = removal_digest(writes)
-    if asked_for or confirmed == digest:
+    if writes and confirmed == digest:
         return Brake(held=False, digest=digest, derived=False)
     if not writes or len(writes) + recent <= max(BRAKE_COUNT, BRAKE_SHARE * (owned + recent)):
         return Brake(held=False, digest=digest)
@@ -88,7 +89,7 @@ def brake(
         digest=digest,
         message=(
             f"{len(writes)} of {owned} copies would be removed because {why}{before}; "
-            f"nothing was removed. To confirm, annotate this sync with syncline.dev/confirm-deletion={digest}"
+            f"none of these was removed. To confirm, annotate this sync with syncline.dev/confirm-deletion={digest}"
         ),
     )
 
