@@ -102,6 +102,51 @@ def test_a_suspended_sync_claims_no_absent_object(world: World) -> None:
     younger.becomes("Synced")
 
 
+def test_the_copy_of_a_suspended_sync_is_deleted_and_the_sync_that_waits_takes_its_place(world: World) -> None:
+    world.source()
+    world.source("other", colour="blue")
+    target = world.namespace("a")
+    shared = {"destinationNamespace": target, "destinationName": "shared"}
+    first = world.sync("first", **shared)
+    first.becomes("Synced")
+    second = world.sync("second", configMapName="other", **shared)
+    second.becomes("OwnedByOther")
+    first.change(suspend=True)
+    first.becomes("Suspended")
+    second.now()
+    second.becomes("OwnedByOther")
+    world.config_map(target, "shared").delete()
+    world.config_map(target, "shared").becomes(colour="blue")
+    second.becomes("Synced")
+
+
+def test_an_older_sync_without_a_source_goes_elsewhere_and_the_younger_one_gets_the_target(world: World) -> None:
+    world.source("other", colour="blue")
+    here, there = world.namespaces("here", "there")
+    older = world.sync("a-older", configMapName="missing", destinationNamespace=here, destinationName="shared")
+    older.becomes("SourceNotFound")
+    younger = world.sync("b-younger", configMapName="other", destinationNamespace=here, destinationName="shared")
+    younger.becomes("ClaimedByOther")
+    older.change(destinationNamespace=there)
+    world.config_map(here, "shared").becomes(colour="blue")
+    younger.becomes("Synced")
+
+
+def test_a_namespace_leaves_the_selector_of_an_older_sync_and_the_younger_one_gets_the_target(world: World) -> None:
+    world.source("other", colour="blue")
+    target = world.namespace("a", team=world.name)
+    selector = {"matchLabels": {"team": world.name}}
+    older = world.sync(
+        "a-older", configMapName="missing", destinationNamespaceSelector=selector, destinationName="shared"
+    )
+    older.becomes("SourceNotFound")
+    younger = world.sync("b-younger", configMapName="other", destinationNamespace=target, destinationName="shared")
+    younger.becomes("ClaimedByOther")
+    world.namespace_object(target).label(team=None)
+    world.config_map(target, "shared").becomes(colour="blue")
+    younger.becomes("Synced")
+
+
 def test_a_clone_of_a_copy_is_left_alone_also_when_the_sync_ends(world: World) -> None:
     source = world.source()
     target, elsewhere = world.namespaces("a", "elsewhere")

@@ -126,3 +126,16 @@ def test_a_clone_of_a_copy_is_foreign_and_left_alone(world: Manifests) -> None:
     sync.delete()
     sync.gone()
     assert cloned.uid == uid
+
+
+def test_a_suspended_sync_of_another_kind_gives_the_target_to_the_sync_that_waits(world: Manifests) -> None:
+    target = world.namespace("a")
+    # Their age is told in whole seconds, and within one by kind and name.
+    older = world.sync("older", configMapName="missing", destinationNamespace=target, destinationName="shared")
+    older.becomes("SourceNotFound")
+    source = world.make("ConfigMap", name="source", data={"colour": "blue"})
+    younger = world.msync("younger", source, into=[target], targetName="shared")
+    younger.becomes("ClaimedByOther")
+    older.change(suspend=True)
+    world.config_map(target, "shared").becomes(colour="blue")
+    younger.becomes("Synced")

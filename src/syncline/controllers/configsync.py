@@ -95,7 +95,9 @@ class ConfigSyncs(Controller):
     def _interest(self, sync: AnySync) -> tuple[Interest, Claim | None]:
         spec = spec_of(sync)
         self._dependencies.put(key_of(sync), spec)
-        return basic_interest(sync, spec), None
+        # What it claims is known only once it was built.
+        claim = Claim(ref=sync.owner.ref, created=sync.metadata.creation_timestamp, wants=())
+        return basic_interest(sync, spec), None if spec.suspend or sync.deleting else claim
 
     def _sync_changed(self, key: Key, old: AnySync | None, new: AnySync | None, by: str) -> None:
         super()._sync_changed(key, old, new, by)

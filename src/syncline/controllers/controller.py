@@ -12,7 +12,7 @@ from functools import partial
 from typing import Protocol
 
 import structlog
-from msgspec import Struct, field, structs
+from msgspec import Struct, structs
 
 from syncline.api.common import ObjectMeta
 from syncline.api.status import SyncStatus
@@ -44,6 +44,8 @@ from syncline.render import Renderer
 
 log = structlog.get_logger(__name__)
 
+
+HELD_BY_OTHERS = frozenset({"OwnedByOther", "ClaimedByOther"})
 
 Order = tuple[Site, Target, Job]
 """What is to be done at one target."""
@@ -77,7 +79,6 @@ class Shared(Struct, frozen=True):
     fights: Fights
     watch_namespaces: Sequence[str] = ()
     allowed_kinds: frozenset[str] = frozenset()
-    wakes: list[Wakes] = field(default_factory=list)
 
 
 class Controller(ABC):
@@ -91,8 +92,8 @@ class Controller(ABC):
         self._hub = shared.hub
         self._records = Records(shared.hub.client, kind.resource)
         self._reporter = Reporter(kind.name, self._records, shared.events, self._writing, kind.finish)
-        self.wakes = Wakes(kind.name, self.queue, shared.hub, shared.claims, shared.wakes)
-        self._remover = Remover(self._writer, self.wakes)
+        self.wakes = Wakes(kind.name, self.queue, shared.hub, shared.claims)
+        self._remover = Remover(self._writer)
         self._memory: dict[Key, Memory] = {}
         self._ended = EndedSyncs()
         self._events: EventBuffer[Key, AnySync] = EventBuffer(
@@ -129,12 +130,12 @@ class Controller(ABC):
     def _sync_changed(self, key: Key, old: AnySync | None, new: AnySync | None, by: str) -> None:
         if new is None or new.spec is None:
             self.wakes.lose_interest(key)
-        elif old is None or old.metadata.generation != new.metadata.generation or new.deleting:
+        elif old is None or _spec_of(old) != _spec_of(new) or new.deleting:
             try:
                 interest, claim = self._interest(new)
             except Problem:
                 interest, claim = Interest(), None
-            self.wakes.take_interest(key, interest, claim)
+            self.wakes.take_interest(key, interest, claim, from_spec=True)
         self.wakes.sync_changed(key, old, new, by)
 
     async def reconcile(self, key: Key) -> None:
@@ -171,11 +172,15 @@ class Controller(ABC):
         """Take a turn; a mistake of ours is told where its user looks, not in the log alone."""
         try:
             if not sync.deleting:
-                return await self._turn(sync, memory)
-            report = await self._finalize(sync, memory)
-            if report is None:
+                waiters, ref = self._shared.claims.waiters, sync.owner.sync
+                waiters.begin(ref)
+                report = await self._turn(sync, memory)
+                waiters.end(ref)
+                return report
+            left = await self._finalize(sync, memory)
+            if left is None:
                 await self._remove_finalizer(sync, memory)
-            return report
+            return left
         except KubeError:
             raise
         except Exception as error:
@@ -265,6 +270,8 @@ class Controller(ABC):
         for outcome in outcomes:
             if outcome.reason == "NotOurs":
                 self.wakes.block(key, generation, clusters[outcome.target], outcome)
+            elif outcome.reason in HELD_BY_OTHERS:
+                self.wakes.wait(key, clusters[outcome.target], outcome)
         return outcomes + known
 
     def _writer(self, site: Site) -> Writer:
@@ -317,6 +324,11 @@ class Controller(ABC):
         self._sites.forget(self._kind.name, key)
         self._reporter.forget(key)
         self.queue.forget(key)
+
+
+def _spec_of(sync: AnySync) -> tuple[str, int]:
+    """Name the spec of a sync."""
+    return sync.metadata.uid, sync.metadata.generation
 
 
 def key_of(sync: AnySync) -> Key:

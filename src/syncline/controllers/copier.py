@@ -107,6 +107,8 @@ class Copier(Controller):
         """Report what keeps the whole sync from being carried out; its targets are Unknown meanwhile."""
         outcomes = None
         work = self._work(sync)
+        if work is not None and (claim := work.claim()) is not None:
+            self._shared.claims.settle_extended(claim)
         if work is not None and not work.suspended:
             surveyed = await self._phantoms(work, reached)
             why = "not looked at: see the Ready condition of the sync"

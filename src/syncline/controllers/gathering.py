@@ -172,7 +172,7 @@ class Gatherer:
             meta = msgspec.convert(manifest["metadata"], ObjectMeta)
             target = Target(meta.namespace, meta.name, ref.kind_name)
             view.observe_unmanaged(meta, work.sync.owner.sync)
-            if copied_by := await self._copied_by(meta, target):
+            if copied_by := await self._copied_by(work, meta, target):
                 if ref.name:
                     message = f"the source {target} is itself a copy, made by {copied_by}; name the original instead"
                     raise Problem("SourceIsCopy", message, stalled=True)
@@ -182,11 +182,12 @@ class Gatherer:
             sources.append(Source(ref=ref, target=target, namespaced=namespaced, meta=meta, manifest=full))
         return sources
 
-    async def _copied_by(self, meta: ObjectMeta, target: Target) -> str:
+    async def _copied_by(self, work: Work, meta: ObjectMeta, target: Target) -> str:
         """Name the living sync that made an object, or nothing: a copy is never a source."""
         marker = read_marker(meta.annotations) if OWNER_LABEL in meta.labels else None
         if marker is None or marker.at != place(self._hub.uid, target):
             return ""
+        self._claims.wait(work.sync.owner.sync, self._hub.name, target, marker.sync)
         return marker.sync if marker.hub or await self._claims.alive(marker.sync) else ""
 
     async def _patch(self, client: Client, work: Work, ref: PatchContentRef) -> str:

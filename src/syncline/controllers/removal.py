@@ -16,7 +16,6 @@ from syncline.controllers.memory import Memory
 from syncline.controllers.reporting import AnySync, Problem
 from syncline.controllers.sites import Reached
 from syncline.controllers.survey import Site, Survey
-from syncline.controllers.wakes import Wakes
 from syncline.controllers.work import Work
 from syncline.core.objects import Seen, Target
 from syncline.core.ordering import removal_stages
@@ -28,7 +27,6 @@ from syncline.core.scope_record import object_id
 from syncline.core.surplus import Brake, brake, plan_removal
 from syncline.engine.view import MetaWire, View
 from syncline.engine.writer import Writer
-from syncline.kube.cache import Key
 from syncline.kube.errors import Forbidden, KubeError, NotFound
 from syncline.kube.resources import NAMESPACES
 
@@ -100,9 +98,8 @@ def wanted_by(surveyed: Survey, waiting: Survey, gathered: Gathered, vanished: f
 class Remover:
     """Removes copies for the syncs of one kind."""
 
-    def __init__(self, writer: Callable[[Site], Writer], wakes: Wakes) -> None:
+    def __init__(self, writer: Callable[[Site], Writer]) -> None:
         self._writer = writer
-        self._wakes = wakes
 
     async def prune(
         self, work: Work, memory: Memory, reached: Reached, wanted: Wanted, requested: frozenset[bytes]
@@ -151,7 +148,7 @@ class Remover:
         what = gathered.problem.message if gathered.problem is not None else "the source does not exist"
         # Of two sides, an edit beats a deletion.
         why, both_ways = ("SourceDeleted", what), work.two_way is not None
-        return Removed(outcomes=tuple(await self._remove(work.sync, memory, copies, why, keep_edited=both_ways)))
+        return Removed(outcomes=tuple(await self._remove(memory, copies, why, keep_edited=both_ways)))
 
     async def finalize(self, sync: AnySync, work: Work | None, memory: Memory, reached: Reached) -> Ending:
         """Let go of all copies as the policy says. Never traps the sync."""
@@ -220,7 +217,7 @@ class Remover:
     async def _remove_proven(self, work: Work, site: Site, seen: Seen, wanted: Wanted) -> Outcome | None:
         """Remove a copy after a live look at its namespace has confirmed that it is unwanted."""
         if not seen.target.namespace:
-            return await self._let_go(work.sync, site, seen, (PRUNED, work.unwanted), wanted.targets)
+            return await self._let_go(site, seen, (PRUNED, work.unwanted), wanted.targets)
         try:
             wire = await site.cluster.client.get(NAMESPACES, seen.target.namespace, type=MetaWire, metadata_only=True)
         except NotFound:
@@ -236,7 +233,7 @@ class Remover:
             or _matches(site, live) != _matches(site, site.cluster.namespace(meta.name))
         ):
             return None
-        return await self._let_go(work.sync, site, seen, (PRUNED, work.unwanted))
+        return await self._let_go(site, seen, (PRUNED, work.unwanted))
 
     async def _remove_all(self, sync: AnySync, memory: Memory, reached: Reached, *, staged: bool) -> list[Outcome]:
         """Remove every copy, found by the cache and by a live list: a cache may lag behind another leader's write."""
@@ -263,7 +260,7 @@ class Remover:
         why = ("SyncDeleted", "the sync was deleted")
         removed: list[Outcome] = []
         for group in _in_order(known.values(), staged=staged):
-            removed += await self._remove(sync, memory, group, why)
+            removed += await self._remove(memory, group, why)
         return [*removed, *troubles]
 
     async def _scan(self, site: Site) -> frozenset[str]:
@@ -290,7 +287,6 @@ class Remover:
 
     async def _remove(
         self,
-        sync: AnySync,
         memory: Memory,
         copies: Iterable[Owned],
         why: tuple[str, str],
@@ -299,7 +295,7 @@ class Remover:
     ) -> list[Outcome]:
         """Remove copies for a reason that needs no proof; closed namespaces are left alone."""
         jobs: list[tuple[Target, Callable[[], Awaitable[Outcome | None]]]] = [
-            (seen.target, partial(self._let_go, sync, site, seen, why, keep_edited=keep_edited))
+            (seen.target, partial(self._let_go, site, seen, why, keep_edited=keep_edited))
             for site, seen in copies
             if _is_open(site, seen)
         ]
@@ -307,7 +303,6 @@ class Remover:
 
     async def _let_go(
         self,
-        sync: AnySync,
         site: Site,
         seen: Seen,
         why: tuple[str, str],
@@ -315,15 +310,12 @@ class Remover:
         *,
         keep_edited: bool = False,
     ) -> Outcome | None:
-        """Remove a copy, unless others would go along with it, and wake those that wait for its place."""
+        """Remove a copy, unless others would go along with it."""
         if takes_others_along(seen.target) and any(one.verb is Verb.DELETE for one in _removals([(site, seen)], why)):
             stays = await reprieve(site, seen, wanted)
             if stays is not None:
                 return stays
-        outcome = await self._writer(site).remove(seen, *why, keep_edited=keep_edited)
-        if outcome is not None and outcome.written is not None:
-            self._wakes.freed(Key(sync.metadata.namespace, sync.metadata.name), site.cluster, seen.target)
-        return outcome
+        return await self._writer(site).remove(seen, *why, keep_edited=keep_edited)
 
 
 def owned(reached: Reached) -> Iterator[Owned]:

@@ -4,8 +4,6 @@ Watches call in here; nothing is decided or written, only work is marked. Shared
 wake: every body that reaches a copy is read by the sync's own identity.
 """
 
-from collections.abc import Iterable
-
 from msgspec import Struct, structs
 
 from syncline.api.common import FINALIZER
@@ -13,7 +11,7 @@ from syncline.api.status import SyncStatus
 from syncline.core.objects import Seen, Target
 from syncline.core.outcome import Outcome
 from syncline.core.scope import Namespace
-from syncline.engine.claims import Claim, Claims, Name
+from syncline.engine.claims import Claim, Claims
 from syncline.engine.cluster import BUILT_IN, Cluster
 from syncline.engine.interests import Interest, Interests
 from syncline.engine.record import Sync
@@ -29,14 +27,9 @@ Place = tuple[str, Target]
 
 
 class Wakes:
-    """Marks the syncs of one kind for work, and remembers what stands in their way.
+    """Marks the syncs of one kind for work, and remembers what stands in their way."""
 
-    `peers` are those of all kinds: what one sync lets go, a sync of another kind may wait for.
-    """
-
-    def __init__(
-        self, kind: str, queue: Queue[Key], hub: Cluster, claims: Claims, peers: "list[Wakes] | None" = None
-    ) -> None:
+    def __init__(self, kind: str, queue: Queue[Key], hub: Cluster, claims: Claims) -> None:
         self._kind = kind
         self._queue = queue
         self._hub = hub
@@ -47,8 +40,7 @@ class Wakes:
         self._moved: dict[Key, set[Place]] = {}
         self.ended: dict[Key, bool] = {}
         """Syncs that are gone, and whether a copy of theirs has appeared since."""
-        self._peers = peers if peers is not None else []
-        self._peers.append(self)
+        claims.listen(self._wake_waiter)
         self.attach(hub)
 
     def attach(self, cluster: Cluster) -> None:
@@ -67,40 +59,34 @@ class Wakes:
         elif not by and _our_part(old) != _our_part(new):
             self._queue.add(key, delay=REPAIR_DELAY)
 
-    def take_interest(self, key: Key, interest: Interest, claim: Claim | None) -> None:
-        """Wake this sync for these things from now on; without a claim it wants nothing (suspended, deleted)."""
+    def take_interest(self, key: Key, interest: Interest, claim: Claim | None, *, from_spec: bool = False) -> None:
+        """Wake this sync for these things from now on; without a claim it wants nothing (suspended, deleted).
+
+        `from_spec`: the claim is what the spec alone tells, until the next pass has looked.
+        """
         before = self._interests.get(key)
         if before != interest:
             self._attend(interest)
             if before is not None:
                 self._ignore(before)
             self._interests.put(key, interest)
-            if before is not None:
-                self._wake_others(key, before.names - interest.names)
-        if claim is not None:
+        if claim is None:
+            self._claims.drop(self._ref(key))
+        elif from_spec:
+            self._claims.extend(claim)
+        else:
             self._claims.put(claim)
-        elif self._claims.drop(self._ref(key)):
-            self._wake_others(key, interest.names)
 
     def lose_interest(self, key: Key) -> None:
         """Wake this sync for nothing any more, and others that were refused because of it."""
         interest = self._interests.get(key)
-        if interest is None:
-            return
-        self._interests.drop(key)
-        self._ignore(interest)
-        self._claims.drop(self._ref(key))
+        if interest is not None:
+            self._interests.drop(key)
+            self._ignore(interest)
         self._blocked.pop(key, None)
         self._moved.pop(key, None)
-        self._wake_others(key, interest.names)
-        for copy in self._hub.copies_of(self._ref(key)):
-            self._wake_all_readers(copy.target)
-
-    def freed(self, key: Key, cluster: Cluster, target: Target) -> None:
-        """Wake the others that want, or copy, an object that this sync has just let go: no watch tells of that."""
-        self._wake_others(key, [(cluster.name, target.kind, target.name)])
-        if cluster is self._hub:
-            self._wake_all_readers(target.local())
+        self._claims.waiters.drop(self._ref(key))
+        self._claims.drop(self._ref(key))
 
     def cluster_changed(self, name: str) -> None:
         """Wake all that write to a cluster: it was lost, or is back."""
@@ -132,6 +118,14 @@ class Wakes:
         else:
             self._blocked.setdefault(key, {})[place] = (generation, outcome)
 
+    def wait(self, key: Key, cluster: Cluster, outcome: Outcome) -> None:
+        """Look again at a target that another sync has, if something has changed there since the turn began.
+
+        What changes from now on is told: the writer has noted who waits for it.
+        """
+        if (cluster.name, outcome.target.local()) in self._moved.get(key, ()):
+            self._queue.add(key)
+
     def blocked(self, key: Key, generation: int, cluster: Cluster, target: Target) -> Outcome | None:
         """Return what is known of a target that a stranger holds, found under this generation of the spec."""
         known = self._blocked.get(key)
@@ -147,6 +141,9 @@ class Wakes:
             for place in [place for place in known if place[0] == cluster.name and place[1].namespace in names]:
                 del known[place]
             self._queue.add(key)
+        for name in names:  # another sync may reach it no more
+            for waiter in self._claims.waiters.in_namespace(cluster.name, name):
+                self._wake_waiter(waiter)
 
     def _copy_changed(self, cluster: Cluster, old: Seen | None, new: Seen | None, by: str) -> None:
         # What controllers note in a status, for example, is nothing that a plan looks at.
@@ -176,6 +173,9 @@ class Wakes:
                 self._moved[sync].add(place)
             if self._blocked.get(sync, {}).pop(place, None) is not None:
                 self._queue.add(sync)
+        for waiter in self._claims.waiters.at(place):
+            if waiter != by:
+                self._wake_waiter(waiter)
 
     def _view_completed(self, cluster: Cluster, kind: str) -> None:
         for sync in self._interests.of_kind(cluster.name, kind):
@@ -202,21 +202,10 @@ class Wakes:
             if self._ref(sync) != by:
                 self._queue.add(sync)
 
-    def _wake_all_readers(self, target: Target) -> None:
-        for peer in self._peers:
-            peer._wake_readers(target)  # noqa: SLF001 - one of us
-
-    def _wake_others(self, key: Key, names: Iterable[Name]) -> None:
-        """Wake all other syncs, of all kinds, whose copies have these names, for a fresh look."""
-        for name in names:
-            for peer in self._peers:
-                peer._wake_named(name, key if peer is self else None)  # noqa: SLF001 - one of us
-
-    def _wake_named(self, name: Name, but: Key | None) -> None:
-        for sync in self._interests.of_name(name):
-            if sync != but:
-                self._blocked.pop(sync, None)
-                self._queue.add(sync)
+    def _wake_waiter(self, ref: str) -> None:
+        kind, namespace, name = ref.split("/")
+        if kind == self._kind:
+            self._queue.add(Key(namespace, name))
 
     def _ref(self, key: Key) -> str:
         return f"{self._kind}/{key.namespace}/{key.name}"

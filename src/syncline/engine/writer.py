@@ -156,16 +156,26 @@ class Writer:
         return self._cluster.view(target.kind)
 
     async def _rival(self, desired: Desired, seen: Seen | None, here: str) -> str:
-        target = desired.target
+        """Name the sync with the better claim, if there is one, and note that ours waits for it."""
+        target, sync, cluster = desired.target, self._owner.sync, self._cluster.name
         if seen is None:
             namespace = self._cluster.namespace(target.namespace) if target.namespace else None
-            return self._claims.older(self._owner.sync, self._cluster.name, target, namespace)
+            older = self._claims.older(sync, cluster, target, namespace)
+            if older:
+                self._claims.wait(sync, cluster, target, older)
+            return older
         marker = seen.marker
         if marker is None or standing(seen, self._owner, here) is not Standing.RIVAL:
             return ""
         if marker.hub != self._owner.hub:  # a sync of another cluster: whether it lives cannot be known from here
+            self._claims.wait(sync, cluster, target)
             return f"{marker.sync} of another cluster"
-        return marker.sync if await self._claims.alive(marker.sync) else ""
+        # It may go while the server is asked for it: that is told from now on.
+        self._claims.wait(sync, cluster, target, marker.sync)
+        if await self._claims.alive(marker.sync):
+            return marker.sync
+        self._claims.wait_no_more(sync, cluster, target)
+        return ""
 
     async def _told(self, action: Action, desired: Desired) -> Action:
         """Name who has taken a field of ours; the last one to write need not be the one."""

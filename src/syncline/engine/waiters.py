@@ -1,0 +1,116 @@
+"""Which syncs wait for a target that another sync owns or claims, found from the target and from the other sync.
+
+What is noted here only tells whom to enqueue when something may have changed. It costs no more than there are syncs
+that wait, and can be lost at any time: the next pass of a sync notes again what it waits for.
+"""
+
+from collections.abc import Hashable, Iterator
+
+from msgspec import Struct
+
+from syncline.core.objects import Target
+
+Spot = tuple[str, Target]
+"""A cluster, and a target in it by the name that it has there."""
+
+
+class _Wait(Struct, gc=False):
+    winner: str
+    round: int
+
+
+class Waiters:
+    """The syncs that wait, by the refs of their owners."""
+
+    def __init__(self) -> None:
+        self._waits: dict[str, dict[Spot, _Wait]] = {}
+        self._rounds: dict[str, int] = {}
+        self._by_spot = _Refs()
+        self._by_winner = _Refs()
+        self._by_namespace = _Refs()
+
+    def add(self, ref: str, spot: Spot, winner: str = "") -> None:
+        """Note that a sync waits for a target; `winner` is the sync that has it, if that is known here."""
+        self.discard(ref, spot)
+        wait = _Wait(sync_of(winner), self._rounds.get(ref, 0))
+        self._waits.setdefault(ref, {})[spot] = wait
+        for index, entry in self._entries(spot, wait):
+            index.add(entry, ref)
+
+    def discard(self, ref: str, spot: Spot) -> None:
+        """Note that a sync does not wait for a target."""
+        waits = self._waits.get(ref, {})
+        wait = waits.pop(spot, None)
+        if wait is None:
+            return
+        if not waits:
+            del self._waits[ref]
+        for index, entry in self._entries(spot, wait):
+            index.discard(entry, ref)
+
+    def begin(self, ref: str) -> None:
+        """Note that a pass of a sync begins, which notes anew what the sync waits for."""
+        self._rounds[ref] = self._rounds.get(ref, 0) + 1
+
+    def end(self, ref: str) -> None:
+        """Note that a pass has ended: what it has not waited for is not waited for any more."""
+        now = self._rounds.pop(ref, 0)
+        for spot in [spot for spot, wait in self._waits.get(ref, {}).items() if wait.round != now]:
+            self.discard(ref, spot)
+        for wait in self._waits.get(ref, {}).values():
+            wait.round = 0
+
+    def drop(self, ref: str) -> None:
+        """Forget a sync that waits for nothing any more."""
+        self._rounds.pop(ref, None)
+        for spot in list(self._waits.get(ref, ())):
+            self.discard(ref, spot)
+
+    def at(self, spot: Spot) -> tuple[str, ...]:
+        """Return the syncs that wait for a target."""
+        return self._by_spot.of(spot)
+
+    def in_namespace(self, cluster: str, namespace: str) -> tuple[str, ...]:
+        """Return the syncs that wait for a target in a namespace."""
+        return self._by_namespace.of((cluster, namespace))
+
+    def for_sync(self, winner: str) -> tuple[str, ...]:
+        """Return the syncs that wait for a target that another sync has."""
+        return self._by_winner.of(sync_of(winner))
+
+    def __len__(self) -> int:
+        return sum(map(len, self._waits.values()))
+
+    def _entries(self, spot: Spot, wait: _Wait) -> "Iterator[tuple[_Refs, Hashable]]":
+        cluster, target = spot
+        yield self._by_spot, spot
+        yield self._by_namespace, (cluster, target.namespace)
+        if wait.winner:
+            yield self._by_winner, wait.winner
+
+
+class _Refs:
+    """The syncs under each entry, with the number of their waits."""
+
+    def __init__(self) -> None:
+        self._counts: dict[Hashable, dict[str, int]] = {}
+
+    def add(self, entry: Hashable, ref: str) -> None:
+        counts = self._counts.setdefault(entry, {})
+        counts[ref] = counts.get(ref, 0) + 1
+
+    def discard(self, entry: Hashable, ref: str) -> None:
+        counts = self._counts[entry]
+        counts[ref] -= 1
+        if not counts[ref]:
+            del counts[ref]
+        if not counts:
+            del self._counts[entry]
+
+    def of(self, entry: Hashable) -> tuple[str, ...]:
+        return tuple(self._counts.get(entry, ()))
+
+
+def sync_of(ref: str) -> str:
+    """Return the sync of an owner: an environment is a part of one."""
+    return "/".join(ref.split("/")[:3])
