@@ -21,6 +21,12 @@ SSH = "ssh://git@git.example.com:2222/team/config.git"
 SECRET = {"secretRef": {"name": "login"}}
 WITH_SSH = {"type": "SSH", **SECRET}
 KUBECONFIG = {"type": "KubeconfigSecret", "kubeconfigSecretRef": {"name": "prod"}}
+AUTHORITY = {
+    "type": "ServiceAccountToken",
+    "serviceAccountTokenRef": {"name": "prod"},
+    "server": "https://api.example.com",
+    "caData": "A" * 32768,
+}
 BY_LABELS = {"type": "SyncTarget", "selector": {"matchLabels": {"stage": "prod"}}}
 SHAPES = {"deep": {"list": [1, 2.5, True, None, {"text": "x"}]}, "empty": {}}
 
@@ -306,6 +312,11 @@ RULES: dict[str, Bad] = {
     ),
     "a key of a Deployment": (target(type="Deployment", key="a"), "spec.targets[0].key", "key is for a ConfigMap or"),
     "a kind with a version": (target(type="apps/v1"), "spec.targets[0].type", "write a kind, such as ConfigMap"),
+    "more certificates than a status has room for": (
+        spec(remoteClusters=[{"clusterName": f"c{n}", "connection": AUTHORITY} for n in range(9)]),
+        "spec.remoteClusters",
+        "the caData of all clusters have more than 262144 characters in all",
+    ),
     "two clusters of one name": (
         spec(remoteClusters=[{"clusterName": "eu", "connection": KUBECONFIG}] * 2),
         "spec.remoteClusters",

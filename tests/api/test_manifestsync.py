@@ -247,6 +247,11 @@ RULES: dict[str, Bad] = {
         "spec.targets.remoteClusters[0].namespaceSelector",
         EVERY_NAMESPACE,
     ),
+    "more certificates than a status has room for": (
+        remote(*[{**TOKEN, "caData": "A" * 32768}] * 9),
+        "spec.targets.remoteClusters",
+        "the caData of all clusters have more than 262144 characters in all",
+    ),
     "two clusters with one name": (
         spec(targets={"remoteClusters": [{"clusterName": "a", "connection": KUBECONFIG}] * 2}),
         "spec.targets.remoteClusters",

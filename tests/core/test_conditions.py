@@ -65,11 +65,12 @@ def test_finding_the_same_again_changes_nothing(found: list[Finding], generation
     assert settle_conditions(known, found, generation, NOW) == known
 
 
-def test_a_long_message_is_cut() -> None:
-    long = Finding("Ready", "False", "Failed", "x" * (MAX_MESSAGE + 1))
+def test_a_long_message_is_cut_in_the_middle() -> None:
+    long = Finding("Ready", "False", "Failed", "a/b: " + "x" * MAX_MESSAGE + "; delete it")
     [condition] = settle_conditions([], [long], 1, THEN)
     assert len(condition.message) == MAX_MESSAGE
-    assert condition.message.endswith("…")
+    assert condition.message.startswith("a/b: x")
+    assert condition.message.endswith("x; delete it")
 
 
 def test_nothing_known_is_nothing_said() -> None:
@@ -78,4 +79,4 @@ def test_nothing_known_is_nothing_said() -> None:
 
 def test_a_text_within_its_limit_is_not_cut() -> None:
     assert shorten("four", 4) == "four"
-    assert shorten("fives", 4) == "fiv…"
+    assert shorten("fives", 4) == "fi…s"

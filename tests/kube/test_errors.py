@@ -53,6 +53,20 @@ def test_a_refusal_without_a_status_is_named_by_its_code() -> None:
     assert str(error) == "cannot list widgets: 404 NotFound"
 
 
+@pytest.mark.parametrize("reason", ["no more than 3 replicas, says the board", "x" * 65, "Ready\n", "3Times"])
+def test_a_reason_that_is_no_word_is_part_of_the_message(reason: str) -> None:
+    error = refusal(403, reason, "denied")
+    assert error.reason == "Forbidden"
+    assert error.message == f"{reason}: denied"
+    assert refusal(422, reason).reason == "Invalid"
+    assert refusal(403, reason, f"denied: {reason}").message == f"denied: {reason}"
+
+
+def test_a_reason_that_is_no_word_may_quote_a_secret() -> None:
+    error = refusal(403, "canary is no good password", "denied", resource="secrets")
+    assert "canary" not in f"{error}{error!r}{error.message}{error.args}"
+
+
 def test_nothing_that_a_server_says_about_a_secret_is_repeated_but_field_names() -> None:
     causes = [{"field": "data[password]", "message": "Invalid value: canary", "reason": "FieldValueInvalid"}]
     error = refusal(422, "Invalid", "data: Invalid value: canary", resource="secrets", details={"causes": causes})

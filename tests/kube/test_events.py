@@ -66,10 +66,11 @@ async def test_one_object_cannot_flood_the_namespace(client: Client, namespace: 
 
 async def test_a_long_note_is_cut_between_characters(client: Client, namespace: str) -> None:
     recorder = EventRecorder(client, "syncline", "pod-1")
-    await recorder.emit(about(namespace), "Normal", "Synced", "ä" * 2000, "Sync")
+    await recorder.emit(about(namespace), "Normal", "Synced", "ä" * 2000 + "; delete it", "Sync")
     (event,) = await sent(client, namespace)
     assert len(event["note"].encode()) <= 1024
-    assert event["note"].endswith("ä...")
+    assert "ä...ä" in event["note"]
+    assert event["note"].endswith("ä; delete it")
 
 
 async def test_a_failure_is_not_the_callers_problem_and_may_be_repeated(scripted: ScriptedServer) -> None:

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta, Struct, field
 
-from syncline.api.rules import Rule, text
+from syncline.api.rules import REASON, Importance, Role, Rule, text
 
 GROUP = "syncline.dev"
 VERSION = "v1alpha1"
@@ -21,6 +21,9 @@ TargetType = Literal["InCluster", "RemoteCluster"]
 TargetState = Literal["Synced", "Pending", "Failed", "Conflict", "Skipped", "Unknown"]
 ConditionStatus = Literal["True", "False", "Unknown"]
 AttemptResult = Literal["Synced", "Failed", "Conflict"]
+
+WORST_FIRST: tuple[TargetState, ...] = ("Failed", "Conflict", "Unknown", "Pending", "Skipped", "Synced")
+"""The order in which a person wants to see targets."""
 
 
 Timestamp = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
@@ -99,10 +102,16 @@ class LabelSelector(Struct, frozen=True, kw_only=True, rename="camel"):
 class Condition(Struct, frozen=True, kw_only=True, rename="camel"):
     """A Kubernetes condition."""
 
+    IMPORTANCE: ClassVar[Importance] = Importance("type", ("Ready", "Stalled", "Reconciling", "Conflicted"))
+
     type: Annotated[str, Meta(max_length=316, description="What the condition is about.")]
     status: Annotated[ConditionStatus, Meta(description="Whether it holds.")]
-    reason: Annotated[str, Meta(max_length=1024, description="Why, in one CamelCase word.")]
-    message: Annotated[str, Meta(max_length=32768, description="Why, for a person, and what to do.")] = ""
+    reason: Annotated[
+        str, Meta(min_length=1, max_length=1024, pattern=REASON, description="Why, in one CamelCase word.")
+    ]
+    message: Annotated[
+        str, Meta(max_length=32768, description="Why, for a person, and what to do.", extra=Role.REPORT.mark)
+    ] = ""
     observed_generation: Annotated[int, Meta(ge=0, description="The generation of the spec that this is about.")] = 0
     last_transition_time: Annotated[Timestamp, Meta(description="When the status last changed.")]
 
@@ -123,6 +132,8 @@ class TargetCounts(Struct, frozen=True, kw_only=True, rename="camel"):
 class TargetStatus(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """What happened at one target, and why."""
 
+    IMPORTANCE: ClassVar[Importance] = Importance("status", WORST_FIRST)
+
     type: Annotated[TargetType, Meta(description="Where the target is: in this cluster, or in another.")]
     cluster_name: Annotated[str, Meta(max_length=253, description="The target's cluster; absent: this one.")] = ""
     kind: Annotated[
@@ -133,8 +144,10 @@ class TargetStatus(Struct, frozen=True, kw_only=True, rename="camel", omit_defau
     ]
     name: Annotated[str, Meta(max_length=253, description="The target's name.")]
     status: Annotated[TargetState, Meta(description="The state of this target.")]
-    reason: Annotated[str, Meta(max_length=64, description="Why, in one CamelCase word.")] = ""
-    message: Annotated[str, Meta(max_length=1024, description="Why, for a person, and what to do.")] = ""
+    reason: Annotated[str, Meta(max_length=64, pattern=REASON, description="Why, in one CamelCase word.")] = ""
+    message: Annotated[
+        str, Meta(max_length=1024, description="Why, for a person, and what to do.", extra=Role.REPORT.mark)
+    ] = ""
     last_sync_time: Annotated[Timestamp, Meta(description="When this target was last written.")] = ""
 
 
@@ -149,6 +162,12 @@ class HistoryEntry(Struct, frozen=True, kw_only=True, rename="camel", omit_defau
         str, Meta(max_length=256, description="The revision of the source; empty where it was not found out.")
     ]
     result: Annotated[AttemptResult, Meta(description="How it ended.")]
-    changes: Annotated[str, Meta(max_length=256, description="What was changed, in words; empty: nothing.")]
-    reason: Annotated[str, Meta(max_length=64, description="Why it failed, in one CamelCase word.")] = ""
-    message: Annotated[str, Meta(max_length=256, description="Why it failed, for a person: the latest cause.")] = ""
+    changes: Annotated[
+        str, Meta(max_length=256, description="What was changed, in words; empty: nothing.", extra=Role.REPORT.mark)
+    ]
+    reason: Annotated[str, Meta(max_length=64, pattern=REASON, description="Why it failed, in one CamelCase word.")] = (
+        ""
+    )
+    message: Annotated[
+        str, Meta(max_length=256, description="Why it failed, for a person: the latest cause.", extra=Role.REPORT.mark)
+    ] = ""

@@ -6,12 +6,12 @@ from msgspec import Meta, Struct, field
 
 from syncline.api.build import Build, Decryption, Template, Tree
 from syncline.api.common import API_VERSION, HistoryEntry, ObjectMeta, Timestamp
-from syncline.api.connection import OWN_NAMES, NamedCluster
+from syncline.api.connection import AUTHORITIES, OWN_NAMES, NamedCluster
 from syncline.api.content import DataKey
 from syncline.api.duration import Duration
 from syncline.api.names import NAMESPACE, AnyName, NamespaceName, ObjectName
 from syncline.api.policies import SyncSpec
-from syncline.api.rules import Rule, text
+from syncline.api.rules import Role, Rule, text
 from syncline.api.source import NamedSource, RepositoryPath, Revision, Source
 from syncline.api.status import RemoteSyncStatus
 
@@ -252,6 +252,7 @@ class ConfigSyncSpec(SyncSpec, frozen=True, kw_only=True, rename="camel"):
             ".timeout",
         ),
         OWN_NAMES,
+        AUTHORITIES,
     )
 
     source: Annotated[Source | None, Meta(description="Where the files come from.")] = None
@@ -330,11 +331,14 @@ class SourceRevision(Struct, frozen=True, kw_only=True, rename="camel"):
     revision: Annotated[Commit, Meta(description="The commit, or the resourceVersion of the object.")]
 
 
-_REVISION = Meta(description="The commit (of an object: the resourceVersion) that was applied.")
-_REVISIONS = Meta(max_length=10, description="Of several sources: what each is at.")
-_INPUTS = Meta(description="Digest of all that was built from; while it is the same, nothing is built or compared.")
-_ROLLBACK = Meta(description="The rollback that is in force.")
-_HEALTHY = Meta(description="The last commit that became healthy.")
+_KEPT = Role.INVENTORY.mark
+_REVISION = Meta(description="The commit (of an object: the resourceVersion) that was applied.", extra=_KEPT)
+_REVISIONS = Meta(max_length=10, description="Of several sources: what each is at.", extra=_KEPT)
+_INPUTS = Meta(
+    description="Digest of all that was built from; while it is the same, nothing is built or compared.", extra=_KEPT
+)
+_ROLLBACK = Meta(description="The rollback that is in force.", extra=_KEPT)
+_HEALTHY = Meta(description="The last commit that became healthy.", extra=_KEPT)
 
 
 class Track(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -344,14 +348,21 @@ class Track(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=Tru
     ready: Annotated[
         Literal["True", "False", "Unknown"], Meta(description="Whether it agrees with the source, as in Ready.")
     ] = "Unknown"
-    message: Annotated[str, Meta(max_length=1024, description="Why, for a person, and what to do.")] = ""
+    message: Annotated[
+        str, Meta(max_length=1024, description="Why, for a person, and what to do.", extra=Role.REPORT.mark)
+    ] = ""
     source_revision: Annotated[Commit | None, _REVISION] = None
     revisions: Annotated[list[SourceRevision], _REVISIONS] = field(default_factory=list)
     inputs: Annotated[Digest | None, _INPUTS] = None
     rollback: Annotated[HeldRollback | None, _ROLLBACK] = None
     last_healthy_revision: Annotated[Commit | None, _HEALTHY] = None
     history: Annotated[
-        list[HistoryEntry], Meta(max_length=10, description="The last changes and failures, newest first, at most 10.")
+        list[HistoryEntry],
+        Meta(
+            max_length=10,
+            description="The last changes and failures, newest first, at most 10.",
+            extra=Role.MEMORY.mark,
+        ),
     ] = field(default_factory=list)
 
 
@@ -370,6 +381,7 @@ class ConfigSyncStatus(RemoteSyncStatus, frozen=True, kw_only=True, rename="came
         Meta(
             max_length=40,
             description="The environments of the spec, and those that left it while something of them is still there.",
+            extra=_KEPT,
         ),
     ] = field(default_factory=list)
     plan: Annotated[
@@ -378,6 +390,7 @@ class ConfigSyncStatus(RemoteSyncStatus, frozen=True, kw_only=True, rename="came
             max_length=101,
             description="Under `dryRun`: what would be done, such as `create ConfigMap team-a/web`; at most 100 lines,"
             " and one that counts the rest.",
+            extra=Role.REPORT.mark,
         ),
     ] = field(default_factory=list)
 

@@ -9,6 +9,8 @@ from syncline.api.content import DataKey
 from syncline.api.names import NamespaceName, ObjectName
 from syncline.api.rules import Rule, text
 
+MAX_AUTHORITIES = 262144
+
 ConnectionType = Literal["KubeconfigSecret", "ServiceAccountToken", "SyncTarget"]
 
 Server = Annotated[
@@ -162,3 +164,14 @@ OWN_NAMES = Rule(
     ".remoteClusters",
 )
 """For what has a list of `remoteClusters`."""
+
+AUTHORITIES = Rule(
+    f"""
+    !has(self.remoteClusters)
+    || self.remoteClusters.map(one, size(one.connection.?caData.orValue(''))).sum() <= {MAX_AUTHORITIES}
+    """,
+    f"the caData of all clusters have more than {MAX_AUTHORITIES} characters in all, and the status repeats them:"
+    " put certificates as ca.crt into the Secrets of the tokens, or split the sync",
+    ".remoteClusters",
+)
+"""Likewise: `status.clusters` has all connections, and must fit into the same object."""

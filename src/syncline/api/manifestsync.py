@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal
 from msgspec import Meta, Struct, field
 
 from syncline.api.common import API_VERSION, LabelSelector, ManagementPolicy, ObjectMeta, Timestamp
-from syncline.api.connection import OWN_NAMES, NamedCluster
+from syncline.api.connection import AUTHORITIES, OWN_NAMES, NamedCluster
 from syncline.api.content import DataKey, Keys, Transform
 from syncline.api.duration import Duration
 from syncline.api.names import (
@@ -139,6 +139,7 @@ class Targets(Struct, frozen=True, kw_only=True, rename="camel"):
             "no target: write inCluster or remoteClusters",
         ),
         OWN_NAMES,
+        AUTHORITIES,
     )
 
     in_cluster: Annotated[InCluster | None, Meta(description="Copies in this cluster.")] = None

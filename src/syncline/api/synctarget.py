@@ -7,7 +7,7 @@ from msgspec import Meta, Struct, field
 from syncline.api.common import API_VERSION, ObjectMeta, Timestamp
 from syncline.api.connection import ClusterConnection
 from syncline.api.names import NamespacePattern
-from syncline.api.rules import Rule
+from syncline.api.rules import Role, Rule
 from syncline.api.status import Conditions
 
 KIND = "SyncTarget"
@@ -46,7 +46,9 @@ class SyncedResource(Struct, frozen=True, kw_only=True, rename="camel", omit_def
     state: Annotated[
         Literal["Accepted", "Incompatible"], Meta(description="Whether the cluster serves it as we write it.")
     ]
-    message: Annotated[str, Meta(max_length=1024, description="Why, for a person, and what to do.")] = ""
+    message: Annotated[
+        str, Meta(max_length=1024, description="Why, for a person, and what to do.", extra=Role.REPORT.mark)
+    ] = ""
 
 
 class SyncTargetStatus(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -56,7 +58,8 @@ class SyncTargetStatus(Struct, frozen=True, kw_only=True, rename="camel", omit_d
     conditions: Conditions = field(default_factory=list)
     version: Annotated[str, Meta(max_length=64, description="The version of Kubernetes that the cluster runs.")] = ""
     synced_resources: Annotated[
-        list[SyncedResource], Meta(max_length=200, description="The kinds that syncs write there, at most 200.")
+        list[SyncedResource],
+        Meta(max_length=200, description="The kinds that syncs write there, at most 200.", extra=Role.REPORT.mark),
     ] = field(default_factory=list)
     credential_expiry: Annotated[Timestamp | None, Meta(description="When the credential ends, where it says so.")] = (
         None

@@ -22,7 +22,7 @@ from syncline.controllers.copier import RIGHTS_INTERVAL
 from syncline.controllers.dependencies import WAITS, Dependencies
 from syncline.controllers.foresight import Preview, foreseen, together
 from syncline.controllers.judging import JudgedEdit, ScopeJudge
-from syncline.controllers.keeping import kept_mark, kept_marks
+from syncline.controllers.keeping import KeepRoom, kept_mark, kept_marks, unmarked
 from syncline.controllers.laps import Departed, Lap, Lapped, SyncMemory, TrackMemory, wellness
 from syncline.controllers.memory import Memory
 from syncline.controllers.origins import Origins
@@ -137,7 +137,8 @@ class ConfigSyncs(Controller):
             return await self._dry_run(work, reached, laps)
         edit = self._scopes.judge_built(work, reached, laps)
         await self._record(work, reached, edit.text)
-        lapped = [await self._advance(work, reached, lap, memory, edit) for lap in laps]
+        room = KeepRoom(work.sync)
+        lapped = [await self._advance(work, reached, lap, memory, edit, room=room) for lap in laps]
         former = await self._let_go_of_former(work, reached, lapped, memory, edit)
         report = self._report(work, reached, lapped, former, edit)
         if _is_room_made(report):
@@ -216,7 +217,9 @@ class ConfigSyncs(Controller):
         claim = Claim(ref=work.sync.owner.ref, created=work.sync.metadata.creation_timestamp, wants=tuple(wants))
         self.wakes.take_interest(key_of(work.sync), interest, claim)
 
-    async def _advance(self, work: Work, reached: Reached, lap: Lap, memory: SyncMemory, edit: JudgedEdit) -> Lapped:
+    async def _advance(
+        self, work: Work, reached: Reached, lap: Lap, memory: SyncMemory, edit: JudgedEdit, *, room: KeepRoom
+    ) -> Lapped:
         """Write what a track wants, remove what it no longer wants, and look how it does."""
         spec = spec_of(work.sync)
         known = memory.track(lap.track.name)
@@ -224,7 +227,7 @@ class ConfigSyncs(Controller):
         if lap.made is None:
             soon = lap.problem.again if lap.problem is not None else None
             return Lapped(lap=lap, problem=lap.problem, again=soon, waits=_passes(lap.problem))
-        outcomes = await self._write(work, part, lap.desired(), known, lap.revision or "")
+        outcomes = await self._write(work, part, lap, known, room)
         removed: list[Outcome] = []
         held: Problem | None = None
         again: float | None = None
@@ -250,10 +253,8 @@ class ConfigSyncs(Controller):
             scope_done=done and held is None and again is None and not any(_is_undone(one) for one in removed),
         )
 
-    async def _write(
-        self, work: Work, part: Reached, desired: Sequence[Desired], known: TrackMemory, revision: str
-    ) -> list[Outcome]:
-        kept = frozenset(work.sync.status.kept)
+    async def _write(self, work: Work, part: Reached, lap: Lap, known: TrackMemory, room: KeepRoom) -> list[Outcome]:
+        desired, revision = lap.desired(), lap.revision or ""
         writers = {id(site): self._writer(site) for site in part.sites}
         total = len(desired) * len(part.sites)
         before: list[Outcome] = []
@@ -262,13 +263,13 @@ class ConfigSyncs(Controller):
             await self._reporter.progress(self._latest(work.sync), [*before, *so_far], total, revision)
 
         async def write(stage: Sequence[Wish]) -> list[Outcome]:
-            closed = [outcome for wish in stage if (outcome := _closed(wish)) is not None]
+            closed = [outcome for wish in stage if (outcome := _closed(wish, room)) is not None]
             shut = {outcome.target for outcome in closed}
             orders: list[Order] = []
             for wish in stage:
                 target = wish.desired.target
                 if target not in shut:
-                    had = bool(kept) and kept_mark(wish.site.cluster, target) in kept
+                    had = room.has(wish.site, target)
                     job = partial(writers[id(wish.site)].settle, wish.desired, kept=had)
                     orders.append((wish.site, target, job))
             written = await self._carry_out(work.sync, known, orders, progress)
@@ -421,12 +422,12 @@ class ConfigSyncs(Controller):
         self._rests.disturb(key)
 
 
-def _closed(wish: Wish) -> Outcome | None:
-    """Say of a namespace that keeps every sync out that it does."""
+def _closed(wish: Wish, room: KeepRoom) -> Outcome | None:
+    """Say of a namespace that keeps every sync out that it does, and of a place that cannot be remembered."""
     target = wish.desired.target
     namespace = wish.site.cluster.namespace(target.namespace) if target.namespace else None
     if namespace is None or not namespace.ignored:
-        return None
+        return None if room.take(wish.site, target) else unmarked(target)
     message = f"namespace {target.namespace!r} is labelled syncline.dev/ignore: no sync writes there"
     return Outcome(target=target, state="Skipped", reason="NamespaceIgnored", message=message)
 

@@ -14,6 +14,7 @@ from syncline.controllers.reporting import AnySync, Problem, Report
 from syncline.controllers.tenancy import Tenancy
 from syncline.controllers.tracks import former_parts, references, tracks_of
 from syncline.controllers.work import Place, SourceRef, Work, cluster_scope
+from syncline.core.conditions import shorten
 from syncline.core.objects import Desired
 from syncline.core.plan import Policy
 from syncline.core.spec_scope import ListedTarget, SpecScope
@@ -108,7 +109,7 @@ def basic_interest(sync: AnySync, spec: ConfigSyncSpec) -> Interest:
 def is_requested(sync: AnySync) -> bool:
     """Whether a person asked for a sync that no turn has answered yet."""
     asked = sync.metadata.annotations.get(REQUESTED_AT)
-    return asked is not None and asked[:256] != sync.status.last_handled_request
+    return asked is not None and shorten(asked, 256) != sync.status.last_handled_request
 
 
 def _listed(target: api.Target) -> ListedTarget:

@@ -32,9 +32,10 @@ from syncline.engine.fanout import FanOut, Job, Progress
 from syncline.engine.fights import Fights
 from syncline.engine.interests import Interest
 from syncline.engine.record import Records, StatusConflict, SyncGone, SyncWire
+from syncline.engine.statuses import is_refusal
 from syncline.engine.writer import Writer
 from syncline.kube.cache import Key
-from syncline.kube.errors import KubeError
+from syncline.kube.errors import ApiError, KubeError
 from syncline.kube.event_buffer import EventBuffer
 from syncline.kube.events import EventRecorder
 from syncline.kube.queue import Queue
@@ -155,13 +156,14 @@ class Controller(ABC):
         with self._reporter.timed(sync):
             try:
                 report = await self._take_turn(sync, memory)
-                if report is not None:
-                    await self._reporter.publish(structs.replace(report, sync=self._latest(report.sync)))
+                stored = report is None or await self._reporter.publish(
+                    structs.replace(report, sync=self._latest(report.sync))
+                )
             except SyncGone:
                 log.info("the sync was deleted meanwhile")
                 self.queue.add(key)
                 return
-        if report is not None and report.retry:
+        if not stored or (report is not None and report.retry):
             self.queue.retry(key)
         else:
             self.queue.forget(key)
@@ -183,6 +185,8 @@ class Controller(ABC):
             return left
         except KubeError:
             raise
+        except Problem as problem:
+            return Report(sync=sync, problem=problem, retry=problem.retry, again=problem.again, waits=problem.retry)
         except Exception as error:
             log.exception("a turn failed in an unforeseen way")
             message = f"unforeseen {type(error).__name__}; the operator's log has the details"
@@ -192,7 +196,8 @@ class Controller(ABC):
         """Let the sync go, but remember it: a write that a crash left in flight may still make a copy."""
         memory.finalizer_added = None
         self._remember_ended(sync, memory)
-        await self._records.let_go(sync.metadata)
+        with _refusal_told("the sync stays until then"):
+            await self._records.let_go(sync.metadata)
 
     def _remember_ended(self, sync: AnySync, memory: Memory, *, pending: bool = False) -> None:
         key = key_of(sync)
@@ -230,7 +235,7 @@ class Controller(ABC):
 
     async def _hold(self, sync: AnySync, memory: Memory) -> AnySync:
         """Add the finalizer before the first write, so that no copy can outlive its sync unseen."""
-        with self._writing(sync.metadata) as observe:
+        with self._writing(sync.metadata) as observe, _refusal_told("nothing is written without it"):
             wire = await self._records.hold(sync.metadata)
             if wire is None:
                 return sync
@@ -334,6 +339,19 @@ def _spec_of(sync: AnySync) -> tuple[str, int]:
 def key_of(sync: AnySync) -> Key:
     """Return the key of a sync."""
     return Key(sync.metadata.namespace, sync.metadata.name)
+
+
+@contextmanager
+def _refusal_told(meanwhile: str) -> Iterator[None]:
+    """Raise `Problem` where the API server has something against a change of the finalizers."""
+    try:
+        yield
+    except ApiError as error:
+        if not is_refusal(error):
+            raise
+        remedy = "let the policy or webhook that refuses it admit what the operator writes, and check its rights"
+        message = f"the API server refuses a change of the finalizers, and {meanwhile}; {remedy}: {error}"
+        raise Problem("FinalizerRefused", message, retry=True) from error
 
 
 def soonest(*seconds: float | None) -> float | None:

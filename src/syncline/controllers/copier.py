@@ -18,7 +18,7 @@ from syncline.controllers.controller import Controller, Kind, Order, Shared, key
 from syncline.controllers.foresight import Preview, foreseen
 from syncline.controllers.gathering import Gathered, Gatherer
 from syncline.controllers.judging import ScopeJudge
-from syncline.controllers.keeping import kept_mark, kept_marks
+from syncline.controllers.keeping import KeepRoom, kept_mark, kept_marks, unmarked
 from syncline.controllers.memory import Memory
 from syncline.controllers.pipeline import Wish, desire
 from syncline.controllers.removal import Wanted, owned, wanted_by
@@ -175,11 +175,15 @@ class Copier(Controller):
 
     async def _converge(self, work: Work, memory: Memory, wish: Wish, revision: str) -> list[Outcome]:
         """Write what differs, many at once."""
-        kept = frozenset(work.sync.status.kept)
+        room = KeepRoom(work.sync)
         writers = {id(spot.site): self._writer(spot.site) for spot, _ in wish.desired}
+        refused: list[Outcome] = []
         orders: list[Order] = []
         for spot, desired in wish.desired:
-            had = bool(kept) and kept_mark(spot.site.cluster, desired.target) in kept
+            if not room.take(spot.site, desired.target):
+                refused.append(unmarked(desired.target))
+                continue
+            had = room.has(spot.site, desired.target)
             job = partial(self._settle, work, writers[id(spot.site)], spot, desired, had)
             orders.append((spot.site, desired.target, job))
 
@@ -187,7 +191,7 @@ class Copier(Controller):
             latest = self._latest(work.sync)  # what was recorded before the first write stays
             await self._reporter.progress(latest, so_far, len(wish.desired), revision)
 
-        return await self._carry_out(work.sync, memory, orders, progress)
+        return [*await self._carry_out(work.sync, memory, orders, progress), *refused]
 
     async def _settle(self, work: Work, writer: Writer, spot: Spot, desired: Desired, kept: bool) -> Outcome:
         if work.two_way is None:

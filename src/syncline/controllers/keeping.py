@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 
+from syncline.api.status import MAX_KEPT
 from syncline.controllers.reporting import AnySync
 from syncline.controllers.survey import Site
 from syncline.core.digest import short_digest
+from syncline.core.inventory import FULL
 from syncline.core.objects import Target
 from syncline.core.outcome import Outcome
 from syncline.engine.cluster import Cluster
@@ -33,6 +35,37 @@ def kept_marks(
     # What was not looked at, for want of its source or cluster, stays as it was.
     unseen = had - looked_at.keys() if partial_view else frozenset()
     return sorted((kept | unseen) - went)
+
+
+class KeepRoom:
+    """The places under Keep that have had their copy, and room for more of them: one status remembers so many."""
+
+    def __init__(self, sync: AnySync) -> None:
+        self._kept = frozenset(sync.status.kept)
+        self._taken = set(self._kept)
+
+    def has(self, site: Site, target: Target) -> bool:
+        """Whether a place has had its copy."""
+        return bool(self._kept) and kept_mark(site.cluster, target) in self._kept
+
+    def take(self, site: Site, target: Target) -> bool:
+        """Whether a place can be remembered; under other policies it need not be."""
+        if site.place.policy.management != "Keep":
+            return True
+        mark = kept_mark(site.cluster, target)
+        if mark not in self._taken and len(self._taken) >= MAX_KEPT:
+            return False
+        self._taken.add(mark)
+        return True
+
+
+def unmarked(target: Target) -> Outcome:
+    """Say why a place under Keep gets no copy."""
+    message = (
+        f"split the sync: under Keep it remembers the copies of {MAX_KEPT} places, and nothing is created that it"
+        " could create again after somebody has deleted it"
+    )
+    return Outcome(target=target, state="Failed", reason=FULL, message=message)
 
 
 def kept_mark(cluster: Cluster, target: Target) -> str:

@@ -15,6 +15,7 @@ from syncline.controllers.survey import Site
 from syncline.controllers.synctargets import SyncTargets
 from syncline.controllers.wakes import Wakes
 from syncline.controllers.work import Place, Work, connection_id
+from syncline.core.inventory import FULL, read_written, room_for, with_clusters
 from syncline.core.objects import Target
 from syncline.core.outcome import Outcome
 from syncline.core.scope import Scope
@@ -83,6 +84,7 @@ class FleetSites(LocalSites):
             return local
         arrivals, visits = await asyncio.gather(self._go_all(work, wakes, places), self._go_all(work, wakes, old))
         self._fleet.keep(_key(work), {one.key for one in (*arrivals, *visits) if one.key is not None})
+        arrivals = _admitted(work, arrivals)
         reached = [one.site for one in arrivals if one.site is not None]
         known = {site.cluster.uid for site in (*local.sites, *reached)}
         outcomes = tuple(outcome for one in (*arrivals, *visits) for outcome in one.outcomes)
@@ -105,22 +107,17 @@ class FleetSites(LocalSites):
     def record(self, work: Work, reached: Reached, status: SyncStatus) -> SyncStatus:
         """Note kinds and clusters; a cluster that the spec no longer names goes once nothing is left there."""
         assert isinstance(status, RemoteSyncStatus)  # noqa: S101 - only these name other clusters
-        kinds = {ref.kind_name for ref in work.sources}
-        current = [site.place for site in reached.sites if site.place.cluster]
         left = [site for site in reached.former if _is_empty(site, work)]
         done = [_record(site.place) for site in (*reached.superseded, *left) if not site.place.local]
-        kept = [entry for entry in status.clusters if entry not in done]
-        if _is_abandoned(work):
-            kept = []
-        clusters = [*kept, *(entry for entry in map(_record, current) if entry not in kept)]
-        names = {entry.name for entry in clusters}
-        written = {*status.written, *(f"{place.cluster}/{kind}" for place in current for kind in kinds)}
-        written = {entry for entry in written if "/" not in entry or entry.partition("/")[0] in names}
-        if any(place.local for place in work.places):
-            written |= kinds
-        elif any(site.place.local for site in left) and not reached.unseen_kinds:
-            written = {entry for entry in written if "/" in entry}
-        return structs.replace(status, written=sorted(written), clusters=clusters)
+        here = any(place.local for place in work.places)
+        return with_clusters(
+            status,
+            [_record(site.place) for site in reached.sites if site.place.cluster],
+            _kinds(work),
+            done=status.clusters if _is_abandoned(work) else done,
+            here=here,
+            left=not here and any(site.place.local for site in left) and not reached.unseen_kinds,
+        )
 
     def selected(self, selector: ClusterSelector, namespace: str) -> frozenset[str]:
         """Return the connections that a selector of SyncTargets means now."""
@@ -249,7 +246,7 @@ class FleetSites(LocalSites):
     async def _look(self, work: Work, site: Site) -> _Arrival:
         """See to it that the kinds are watched there."""
         name = site.place.cluster
-        recorded = [entry.partition("/")[2] for entry in work.sync.status.written if entry.startswith(f"{name}/")]
+        recorded = sorted(read_written(work.sync.status.written).get(name, ()))
         at_once = site.place.scope is not NOWHERE and not work.staged
         wanted = [(ref.group, ref.kind, ref.version) for ref in work.sources] if at_once else []
         wanted += [(group, kind, "") for kind, _, group in (entry.partition(".") for entry in recorded)]
@@ -307,6 +304,33 @@ def _single(connection: ClusterConnection, name: str) -> ClusterConnection:
         sync_target_ref=NameRef(name=name),
         sync_target_namespace=connection.sync_target_namespace,
     )
+
+
+def _admitted(work: Work, arrivals: Sequence[_Arrival]) -> list[_Arrival]:
+    """Say of the clusters that the inventory has no room for why they are not written to; the known ones go first."""
+    status = work.sync.status
+    known = _written(status)
+    reached = [(one, _record(one.site.place)) for one in arrivals if one.site is not None]
+    if work.sync.deleting or not isinstance(status, RemoteSyncStatus) or all(entry in known for _, entry in reached):
+        return list(arrivals)
+    reached.sort(key=lambda pair: pair[1] not in known)
+    room = room_for(status, [entry for _, entry in reached], _kinds(work))
+    full = {id(one) for one, _ in reached[room:]}
+    return [_unrecorded(work, one) if id(one) in full else one for one in arrivals]
+
+
+def _unrecorded(work: Work, arrival: _Arrival) -> _Arrival:
+    assert arrival.site is not None  # noqa: S101 - the caller looked
+    place = arrival.site.place
+    message = (
+        f"split the sync: its status has no room for cluster {place.cluster}, and nothing is written that is not"
+        " recorded there first"
+    )
+    return structs.replace(arrival, site=None, outcomes=_outcomes(work, place, ("Failed", FULL, message)))
+
+
+def _kinds(work: Work) -> frozenset[str]:
+    return frozenset(ref.kind_name for ref in work.sources)
 
 
 def _name(place: Place) -> str:

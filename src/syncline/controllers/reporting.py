@@ -9,15 +9,19 @@ import structlog
 from msgspec import Struct, structs
 
 from syncline.api.common import REQUESTED_AT, ConditionStatus, ObjectMeta, TargetState
+from syncline.api.fitting import fit, overfull
 from syncline.api.manifestsync import SourceObservedState
 from syncline.api.status import SyncStatus
 from syncline.controllers.announcing import EXPIRING, Announcement, Announcer
 from syncline.controllers.discretion import discreet
 from syncline.core.conditions import Finding, find, settle_conditions, shorten
 from syncline.core.history import Attempt, attempt_of, extend, is_failure
+from syncline.core.inventory import FULL
 from syncline.core.outcome import Outcome, conflicted, count, describe_changes, listing, readiness
 from syncline.engine.record import Records, Sync, SyncWire
+from syncline.engine.statuses import REFUSED, describe_refusal, is_refusal, store
 from syncline.kube.cache import Key
+from syncline.kube.errors import ApiError
 from syncline.kube.events import EventRecorder
 from syncline.telemetry import metrics
 
@@ -104,8 +108,8 @@ class Reporter:
                 metrics.count_failures(self._kind, meta.namespace, meta.name, "")
                 raise
 
-    async def publish(self, report: Report) -> None:
-        """Write the status if it changed, and tell of the change."""
+    async def publish(self, report: Report) -> bool:
+        """Write the status if it changed, and tell of the change; whether the API server took it as it is."""
         if report.outcomes is not None:
             report = structs.replace(report, outcomes=discreet(report.sync.spec, report.outcomes))
         now = _now()
@@ -118,26 +122,44 @@ class Reporter:
             metrics.set_targets(self._kind, meta.namespace, meta.name, status.targets)
         self._count(report.sync.status, outcomes)
         self._count_failures(report)
-        await self._write(report.sync, status)
+        with self._writing(meta) as observe:
+            stored = await store(self._records, meta, report.sync.status, status, now)
+            if stored.wire is not None:
+                observe(stored.wire)
+        if stored.refusal is not None:
+            metrics.set_ready(self._kind, meta.namespace, meta.name, "False")
         await self._announcer.announce(
             Announcement(
                 sync=report.sync.metadata,
                 before=report.sync.status,
-                after=status,
+                after=stored.status,
                 outcomes=outcomes,
                 revision=report.revision,
                 whole=report.problem.reason if report.problem is not None else "",
             )
         )
+        return stored.refusal is None
 
     async def progress(self, sync: AnySync, so_far: Sequence[Outcome], total: int, revision: str) -> None:
         """Tell, while a long turn goes on, how far it is."""
         message = f"{len(so_far)} of {total} targets written"
-        await self._write(sync, compose_progress(sync, message, revision, _now()))
+        await self._store(sync, compose_progress(sync, message, revision, _now()))
 
     async def record(self, sync: AnySync, status: SyncStatus) -> None:
-        """Write down what must be known before the first write, whatever happens then."""
-        await self._write(sync, status)
+        """Write down what must be known before the first write; raises `Problem` where that is not possible."""
+        if field := overfull(status):
+            raise Problem(
+                FULL,
+                f"split the sync: status.{field} cannot hold all that it would write to, and nothing is written that"
+                " is not recorded there first",
+                stalled=True,
+            )
+        try:
+            await self._store(sync, status)
+        except ApiError as error:
+            if not is_refusal(error):
+                raise
+            raise Problem(REFUSED, f"nothing is written: {describe_refusal(error)}", retry=True) from error
 
     async def warn(self, sync: AnySync, reason: str, message: str) -> None:
         """Tell of something that the status can no longer carry."""
@@ -183,9 +205,9 @@ class Reporter:
             clusters = {outcome.target.cluster for outcome in outcomes}
             metrics.set_clusters(self._kind, meta.namespace, meta.name, clusters)
 
-    async def _write(self, sync: AnySync, status: SyncStatus) -> None:
+    async def _store(self, sync: AnySync, status: SyncStatus) -> None:
         with self._writing(sync.metadata) as observe:
-            wire = await self._records.write_status(sync.metadata, sync.status, status)
+            wire = await self._records.write_status(sync.metadata, sync.status, fit(status))
             if wire is not None:
                 observe(wire)
 

@@ -2,12 +2,13 @@
 
 from typing import Protocol
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from syncline.api.status import SyncStatus
 from syncline.controllers.survey import Site
 from syncline.controllers.wakes import Wakes
 from syncline.controllers.work import Place, Work
+from syncline.core.inventory import read_written, with_kinds
 from syncline.core.outcome import Outcome
 from syncline.core.scope import Scope
 from syncline.core.spec_scope import ClusterSelector
@@ -85,8 +86,7 @@ class LocalSites:
 
     def record(self, work: Work, reached: Reached, status: SyncStatus) -> SyncStatus:  # noqa: ARG002 - see the protocol
         """Note the kinds."""
-        written = sorted({*status.written, *(ref.kind_name for ref in work.sources)})
-        return structs.replace(status, written=written)
+        return with_kinds(status, {"": {ref.kind_name for ref in work.sources}})
 
     def selected(self, selector: ClusterSelector, namespace: str) -> frozenset[str]:  # noqa: ARG002 - see the protocol
         """Return nothing: there are no other clusters."""
@@ -111,4 +111,4 @@ class LocalSites:
 
 def local_kinds(status: SyncStatus) -> tuple[str, ...]:
     """Return the kinds that a sync has written in its own cluster."""
-    return tuple(entry for entry in status.written if "/" not in entry)
+    return tuple(sorted(read_written(status.written).get("", ())))

@@ -2,11 +2,14 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
+import msgspec
 from msgspec import Struct
 
 from syncline.api.common import TargetState
+from syncline.api.names import AnyName
 from syncline.controllers.reporting import Problem
 from syncline.controllers.work import Place, Source, Work
+from syncline.core.conditions import shorten
 from syncline.core.objects import Target
 from syncline.core.outcome import Outcome
 from syncline.core.ownership import Owner
@@ -17,6 +20,8 @@ from syncline.kube.client import Client
 from syncline.render import Renderer, RenderFailed, TransformError, is_template
 from syncline.render import Source as RenderSource
 from syncline.render import Target as RenderTarget
+
+LONGEST_NAME = 253
 
 
 class Site(Struct, frozen=True, kw_only=True):
@@ -82,12 +87,11 @@ async def survey(work: Work, sites: Sequence[Site], sources: Sequence[Source], r
             spaces = [*wanted, *(namespace for namespace, *_ in missed)]
             names = await _names(work, site, source, spaces, renderer)
             for namespace, name in zip(wanted, names, strict=False):
-                if isinstance(name, TransformError):
+                if message := _name_problem(name):
                     target = site.target(namespace, source.target.name, source.target.kind)
-                    message = f"targetName: {name.cause}"
                     unnamed.append(Outcome(target=target, state="Failed", reason="InvalidName", message=message))
                     continue
-                target = site.target(namespace, name, source.target.kind)
+                target = site.target(namespace, str(name), source.target.kind)
                 if not site.is_source(target, source):
                     spots.append(Spot(site=site, source=source, target=target))
             passed_over += _passed_over(site, source, missed, names[len(wanted) :])
@@ -103,7 +107,7 @@ def _passed_over(
     site: Site, source: Source, missed: Iterable[_Missed], names: Iterable[str | TransformError]
 ) -> Iterator[Outcome]:
     for (namespace, state, reason, message), name in zip(missed, names, strict=True):
-        named = source.target.name if isinstance(name, TransformError) else name
+        named = source.target.name if _name_problem(name) else str(name)
         target = site.target(namespace, named, source.target.kind)
         if not site.is_source(target, source):
             yield Outcome(target=target, state=state, reason=reason, message=message)
@@ -160,6 +164,19 @@ async def _names(
         return [error] * len(namespaces)
     except RenderFailed as error:
         raise Problem("RenderFailed", str(error), again=error.retry_after, retry=not error.retry_after) from error
+
+
+def _name_problem(name: str | TransformError) -> str:
+    """Say why a target cannot be named so; empty where it can. The rules of single kinds are the API server's."""
+    if isinstance(name, TransformError):
+        return f"targetName: {name.cause}"
+    if len(name) > LONGEST_NAME:
+        return f"write a shorter targetName: it gives a name of {len(name)} characters, and {LONGEST_NAME} are allowed"
+    try:
+        msgspec.convert(name, AnyName)
+    except msgspec.ValidationError:
+        return f'write a targetName of letters, digits, "-", "_", ".", ":" and "@": it gives {shorten(name, 80)!r}'
+    return ""
 
 
 def _refuse_clashes(spots: Iterable[Spot]) -> None:

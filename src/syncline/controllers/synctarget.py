@@ -18,6 +18,7 @@ from syncline.api.synctarget import SyncedResource, SyncTarget, SyncTargetSpec, 
 from syncline.controllers.synctargets import RESOURCE, SyncTargets, TargetSync
 from syncline.core.conditions import Finding, find, settle_conditions
 from syncline.engine.record import Records
+from syncline.engine.statuses import store
 from syncline.fleet import Credentials, Fleet, Member, NotResolved, Resolved, SecretWire, resolve_target
 from syncline.kube.cache import Key
 from syncline.kube.client import Client
@@ -76,9 +77,8 @@ class SyncTargetController:
             self._forget(key)
             return
         look = await self._look(sync, key)
-        if look is not None:
-            await self._report(sync, look, key)
-        if look is not None and look.retry:
+        stored = look is None or await self._report(sync, look, key)
+        if not stored or (look is not None and look.retry):
             self.queue.retry(key)
         else:
             self.queue.forget(key)
@@ -139,19 +139,26 @@ class SyncTargetController:
     async def _read_secret(self, namespace: str, name: str) -> SecretWire:
         return await self._client.get(SECRETS, name, namespace, type=SecretWire)
 
-    async def _report(self, sync: TargetSync, look: _Look, key: Key) -> None:
-        meta = sync.metadata
-        status = compose(sync, look, self._resources.get(key), datetime.now(UTC))
+    async def _report(self, sync: TargetSync, look: _Look, key: Key) -> bool:
+        """Write the status if it changed, and tell of the change; whether the API server took it as it is."""
+        meta, now = sync.metadata, datetime.now(UTC)
+        status = compose(sync, look, self._resources.get(key), now)
         metrics.set_ready(api.KIND, meta.namespace, meta.name, look.ready.status)
-        wire = await self._records.write_status(meta, sync.status, status)
-        if wire is None:
-            return
-        self._targets.reflector.observe(wire, api.KIND)
-        before, after = find(sync.status.conditions, "Ready"), look.ready
+        stored = await store(self._records, meta, sync.status, status, _time(now))
+        if stored.wire is not None:
+            self._targets.reflector.observe(stored.wire, api.KIND)
+        ready = find(stored.status.conditions, "Ready") or look.ready
+        metrics.set_ready(api.KIND, meta.namespace, meta.name, ready.status)
+        if stored.wire is not None or stored.refusal is not None:
+            await self._announce(sync, Finding(ready.type, ready.status, ready.reason, ready.message), look.warning)
+        return stored.refusal is None
+
+    async def _announce(self, sync: TargetSync, after: Finding, warning: str | None) -> None:
+        before = find(sync.status.conditions, "Ready")
         if before is None or (before.status, before.reason) != (after.status, after.reason):
             await self._emit(sync, "Normal" if after.status == "True" else "Warning", after.reason, after.message)
-        if look.warning and find(sync.status.conditions, EXPIRING) is None:
-            await self._emit(sync, "Warning", EXPIRING, look.warning)
+        if warning and find(sync.status.conditions, EXPIRING) is None:
+            await self._emit(sync, "Warning", EXPIRING, warning)
 
     async def _emit(self, sync: TargetSync, level: Literal["Normal", "Warning"], reason: str, message: str) -> None:
         meta = sync.metadata

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
+from syncline.api import fitting
 from syncline.api.common import Condition, ConditionStatus
 
 MAX_MESSAGE = 4096
@@ -46,5 +47,5 @@ def find(conditions: Iterable[Condition], kind: str) -> Condition | None:
 
 
 def shorten(text: str, limit: int) -> str:
-    """Cut a text for a field with a limit."""
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    """Cut a text for a field with a limit, in the middle: what to do stands at the end, or at the beginning."""
+    return fitting.shorten(text, limit)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct, structs
 
 from syncline.api.common import AttemptResult, HistoryEntry
+from syncline.api.fitting import as_reason
 from syncline.core.conditions import Finding, shorten
 from syncline.core.outcome import Outcome, describe_changes
 
@@ -116,7 +117,7 @@ def _entry(attempt: Attempt, now: str) -> HistoryEntry:
 
 
 def _reason(attempt: Attempt) -> str:
-    return shorten(attempt.reason, MAX_REASON)
+    return as_reason(attempt.reason, MAX_REASON) if attempt.reason else ""
 
 
 def _bounded(history: list[HistoryEntry]) -> list[HistoryEntry]:

@@ -5,15 +5,13 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from syncline.api.common import TargetCounts, TargetState, TargetStatus
+from syncline.api.common import WORST_FIRST, TargetCounts, TargetState, TargetStatus
 from syncline.core.conditions import Finding, shorten
 from syncline.core.objects import Target
 from syncline.core.plan import Action, Verb
 
 LISTED = 100
 NAMED = 3
-# The order in which a person wants to see them.
-ORDER: tuple[TargetState, ...] = ("Failed", "Conflict", "Unknown", "Pending", "Skipped", "Synced")
 # What each state makes of Ready.
 NOT_READY: frozenset[TargetState] = frozenset({"Failed", "Conflict", "Pending"})
 HOLDS_FOREIGN = "HoldsForeign"
@@ -142,7 +140,7 @@ def _stays(outcome: Outcome) -> bool:
 
 
 def _worst_first(outcome: Outcome) -> tuple[int, Target]:
-    return ORDER.index(outcome.state), outcome.target
+    return WORST_FIRST.index(outcome.state), outcome.target
 
 
 def _explain(bad: Sequence[Outcome], outcomes: Sequence[Outcome]) -> str:

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct, field
 
 from syncline.api.common import FINALIZER, ObjectMeta
+from syncline.api.fitting import repair
 from syncline.core.ownership import Owner
 from syncline.kube.client import Client, PatchKind
 from syncline.kube.errors import Conflict, Invalid, KubeError, NotFound
@@ -20,6 +21,14 @@ Spec_co = TypeVar("Spec_co", bound=Struct, covariant=True)
 Status_co = TypeVar("Status_co", bound=Struct, covariant=True)
 
 
+class SyncWire(Struct, rename="camel"):
+    """An object of one of our kinds; spec and status are decoded one by one, so that a bad one harms no other."""
+
+    metadata: ObjectMeta = field(default_factory=ObjectMeta)
+    spec: msgspec.Raw = field(default_factory=lambda: msgspec.Raw(b"{}"))
+    status: msgspec.Raw = field(default_factory=lambda: msgspec.Raw(b"{}"))
+
+
 class SyncGone(KubeError):  # noqa: N818 - a state, not a mistake
     """The sync was deleted, or re-created under its name, while we reconciled it: nothing may be written for it."""
 
@@ -27,17 +36,9 @@ class SyncGone(KubeError):  # noqa: N818 - a state, not a mistake
 class StatusConflict(KubeError):  # noqa: N818 - as above
     """Somebody else wrote the status meanwhile: another leader, or a person. What is there now is in `live`."""
 
-    def __init__(self, live: "SyncWire") -> None:
+    def __init__(self, live: SyncWire) -> None:
         super().__init__("somebody else wrote the status meanwhile")
         self.live = live
-
-
-class SyncWire(Struct, rename="camel"):
-    """An object of one of our kinds; spec and status are decoded one by one, so that a bad one harms no other."""
-
-    metadata: ObjectMeta = field(default_factory=ObjectMeta)
-    spec: msgspec.Raw = field(default_factory=lambda: msgspec.Raw(b"{}"))
-    status: msgspec.Raw = field(default_factory=lambda: msgspec.Raw(b"{}"))
 
 
 class Sync(Struct, Generic[Spec_co, Status_co], frozen=True, kw_only=True):
@@ -63,7 +64,7 @@ class Sync(Struct, Generic[Spec_co, Status_co], frozen=True, kw_only=True):
 def read_sync(
     kind: str, spec_type: type[Spec_co], status_type: type[Status_co], wire: SyncWire
 ) -> Sync[Spec_co, Status_co]:
-    """Decode a sync; a spec that breaks the schema is reported, a status that does is forgotten."""
+    """Decode a sync; a spec that breaks the schema is reported, a status that does is read as far as it goes."""
     error, spec = "", None
     try:
         spec = msgspec.json.decode(wire.spec, type=spec_type)
@@ -167,4 +168,4 @@ def _status(wire: SyncWire, status_type: type[Status_co]) -> Status_co:
     try:
         return msgspec.json.decode(wire.status, type=status_type)
     except msgspec.MsgspecError:
-        return status_type()
+        return repair(status_type, msgspec.json.decode(wire.status))

@@ -31,6 +31,8 @@ _MESSAGE_LIMIT = 2048
 _MAX_CAUSES = 10
 # What is longer than this quotes what it is about.
 _SENTENCE = 300
+# Whoever answers, also a webhook, chooses the reason: what is no such word is part of the message.
+_is_word = re.compile(r"[A-Za-z][A-Za-z0-9]{0,63}").fullmatch
 
 
 class KubeError(Exception):
@@ -244,7 +246,9 @@ def from_status(
     kind = _BY_REASON.get(said.reason) or _BY_STATUS.get(status)
     if kind is None:
         kind = ServerError if status in _SERVER_ERRORS else ApiError
-    reason = said.reason or ("Redirect" if status in _REDIRECTS else kind.__name__)
+    reason = said.reason
+    if not _is_word(reason):
+        reason = "Redirect" if status in _REDIRECTS else kind.__name__
     causes = (said.details.causes if said.details else None) or []
     return kind(
         status,
@@ -264,7 +268,10 @@ def _message(said: Status, causes: list[Cause], resource: str) -> str:
     if resource != "secrets":
         quotes = len(said.message) > _SENTENCE or "\n" in said.message
         words = [f"{cause.field}: {_brief(cause.message)}" for cause in causes[:_MAX_CAUSES] if cause.message]
-        return ("; ".join(words) if quotes and words else said.message)[:_MESSAGE_LIMIT]
+        message = "; ".join(words) if quotes and words else said.message
+        if said.reason and not _is_word(said.reason) and said.reason not in message:
+            message = f"{said.reason}: {message}" if message else said.reason
+        return message[:_MESSAGE_LIMIT]
     if said.reason == "Forbidden" and _RIGHTS.fullmatch(said.message):
         return said.message[:_MESSAGE_LIMIT]
     # The server quotes the values that it refuses. Where they may be secret, only the names of the fields pass.

@@ -112,6 +112,10 @@ class EventRecorder:
 
 
 def _cut(text: str, limit: int) -> str:
-    """Shorten to a number of bytes, which is how the API server counts, without cutting a character."""
-    encoded = text.encode()
-    return text if len(encoded) <= limit else encoded[: limit - 3].decode(errors="ignore") + "..."
+    """Cut in the middle to a number of bytes, which is how the API server counts, without cutting a character."""
+    encoded = text.encode(errors="replace")
+    if len(encoded) <= limit:
+        return encoded.decode()
+    tail = (limit - 3) // 2
+    head = encoded[: limit - 3 - tail].decode(errors="ignore")
+    return f"{head}...{encoded[len(encoded) - tail :].decode(errors='ignore')}"

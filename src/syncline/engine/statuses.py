@@ -1,0 +1,87 @@
+"""Statuses that are stored in any case: as they are, or else the essential of them and why that is all."""
+
+from typing import Generic, TypeVar
+
+import structlog
+from msgspec import Struct
+
+from syncline.api.common import ObjectMeta
+from syncline.api.fitting import essential, fit
+from syncline.api.status import SyncStatus
+from syncline.api.synctarget import SyncTargetStatus
+from syncline.core.conditions import Finding, find, settle_conditions
+from syncline.engine.record import Records, SyncWire
+from syncline.kube.errors import ApiError, BadRequest, Forbidden, Invalid
+
+log = structlog.get_logger(__name__)
+
+REFUSED = "StatusRefused"
+
+Status = TypeVar("Status", bound=SyncStatus | SyncTargetStatus)
+
+_TOO_LARGE = 413
+# How the API server passes on that etcd does not take an object.
+_TOO_LARGE_WORDS = ("request is too large", "larger than max")
+
+
+class Stored(Struct, Generic[Status], frozen=True, kw_only=True):
+    """What became of a status."""
+
+    status: Status
+    """What was to be stored in the end: the status itself, or the essential of it."""
+    wire: SyncWire | None = None
+    """The object with the status; None where nothing had to be written, or could be."""
+    refusal: ApiError | None = None
+    """Why the status itself is not stored."""
+
+
+async def store(records: Records, metadata: ObjectMeta, old: Status, new: Status, now: str) -> Stored[Status]:
+    """Store a status if it differs from the old one.
+
+    Where the API server refuses it, the inventory is stored with a Ready=False that says what was refused. Raises what
+    may pass by itself.
+    """
+    new = fit(new)
+    try:
+        return Stored(status=new, wire=await records.write_status(metadata, old, new))
+    except ApiError as error:
+        if not is_refusal(error):
+            raise
+        refusal = error
+    log.warning("the API server refused a status", error=str(refusal))
+    conditions = settle_conditions(old.conditions, [_refused(new, refusal)], metadata.generation, now)
+    least = fit(essential(new, conditions=conditions, observed_generation=metadata.generation))
+    try:
+        return Stored(status=least, wire=await records.write_status(metadata, old, least), refusal=refusal)
+    except ApiError as error:
+        if not is_refusal(error):
+            raise
+        log.warning("the API server refused the essential of a status too", error=str(error))
+    return Stored(status=least, refusal=refusal)
+
+
+def is_refusal(error: ApiError) -> bool:
+    """Whether the API server has something against the content, so that the same would be refused again."""
+    return isinstance(error, BadRequest | Forbidden | Invalid) or is_too_large(error)
+
+
+def is_too_large(error: ApiError) -> bool:
+    """Whether an object has become too large for the API server or its storage."""
+    return error.status == _TOO_LARGE or any(words in error.message for words in _TOO_LARGE_WORDS)
+
+
+def describe_refusal(error: ApiError) -> str:
+    """Say what to do about a refused status, and then what the API server said."""
+    if is_too_large(error):
+        remedy = "make the spec and the annotations smaller, or split the object: with its status it is too large"
+    elif isinstance(error, Forbidden):
+        remedy = "let the policy or webhook that refuses it admit what the operator writes, and check its rights"
+    else:
+        remedy = "install the CRDs of this version, and let policies and webhooks admit what the operator writes"
+    return f"the API server refuses the status; {remedy}: {error}"
+
+
+def _refused(status: SyncStatus | SyncTargetStatus, refusal: ApiError) -> Finding:
+    ready = find(status.conditions, "Ready")
+    otherwise = f"; otherwise Ready would be {ready.status} ({ready.reason})" if ready is not None else ""
+    return Finding("Ready", "False", REFUSED, f"{describe_refusal(refusal)}{otherwise}")
