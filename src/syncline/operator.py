@@ -45,7 +45,7 @@ from syncline.kube.queue import run_workers
 from syncline.kube.reflector import AnyReflector, Reflector
 from syncline.kube.resources import CRDS, SECRETS
 from syncline.receiver import Receiver
-from syncline.render import Builder, Renderer
+from syncline.render import Builder, KeyServices, Renderer
 from syncline.telemetry import serve
 
 log = structlog.get_logger(__name__)
@@ -112,7 +112,7 @@ async def run(connection: Connection, settings: Settings) -> None:
     async with (
         Client(connection) as client,
         Renderer() as renderer,
-        Builder() as builder,
+        Builder(key_services=KeyServices(allow_loopback=settings.allow_loopback)) as builder,
         settings.mirrors(news.tell) as mirrors,
         Fleet(allow_loopback=settings.allow_loopback) as fleet,
     ):

@@ -205,6 +205,9 @@ def keys(age: pyrage.x25519.Identity) -> dict[str, bytes]:
 SECRET = "apiVersion: v1\nkind: Secret\nmetadata:\n  name: db\nstringData:\n  password: '{{ not a template }}'\n"
 
 
+ARN = "arn:aws:kms:eu-west-1:111122223333:key/1234abcd"
+
+
 class TestEncrypted:
     async def test_encrypted_files_are_decrypted_and_never_templates(
         self, builder: Builder, seal: Any, keys: dict[str, bytes]
@@ -292,24 +295,18 @@ class TestEncrypted:
     @pytest.mark.parametrize(
         ("service", "keys", "message"),
         [
-            ("gcp_kms", {"aws-kms": b"x"}, "a.yaml: a key service opens it (gcp_kms): put its credential into the"),
-            (
-                "kms",
-                {},
-                "a.yaml: a key service opens it (kms): put its credential into the decryption Secret, as aws-kms",
-            ),
-            (
-                "hc_vault",
-                {"vault-token": b"x"},
-                "a.yaml: is encrypted with the key service hc_vault, which is not asked",
-            ),
+            ("gcp_kms", {"aws-kms": b"x"}, "gcp_kms: put its credential into the decryption Secret, as gcp-kms"),
+            ("kms", {}, "kms: put its credential into the decryption Secret, as aws-kms"),
+            ("hc_vault", {"vault-token": b"x"}, "hc_vault: the Secret has vault-token but not vault-address"),
+            ("hckms", {}, "hckms: this key service is not supported"),
         ],
     )
     async def test_a_key_service_is_asked_only_with_a_credential_of_the_secret(
         self, builder: Builder, service: str, keys: dict[str, bytes], message: str
     ) -> None:
-        content = f"a: ENC[AES256_GCM,x]\nsops:\n    {service}: [{{enc: x}}]\n    mac: x\n"
-        assert (await refused(builder, {"a.yaml": content}, keys=keys)).startswith(message)
+        content = f"a: ENC[AES256_GCM,x]\nsops:\n    {service}: [{{arn: {ARN}, enc: x}}]\n    mac: x\n"
+        told = await refused(builder, {"a.yaml": content}, keys=keys)
+        assert told.startswith(f"a.yaml: no key service opens it: {message}")
 
     async def test_a_broken_seal_is_told(self, builder: Builder, seal: Any, keys: dict[str, bytes]) -> None:
         content = seal("db.yaml", SECRET, "--encrypted-regex", "^stringData$").replace(b"name: db", b"name: dc")

@@ -115,8 +115,8 @@ async def test_keys_are_in_no_argument_and_no_variable(tmp_path: Path, monkeypat
 
     monkeypatch.setattr(toolrun, "run", spy)
     workshop = Workshop(tmp_path)
-    keys = {"a.agekey": b"hunter2", "b.asc": b"hunter3", "aws-kms": b"hunter4"}
-    opened = await program.decrypt("a.ini", b"", keys, services=["kms"], seconds=1, workshop=workshop)
+    keys = {"a.agekey": b"hunter2", "b.asc": b"hunter3"}
+    opened = await program.decrypt("a.ini", b"", keys, seconds=1, workshop=workshop)
     await workshop.close()
     assert opened == b"opened"
     assert "hunter" not in "".join(seen)

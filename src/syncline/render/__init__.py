@@ -4,14 +4,15 @@
 little memory and little time, and gives back the data or the text for each target. `Builder` does the same for a tree
 of files: decrypted, templated, built by kustomize, helm or jsonnet, and read as manifests; `inputs` tells which paths
 of the tree a build depends on. What a child is denied is in `confinement`, and what a program that is not ours is
-denied, in `enclosure`. Nothing here reads or writes a cluster or fetches anything, and nothing here decides what goes
-where.
+denied, in `enclosure`. Nothing here reads or writes a cluster, and nothing is fetched but the key of a SOPS file from a
+key service (`key_services`). Nothing here decides what goes where.
 """
 
 from syncline.render.builder import Builder
 from syncline.render.errors import BuildError, RenderError, RenderFailed, TransformError
 from syncline.render.inputs import Reader, inputs
 from syncline.render.jobs import Source, Target
+from syncline.render.key_services import KeyServices
 from syncline.render.pool import Renderer, Result, is_template
 from syncline.render.recipe import Built, DataFile, Document, File, Files, Recipe
 from syncline.render.tools import tool_versions
@@ -24,6 +25,7 @@ __all__ = [
     "Document",
     "File",
     "Files",
+    "KeyServices",
     "Reader",
     "Recipe",
     "RenderError",

@@ -37,9 +37,10 @@ from syncline.render.complaints import chart_error, kustomize_error
 from syncline.render.crew import Crew
 from syncline.render.errors import BuildError, RenderFailed
 from syncline.render.inputs import Survey, TreeReader, survey
+from syncline.render.key_services import KeyServices
 from syncline.render.quarantine import Quarantine
 from syncline.render.recipe import Built, DataFile, Document, Files, Recipe, has_marks
-from syncline.render.sops import may_be_encrypted
+from syncline.render.sops import DATA_KEY, may_be_encrypted
 from syncline.render.sorting import MANIFEST_SUFFIXES
 from syncline.render.trees import Tree, covers
 from syncline.render.turns import Turns
@@ -60,10 +61,18 @@ class Builder:
     Programs that want files find them in a new folder within `folder`, best one in memory; it is removed again.
     """
 
-    def __init__(self, *, workers: int = 2, deadline: float = 5.0, folder: Path | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        workers: int = 2,
+        deadline: float = 5.0,
+        folder: Path | None = None,
+        key_services: KeyServices | None = None,
+    ) -> None:
         self._workers = workers
         self._deadline = deadline
         self._workshop = Workshop(folder)
+        self._key_services = key_services or KeyServices()
         self._turns = Turns(workers)
         self._turns_of_suspects = Turns(max(1, workers - 1))
         self._quarantine = Quarantine()
@@ -82,6 +91,7 @@ class Builder:
         """End all children; builds under way fail with `RenderFailed`."""
         await self._crew.close(self._turns, self._workers)
         await self._workshop.close()
+        await self._key_services.close()
 
     def warm(self) -> None:
         """Start a child where there is none, so that it is there when what it is to build has been fetched."""
@@ -164,16 +174,19 @@ class Builder:
                 work.changed[answer.path] = answer.content
                 work.decrypted |= {answer.path} if answer.decrypted else set()
             elif isinstance(answer, Foreign):
-                work.changed[answer.path] = await program.decrypt(
-                    answer.path,
-                    work.content(answer.path),
-                    recipe.keys or {},
-                    services=answer.services,
-                    seconds=self._program_seconds,
-                    workshop=self._workshop,
-                )
+                work.changed[answer.path] = await self._decrypt(child, work, answer)
                 work.decrypted.add(answer.path)
         work.done.update(text.path for text in texts)
+
+    async def _decrypt(self, child: BuildChild, work: "_Work", file: Foreign) -> bytes:
+        """Decrypt a file that the child could not: with the program, or with the key that a key service gives."""
+        keys, content = work.recipe.keys or {}, work.content(file.path)
+        if not file.services:
+            seconds = self._program_seconds
+            return await program.decrypt(file.path, content, keys, seconds=seconds, workshop=self._workshop)
+        found = await self._key_services.data_key(file.path, file.services, keys)
+        job = Prepare([Text(file.path, content)], {}, {}, {DATA_KEY: found})
+        return next(answer.content for answer in await self._ask(child, job) if isinstance(answer, Prepared))
 
     async def _plain(self, child: BuildChild, work: "_Work") -> Built:
         texts = [Text(path, work.content(path)) for path in work.paths if path.endswith(MANIFEST_SUFFIXES)]

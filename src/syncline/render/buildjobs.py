@@ -81,10 +81,10 @@ class Prepared(msgspec.Struct, frozen=True, array_like=True, tag=1):
 
 
 class Foreign(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """A file that only the `sops` program decrypts, with the help of key services, if any."""
+    """A file that the child cannot decrypt: the `sops` program must, or these key services must be asked first."""
 
     path: str
-    services: list[str]
+    services: list[tuple[str, dict[str, str]]]
 
 
 class Found(msgspec.Struct, frozen=True, array_like=True, tag=3):

@@ -80,6 +80,13 @@ def _prepare(job: Prepare) -> Iterator[Answer]:
                 yield Prepared(file.path, content, decrypted=False)
 
 
+# The program has no network, so that it cannot ask a key service itself.
+_ONLY_PROGRAM = (
+    "a key service opens it, but only the sops program reads this file (an INI file, YAML with aliases, or values that "
+    "were changed after they were encrypted): encrypt it for an age key too"
+)
+
+
 def _decrypted(file: Text, keys: dict[str, bytes] | None) -> Answer:
     if keys is None:
         raise BuildError(
@@ -89,8 +96,12 @@ def _decrypted(file: Text, keys: dict[str, bytes] | None) -> Answer:
         return Prepared(file.path, sops.decrypt(file.path, file.content, keys), decrypted=True)
     except sops.SopsError as error:
         raise BuildError(str(error), file=file.path) from None
-    except sops.NeedsProgram as need:
-        return Foreign(file.path, list(need.services))
+    except sops.NeedsProgram:
+        if sops.DATA_KEY in keys:
+            raise BuildError(_ONLY_PROGRAM, file=file.path) from None
+        return Foreign(file.path, [])
+    except sops.NeedsKeyService as need:
+        return Foreign(file.path, [(service, dict(entry)) for service, entry in need.entries])
 
 
 def _parse(job: Parse) -> Iterator[Answer]:

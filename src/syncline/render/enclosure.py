@@ -21,15 +21,12 @@ from typing import Any
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _VERSION = 1
 _PATH_BENEATH = 1
-_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_FOLDER = 1, 2, 4, 8
+_EXECUTE, _WRITE_FILE, _READ_FILE = 1, 2, 4
 _OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE
 _RIGHTS_BY_VERSION = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
 _NEWEST = 5
 _NETWORK_SINCE, _SCOPES_SINCE = 4, 6
 _TRUNCATE = 1 << 14
-
-_SYSTEM_FOLDERS = ("/etc/ssl", "/etc/pki", "/usr/share/ca-certificates", "/usr/local/share/ca-certificates")
-_SYSTEM_FILES = ("/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/run/systemd/resolve")
 
 # What no program that builds manifests needs. Machine: its audit name, and the numbers.
 _SOCKETS = {
@@ -82,10 +79,8 @@ def main() -> None:
         with contextlib.suppress(OSError):
             Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
         confinement.prctl(confinement.PR_SET_NO_NEW_PRIVS, 1)
-        _enclose(Path(wanted["folder"]), Path(program), network=wanted["network"])
-        denied = dict(_REACHING_OUT.get(platform.machine(), {}))
-        if not wanted["network"]:
-            denied |= _SOCKETS.get(platform.machine(), {})
+        _enclose(Path(wanted["folder"]), Path(program))
+        denied = {**_REACHING_OUT.get(platform.machine(), {}), **_SOCKETS.get(platform.machine(), {})}
         confinement.deny_system_calls(denied.values(), wanted["mapping"])
     os.execv(program, [program, *arguments])  # noqa: S606 - there is no shell to be had
 
@@ -99,8 +94,8 @@ class _Beneath(ctypes.Structure):
     _fields_ = (("allowed", ctypes.c_uint64), ("parent", ctypes.c_int32))
 
 
-def _enclose(folder: Path, program: Path, *, network: bool) -> None:
-    """Leave the folder to read and write, the program to run, and what the network takes; where the kernel can."""
+def _enclose(folder: Path, program: Path) -> None:
+    """Leave the folder to read and write, and the program to run; where the kernel can."""
     libc = ctypes.CDLL(None, use_errno=True)
     version = libc.syscall(_CREATE_RULESET, None, 0, _VERSION)
     if version < 1:
@@ -108,8 +103,8 @@ def _enclose(folder: Path, program: Path, *, network: bool) -> None:
     every = (1 << _RIGHTS_BY_VERSION[min(version, _NEWEST)]) - 1
     rules = _Ruleset(
         every,
-        3 if version >= _NETWORK_SINCE and not network else 0,
-        3 if version >= _SCOPES_SINCE and not network else 0,
+        3 if version >= _NETWORK_SINCE else 0,
+        3 if version >= _SCOPES_SINCE else 0,
     )
     size = 24 if version >= _SCOPES_SINCE else 16 if version >= _NETWORK_SINCE else 8
     ruleset = libc.syscall(_CREATE_RULESET, ctypes.byref(rules), size, 0)
@@ -120,8 +115,6 @@ def _enclose(folder: Path, program: Path, *, network: bool) -> None:
         (program, _EXECUTE | _READ_FILE),
         (Path(os.devnull), _READ_FILE | _WRITE_FILE),
     ]
-    if network:
-        allowed += [(Path(path), _READ_FILE | _READ_FOLDER) for path in (*_SYSTEM_FOLDERS, *_SYSTEM_FILES)]
     for path, rights in allowed:
         with contextlib.suppress(OSError):
             descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)

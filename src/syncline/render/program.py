@@ -1,21 +1,15 @@
-"""Decryption by the `sops` program, for keys that are not age's: PGP, shares of keys, and key services."""
+"""Decryption by the `sops` program, without a network: for PGP keys, shares of keys, and what only it can read."""
 
 import base64
 import binascii
 import posixpath
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from syncline.render import toolrun, tools
 from syncline.render.errors import BuildError
 from syncline.render.sops import AGE_KEY_SUFFIX, PGP_KEY_SUFFIX, file_format
 from syncline.render.workspace import Workshop, write_private
 
-# What SOPS calls a service, which key of the Secret holds its credential, and which variable tells the program of it.
-# Not those whose address is whatever the file says: a credential would go there.
-_SERVICES = {
-    "kms": ("aws-kms", "AWS_SHARED_CREDENTIALS_FILE"),
-    "gcp_kms": ("gcp-kms", "GOOGLE_APPLICATION_CREDENTIALS"),
-}
 _MAC_MISMATCH = 51
 _NO_KEY = 128
 
@@ -25,17 +19,14 @@ async def decrypt(
     content: bytes,
     keys: Mapping[str, bytes],
     *,
-    services: Sequence[str],
     seconds: float,
     workshop: Workshop,
 ) -> bytes:
     """Return a file as it was before it was encrypted; raises BuildError, and Overrun where it takes too much.
 
-    Keys go into files of a folder that only this user can look into, never into arguments. A key service is asked only
-    with a credential of the Secret: without one the program would go by the identity of the machine.
+    Keys go into files of a folder that only this user can look into, never into arguments. Key services are not asked
+    here: what a credential of theirs names, such as addresses, files and commands, the program would follow.
     """
-    for service in services:
-        _check(service, keys, path)
     program = tools.find("sops")
     async with workshop.folder() as folder:
         kind = file_format(path)
@@ -46,22 +37,16 @@ async def decrypt(
             "GNUPGHOME": str(folder / "gnupg"),
             # The program reads the ring of keys itself; there is nobody to ask for a passphrase.
             "SOPS_GPG_EXEC": str(folder / "none"),
-            "AWS_EC2_METADATA_DISABLED": "true",
         }
         age = b"\n".join(value for name, value in keys.items() if name.endswith(AGE_KEY_SUFFIX))
         await write_private(folder / "age", age)
         await write_private(folder / "gnupg" / "secring.gpg", _ring(keys))
-        for service in services:
-            name, variable = _SERVICES[service]
-            await write_private(folder / name, keys[name])
-            environment[variable] = str(folder / name)
         done = await toolrun.run(
             program,
             ["--disable-version-check", "decrypt", "--input-type", kind, "--output-type", kind, str(file)],
             folder,
             seconds=seconds,
             environment=environment,
-            network=bool(services),
         )
     if done.code == 0:
         return done.output
@@ -78,20 +63,6 @@ def _cause(code: int) -> str:
             "PGP keys without a passphrase under names that end in .asc"
         )
     return f"sops cannot decrypt it (code {code}); try `sops decrypt` on it"
-
-
-def _check(service: str, keys: Mapping[str, bytes], path: str) -> None:
-    if service not in _SERVICES:
-        raise BuildError(
-            f"is encrypted with the key service {service}, which is not asked: its address is what the file says;"
-            " encrypt the file for an age key too",
-            file=path,
-        )
-    name, _ = _SERVICES[service]
-    if name not in keys:
-        raise BuildError(
-            f"a key service opens it ({service}): put its credential into the decryption Secret, as {name}", file=path
-        )
 
 
 def _ring(keys: Mapping[str, bytes]) -> bytes:

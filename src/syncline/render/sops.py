@@ -3,7 +3,8 @@
 Every value of such a file is encrypted for its place (the path of keys that leads to it), and all values together are
 sealed by a code, so that nothing can be moved, added or removed; a file whose seal does not fit is refused. The text
 around the values stays as it is, comments and lines too. What is left to the `sops` program is said by `NeedsProgram`:
-other keys than age, shares of keys, INI files, and YAML with aliases. No message holds a value.
+PGP keys, shares of keys, INI files, and YAML with aliases; that a key service must be asked, by `NeedsKeyService`. No
+message holds a value.
 """
 
 import base64
@@ -25,6 +26,9 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from syncline.render.manifests import ManifestError, read_documents, whole
 
+DATA_KEY = "\0data-key"
+"""The name, which no key of a Secret can have, under which the data key itself is given."""
+
 AGE_KEY_SUFFIX = ".agekey"
 PGP_KEY_SUFFIX = ".asc"
 
@@ -44,6 +48,7 @@ _COMMENT = re.compile(
 # SOPS begins the code of a file with these bytes where only encrypted values are sealed.
 _ONLY_ENCRYPTED = bytes.fromhex("8a3fd2ad54ce66527b1034f3d147be0b0b975b3bf44f72c6fdadec8176f27d69")
 _SERVICES = ("kms", "gcp_kms", "azure_kv", "hc_vault", "hckms")
+_LISTS = ("age", *_SERVICES)
 _TOLD_BY_COMMENTS = ("unencrypted_comment_regex", "encrypted_comment_regex")
 _DATE = re.compile(r"\d{4}-\d\d?-\d\d?")
 _UNPRINTABLE = re.compile(r"[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
@@ -57,11 +62,15 @@ class SopsError(Exception):
 
 
 class NeedsProgram(Exception):  # noqa: N818 - a request, not an error
-    """What this file takes, only the `sops` program has; with the help of these key services, if any."""
+    """What this file takes, only the `sops` program has."""
 
-    def __init__(self, services: Sequence[str] = ()) -> None:
+
+class NeedsKeyService(Exception):  # noqa: N818 - as above
+    """The data key must be asked for; `entries` are the services and what the file says of the keys there."""
+
+    def __init__(self, entries: Sequence[tuple[str, Mapping[str, str]]]) -> None:
         super().__init__()
-        self.services = tuple(services)
+        self.entries = tuple(entries)
 
 
 def may_be_encrypted(content: bytes) -> bool:
@@ -237,10 +246,11 @@ def _pattern(text: Any) -> Any:
 
 
 def _data_key(metadata: Mapping[str, Any], keys: Mapping[str, bytes]) -> bytes:
+    if DATA_KEY in keys:
+        return keys[DATA_KEY]
     groups = [group for group in metadata.get("key_groups") or [] if isinstance(group, dict)]
-    services = [name for name in _SERVICES if any(group.get(name) for group in [metadata, *groups])]
     if groups or metadata.get("shamir_threshold"):
-        raise NeedsProgram(services)
+        raise NeedsProgram
     entries = [entry for entry in metadata.get("age") or [] if isinstance(entry, dict)]
     identities = Identities.read(keys).all
     for entry in entries if identities else []:
@@ -250,15 +260,34 @@ def _data_key(metadata: Mapping[str, Any], keys: Mapping[str, bytes]) -> bytes:
             continue
         if len(key) == _DATA_KEY_BYTES:
             return key
-    if services or metadata.get("pgp"):
+    if metadata.get("pgp") and any(name.endswith(PGP_KEY_SUFFIX) for name in keys):
         # Where a PGP key may open it, nobody is asked over the network.
-        raise NeedsProgram(() if metadata.get("pgp") else services)
+        raise NeedsProgram
+    if asked := _service_entries(metadata):
+        raise NeedsKeyService(asked)
+    if metadata.get("pgp"):
+        raise NeedsProgram
     recipients = [str(entry.get("recipient")) for entry in entries]
     shown = ", ".join(recipients[:_SHOWN_RECIPIENTS]) + (", ..." if len(recipients) > _SHOWN_RECIPIENTS else "")
     raise SopsError(
         f"no age key of the decryption Secret opens it; it is encrypted for {shown or 'nobody'}: "
         f"add that key under a name that ends in {AGE_KEY_SUFFIX}"
     )
+
+
+def _service_entries(metadata: Mapping[str, Any]) -> list[tuple[str, dict[str, str]]]:
+    """Return what the file says of keys at key services; a map, such as AWS's encryption context, as JSON."""
+    found: list[tuple[str, dict[str, str]]] = []
+    for service in _SERVICES:
+        for entry in metadata.get(service) or []:
+            if isinstance(entry, dict):
+                fields = {
+                    str(name): json.dumps(value) if isinstance(value, dict) else str(value)
+                    for name, value in entry.items()
+                    if value is not None
+                }
+                found.append((service, fields))
+    return found
 
 
 def _decrypt_yaml(text: str, keys: Mapping[str, bytes]) -> bytes:
@@ -412,12 +441,13 @@ def _decrypt_dotenv(text: str, keys: Mapping[str, bytes]) -> bytes:
 def _nested(flat: Mapping[str, str]) -> dict[str, Any]:
     """Give metadata its shape back: `sops_age__list_0__map_enc` is `enc` of the first entry of `age`."""
     metadata: dict[str, Any] = {}
-    entries: dict[str, dict[str, str]] = {}
+    lists: dict[str, dict[str, dict[str, str]]] = {}
     for key, value in flat.items():
         name, *rest = key.removeprefix("sops_").split("__")
         text = value.replace("\\n", "\n")
-        if name == "age" and len(rest) == 2:  # noqa: PLR2004 - list_N and map_KEY
-            entries.setdefault(rest[0], {})[rest[1].removeprefix("map_")] = text
+        if name in _LISTS and len(rest) == 2:  # noqa: PLR2004 - list_N and map_KEY
+            entry = lists.setdefault(name, {}).setdefault(rest[0], {})
+            entry[rest[1].removeprefix("map_")] = text
         else:
             metadata[name] = text
-    return {**metadata, "age": list(entries.values())}
+    return {**metadata, **{name: list(entries.values()) for name, entries in lists.items()}}

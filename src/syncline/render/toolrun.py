@@ -50,7 +50,6 @@ async def run(
     *,
     seconds: float,
     environment: Mapping[str, str],
-    network: bool = False,
 ) -> Finished:
     """Run a program in a folder. It has so many seconds of processor time, and several times that by the clock.
 
@@ -58,7 +57,6 @@ async def run(
     """
     walls = {
         "folder": str(folder),
-        "network": network,
         "seconds": max(1, round(seconds)),
         # The last mapping may go beyond the limit by its whole size.
         "memory": MEMORY_LIMIT + _UNTOUCHED - MAPPING_LIMIT,
@@ -70,7 +68,7 @@ async def run(
             *(sys.executable, "-I", "-S", _ENCLOSURE, json.dumps(walls), str(program), *arguments),
             cwd=folder,
             env={
-                "PATH": str(program.parent) if network else "",
+                "PATH": "",
                 "HOME": str(folder),
                 "TMPDIR": str(folder),
                 "GOMEMLIMIT": _HEAP,

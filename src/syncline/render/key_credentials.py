@@ -1,0 +1,187 @@
+"""Credentials of key services, as a decryption Secret holds them: known fields are taken, and nothing else counts.
+
+The usual formats of these files can name other servers, files to read and commands to run. A tenant writes them, so
+none of that is ever followed: what is not in the short list of a service is refused by name.
+"""
+
+import configparser
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+import yaml
+from msgspec import Struct
+
+GOOGLE_TOKEN_URL = "https://oauth2.googleapis.com/token"  # noqa: S105 - an address
+AWS_KEY, GOOGLE_KEY, AZURE_KEY = "aws-kms", "gcp-kms", "azure-kv"
+VAULT_TOKEN_KEY, VAULT_ADDRESS_KEY = "vault-token", "vault-address"
+VAULT_NAMESPACE_KEY, VAULT_CA_KEY = "vault-namespace", "vault-ca"
+
+_AWS_FIELDS = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
+_GOOGLE_FIELDS = ("client_email", "private_key", "private_key_id")
+# What Google writes into the file besides, and what we have no use for.
+_GOOGLE_UNUSED = (
+    "type",
+    "project_id",
+    "client_id",
+    "auth_uri",
+    "token_uri",
+    "auth_provider_x509_cert_url",
+    "client_x509_cert_url",
+    "universe_domain",
+)
+_AZURE_FIELDS = ("tenantId", "clientId", "clientSecret", "vaultUrl")
+_TENANT = re.compile(r"[A-Za-z0-9.-]{1,253}")
+
+
+class CredentialError(Exception):
+    """A credential that cannot be used; the message says which key of the Secret, and what to write instead."""
+
+
+class AwsCredential(Struct, frozen=True):
+    """Static keys of AWS."""
+
+    key_id: str
+    secret: str
+    session_token: str = ""
+
+
+class GoogleCredential(Struct, frozen=True):
+    """A service account of Google's with a key of its own."""
+
+    email: str
+    private_key: str
+    private_key_id: str = ""
+
+
+class AzureCredential(Struct, frozen=True):
+    """An application of Microsoft Entra with a client secret, and the vault that it may be used for."""
+
+    tenant: str
+    client_id: str
+    client_secret: str
+    vault_url: str
+
+
+class VaultCredential(Struct, frozen=True):
+    """A token of HashiCorp Vault or OpenBao, and the server that it may be sent to."""
+
+    address: str
+    token: str
+    namespace: str = ""
+    ca: str = ""
+
+
+def read_aws(keys: Mapping[str, bytes]) -> AwsCredential | None:
+    """Read static keys, from the form of AWS's own credentials file or from a flat map."""
+    text = _text(keys, AWS_KEY)
+    if text is None:
+        return None
+    if text.lstrip().startswith("["):
+        parser = configparser.RawConfigParser()
+        try:
+            parser.read_string(text)
+        except configparser.Error:
+            raise CredentialError(f"{AWS_KEY} is no credentials file of AWS: write {', '.join(_AWS_FIELDS)}") from None
+        if parser.sections() != ["default"]:
+            raise CredentialError(f"{AWS_KEY} must have one section, [default], and no other")
+        fields: dict[str, Any] = dict(parser["default"])
+    else:
+        fields = _map(AWS_KEY, text)
+    found = _known(AWS_KEY, fields, _AWS_FIELDS, required=2)
+    return AwsCredential(*(found.get(name, "") for name in _AWS_FIELDS))
+
+
+def read_google(keys: Mapping[str, bytes]) -> GoogleCredential | None:
+    """Read the key file of a service account; every other kind of credential of Google's names addresses or files."""
+    text = _text(keys, GOOGLE_KEY)
+    if text is None:
+        return None
+    try:
+        fields = json.loads(text)
+    except ValueError:
+        fields = None
+    if not isinstance(fields, dict) or fields.get("type") != "service_account":
+        raise CredentialError(
+            f'{GOOGLE_KEY} must be the JSON key of a service account ("type": "service_account"); other types name '
+            "addresses and files, which are not followed"
+        )
+    if fields.get("token_uri", GOOGLE_TOKEN_URL) != GOOGLE_TOKEN_URL:
+        raise CredentialError(f"token_uri of {GOOGLE_KEY} must be {GOOGLE_TOKEN_URL}, or be left out")
+    if fields.get("universe_domain", "googleapis.com") != "googleapis.com":
+        raise CredentialError(f"universe_domain of {GOOGLE_KEY} must be googleapis.com, or be left out")
+    used = {name: value for name, value in fields.items() if name not in _GOOGLE_UNUSED}
+    found = _known(GOOGLE_KEY, used, _GOOGLE_FIELDS, required=2)
+    return GoogleCredential(*(found.get(name, "") for name in _GOOGLE_FIELDS))
+
+
+def read_azure(keys: Mapping[str, bytes]) -> AzureCredential | None:
+    """Read an application's secret, and the vault that the Secret names."""
+    text = _text(keys, AZURE_KEY)
+    if text is None:
+        return None
+    found = _known(AZURE_KEY, _map(AZURE_KEY, text), _AZURE_FIELDS, required=len(_AZURE_FIELDS))
+    if not _TENANT.fullmatch(found["tenantId"]):
+        raise CredentialError(f"tenantId of {AZURE_KEY} must be the id or the domain of a tenant")
+    url = _address(AZURE_KEY, found["vaultUrl"])
+    return AzureCredential(found["tenantId"], found["clientId"], found["clientSecret"], url)
+
+
+def read_vault(keys: Mapping[str, bytes]) -> VaultCredential | None:
+    """Read a token, and the server that the Secret names."""
+    token = _text(keys, VAULT_TOKEN_KEY)
+    if token is None:
+        return None
+    address = _text(keys, VAULT_ADDRESS_KEY)
+    if address is None:
+        raise CredentialError(f"the Secret has {VAULT_TOKEN_KEY} but not {VAULT_ADDRESS_KEY}: add the server's address")
+    return VaultCredential(
+        address=_address(VAULT_ADDRESS_KEY, address),
+        token=token.strip(),
+        namespace=(_text(keys, VAULT_NAMESPACE_KEY) or "").strip(),
+        ca=_text(keys, VAULT_CA_KEY) or "",
+    )
+
+
+def _text(keys: Mapping[str, bytes], name: str) -> str | None:
+    if name not in keys:
+        return None
+    try:
+        return keys[name].decode()
+    except UnicodeDecodeError:
+        raise CredentialError(f"{name} is not text") from None
+
+
+def _map(name: str, text: str) -> dict[str, Any]:
+    try:
+        fields = yaml.safe_load(text)
+    except yaml.YAMLError:
+        fields = None
+    if not isinstance(fields, dict):
+        raise CredentialError(f"{name} must be a map of fields, in YAML or JSON")
+    return fields
+
+
+def _known(name: str, fields: Mapping[str, Any], allowed: Sequence[str], *, required: int) -> dict[str, str]:
+    """Take the allowed fields; the first ones are required, and any other one is refused."""
+    others = sorted(str(field) for field in fields if field not in allowed)
+    if others:
+        raise CredentialError(f"{name} has the field {others[0]!r}, which is not used: write {', '.join(allowed)} only")
+    for field in allowed[:required]:
+        if not fields.get(field):
+            raise CredentialError(f"{name} lacks the field {field}")
+    found = {field: str(value) for field, value in fields.items()}
+    if any(not value.isprintable() for field, value in found.items() if field != "private_key"):
+        raise CredentialError(f"{name} has a field that holds unprintable characters")
+    return found
+
+
+def _address(name: str, url: str) -> str:
+    """Return the address of a server, without a path; raises `CredentialError` where it is anything else."""
+    parts = urlsplit(url.strip().rstrip("/"))
+    plain = not (parts.path or parts.query or parts.fragment or parts.username or parts.password)
+    if parts.scheme != "https" or not parts.hostname or not plain:
+        raise CredentialError(f"{name} must name a server as https://HOST or https://HOST:PORT, and nothing else")
+    return f"https://{parts.netloc.lower()}"

@@ -1,0 +1,289 @@
+"""Asks a key service (AWS KMS, Google Cloud KMS, Azure Key Vault, Vault) for the data key of a SOPS file.
+
+The `sops` program has no network: its libraries go wherever a credential says. Here one request goes to the service's
+own address, or to the one that the decryption Secret names, never to one that the file names; and every address passes
+the same check as Git's. Nothing that a service answers is repeated to anybody but the key itself.
+"""
+
+import asyncio
+import base64
+import binascii
+import json
+import re
+import socket
+import ssl
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import quote, urlencode
+
+import aiohttp
+from aiohttp.abc import AbstractResolver
+from yarl import URL
+
+from syncline.core.addresses import refusal
+from syncline.render.errors import BuildError
+from syncline.render.key_credentials import (
+    AWS_KEY,
+    AZURE_KEY,
+    GOOGLE_KEY,
+    GOOGLE_TOKEN_URL,
+    VAULT_ADDRESS_KEY,
+    VAULT_TOKEN_KEY,
+    AwsCredential,
+    CredentialError,
+    read_aws,
+    read_azure,
+    read_google,
+    read_vault,
+)
+from syncline.render.signing import aws_headers, service_account_assertion
+
+DATA_KEY_BYTES = 32
+# Encrypted for more keys than that, the first ones are tried.
+MOST_ENTRIES = 5
+SECONDS = 20.0
+_MOST_ANSWER = 64 * 1024
+_GOOGLE = "https://cloudkms.googleapis.com/v1/"
+_MICROSOFT = "https://login.microsoftonline.com/"
+_ARN = re.compile(
+    r"arn:(aws|aws-cn|aws-us-gov):kms:([a-z]{2}(?:-[a-z]+)+-\d):\d{12}:(?:key|alias)/[A-Za-z0-9/_-]{1,256}"
+)
+_GOOGLE_RESOURCE = re.compile(r"projects/[^/]{1,63}/locations/[^/]{1,63}/keyRings/[^/]{1,63}/cryptoKeys/[^/]{1,63}")
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,256}")
+_ENGINE = re.compile(r"[A-Za-z0-9_.-]+(?:/[A-Za-z0-9_.-]+){0,9}")
+_SECRET_KEYS = {
+    "kms": AWS_KEY,
+    "gcp_kms": GOOGLE_KEY,
+    "azure_kv": AZURE_KEY,
+    "hc_vault": f"{VAULT_TOKEN_KEY} and {VAULT_ADDRESS_KEY}",
+}
+
+Entry = Mapping[str, str]
+"""How a file names a key: the fields of SOPS's metadata."""
+
+
+class _Refused(Exception):  # noqa: N818 - one of several may be
+    """This key does not open the file, and why."""
+
+
+class KeyServices:
+    """Asks key services. Open it, and close it."""
+
+    def __init__(
+        self,
+        *,
+        allow_loopback: bool = False,
+        resolver: AbstractResolver | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._allow_loopback = allow_loopback
+        self._resolver = resolver
+        self._tls = tls
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close all connections."""
+        if self._session is not None:
+            await self._session.close()
+
+    async def data_key(self, path: str, entries: Sequence[tuple[str, Entry]], keys: Mapping[str, bytes]) -> bytes:
+        """Return the key that a file is encrypted with, from the first service that gives it. Raises BuildError."""
+        causes: list[str] = []
+        try:
+            async with asyncio.timeout(SECONDS):
+                for service, entry in entries[:MOST_ENTRIES]:
+                    try:
+                        return _checked(await self._ask(service, entry, keys))
+                    except (_Refused, CredentialError) as refused:
+                        causes.append(f"{service}: {refused}")
+        except TimeoutError:
+            causes.append(f"no key service answered within {SECONDS:.0f} s")
+        raise BuildError(f"no key service opens it: {'; '.join(dict.fromkeys(causes))}", file=path)
+
+    async def _ask(self, service: str, entry: Entry, keys: Mapping[str, bytes]) -> bytes:
+        match service:
+            case "kms":
+                return await self._aws(entry, read_aws(keys) or _missing(service))
+            case "gcp_kms":
+                return await self._google(entry, keys)
+            case "azure_kv":
+                return await self._azure(entry, keys)
+            case "hc_vault":
+                return await self._vault(entry, keys)
+        raise _Refused("this key service is not supported; encrypt the file for an age key too")
+
+    async def _aws(self, entry: Entry, credential: AwsCredential) -> bytes:
+        arn = entry.get("arn", "")
+        found = _ARN.fullmatch(arn)
+        if found is None:
+            raise _Refused("the file does not name a key by its ARN")
+        if entry.get("role"):
+            raise _Refused("the key asks for a role to be assumed, which is not done; use the key of that role")
+        partition, region = found.groups()
+        host = f"kms.{region}.amazonaws.com{'.cn' if partition == 'aws-cn' else ''}"
+        body = {"KeyId": arn, "CiphertextBlob": entry.get("enc", ""), "EncryptionContext": _context(entry)}
+        content = json.dumps(body).encode()
+        headers = aws_headers(credential, host, region, content, datetime.now(UTC))
+        answer = await self._post(f"https://{host}/", content, headers)
+        return _base64(answer.get("Plaintext"))
+
+    async def _google(self, entry: Entry, keys: Mapping[str, bytes]) -> bytes:
+        credential = read_google(keys) or _missing("gcp_kms")
+        resource = entry.get("resource_id", "")
+        if not _GOOGLE_RESOURCE.fullmatch(resource):
+            raise _Refused("the file does not name a key by projects/.../cryptoKeys/...")
+        try:
+            assertion = service_account_assertion(credential, GOOGLE_TOKEN_URL, datetime.now(UTC))
+        except ValueError:
+            raise _Refused(f"private_key of {GOOGLE_KEY} is no RSA key") from None
+        form = {"grant_type": "urn:ietf:params:oauth:grant-type:jwt-bearer", "assertion": assertion}
+        token = await self._token(GOOGLE_TOKEN_URL, form)
+        body = json.dumps({"ciphertext": entry.get("enc", "")}).encode()
+        answer = await self._post(f"{_GOOGLE}{resource}:decrypt", body, {"Authorization": f"Bearer {token}"})
+        return _base64(answer.get("plaintext"))
+
+    async def _azure(self, entry: Entry, keys: Mapping[str, bytes]) -> bytes:
+        credential = read_azure(keys) or _missing("azure_kv")
+        name, version = entry.get("name", ""), entry.get("version", "")
+        if entry.get("vault_url", "").rstrip("/").lower() != credential.vault_url:
+            raise _Refused(f"the file names another vault than vaultUrl of {AZURE_KEY}")
+        if not _NAME.fullmatch(name) or not _NAME.fullmatch(version):
+            raise _Refused("the file does not name a key and its version")
+        form = {
+            "grant_type": "client_credentials",
+            "client_id": credential.client_id,
+            "client_secret": credential.client_secret,
+            "scope": "https://vault.azure.net/.default",
+        }
+        token = await self._token(f"{_MICROSOFT}{quote(credential.tenant)}/oauth2/v2.0/token", form)
+        body = json.dumps({"alg": "RSA-OAEP-256", "value": entry.get("enc", "")}).encode()
+        url = f"{credential.vault_url}/keys/{name}/{version}/decrypt?api-version=7.4"
+        answer = await self._post(url, body, {"Authorization": f"Bearer {token}"})
+        return _base64(answer.get("value"), url_safe=True)
+
+    async def _vault(self, entry: Entry, keys: Mapping[str, bytes]) -> bytes:
+        credential = read_vault(keys) or _missing("hc_vault")
+        engine, name = entry.get("engine_path", "").strip("/"), entry.get("key_name", "")
+        if entry.get("vault_address", "").rstrip("/").lower() != credential.address:
+            raise _Refused(f"the file names another server than {VAULT_ADDRESS_KEY}")
+        if not _ENGINE.fullmatch(engine) or ".." in engine or not _NAME.fullmatch(name):
+            raise _Refused("the file does not name an engine and a key")
+        headers = {"X-Vault-Token": credential.token, "X-Vault-Request": "true"}
+        if credential.namespace:
+            headers["X-Vault-Namespace"] = credential.namespace
+        body = json.dumps({"ciphertext": entry.get("enc", "")}).encode()
+        tls = _tls(credential.ca) if credential.ca else None
+        answer = await self._post(f"{credential.address}/v1/{engine}/decrypt/{name}", body, headers, tls=tls)
+        data = answer.get("data")
+        return _base64(data.get("plaintext") if isinstance(data, dict) else None)
+
+    async def _token(self, url: str, form: Mapping[str, str]) -> str:
+        headers = {"Content-Type": "application/x-www-form-urlencoded"}
+        answer = await self._post(url, urlencode(form).encode(), headers)
+        token = answer.get("access_token")
+        if not isinstance(token, str) or not token.isprintable():
+            raise _Refused("the service gave no token")
+        return token
+
+    async def _post(
+        self, url: str, body: bytes, headers: Mapping[str, str], *, tls: ssl.SSLContext | None = None
+    ) -> dict[str, Any]:
+        """Send one request, and return what is answered; no redirect is followed, and no text of the answer is told."""
+        where = URL(url).host
+        session = self._session = self._session or self._open()
+        try:
+            async with session.post(
+                URL(url, encoded=True),
+                data=body,
+                headers={"Content-Type": "application/json", **headers},
+                allow_redirects=False,
+                ssl=tls or self._tls or True,
+            ) as response:
+                content = await response.content.read(_MOST_ANSWER)
+                status = response.status
+        except _AddressError as error:
+            raise _Refused(str(error)) from None
+        except (aiohttp.ClientError, OSError) as error:
+            raise _Refused(f"{where} cannot be reached ({type(error).__name__})") from None
+        if status != 200:  # noqa: PLR2004 - OK
+            raise _Refused(f"{where} answered {status}: look whether the credential may decrypt with this key")
+        try:
+            answer = json.loads(content)
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict):
+            raise _Refused(f"{where} answered something else than a key service does")
+        return answer
+
+    def _open(self) -> aiohttp.ClientSession:
+        # One connection a request: tenants share none.
+        connector = aiohttp.TCPConnector(
+            resolver=self._resolver, socket_factory=self._new_socket, force_close=True, limit=16
+        )
+        return aiohttp.ClientSession(
+            connector=connector,
+            timeout=aiohttp.ClientTimeout(total=SECONDS, connect=5.0, sock_connect=5.0),
+            trust_env=False,
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )
+
+    def _new_socket(self, info: Any) -> socket.socket:
+        """Make the socket for an address: the last moment, when it is certain where a connection goes."""
+        family, kind, protocol, _, address = info
+        why = refusal(str(address[0]), allow_loopback=self._allow_loopback)
+        if why is not None:
+            raise _AddressError(f"{address[0]} {why}")
+        return socket.socket(family, kind, protocol)
+
+
+class _AddressError(Exception):
+    """An address that no connection may lead to."""
+
+
+def _missing(service: str) -> Any:
+    raise CredentialError(f"put its credential into the decryption Secret, as {_SECRET_KEYS[service]}")
+
+
+def _checked(key: bytes) -> bytes:
+    if len(key) != DATA_KEY_BYTES:
+        raise _Refused("the service answered something else than the key of the file")
+    return key
+
+
+def _context(entry: Entry) -> dict[str, str]:
+    """Return AWS's encryption context, which the metadata holds as JSON here."""
+    try:
+        context = json.loads(entry.get("context") or "{}")
+    except ValueError:
+        context = None
+    if not isinstance(context, dict):
+        raise _Refused("the encryption context of the key is no map")
+    return {str(name): str(value) for name, value in context.items()}
+
+
+def _base64(value: object, *, url_safe: bool = False) -> bytes:
+    if not isinstance(value, str):
+        raise _Refused("the service answered something else than a key")
+    try:
+        if url_safe:
+            return base64.urlsafe_b64decode(value + "=" * (-len(value) % 4))
+        return base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError):
+        raise _Refused("the service answered something else than a key") from None
+
+
+def _tls(ca: str) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cadata=ca)
+    except ssl.SSLError:
+        raise CredentialError("vault-ca is no certificate in PEM") from None
