@@ -45,7 +45,8 @@ from syncline.kube.queue import run_workers
 from syncline.kube.reflector import AnyReflector, Reflector
 from syncline.kube.resources import CRDS, SECRETS
 from syncline.receiver import Receiver
-from syncline.render import Builder, KeyServices, Renderer
+from syncline.render import Builder, KeyServices, Renderer, missing_walls
+from syncline.telemetry import metrics as telemetry_metrics
 from syncline.telemetry import serve
 
 log = structlog.get_logger(__name__)
@@ -79,6 +80,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     allow_kinds: Sequence[str] = ()
     allow_loopback: bool = False
     allow_insecure_git: bool = False
+    allow_unconfined_builds: bool = False
     git_cache: str = ""
     webhook_bind: str = "0"
     webhook_secret_file: str = ""
@@ -91,6 +93,11 @@ class Settings(Struct, frozen=True, kw_only=True):
             allow_loopback=self.allow_loopback,
             on_change=on_change,
         )
+
+    def builder(self) -> Builder:
+        """Return what builds manifests."""
+        services = KeyServices(allow_loopback=self.allow_loopback)
+        return Builder(key_services=services, unconfined=self.allow_unconfined_builds)
 
     def tenancy(self) -> Tenancy:
         """Return what the flags say about tenants."""
@@ -111,8 +118,8 @@ async def run(connection: Connection, settings: Settings) -> None:
     news = News()
     async with (
         Client(connection) as client,
-        Renderer() as renderer,
-        Builder(key_services=KeyServices(allow_loopback=settings.allow_loopback)) as builder,
+        Renderer(unconfined=settings.allow_unconfined_builds) as renderer,
+        settings.builder() as builder,
         settings.mirrors(news.tell) as mirrors,
         Fleet(allow_loopback=settings.allow_loopback) as fleet,
     ):
@@ -168,6 +175,7 @@ class Operator:
         identity = f"{os.environ.get('POD_NAME') or socket.gethostname()}_{os.getpid()}"
         client = hub.client
         self._settings = settings
+        self._missing_walls: list[str] = []
         self._hub = hub
         events = EventRecorder(client, "syncline", identity)
         self._targets = SyncTargets(hub, self._targets_changed)
@@ -201,10 +209,11 @@ class Operator:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until `stop` is set. Turns in hand are finished, writes in flight too, nothing new is started."""
+        await self._look_at_walls()
         endpoints = await serve(
             health=self._settings.health_bind,
             metrics=self._settings.metrics_bind,
-            checks={"watches": self._watches_healthy},
+            checks={"watches": self._watches_healthy, "confinement": self._builds_confined},
         )
         served = {name: end.address for name in ("health", "metrics") if (end := getattr(endpoints, name)) is not None}
         await self._receiver.start()
@@ -302,6 +311,22 @@ class Operator:
         """Whether turns may be in hand: before the caches are complete and while another leads, there are none."""
         leads = self._election is None or self._election.leading.is_set()
         return leads and all(reflector.synced.is_set() for reflector in self._reflectors)
+
+    async def _look_at_walls(self) -> None:
+        """Find out whether builds can be confined here, and say so where they cannot."""
+        self._missing_walls = await missing_walls()
+        missing = bool(self._missing_walls)
+        telemetry_metrics.set_unconfined(missing=missing, allowed=self._settings.allow_unconfined_builds)
+        if missing:
+            log.warning(self._builds_confined()[1])
+
+    def _builds_confined(self) -> tuple[bool, str]:
+        missing = ", no ".join(self._missing_walls)
+        if not missing:
+            return True, "builds are confined"
+        if self._settings.allow_unconfined_builds:
+            return True, f"builds run unconfined, as --allow-unconfined-builds says: no {missing}"
+        return False, f"builds are refused, because they cannot be confined here: no {missing}"
 
     def _watches_healthy(self) -> tuple[bool, str]:
         watches = (*self._hub.vital, *self._reflectors)

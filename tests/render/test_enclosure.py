@@ -2,18 +2,16 @@
 
 import asyncio
 import contextlib
-import ctypes
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.render.conftest import Until
 
 from syncline.render import enclosure, toolrun, tools
 from syncline.render.toolrun import Finished, Overrun
-
-HAS_LANDLOCK = sys.platform == "linux" and ctypes.CDLL(None).syscall(enclosure._CREATE_RULESET, None, 0, 1) > 0
 
 
 async def kustomize(folder: Path, text: str, *options: str) -> Finished:
@@ -43,8 +41,7 @@ async def test_it_reads_nothing_but_its_folder(tmp_path: Path) -> None:
     inside.mkdir()
     text = f"configMapGenerator: [{{name: a, files: ['{outside}']}}]\n"
     done = await kustomize(inside, text, "--load-restrictor", "LoadRestrictionsNone")
-    # Where the kernel has no such wall, kustomize's own is the one that we ask for.
-    assert (done.code, b"permission denied" in done.errors) == ((1, True) if HAS_LANDLOCK else (0, False))
+    assert (done.code, b"permission denied" in done.errors) == (1, True)
     restricted = await kustomize(inside, text, "--load-restrictor", "LoadRestrictionsRootOnly")
     assert restricted.code == 1
     assert b"hunter2" not in restricted.output + restricted.errors
@@ -88,6 +85,7 @@ async def test_nothing_of_our_environment_is_handed_on(tmp_path: Path, monkeypat
 _SPY = """
 import asyncio, sys
 from pathlib import Path
+from typing import Any
 from syncline.render import toolrun
 spy = Path(sys.argv[1]) / "spy.py"
 spy.write_text("import os\\nprint(*os.environ)\\n")
@@ -111,6 +109,7 @@ async def test_it_ends_with_the_operator(tmp_path: Path, until: Until) -> None:
 _PARENT = """
 import asyncio, sys
 from pathlib import Path
+from typing import Any
 from syncline.render import toolrun, tools
 folder = Path(sys.argv[1])
 asyncio.run(toolrun.run(tools.find("helm"), ["template", "a", str(folder)], folder, seconds=60, environment={}))
@@ -130,3 +129,53 @@ def _running(folder: Path) -> bool:
 def test_the_walls_are_known_for_both_machines() -> None:
     assert enclosure._SOCKETS["x86_64"].keys() == enclosure._SOCKETS["aarch64"].keys()
     assert enclosure._REACHING_OUT["x86_64"].keys() == enclosure._REACHING_OUT["aarch64"].keys()
+
+
+NO_LANDLOCK = """
+import ctypes, runpy, sys
+sys.argv = sys.argv[1:]
+real = ctypes.CDLL
+class Kernel:
+    def __init__(self, *arguments, **options):
+        self._libc = real(*arguments, **options)
+        self.prctl = self._libc.prctl
+    def syscall(self, number, *arguments):
+        return -1 if number in (444, 445, 446) else self._libc.syscall(number, *arguments)
+ctypes.CDLL = Kernel
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+@pytest.fixture
+def no_landlock(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run programs as on a kernel that has no Landlock."""
+    wrapper = tmp_path_factory.mktemp("kernel") / "no_landlock.py"
+    wrapper.write_text(NO_LANDLOCK)
+    real = asyncio.create_subprocess_exec
+
+    async def wrapped(python: str, *arguments: Any, **options: Any) -> Any:
+        at = arguments.index(toolrun._ENCLOSURE)
+        return await real(python, *arguments[:at], str(wrapper), *arguments[at:], **options)
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", wrapped)
+
+
+@pytest.mark.usefixtures("no_landlock")
+async def test_no_program_runs_where_a_wall_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(toolrun.Unconfined, match="no Landlock"):
+        await kustomize(tmp_path, "resources: []\n")
+    (missing,) = await toolrun.missing_walls()
+    assert missing.startswith("Landlock")
+
+
+@pytest.mark.usefixtures("no_landlock")
+async def test_a_program_runs_unconfined_where_that_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "kustomization.yaml").write_text("resources: []\n")
+    done = await toolrun.run(
+        tools.find("kustomize"), ["build", "."], tmp_path, seconds=4, environment={}, unconfined=True
+    )
+    assert done.code == 0
+
+
+async def test_this_machine_has_all_walls() -> None:
+    assert await toolrun.missing_walls() == []

@@ -42,6 +42,11 @@ def add_tenancy_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--allow-insecure-git", action="store_true", help="read repositories over http (development)")
     parser.add_argument(
+        "--allow-unconfined-builds",
+        action="store_true",
+        help="build also where the kernel lacks Landlock or seccomp: what Git holds can then read the operator's files",
+    )
+    parser.add_argument(
         "--git-cache",
         default="",
         metavar="FOLDER",
@@ -72,6 +77,7 @@ def settings(given: argparse.Namespace) -> Settings:
         allow_kinds=split(given.allow_kinds),
         allow_loopback=given.allow_loopback,
         allow_insecure_git=given.allow_insecure_git,
+        allow_unconfined_builds=given.allow_unconfined_builds,
         git_cache=given.git_cache,
     )
 

@@ -23,7 +23,7 @@ from syncline.kube.errors import KubeError, NotFound
 from syncline.kube.events import EventRecorder
 from syncline.kube.reflector import AnyReflector
 from syncline.operator import Settings, Workshop, controllers
-from syncline.render import Builder, KeyServices, Renderer
+from syncline.render import Renderer
 
 BOTH_WAYS = "this sync goes both ways: what edits of the copy would change in the source is not shown"
 _POLL = 0.02
@@ -68,8 +68,8 @@ async def previewer(connection: Connection, settings: Settings) -> AsyncIterator
     """Fill the caches, and hold them for as long as the block lasts."""
     async with (
         Client(connection) as client,
-        Renderer() as renderer,
-        Builder(key_services=KeyServices(allow_loopback=settings.allow_loopback)) as builder,
+        Renderer(unconfined=settings.allow_unconfined_builds) as renderer,
+        settings.builder() as builder,
         settings.mirrors() as mirrors,
         Fleet(allow_loopback=settings.allow_loopback) as fleet,
     ):

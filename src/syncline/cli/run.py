@@ -80,6 +80,7 @@ def _run(given: argparse.Namespace) -> int:
         allow_kinds=connect.split(given.allow_kinds),
         allow_loopback=given.allow_loopback,
         allow_insecure_git=given.allow_insecure_git,
+        allow_unconfined_builds=given.allow_unconfined_builds,
         git_cache=given.git_cache,
         webhook_bind=given.webhook_bind,
         webhook_secret_file=given.webhook_secret_file,

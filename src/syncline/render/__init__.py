@@ -15,6 +15,7 @@ from syncline.render.jobs import Source, Target
 from syncline.render.key_services import KeyServices
 from syncline.render.pool import Renderer, Result, is_template
 from syncline.render.recipe import Built, DataFile, Document, File, Files, Recipe
+from syncline.render.toolrun import missing_walls
 from syncline.render.tools import tool_versions
 
 __all__ = [
@@ -37,5 +38,6 @@ __all__ = [
     "TransformError",
     "inputs",
     "is_template",
+    "missing_walls",
     "tool_versions",
 ]

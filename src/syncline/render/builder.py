@@ -68,6 +68,7 @@ class Builder:
         deadline: float = 5.0,
         folder: Path | None = None,
         key_services: KeyServices | None = None,
+        unconfined: bool = False,
     ) -> None:
         self._workers = workers
         self._deadline = deadline
@@ -76,7 +77,8 @@ class Builder:
         self._turns = Turns(workers)
         self._turns_of_suspects = Turns(max(1, workers - 1))
         self._quarantine = Quarantine()
-        self._crew = Crew(BuildChild)
+        self._crew = Crew(BuildChild, unconfined=unconfined)
+        self._unconfined = unconfined
         self._warming: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -128,6 +130,8 @@ class Builder:
                 self._crew.lend() as child,
             ):
                 built = await self._outcome(child, work)
+        except toolrun.Unconfined as refused:
+            raise RenderFailed(str(refused), retry_after=60.0) from None
         except (_StoppedError, toolrun.Overrun) as stopped:
             reason = f"the build of {recipe.path} {stopped} and was stopped; make it simpler or split it"
             held = self._quarantine.add(digest, reason, now())
@@ -183,7 +187,9 @@ class Builder:
         keys, content = work.recipe.keys or {}, work.content(file.path)
         if not file.services:
             seconds = self._program_seconds
-            return await program.decrypt(file.path, content, keys, seconds=seconds, workshop=self._workshop)
+            return await program.decrypt(
+                file.path, content, keys, seconds=seconds, workshop=self._workshop, unconfined=self._unconfined
+            )
         found = await self._key_services.data_key(file.path, file.services, keys)
         job = Prepare([Text(file.path, content)], {}, {}, {DATA_KEY: found})
         return next(answer.content for answer in await self._ask(child, job) if isinstance(answer, Prepared))
@@ -218,6 +224,7 @@ class Builder:
                 folder,
                 seconds=self._program_seconds,
                 environment={},
+                unconfined=self._unconfined,
             )
         if done.code != 0:
             said = done.errors.decode(errors="replace")
@@ -240,7 +247,12 @@ class Builder:
                 await asyncio.to_thread((folder / f"values-{number}.json").write_bytes, msgspec.json.encode(values))
             arguments += ["--", options.release_name or recipe.release, f"tree/{chart}"]
             done = await toolrun.run(
-                helm, arguments, folder, seconds=self._program_seconds, environment={"HELM_NO_PLUGINS": "1"}
+                helm,
+                arguments,
+                folder,
+                seconds=self._program_seconds,
+                environment={"HELM_NO_PLUGINS": "1"},
+                unconfined=self._unconfined,
             )
         if done.code != 0:
             said = done.errors.decode(errors="replace")

@@ -12,14 +12,20 @@ from syncline.render.turns import Turns
 IDLE_SECONDS = 60.0
 """How long a child without work is kept."""
 
+UNCONFINED = (
+    "rendering is refused, because the operator's --allow-unconfined-builds is off and this machine has no filter of "
+    "system calls (seccomp, on x86-64 and arm64)"
+)
+
 P = TypeVar("P", bound=Process)
 
 
 class Crew(Generic[P]):
     """Lends children, each to one at a time."""
 
-    def __init__(self, kind: type[P]) -> None:
+    def __init__(self, kind: type[P], *, unconfined: bool = False) -> None:
         self._kind = kind
+        self._unconfined = unconfined
         self._idle: dict[P, asyncio.TimerHandle] = {}
         self._closed = False
         self._closing = asyncio.Lock()
@@ -58,6 +64,10 @@ class Crew(Generic[P]):
         if self._closed:
             raise RenderFailed("rendering has ended, because the operator is stopping")
 
+    def _refuse_unconfined(self, child: P) -> None:
+        if not (child.confined or self._unconfined):
+            raise RenderFailed(UNCONFINED, retry_after=60.0)
+
     async def _start(self) -> P:
         try:
             child = await self._kind.start()
@@ -70,6 +80,7 @@ class Crew(Generic[P]):
         try:
             self.refuse_when_closed()
             await child.ready()
+            self._refuse_unconfined(child)
         except ChildCrashed:
             child.kill()
             self.refuse_when_closed()

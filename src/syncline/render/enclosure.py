@@ -2,8 +2,10 @@
 
 The program sees one folder and nothing else of the file system, and can start no other program (Landlock); it opens no
 socket, traces and signals nobody (a filter of system calls), has so much memory, processor time and output, and ends
-with its parent. Where the kernel has no Landlock the other walls remain. It is a file to run, not a module to import:
-it starts quickly because it loads nothing of this package but `confinement`, by its path.
+with its parent. The result of every step is looked at: where a wall cannot be put up, the program is not run, unless
+that was asked for. It is a file to run, not a module to import: it starts quickly because it loads nothing of this
+package but `confinement`, by its path. The program `-` is none: then the walls that are missing are named, and that is
+all.
 """
 
 import contextlib
@@ -15,8 +17,13 @@ import platform
 import resource
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+UNCONFINED = 98
+"""The exit code where a wall is missing and the program was not run."""
+NO_PROGRAM = "-"
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _VERSION = 1
@@ -74,15 +81,31 @@ def main() -> None:
     confinement = _confinement()
     for what, value in limits.items():
         confinement.limit(what, value)
-    if sys.platform == "linux":
-        confinement.prctl(confinement.PR_SET_PDEATHSIG, signal.SIGKILL)
-        with contextlib.suppress(OSError):
-            Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
-        confinement.prctl(confinement.PR_SET_NO_NEW_PRIVS, 1)
-        _enclose(Path(wanted["folder"]), Path(program))
-        denied = {**_REACHING_OUT.get(platform.machine(), {}), **_SOCKETS.get(platform.machine(), {})}
-        confinement.deny_system_calls(denied.values(), wanted["mapping"])
+    missing = list(_missing_walls(confinement, wanted, program))
+    if program == NO_PROGRAM:
+        sys.stdout.write(json.dumps(missing))
+        return
+    if missing and not wanted["unconfined"]:
+        sys.exit(UNCONFINED)
     os.execv(program, [program, *arguments])  # noqa: S606 - there is no shell to be had
+
+
+def _missing_walls(confinement: Any, wanted: dict[str, Any], program: str) -> Iterator[str]:
+    """Put up the walls, and name those that this machine does not have."""
+    if sys.platform != "linux":
+        yield "Linux"
+        return
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
+    if not confinement.prctl(confinement.PR_SET_PDEATHSIG, signal.SIGKILL):
+        yield "an end with the parent (PR_SET_PDEATHSIG)"
+    if not confinement.prctl(confinement.PR_SET_NO_NEW_PRIVS, 1):
+        yield "no new privileges (PR_SET_NO_NEW_PRIVS)"
+    if not _enclose(Path(wanted["folder"]), Path(program)):
+        yield "Landlock (Linux 5.13 or newer, with landlock among its security modules)"
+    denied = {**_REACHING_OUT.get(platform.machine(), {}), **_SOCKETS.get(platform.machine(), {})}
+    if not denied or not confinement.deny_system_calls(denied.values(), wanted["mapping"]):
+        yield "a filter of system calls (seccomp, on x86-64 and arm64)"
 
 
 class _Ruleset(ctypes.Structure):
@@ -94,12 +117,12 @@ class _Beneath(ctypes.Structure):
     _fields_ = (("allowed", ctypes.c_uint64), ("parent", ctypes.c_int32))
 
 
-def _enclose(folder: Path, program: Path) -> None:
-    """Leave the folder to read and write, and the program to run; where the kernel can."""
+def _enclose(folder: Path, program: Path) -> bool:
+    """Leave the folder to read and write, and the program to run; return whether the kernel does so."""
     libc = ctypes.CDLL(None, use_errno=True)
     version = libc.syscall(_CREATE_RULESET, None, 0, _VERSION)
     if version < 1:
-        return
+        return False
     every = (1 << _RIGHTS_BY_VERSION[min(version, _NEWEST)]) - 1
     rules = _Ruleset(
         every,
@@ -109,21 +132,24 @@ def _enclose(folder: Path, program: Path) -> None:
     size = 24 if version >= _SCOPES_SINCE else 16 if version >= _NETWORK_SINCE else 8
     ruleset = libc.syscall(_CREATE_RULESET, ctypes.byref(rules), size, 0)
     if ruleset < 0:
-        return
+        return False
     allowed = [
         (folder, every & ~_EXECUTE),
         (program, _EXECUTE | _READ_FILE),
         (Path(os.devnull), _READ_FILE | _WRITE_FILE),
     ]
+    done = True
     for path, rights in allowed:
-        with contextlib.suppress(OSError):
-            descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
-            kept = rights if path.is_dir() else rights & (_OF_FILES | (_TRUNCATE & every))
-            rule = _Beneath(kept, descriptor)
-            libc.syscall(_ADD_RULE, ruleset, _PATH_BENEATH, ctypes.byref(rule), 0)
-            os.close(descriptor)
-    libc.syscall(_RESTRICT_SELF, ruleset, 0)
+        if not path.exists():
+            continue
+        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        kept = rights if path.is_dir() else rights & (_OF_FILES | (_TRUNCATE & every))
+        rule = _Beneath(kept, descriptor)
+        done &= libc.syscall(_ADD_RULE, ruleset, _PATH_BENEATH, ctypes.byref(rule), 0) == 0
+        os.close(descriptor)
+    done &= libc.syscall(_RESTRICT_SELF, ruleset, 0) == 0
     os.close(ruleset)
+    return bool(done)
 
 
 if __name__ == "__main__":

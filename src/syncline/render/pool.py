@@ -61,13 +61,13 @@ class _StoppedError(Exception):
 class Renderer:
     """Transforms data for targets, in children that are started when there is work and end when there is none."""
 
-    def __init__(self, *, workers: int = 2, deadline: float = 5.0) -> None:
+    def __init__(self, *, workers: int = 2, deadline: float = 5.0, unconfined: bool = False) -> None:
         self._deadline = deadline
         self._workers = workers
         self._turns = Turns(workers)
         self._turns_of_suspects = Turns(max(1, workers - 1))
         self._quarantine = Quarantine()
-        self._crew = Crew(Child)
+        self._crew = Crew(Child, unconfined=unconfined)
 
     async def __aenter__(self) -> Self:
         return self

@@ -21,6 +21,7 @@ async def decrypt(
     *,
     seconds: float,
     workshop: Workshop,
+    unconfined: bool = False,
 ) -> bytes:
     """Return a file as it was before it was encrypted; raises BuildError, and Overrun where it takes too much.
 
@@ -47,6 +48,7 @@ async def decrypt(
             folder,
             seconds=seconds,
             environment=environment,
+            unconfined=unconfined,
         )
     if done.code == 0:
         return done.output

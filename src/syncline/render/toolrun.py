@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from syncline.programs import bury, kill, started
+from syncline.render.enclosure import NO_PROGRAM, UNCONFINED
 
 OUTPUT_LIMIT = 24 * 1024 * 1024
 """Bytes that a program may write to its output, or into one file."""
@@ -22,6 +23,8 @@ MAPPING_LIMIT = 64 * 1024 * 1024
 
 PATIENCE = 12
 """How many times its processor time a program may take by the clock: a busy machine is no fault of the files."""
+
+PROBE_SECONDS = 30.0
 
 _HEAP = "130MiB"
 _UNTOUCHED = 64 * 1024 * 1024  # what a Go program asks for when it begins, and hardly uses
@@ -39,6 +42,16 @@ class Finished(msgspec.Struct, frozen=True):
     errors: bytes
 
 
+class Unconfined(Exception):  # noqa: N818 - what happened
+    """The program was not run: this machine lacks a wall. The message names it."""
+
+    def __init__(self, missing: Sequence[str]) -> None:
+        super().__init__(
+            "builds are refused, because the operator's --allow-unconfined-builds is off and this machine has no "
+            f"{', no '.join(missing)}"
+        )
+
+
 class Overrun(Exception):  # noqa: N818 - what happened
     """The program took more than it may; the message says of what."""
 
@@ -50,13 +63,16 @@ async def run(
     *,
     seconds: float,
     environment: Mapping[str, str],
+    unconfined: bool = False,
 ) -> Finished:
     """Run a program in a folder. It has so many seconds of processor time, and several times that by the clock.
 
-    Raises Overrun when it takes more than it may. Whatever happens, nothing of it runs on afterwards.
+    Raises Overrun when it takes more than it may, and Unconfined, unless `unconfined` allows it, where it cannot be
+    kept behind walls. Whatever happens, nothing of it runs on afterwards.
     """
     walls = {
         "folder": str(folder),
+        "unconfined": unconfined,
         "seconds": max(1, round(seconds)),
         # The last mapping may go beyond the limit by its whole size.
         "memory": MEMORY_LIMIT + _UNTOUCHED - MAPPING_LIMIT,
@@ -96,7 +112,34 @@ async def run(
         raise Overrun(f"took more than {seconds:g} s of processor time")
     if b"out of memory" in errors or b"cannot allocate memory" in errors:
         raise Overrun(f"took more than {MEMORY_LIMIT >> 20} MiB of memory")
+    if code == UNCONFINED and not unconfined:
+        raise Unconfined(await missing_walls())
     return Finished(code, output, errors)
+
+
+async def missing_walls() -> list[str]:
+    """Name the walls that this machine cannot put up around a program; an empty list: it has all of them."""
+    walls = {"folder": "/nowhere", "seconds": 10, "memory": MEMORY_LIMIT, "mapping": MAPPING_LIMIT, "output": 0}
+    process = await started(
+        asyncio.create_subprocess_exec(
+            *(sys.executable, "-I", "-S", _ENCLOSURE, json.dumps(walls), NO_PROGRAM),
+            env={},
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    )
+    try:
+        async with asyncio.timeout(PROBE_SECONDS):
+            said = await _read(process.stdout, _ERROR_LIMIT)
+            await process.wait()
+        return msgspec.json.decode(said, type=list[str])
+    except (TimeoutError, msgspec.MsgspecError):
+        return ["answer from a probe of its walls"]
+    finally:
+        kill(process)
+        await asyncio.shield(bury(process))
 
 
 async def _read(stream: asyncio.StreamReader | None, limit: int, *, rest: bool = False) -> bytes:

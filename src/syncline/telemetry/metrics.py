@@ -45,6 +45,10 @@ _target_failures = Counter(
 _writes = Counter("syncline_writes", "Objects written at targets, by what was done.", ["kind", "action"])
 _repairs = Counter("syncline_drift_repairs", "Copies that somebody had changed and that were put right.", ["kind"])
 _conflicts = Counter("syncline_conflicts", "Targets found in the hands of somebody else.", ["kind"])
+_unconfined = Gauge(
+    "syncline_builds_unconfined",
+    "1 while builds run without confinement, because the machine lacks a wall and --allow-unconfined-builds is set.",
+)
 _build = Gauge("syncline_build_info", "Always 1; the labels say what runs.", ["version", "python"])
 # Kinds are named by users, and by what they push: past this many, the rest are counted together.
 MAX_TARGET_KINDS = 200
@@ -54,6 +58,11 @@ _failed_in: dict[tuple[str, str, str], set[str]] = {}
 """The clusters with a series of failures, by sync: what is to be removed one day."""
 
 _build.labels(syncline.__version__, platform.python_version()).set(1)
+
+
+def set_unconfined(*, missing: bool, allowed: bool) -> None:
+    """Say whether builds run without confinement."""
+    _unconfined.set(int(missing and allowed))
 
 
 @contextlib.contextmanager
