@@ -11,7 +11,7 @@ from aiohttp import web
 from tests.fleet.forms import CANARY, kubeconfig, secret
 from tests.fleet.world import UNHURRIED
 
-from syncline.core.addresses import refusal
+from syncline.core.addresses import METADATA, refusal
 from syncline.fleet import NotResolved
 from syncline.fleet.addresses import OwnThreads, address_check
 from syncline.fleet.credentials import vet
@@ -36,7 +36,12 @@ from syncline.kube.transport import Dialing, Transport
         ("::ffff:169.254.1.1", "link-local"),
         ("169.254.169.254", "metadata"),
         ("64:ff9b::a9fe:a9fe", "metadata"),
+        ("::ffff:0:127.0.0.1", "this machine"),
+        ("::ffff:0:169.254.169.254", "metadata"),
         ("fd00:ec2::254", "metadata"),
+        ("fd00:ec2::23", "metadata"),
+        ("169.254.170.23", "metadata"),
+        ("fd20:ce::254", "metadata"),
         ("100.100.100.200", "metadata"),
         ("168.63.129.16", "metadata"),
         ("0.0.0.0", "not the address of a server"),
@@ -60,7 +65,7 @@ def test_private_and_public_addresses_are_not_refused(address: str) -> None:
 def test_for_development_this_machine_and_its_neighbours_may_be_allowed_but_nothing_else() -> None:
     for address in ("127.0.0.1", "::1", "169.254.1.1", "fe80::1"):
         assert refusal(address, allow_loopback=True) is None
-    for address in ("169.254.169.254", "0.0.0.0", "::", "ff02::1", "fd00:ec2::254"):
+    for address in ("0.0.0.0", "::", "ff02::1", *METADATA):
         assert refusal(address, allow_loopback=True)
 
 

@@ -12,13 +12,21 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 LOOPBACK = "is this machine itself, which is refused without --allow-loopback"
 """Why a name or address of this machine is refused."""
 
-_METADATA = frozenset(
-    map(
-        ipaddress.ip_address,
-        ("169.254.169.254", "169.254.170.2", "100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254"),
-    )
-)
-_NAT64 = (ipaddress.IPv6Network("64:ff9b::/96"), ipaddress.IPv6Network("64:ff9b:1::/48"))
+# Metadata services hand out credentials to whoever asks from a machine or pod. Each is from its cloud's documentation.
+METADATA = {
+    "169.254.169.254": "AWS, Google Cloud, Azure, OpenStack, DigitalOcean, Hetzner and others: instance metadata",
+    "169.254.170.2": "AWS ECS: credentials of a task",
+    "169.254.170.23": "AWS EKS Pod Identity: credentials of a pod",
+    "fd00:ec2::254": "AWS: instance metadata over IPv6",
+    "fd00:ec2::23": "AWS EKS Pod Identity over IPv6",
+    "fd20:ce::254": "Google Cloud: instance metadata over IPv6",
+    "100.100.100.200": "Alibaba Cloud: instance metadata",
+    "168.63.129.16": "Azure: the platform's own services on a host",
+    "192.0.0.192": "Oracle Cloud: instance metadata of older images",
+}
+_METADATA = frozenset(map(ipaddress.ip_address, METADATA))
+# Networks of IPv6 whose last 32 bits are an IPv4 address: NAT64 (RFC 6052, RFC 8215) and IPv4-translated (RFC 2765).
+_EMBEDDING = tuple(map(ipaddress.IPv6Network, ("64:ff9b::/96", "64:ff9b:1::/48", "::ffff:0:0:0/96")))
 _IPV4_BITS = 32
 
 
@@ -58,6 +66,6 @@ def _meant(address: Address) -> tuple[Address, ...]:
     meant += [inner for inner in (address.ipv4_mapped, address.sixtofour) if inner]
     if address.teredo:
         meant += address.teredo
-    if any(address in network for network in _NAT64) or 1 < int(address) < 2**_IPV4_BITS:
+    if any(address in network for network in _EMBEDDING) or 1 < int(address) < 2**_IPV4_BITS:
         meant.append(ipaddress.IPv4Address(int(address) % 2**_IPV4_BITS))
     return tuple(meant)
