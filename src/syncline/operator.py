@@ -22,10 +22,11 @@ from syncline.controllers.configsynckind import ConfigSyncKind
 from syncline.controllers.controller import Controller, Shared
 from syncline.controllers.copier import Copier, CopyingKind
 from syncline.controllers.manifestsync import ManifestSyncs
-from syncline.controllers.remotes import FleetSites
+from syncline.controllers.remotes import FleetSites, user_key
 from syncline.controllers.sites import LocalSites, Sites
 from syncline.controllers.synctarget import SyncTargetController
 from syncline.controllers.synctargets import SyncTargets
+from syncline.controllers.targetresources import TargetResources
 from syncline.controllers.tenancy import Tenancy
 from syncline.core.objects import Target
 from syncline.engine.claims import Claims
@@ -182,7 +183,8 @@ class Operator:
         self._health = SyncTargetController(
             client, fleet, self._targets, events=events, watch_namespaces=settings.watch_namespaces
         )
-        self._remotes = FleetSites(hub, fleet, self._targets)
+        self._resources = TargetResources(self._health.set_resources, self._health.resources_complete)
+        self._remotes = FleetSites(hub, fleet, self._targets, self._resources)
         copiers, self._git = controllers(hub, workshop, events, settings, self._remotes)
         self._syncs: tuple[Controller, ...] = (*copiers, self._git)
         self._receiver = Receiver(
@@ -258,6 +260,13 @@ class Operator:
         for reflector in (self._hub.namespaces, *self._reflectors):
             await reflector.synced.wait()
         log.info("caches are complete")
+        self._resources.expect(
+            user_key(controller.queue.name, key)
+            for controller in self._syncs
+            if controller.writes_through(self._remotes)
+            for reflector in controller.syncs.values()
+            for key, _ in reflector.items()
+        )
         await asyncio.gather(
             *(
                 run_workers(one.queue, WORKERS, partial(self._reconcile, one), ready=self._leading)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from tests.manifestsync.world import Manifests
 
+from syncline.cli.details import resource_words
 from syncline.controllers.discretion import UNSAID, reduced
 from syncline.sandbox import Sandbox
 from syncline.testing.operator import OperatorProcess
@@ -91,3 +92,10 @@ def test_what_the_server_says_of_a_patch_from_a_secret_is_told_without_the_value
 )
 def test_only_names_of_fields_are_left_of_what_the_server_says(message: str, told: str) -> None:
     assert reduced(message) == told
+
+
+@pytest.mark.parametrize(
+    ("states", "words"), [((), "-"), (("Accepted",), "1"), (("Incompatible", "Accepted"), "2, 1 incompatible")]
+)
+def test_the_resources_of_a_cluster_are_counted(states: tuple[str, ...], words: str) -> None:
+    assert resource_words({"syncedResources": [{"name": "x", "state": state} for state in states]}) == words

@@ -44,7 +44,7 @@ def test_get_lists_the_syncs_of_all_kinds_and_the_clusters(world: Manifests, syn
     assert told[2][:-1] == [
         *("ManifestSync", world.home, "secrets", f"Secret {world.home}/app", "1/1", "True", "Synced")
     ]
-    assert told[3] == ["KIND", "NAMESPACE", "NAME", "VERSION", "EXPIRES", "READY", "REASON", "AGE"]
+    assert told[3] == ["KIND", "NAMESPACE", "NAME", "VERSION", "EXPIRES", "RESOURCES", "READY", "REASON", "AGE"]
     assert told[4][:3] == ["SyncTarget", world.home, "edge"]
 
 

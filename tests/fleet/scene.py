@@ -1,7 +1,7 @@
 """A ManifestSync with another cluster, and the verbs that its tests are told in."""
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -11,7 +11,7 @@ from tests.fleet.world import Remote
 from syncline.api.common import API_VERSION
 from syncline.api.manifestsync import KIND, PLURAL
 from syncline.fleet import SecretWire
-from syncline.sandbox import Sandbox
+from syncline.sandbox import RequestError, Sandbox
 
 Json = dict[str, Any]
 
@@ -76,8 +76,8 @@ class Scene:
             thing.edit(lambda living: living.update(spec=body["spec"]))
         return thing
 
-    def target(self, name: str, *, namespace: str = "", **labels: str) -> Thing:
-        """Declare the other cluster as a SyncTarget."""
+    def target(self, name: str, *, namespace: str = "", allowed: Sequence[str] = (), **labels: str) -> Thing:
+        """Declare the other cluster as a SyncTarget, which allows syncs of other namespaces where it says so."""
         folder = f"/apis/{API_VERSION}/namespaces/{namespace or self.home}/synctargets"
         connection = {"type": "KubeconfigSecret", "kubeconfigSecretRef": {"name": "edge"}}
         thing = Thing(self.hub, folder, name)
@@ -86,7 +86,7 @@ class Scene:
                 "apiVersion": API_VERSION,
                 "kind": "SyncTarget",
                 "metadata": {"name": name, "labels": labels},
-                "spec": {"connection": connection},
+                "spec": {"connection": connection, "allowedNamespaces": list(allowed)},
             }
         )
         return thing
@@ -101,6 +101,27 @@ class Scene:
         }
         self.hub.request("POST", "/apis/rbac.authorization.k8s.io/v1/clusterroles", role)
 
+    def define(self, cluster: Sandbox, group: str) -> None:
+        """Let a cluster serve Widgets of a group."""
+        schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+        spec = {
+            "group": group,
+            "names": {"kind": "Widget", "plural": "widgets"},
+            "scope": "Namespaced",
+            "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
+        }
+        body = {"metadata": {"name": f"widgets.{group}"}, "spec": spec}
+        cluster.request("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body)
+
+    def custom(self, group: str) -> Json:
+        """Make a Widget, which only the cluster of the syncs serves, and return what names it as a source."""
+        self.define(self.hub, group)
+        self.grant(group, "widgets")
+        path = f"/apis/{group}/v1/namespaces/{self.home}/widgets"
+        ref = {"apiVersion": f"{group}/v1", "kind": "Widget"}
+        until(lambda: _created(self.hub, path, {**ref, "metadata": {"name": "token"}, "spec": {"size": 1}}), bool)
+        return {**ref, "name": "token"}
+
     def copy(self, namespace: str, name: str = "token") -> Thing:
         return Thing(self.remote.sandbox, f"/api/v1/namespaces/{namespace}/secrets", name)
 
@@ -110,6 +131,14 @@ class Scene:
                 sync.annotate({"syncline.dev/abandon": "true"})
                 sync.delete()
                 sync.gone()
+
+
+def _created(cluster: Sandbox, path: str, body: Json) -> bool:
+    try:
+        cluster.request("POST", path, body)
+    except RequestError as error:
+        return error.status == 409
+    return True
 
 
 def edge(*namespaces: str, name: str = "edge", **more: Any) -> Json:

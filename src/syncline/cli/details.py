@@ -91,6 +91,13 @@ def track_words(status: Json) -> str:
     return ", ".join(tracks) or shown_revision(status.get("sourceRevision") or "-")
 
 
+def resource_words(status: Json) -> str:
+    """Say how many resources syncs write to a cluster, and how many of them it does not take."""
+    entries = status.get("syncedResources") or ()
+    refused = sum(entry["state"] == "Incompatible" for entry in entries)
+    return (f"{len(entries)}, {refused} incompatible" if refused else str(len(entries))) if entries else "-"
+
+
 def age(timestamp: str) -> str:
     """Say how long ago a time was, as kubectl does."""
     try:

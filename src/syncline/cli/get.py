@@ -8,7 +8,7 @@ from typing import Any
 from syncline.api.common import API_VERSION
 from syncline.api.kinds import CONFIG_SYNC, SYNC_TARGET, Kind
 from syncline.cli import connect
-from syncline.cli.details import age, ready, show_details, source_words, track_words
+from syncline.cli.details import age, ready, resource_words, show_details, source_words, track_words
 from syncline.cli.subject import find_kind, not_served
 from syncline.cli.table import print_table
 from syncline.cli.words import Reference, UsageError, reference, resource_of
@@ -107,7 +107,7 @@ def _print_tables(found: Found, namespace: str | None) -> None:
     for columns, rows in (
         (("SOURCE", "TARGETS"), copies),
         (("SOURCE", "REVISION", "TARGETS"), followers),
-        (("VERSION", "EXPIRES"), clusters),
+        (("VERSION", "EXPIRES", "RESOURCES"), clusters),
     ):
         if said and rows:
             print()
@@ -126,7 +126,8 @@ def _follower_row(one: Json) -> tuple[str, ...]:
 
 
 def _cluster_row(one: Json) -> tuple[str, ...]:
-    return _row(one, *(_status(one).get(key) or "-" for key in ("version", "credentialExpiry")))
+    known = (_status(one).get(key) or "-" for key in ("version", "credentialExpiry"))
+    return _row(one, *known, resource_words(_status(one)))
 
 
 def _row(one: Json, *cells: str) -> tuple[str, ...]:

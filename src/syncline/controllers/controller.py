@@ -124,6 +124,10 @@ class Controller(ABC):
     def _interest(self, sync: AnySync) -> tuple[Interest, Claim | None]:
         """Return what should wake a sync, and what it lays claim to, as far as its spec alone tells."""
 
+    def writes_through(self, sites: Sites) -> bool:
+        """Whether the clusters of its syncs are found by these."""
+        return self._sites is sites
+
     def _remember(self, fan_out: FanOut) -> Memory:
         """Begin to remember a sync."""
         return Memory(fan_out)
@@ -159,6 +163,8 @@ class Controller(ABC):
                 stored = report is None or await self._reporter.publish(
                     structs.replace(report, sync=self._latest(report.sync))
                 )
+                if report is not None:
+                    await self._sites.observe(sync, None if sync.deleting else report.outcomes)
             except SyncGone:
                 log.info("the sync was deleted meanwhile")
                 self.queue.add(key)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 
 from msgspec import Struct, structs
@@ -13,14 +14,15 @@ from syncline.api.synctarget import SyncTarget
 from syncline.controllers.sites import LIST_PATIENCE, NOWHERE, LocalSites, Reached
 from syncline.controllers.survey import Site
 from syncline.controllers.synctargets import SyncTargets
+from syncline.controllers.targetresources import TargetResources
 from syncline.controllers.wakes import Wakes
-from syncline.controllers.work import Place, Work, connection_id
+from syncline.controllers.work import AnySync, Place, Work, connection_id
 from syncline.core.inventory import FULL, read_written, room_for, with_clusters
 from syncline.core.objects import Target
 from syncline.core.outcome import Outcome
 from syncline.core.scope import Scope
 from syncline.core.spec_scope import ClusterSelector
-from syncline.engine.cluster import Cluster, NotWatchedError
+from syncline.engine.cluster import Cluster, NotWatchedError, kind_name
 from syncline.fleet import (
     Credentials,
     Fleet,
@@ -54,6 +56,8 @@ class _Arrival(Struct, frozen=True, kw_only=True):
     site: Site | None = None
     key: MemberKey | None = None
     cluster: str = ""
+    target: tuple[str, Key] | None = None
+    """The SyncTarget, where it is one, and what the sync calls it."""
     outcomes: tuple[Outcome, ...] = ()
     again: float | None = None
     warning: str | None = None
@@ -62,8 +66,13 @@ class _Arrival(Struct, frozen=True, kw_only=True):
 class FleetSites(LocalSites):
     """For syncs that write to this cluster and to others."""
 
-    def __init__(self, hub: Cluster, fleet: Fleet, targets: SyncTargets) -> None:
+    def __init__(
+        self, hub: Cluster, fleet: Fleet, targets: SyncTargets, resources: TargetResources | None = None
+    ) -> None:
         super().__init__(hub)
+        self._resources = resources
+        self._named: dict[Key, dict[str, Key]] = {}
+        """The SyncTargets of each sync, by its name for the cluster."""
         self._fleet = fleet
         self._targets = targets
         self._clusters: dict[Member, Cluster] = {}
@@ -81,10 +90,12 @@ class FleetSites(LocalSites):
         old = self._former(work, places) if former else []
         if not places and not old:
             self._fleet.keep(_key(work), ())
+            self._named.pop(_key(work), None)
             return local
         arrivals, visits = await asyncio.gather(self._go_all(work, wakes, places), self._go_all(work, wakes, old))
         self._fleet.keep(_key(work), {one.key for one in (*arrivals, *visits) if one.key is not None})
         arrivals = _admitted(work, arrivals)
+        self._named[_key(work)] = dict(one.target for one in arrivals if one.target is not None)
         reached = [one.site for one in arrivals if one.site is not None]
         known = {site.cluster.uid for site in (*local.sites, *reached)}
         outcomes = tuple(outcome for one in (*arrivals, *visits) for outcome in one.outcomes)
@@ -127,9 +138,42 @@ class FleetSites(LocalSites):
         found = targets_of(connection, namespace, self._targets.all())
         return frozenset(connection_id(_single(connection, target.metadata.name)) for target in found)
 
+    async def observe(self, sync: AnySync, outcomes: Sequence[Outcome] | None) -> None:
+        """Note which kinds a sync writes to the clusters of SyncTargets, and whether they take them."""
+        if self._resources is None:
+            return
+        user = user_key(sync.kind, Key(sync.metadata.namespace, sync.metadata.name))
+        if outcomes is not None:
+            targets = self._named.get(user, {})
+            kinds = {outcome.target.kind for outcome in outcomes if outcome.target.cluster in targets}
+            self._resources.observe(user, targets, outcomes, self._resource_names(kinds))
+        elif not self._resources.knows(user):  # a sync that is suspended has what its status says
+            written = _written_kinds(sync)
+            self._resources.restore(user, written, await self._ask_names(frozenset().union(*written.values())))
+
     def forget(self, kind: str, key: Key) -> None:
         """Let go of the clusters of a sync that is gone."""
-        self._fleet.keep(_user(kind, *key), ())
+        user = user_key(kind, key)
+        self._fleet.keep(user, ())
+        self._named.pop(user, None)
+        if self._resources is not None:
+            self._resources.forget(user)
+
+    async def _ask_names(self, kinds: Iterable[str]) -> dict[str, str]:
+        """Return how kinds are called in addresses that nobody may have opened."""
+        found: dict[str, str] = {}
+        for kind in kinds:
+            name, _, group = kind.partition(".")
+            with suppress(KubeError):
+                resource = await self._hub.discovery.find(group, name)
+                found[kind] = kind_name(resource.group, resource.plural)
+        return found
+
+    def _resource_names(self, kinds: Iterable[str]) -> dict[str, str]:
+        """Return how kinds are called in addresses, as any cluster has it where they were opened."""
+        clusters = (self._hub, *self._clusters.values())
+        found = {kind: (cluster.resource_name(kind) for cluster in clusters) for kind in kinds}
+        return {kind: name for kind, names in found.items() if (name := next(filter(None, names), None))}
 
     async def stop(self) -> None:
         """End all watches of other clusters."""
@@ -169,7 +213,8 @@ class FleetSites(LocalSites):
         namespace = work.sync.metadata.namespace
         try:
             if connection.selector is None:
-                return [await self._arrive(work, wakes, place, await self._resolve(work, connection))]
+                arrival = await self._arrive(work, wakes, place, await self._resolve(work, connection))
+                return [structs.replace(arrival, target=_target(place, namespace))]
             arrivals = []
             for target in targets_of(connection, namespace, await self._known(work, connection)):
                 name = target.metadata.name
@@ -184,7 +229,8 @@ class FleetSites(LocalSites):
                 except KubeError as error:
                     arrivals.append(_lost(work, named, error))
                 else:
-                    arrivals.append(await self._arrive(work, wakes, named, resolved))
+                    arrival = await self._arrive(work, wakes, named, resolved)
+                    arrivals.append(structs.replace(arrival, target=_target(named, namespace)))
             return arrivals
         except KubeError as error:
             return [_lost(work, place, error)]
@@ -339,6 +385,25 @@ def _name(place: Place) -> str:
     return place.cluster or (ref.name if ref is not None else "")
 
 
+def _target(place: Place, namespace: str) -> tuple[str, Key] | None:
+    """Return what a sync of this namespace calls a SyncTarget, and which it is; None for a place that is none."""
+    connection = place.connection
+    if connection is None or connection.sync_target_ref is None:
+        return None
+    return _name(place), Key(connection.sync_target_namespace or namespace, connection.sync_target_ref.name)
+
+
+def _written_kinds(sync: AnySync) -> dict[Key, frozenset[str]]:
+    """Return the kinds that a sync has written to SyncTargets, as its status has them."""
+    found: dict[Key, frozenset[str]] = {}
+    written = read_written(sync.status.written)
+    for entry in _written(sync.status):
+        named = _target(Place(cluster=entry.name, connection=entry.connection), sync.metadata.namespace)
+        if named is not None:
+            found[named[1]] = written.get(entry.name, frozenset())
+    return found
+
+
 def _record(place: Place) -> WrittenCluster:
     assert place.connection is not None  # noqa: S101 - it is another cluster
     return WrittenCluster(name=place.cluster, connection=place.connection)
@@ -372,7 +437,10 @@ def _lost(work: Work, place: Place, error: KubeError) -> _Arrival:
     """Say of all targets of a place why it cannot be reached at all."""
     reason = error.reason if isinstance(error, NotResolved) else "CredentialUnreadable"
     named = structs.replace(place, cluster=_name(place))
-    return _Arrival(outcomes=_outcomes(work, named, ("Failed", reason, f"cluster {named.cluster}: {error}")))
+    lost = _outcomes(work, named, ("Failed", reason, f"cluster {named.cluster}: {error}"))
+    # What may not be used, or is not there, is not written to; other troubles pass.
+    is_target = reason != "SyncTargetNotFound"
+    return _Arrival(outcomes=lost, target=_target(named, work.sync.metadata.namespace) if is_target else None)
 
 
 def _outcomes(
@@ -395,9 +463,9 @@ def _outcomes(
 
 
 def _key(work: Work) -> Key:
-    return _user(work.sync.kind, work.sync.metadata.namespace, work.sync.metadata.name)
+    return user_key(work.sync.kind, Key(work.sync.metadata.namespace, work.sync.metadata.name))
 
 
-def _user(kind: str, namespace: str, name: str) -> Key:
+def user_key(kind: str, key: Key) -> Key:
     """Name a sync among those of all kinds."""
-    return Key(namespace, f"{kind}/{name}")
+    return Key(key.namespace, f"{kind}/{key.name}")

@@ -1,5 +1,6 @@
 """The clusters that a sync writes to, as it reaches them now."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -7,7 +8,7 @@ from msgspec import Struct
 from syncline.api.status import SyncStatus
 from syncline.controllers.survey import Site
 from syncline.controllers.wakes import Wakes
-from syncline.controllers.work import Place, Work
+from syncline.controllers.work import AnySync, Place, Work
 from syncline.core.inventory import read_written, with_kinds
 from syncline.core.outcome import Outcome
 from syncline.core.scope import Scope
@@ -56,6 +57,9 @@ class Sites(Protocol):
     def selected(self, selector: ClusterSelector, namespace: str) -> frozenset[str]:
         """Return the connections that a selector of SyncTargets means now, for a sync of this namespace."""
 
+    async def observe(self, sync: AnySync, outcomes: Sequence[Outcome] | None) -> None:
+        """Note what a reconcile has found in the clusters of a sync; None: it did not look."""
+
     def forget(self, kind: str, key: Key) -> None:
         """Let go of what was held for a sync that is gone."""
 
@@ -91,6 +95,9 @@ class LocalSites:
     def selected(self, selector: ClusterSelector, namespace: str) -> frozenset[str]:  # noqa: ARG002 - see the protocol
         """Return nothing: there are no other clusters."""
         return frozenset()
+
+    async def observe(self, sync: AnySync, outcomes: Sequence[Outcome] | None) -> None:
+        """Nothing is to be said of this cluster."""
 
     def forget(self, kind: str, key: Key) -> None:
         """Nothing is held."""

@@ -16,6 +16,7 @@ from syncline.api import synctarget as api
 from syncline.api.common import API_VERSION, ConditionStatus
 from syncline.api.synctarget import SyncedResource, SyncTarget, SyncTargetSpec, SyncTargetStatus
 from syncline.controllers.synctargets import RESOURCE, SyncTargets, TargetSync
+from syncline.core.compatibility import MAX_RESOURCES
 from syncline.core.conditions import Finding, find, settle_conditions
 from syncline.engine.record import Records
 from syncline.engine.statuses import store
@@ -31,7 +32,6 @@ from syncline.telemetry import metrics
 EXPIRING = "CredentialExpiring"
 # How often a Secret is looked at again without a reason; a credential that is refused is a reason.
 LOOK = 300.0
-MAX_RESOURCES = 200
 
 # What only time, or somebody at the other end, can mend: the state of the cluster is not known.
 _UNKNOWN = frozenset({"Connecting", "Unreachable", "ServerError", "TooManyRequests", "Closed", "Replaced"})
@@ -64,7 +64,8 @@ class SyncTargetController:
         self._events = events
         self._records = Records(client, RESOURCE)
         self._members: dict[Key, Member] = {}
-        self._resources: dict[Key, tuple[SyncedResource, ...]] = {}
+        self._resources: dict[Key, tuple[tuple[SyncedResource, ...], bool]] = {}
+        self._complete = False
         self._targets = targets
         self._watched = frozenset(watch_namespaces)
         targets.listen(self._changed)
@@ -87,12 +88,21 @@ class SyncTargetController:
     async def drain(self, grace: float) -> None:
         """Nothing is left behind by a turn."""
 
-    def set_resources(self, key: Key, entries: Sequence[SyncedResource]) -> None:
-        """Say which kinds syncs write to the cluster of a SyncTarget; all of them, each time."""
-        kept = tuple(sorted(entries, key=lambda entry: (entry.state != "Incompatible", entry.name)))[:MAX_RESOURCES]
-        if self._resources.get(key) != kept:
-            self._resources[key] = kept
+    def set_resources(self, key: Key, entries: Sequence[SyncedResource], certain: bool = True) -> None:
+        """Say which kinds syncs write to the cluster of a SyncTarget, and whether there are certainly no others."""
+        if not self._is_watched(key) or self._resources.get(key) == (tuple(entries), certain):
+            return
+        self._resources[key] = tuple(entries), certain
+        if self._targets.reflector.get(key) is not None:
             self.queue.add(key)
+
+    def resources_complete(self) -> None:
+        """Say that all syncs were heard: what they do not write is not written any more."""
+        self._complete = True
+        for sync in self._targets.reflector.values():
+            key = Key(sync.metadata.namespace, sync.metadata.name)
+            if self._is_watched(key):
+                self.queue.add(key)
 
     def secret_changed(self, key: Key) -> None:
         """Look again at the SyncTargets that read this Secret."""
@@ -142,7 +152,9 @@ class SyncTargetController:
     async def _report(self, sync: TargetSync, look: _Look, key: Key) -> bool:
         """Write the status if it changed, and tell of the change; whether the API server took it as it is."""
         meta, now = sync.metadata, datetime.now(UTC)
-        status = compose(sync, look, self._resources.get(key), now)
+        known, certain = self._resources.get(key, ((), self._complete))
+        resources = known if certain else _with_former(known, sync.status.synced_resources)
+        status = compose(sync, look, resources, now)
         metrics.set_ready(api.KIND, meta.namespace, meta.name, look.ready.status)
         stored = await store(self._records, meta, sync.status, status, _time(now))
         if stored.wire is not None:
@@ -196,9 +208,7 @@ class SyncTargetController:
         return not self._watched or key.namespace in self._watched
 
 
-def compose(
-    sync: TargetSync, look: _Look, resources: Sequence[SyncedResource] | None, now: datetime
-) -> SyncTargetStatus:
+def compose(sync: TargetSync, look: _Look, resources: Sequence[SyncedResource], now: datetime) -> SyncTargetStatus:
     """Make the new status of a SyncTarget from the old one and what came of a turn. Pure."""
     meta, old, member = sync.metadata, sync.status, look.member
     findings = [look.ready]
@@ -210,7 +220,7 @@ def compose(
         old,
         observed_generation=meta.generation,
         conditions=settle_conditions(old.conditions, findings, meta.generation, _time(now)),
-        synced_resources=list(resources) if resources is not None else old.synced_resources,
+        synced_resources=list(resources),
         credential_expiry=_time(member.credentials.expires) if member and member.credentials.expires else None,
     )
     if member is None:
@@ -222,6 +232,13 @@ def compose(
         version=member.version or old.version,
         last_seen=_time(member.last_seen) if turned and member.last_seen else old.last_seen,
     )
+
+
+def _with_former(known: Sequence[SyncedResource], former: Sequence[SyncedResource]) -> list[SyncedResource]:
+    """Keep what was written by syncs that were not heard yet since the operator started."""
+    names = {entry.name for entry in known}
+    entries = [*known, *(entry for entry in former if entry.name not in names)]
+    return sorted(entries, key=lambda entry: (entry.state != "Incompatible", entry.name))[:MAX_RESOURCES]
 
 
 def _ready(member: Member, spec: SyncTargetSpec) -> Finding:

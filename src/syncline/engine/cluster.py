@@ -200,6 +200,11 @@ class Cluster:
             why = self.namespaces.status().failure or "the first list has not come yet"
             raise NotWatchedError(f"cannot watch namespaces: {why}") from None
 
+    def resource_name(self, kind: str) -> str | None:
+        """Return how the server calls a kind that was opened, such as `deployments.apps`; None for others."""
+        view = self._views.get(kind)
+        return kind_name(view.resource.group, view.resource.plural) if view is not None else None
+
     def view(self, kind: str) -> View:
         """Return the view of a kind that was opened."""
         return self._views[kind]

@@ -1,0 +1,94 @@
+"""Which resources a cluster takes from syncs: what their outcomes say of a kind, and how that is summed up.
+
+What is said here is read by everybody who can read the SyncTarget: it names resources, never a sync, a namespace or an
+object, and repeats nothing that a server said.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+
+from msgspec import Struct
+
+from syncline.api.synctarget import SyncedResource
+from syncline.core.outcome import Outcome
+
+MAX_RESOURCES = 200
+# Kinds that no cluster serves are anybody's invention: they do not crowd out those that are written.
+MAX_INCOMPATIBLE = 100
+_NAME = 317
+
+_READS = ("get", "list", "watch")
+_VERBS = (*_READS, "create", "update", "patch", "delete")
+# How an API server tells a lack of rights from what admission refuses.
+_NO_RIGHT = re.compile(rf'cannot ({"|".join(_VERBS)}) resource "')
+
+
+class Verdict(Struct, frozen=True):
+    """Whether a cluster takes a kind; if not, why and what to do."""
+
+    accepted: bool
+    message: str = ""
+
+
+Findings = Mapping[str, Verdict | None]
+"""By kind. None: the kind is to be written, and the cluster could not be asked yet."""
+
+ACCEPTED = Verdict(accepted=True)
+NOT_SERVED = Verdict(
+    accepted=False, message="the cluster does not serve it: install its CustomResourceDefinition there"
+)
+
+
+def no_right(verb: str) -> Verdict:
+    """Return the verdict on a kind that the credential may not use as it must."""
+    rights = "get, list and watch" if verb in _READS else verb
+    return Verdict(accepted=False, message=f"grant {rights} on it there: the credential lacks the right")
+
+
+def verdict_of(outcome: Outcome) -> Verdict | None:
+    """Return what an outcome says of the kind of its target; None: nothing, what was known stays."""
+    if outcome.reason == "KindNotServed":
+        return NOT_SERVED
+    if outcome.reason in ("Forbidden", "KindNotWatched") and (refusal := _NO_RIGHT.search(outcome.message)) is not None:
+        return no_right(refusal[1])
+    # What the server says against one object, it says of a kind that it knows.
+    known = outcome.state in ("Synced", "Conflict") or outcome.reason in ("Forbidden", "Invalid")
+    return ACCEPTED if known else None
+
+
+def verdicts(outcomes: Iterable[Outcome], known: Findings) -> dict[str, Verdict | None]:
+    """Return what a sync has found of each kind that it writes to one cluster; `known` is what it found before."""
+    found: dict[str, Verdict | None] = {}
+    for outcome in outcomes:
+        if outcome.gone:
+            continue
+        kind = outcome.target.kind
+        verdict = verdict_of(outcome)
+        if verdict is not None:
+            found[kind] = _worse(found.get(kind), verdict)
+        elif kind in known or outcome.state in ("Unknown", "Failed"):
+            found.setdefault(kind, known.get(kind))
+    return found
+
+
+def synced_resources(found: Iterable[Findings], names: Mapping[str, str]) -> list[SyncedResource]:
+    """Sum up what all syncs have found in one cluster: what it does not take first, then by name."""
+    worst: dict[str, Verdict] = {}
+    for one in found:
+        for kind, verdict in one.items():
+            if verdict is not None:
+                name = names.get(kind, kind)[:_NAME]
+                worst[name] = _worse(worst.get(name), verdict)
+    entries = [
+        SyncedResource(name=name, state="Accepted" if verdict.accepted else "Incompatible", message=verdict.message)
+        for name, verdict in sorted(worst.items())
+    ]
+    refused = [entry for entry in entries if entry.state == "Incompatible"][:MAX_INCOMPATIBLE]
+    return [*refused, *(entry for entry in entries if entry.state == "Accepted")][:MAX_RESOURCES]
+
+
+def _worse(one: Verdict | None, other: Verdict) -> Verdict:
+    """Return the verdict that counts: a refusal, and of two the first by its words, so that order does not matter."""
+    if one is None or one == other:
+        return other
+    return min(one, other, key=lambda verdict: (verdict.accepted, verdict.message))
