@@ -1,6 +1,7 @@
-"""Starts programs so that giving up on one leaves nothing behind.
+"""Starts programs, and threads, so that giving up on one leaves nothing behind.
 
-A start that is cancelled halfway is one whose program nobody ends, and which asyncio may wait for for ever.
+A start that is cancelled halfway is one whose program nobody ends, and which asyncio may wait for for ever. A thread
+cannot be cancelled at all: who stops waiting for it would clean up while it goes on.
 """
 
 import asyncio
@@ -8,7 +9,11 @@ import contextlib
 import os
 import signal
 from asyncio.subprocess import Process
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _CHUNK = 256 * 1024
 
@@ -22,9 +27,30 @@ async def started(starting: Coroutine[None, None, Process]) -> Process:
     try:
         await asyncio.wait([task])
     except asyncio.CancelledError:
-        await asyncio.shield(_abandon(task))
+        await finished(_abandon(task))
         raise
     return task.result()
+
+
+async def finished(work: Awaitable[T]) -> T:
+    """Return the result of some work. A caller that is cancelled meanwhile hears of it when the work has ended."""
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        if not task.cancelled():
+            task.exception()  # nobody is left to hear of it
+        raise cancelled
+    return task.result()
+
+
+async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a function in a thread. When this returns or raises, cancelled or not, the thread is done with it."""
+    return await finished(asyncio.to_thread(work, *args, **kwargs))
 
 
 def kill(process: Process) -> None:

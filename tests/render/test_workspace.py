@@ -1,11 +1,17 @@
 """Folders that programs work in."""
 
+import asyncio
 import os
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.render.conftest import Until
 
 from syncline.render import Builder, File, Recipe, RenderFailed, program, toolrun
 from syncline.render.toolrun import Finished
@@ -34,6 +40,100 @@ async def test_a_folder_is_private_and_gone_afterwards(tmp_path: Path) -> None:
         assert folder.parent.stat().st_mode & 0o077 == 0
         (folder / "file").write_text("x")
     assert not folder.exists()
+    await workshop.close()
+    assert entries(tmp_path) == []
+
+
+class GatedThreads(ThreadPoolExecutor):
+    """Threads of which one call, by its number, waits before or after its work until the gate is opened."""
+
+    def __init__(self) -> None:
+        super().__init__(4)
+        self._calls = 0
+        self._held = 0
+        self._after = False
+        self._gate = threading.Event()
+        self.running = 0
+        self.is_held = False
+
+    def hold(self, number: int, *, after: bool) -> None:
+        self._calls, self._held, self._after, self.is_held = 0, number, after, False
+        self._gate.clear()
+
+    def open(self) -> None:
+        self._gate.set()
+
+    def submit(self, work: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
+        self._calls += 1
+        held = self._calls == self._held
+        self.running += 1
+
+        def run() -> Any:
+            self._wait(held and not self._after)
+            result = work(*args, **kwargs)
+            self._wait(held and self._after)
+            return result
+
+        future = super().submit(run)
+        future.add_done_callback(self._ended)
+        return future
+
+    def _wait(self, held: bool) -> None:
+        if held:
+            self.is_held = True
+            self._gate.wait(60)
+
+    def _ended(self, _: object) -> None:
+        self.running -= 1
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before-it-works", "after-it-worked"])
+async def test_a_build_that_is_given_up_while_any_thread_works_for_it_leaves_nothing(
+    tmp_path: Path, until: Until, after: bool
+) -> None:
+    threads = GatedThreads()
+    asyncio.get_running_loop().set_default_executor(threads)
+    recipe = Recipe(namespace="team", release="app")
+    async with Builder(folder=tmp_path) as builder:
+        for number in range(1, 20):
+            threads.hold(number, after=after)
+            task = asyncio.create_task(builder.build(KUSTOMIZATION, recipe))
+            await until(lambda: threads.is_held or task.done())  # noqa: B023 - called at once
+            if task.done():
+                break
+            task.cancel()
+            # Whatever cleans up without waiting for the thread does it now.
+            for _ in range(50):
+                await asyncio.sleep(0)
+            await until(lambda: threads.running == 1)
+            threads.open()
+            await asyncio.wait([task])
+            await until(lambda: threads.running == 0)
+            assert task.cancelled()
+            assert len(entries(tmp_path)) <= 1, f"after thread {number}"  # the process's own folder stays
+        threads.open()
+        assert task.result().documents
+        assert number > 4
+    assert entries(tmp_path) == []
+
+
+async def test_a_piece_of_work_that_is_cancelled_while_it_is_cleaned_up_leaves_nothing(tmp_path: Path) -> None:
+    workshop = Workshop(tmp_path)
+    entered = asyncio.Event()
+
+    async def work() -> None:
+        async with workshop.folder() as folder:
+            for number in range(2000):
+                (folder / str(number)).touch()
+            entered.set()
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(work())
+    await entered.wait()
+    while not task.done():
+        task.cancel()
+        await asyncio.sleep(0)
+    assert len(entries(tmp_path)) == 1  # the process's own
     await workshop.close()
     assert entries(tmp_path) == []
 

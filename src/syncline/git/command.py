@@ -13,7 +13,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from syncline.programs import bury, kill, started
+from syncline.programs import bury, finished, kill, started
 
 _CHUNK = 256 * 1024
 _ERROR_LIMIT = 64 * 1024
@@ -95,7 +95,7 @@ async def run(
             code = await process.wait()
     except BaseException:
         kill(process)
-        await asyncio.shield(bury(process))
+        await finished(bury(process))
         raise
     return Finished(code, out, error.decode(errors="replace"), flooded)
 

@@ -16,6 +16,7 @@ from typing import Any, Self
 import msgspec
 
 from syncline.api.build import Helm, Jsonnet
+from syncline.programs import in_thread
 from syncline.render import kustomization, program, toolrun, tools
 from syncline.render.buildchild import BuildChild
 from syncline.render.buildjobs import (
@@ -211,7 +212,7 @@ class Builder:
         async with self._workshop.folder() as folder:
             await write_tree(folder / "tree", work.tree, work.paths, work.changed)
             if origins is not None:
-                await asyncio.to_thread(_write_top, folder / "top", f"{origins}{root}")
+                await in_thread(_write_top, folder / "top", f"{origins}{root}")
             done = await toolrun.run(
                 kustomize,
                 # Files outside of a kustomization's folder stay out of reach, as by default; folders can be bases.
@@ -244,7 +245,7 @@ class Builder:
             await write_tree(folder / "tree", work.tree, work.paths, work.changed)
             for number, values in enumerate(recipe.helm_values):
                 arguments.append(f"--values=values-{number}.json")
-                await asyncio.to_thread((folder / f"values-{number}.json").write_bytes, msgspec.json.encode(values))
+                await in_thread((folder / f"values-{number}.json").write_bytes, msgspec.json.encode(values))
             arguments += ["--", options.release_name or recipe.release, f"tree/{chart}"]
             done = await toolrun.run(
                 helm,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from syncline.programs import bury, kill, started
+from syncline.programs import bury, finished, kill, started
 from syncline.render.enclosure import NO_PROGRAM, UNCONFINED
 
 OUTPUT_LIMIT = 24 * 1024 * 1024
@@ -107,7 +107,7 @@ async def run(
         raise Overrun(f"took longer than {seconds * PATIENCE:g} s") from None
     finally:
         kill(process)
-        await asyncio.shield(bury(process))
+        await finished(bury(process))
     if code in _CPU_SIGNALS:
         raise Overrun(f"took more than {seconds:g} s of processor time")
     if b"out of memory" in errors or b"cannot allocate memory" in errors:

@@ -6,13 +6,15 @@ import errno
 import fcntl
 import os
 import posixpath
+import secrets
 import shutil
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+from syncline.programs import in_thread
 from syncline.render.errors import BuildError, RenderFailed
 from syncline.render.trees import Tree, normal
 
@@ -37,25 +39,30 @@ class Workshop:
     @asynccontextmanager
     async def folder(self) -> AsyncIterator[Path]:
         """Lend an empty folder that only this user can look into; RenderFailed where there is no room for one."""
-        try:
-            async with self._opening:
-                folder = await asyncio.to_thread(self._new_folder)
-        except OSError as error:
-            raise RenderFailed(f"no folder to build in: {error.strerror}", retry_after=10.0) from None
-        try:
+        async with AsyncExitStack() as stack:
+            try:
+                async with self._opening:
+                    own = await in_thread(self._own_folder)
+                folder = own / secrets.token_hex(8)
+                # Whatever happens from here on, to the making of it too, it is removed.
+                stack.push_async_callback(in_thread, shutil.rmtree, folder, ignore_errors=True)
+                await in_thread(folder.mkdir, 0o700)
+            except OSError as error:
+                raise RenderFailed(f"no folder to build in: {error.strerror}", retry_after=10.0) from None
             yield folder
-        finally:
-            await asyncio.shield(asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True))
 
     async def close(self) -> None:
         """Remove all folders."""
         async with self._opening:
-            if self._own is not None:
-                await asyncio.to_thread(shutil.rmtree, self._own, ignore_errors=True)
+            own, self._own = self._own, None
+            if own is None:
+                return
+            try:
+                await in_thread(shutil.rmtree, own, ignore_errors=True)
+            finally:
                 os.close(self._lock)
-                self._own = None
 
-    def _new_folder(self) -> Path:
+    def _own_folder(self) -> Path:
         if self._own is None:
             self._remove_abandoned()
             own = Path(os.path.realpath(tempfile.mkdtemp(prefix=PREFIX, dir=self._parent)))
@@ -63,7 +70,7 @@ class Workshop:
             if lock is None:
                 raise OSError(errno.EAGAIN, "the folder is gone again")
             self._own, self._lock = own, lock
-        return Path(tempfile.mkdtemp(dir=self._own))
+        return self._own
 
     def _remove_abandoned(self) -> None:
         for folder in self._parent.glob(f"{PREFIX}*"):
@@ -89,7 +96,7 @@ def _try_lock(folder: Path) -> int | None:
 async def write_tree(folder: Path, tree: Tree, paths: Iterable[str], contents: Mapping[str, bytes]) -> None:
     """Write files of a tree, those in `contents` with that content. Links become copies, or links within the folder."""
     try:
-        await asyncio.to_thread(_write_tree, folder, tree, list(paths), contents)
+        await in_thread(_write_tree, folder, tree, list(paths), contents)
     except OSError as error:
         raise RenderFailed(f"the files cannot be written to build in: {error.strerror}", retry_after=10.0) from None
 
@@ -119,4 +126,4 @@ async def write_private(path: Path, content: bytes) -> None:
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(content)
 
-    await asyncio.to_thread(write)
+    await in_thread(write)
