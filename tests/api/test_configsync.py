@@ -18,6 +18,7 @@ NOW = "2026-01-02T03:04:05Z"
 COMMIT = "4f7c1b1d2a3e4f5061728394a5b6c7d8e9f00112"
 HTTPS = "https://git.example.com/team/config.git"
 SSH = "ssh://git@git.example.com:2222/team/config.git"
+SCP = "git@git.example.com:team/config.git"
 SECRET = {"secretRef": {"name": "login"}}
 WITH_SSH = {"type": "SSH", **SECRET}
 KUBECONFIG = {"type": "KubeconfigSecret", "kubeconfigSecretRef": {"name": "prod"}}
@@ -66,6 +67,10 @@ GOOD: dict[str, Spec] = {
         "refreshInterval": "10m",
     },
     "a repository over ssh": git(repo=SSH, auth=WITH_SSH),
+    "a repository as scp writes it": git(repo=SCP, auth=WITH_SSH),
+    "a repository as scp writes it, from the root": git(
+        repo="me_2@host:/srv/a b.git".replace(" ", "%20"), auth=WITH_SSH
+    ),
     "a repository over ssh without a user": git(repo="ssh://git.example.com/config", auth=WITH_SSH),
     "a repository over http, for development": git(repo="http://127.0.0.1:8080/config.git"),
     "a repository at an address": git(repo="https://[2001:db8::1]:8443/config.git"),
@@ -164,8 +169,8 @@ URL = "write the URL of a repository, such as https://git.example.com/team/confi
 NO_CREDENTIALS = "leave the credentials out of the URL"
 PATH = "write a path within the repository"
 REVISION = "write a branch, a tag, a full ref"
-NEEDS_SSH = "a repository at ssh:// needs auth with type: SSH"
-FOR_SSH = "auth with type: SSH is for a repository at ssh://"
+NEEDS_SSH = "a repository at ssh:// or git@host:path needs auth with type: SSH"
+FOR_SSH = "auth with type: SSH is for a repository at ssh:// or git@host:path"
 FOR_HTTPS = "caSecretRef and proxySecretRef are for a repository at https://"
 OF_GIT = "path, revision and rollback of an environment are of source.git"
 OF_ENVIRONMENT = "each environment has a rollback of its own"
@@ -192,7 +197,12 @@ RULES: dict[str, Bad] = {
     **{
         f"the repository {repo!r}": (git(repo=repo), "spec.source.git.repo", URL)
         for repo in (
-            "git@git.example.com:team/config.git",
+            "git@git.example.com/team/config.git",
+            "git@git.example.com:team/config.git?a=b",
+            "git@git.example.com:team:config.git",
+            "git@git.example.com:-x",
+            "-oProxyCommand=id@git.example.com:team/config.git",
+            "git.example.com:team/config.git",
             "file:///srv/config.git",
             "ext::sh -c id",
             "--upload-pack=id",
@@ -222,6 +232,9 @@ RULES: dict[str, Bad] = {
     },
     "ssh without a key": (git(repo=SSH), "spec.source.git.auth", NEEDS_SSH),
     "ssh with a token": (git(repo=SSH, auth={"type": "Token", **SECRET}), "spec.source.git.auth", NEEDS_SSH),
+    "scp without a key": (git(repo=SCP), "spec.source.git.auth", NEEDS_SSH),
+    "scp with a token": (git(repo=SCP, auth={"type": "Token", **SECRET}), "spec.source.git.auth", NEEDS_SSH),
+    "scp with certificates": (git(repo=SCP, auth=WITH_SSH, caSecretRef={"name": "ca"}), "spec.source.git", FOR_HTTPS),
     "https with a key for ssh": (git(auth=WITH_SSH), "spec.source.git.auth.type", FOR_SSH),
     "ssh with certificates": (git(repo=SSH, auth=WITH_SSH, caSecretRef={"name": "ca"}), "spec.source.git", FOR_HTTPS),
     "ssh with a proxy": (git(repo=SSH, auth=WITH_SSH, proxySecretRef={"name": "p"}), "spec.source.git", FOR_HTTPS),

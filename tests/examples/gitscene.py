@@ -7,12 +7,12 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from tests.examples.scene import EXAMPLES, OWN, SYNCS, Check, Scene
 
 from syncline.cli import main
 from syncline.deploy import Manifest
+from syncline.git.location import locate
 from syncline.sandbox import Sandbox
 from syncline.sandbox.binaries import cache_folder
 from syncline.sandbox.build import toolchain
@@ -107,9 +107,9 @@ class GitScene(Scene):
         return adapted
 
     def _local(self, url: str) -> dict[str, Any]:
-        parts = urlsplit(url)
-        assert parts.hostname == HOST
-        if parts.scheme == "ssh":
+        place = locate(url)
+        assert place.host == HOST
+        if place.is_ssh:
             return {"repo": self._ssh.url(self.name)}
         return {"repo": self._https.url(self.name), "caSecretRef": {"name": CA}}
 

@@ -25,6 +25,7 @@ from syncline.git import (
     Remote,
     RepositoryNotFound,
     Unreachable,
+    location,
     remote_from,
 )
 from syncline.sandbox.pki import Authority
@@ -142,6 +143,24 @@ async def test_a_key_opens_a_repository_over_ssh(mirrors: Mirrors, ssh: SshServe
     assert len(await read(mirrors, remote_from(ssh.url(name), "SSH", ssh_secret(ssh)))) == 3
     assert len(await read(mirrors, remote_from(ssh.url(name, host="localhost"), "SSH", ssh_secret(ssh)))) == 3
     assert all(command.startswith("git-upload-pack ") for command in ssh.commands)
+
+
+@pytest.mark.usefixtures("repository")
+async def test_a_repository_may_be_written_as_scp_does(
+    mirrors: Mirrors, ssh: SshServer, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # This way of writing has no place for a port: the server of this test stands where all others do.
+    monkeypatch.setitem(location._PORTS, "ssh", ssh.port)
+    secret = ssh_secret(ssh)
+    before = len(ssh.commands)
+    assert len(await read(mirrors, remote_from(f"git@127.0.0.1:{name}.git", "SSH", secret))) == 3
+    assert set(ssh.commands[before:]) == {f"git-upload-pack '{name}.git'"}
+    before = len(ssh.commands)
+    assert len(await read(mirrors, remote_from(f"git@127.0.0.1:/{name}.git", "SSH", secret))) == 3
+    assert set(ssh.commands[before:]) == {f"git-upload-pack '/{name}.git'"}
+    before = len(ssh.commands)
+    assert len(await read(mirrors, remote_from(f"ssh://git@127.0.0.1/{name}.git", "SSH", secret))) == 3
+    assert ssh.commands[before:] == [], "it is the repository that was read just now"
 
 
 @pytest.mark.usefixtures("repository")

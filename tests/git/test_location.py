@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from syncline.git.errors import InvalidSource, Refused, Unreachable
-from syncline.git.location import Location, addresses, locate
+from syncline.git.location import Location, addresses, canonical, locate
 
 
 @pytest.mark.parametrize(
@@ -20,6 +20,7 @@ from syncline.git.location import Location, addresses, locate
         ("ssh://git@example.com:2222/a.git", ("ssh", "example.com", 2222, "git")),
         ("ssh://example.com/~me/a.git", ("ssh", "example.com", 22, "")),
         ("git@example.com:org/repo.git", ("ssh", "example.com", 22, "git")),
+        ("git@Example.com:/srv/repo.git", ("ssh", "example.com", 22, "git")),
         ("example.com:repo", ("ssh", "example.com", 22, "")),
     ],
 )
@@ -98,12 +99,56 @@ def test_what_would_be_unsafe_is_refused(url: str) -> None:
         "https://example.com/" + "a" * 3000,
         "git@example.com:-x",
         "git@example.com:a:b",
+        "git@example.com:a?b",
+        "git@example.com:a#b",
+        "git@example.com:",
     ],
 )
 def test_what_can_be_no_url_is_refused_without_repeating_a_password(url: str) -> None:
     with pytest.raises((InvalidSource, Refused)) as refused:
         locate(url)
     assert "hunter2secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "same"),
+    [
+        ("git@example.com:/srv/git/repo.git", "ssh://git@example.com/srv/git/repo.git"),
+        ("git@EXAMPLE.com:/srv/git/repo.git", "ssh://git@example.com:22/srv/git/repo.git"),
+        ("git@example.com:~/repo.git", "ssh://git@example.com/~/repo.git"),
+        ("git@example.com:~me/repo.git", "ssh://git@example.com/~me/repo.git"),
+        ("git@example.com:/a%20b", "ssh://git@example.com/a%2520b"),
+        ("git@Example.com:org/repo.git", "git@example.com:org/repo.git"),
+        ("https://EXAMPLE.com:443/Org/repo.git", "https://example.com/Org/repo.git"),
+        ("ssh://git@example.com:22/a", "ssh://git@example.com/a"),
+        ("https://[2001:DB8::1]:443/a", "https://[2001:db8::1]/a"),
+    ],
+)
+def test_two_ways_to_write_one_repository_are_known_for_that(url: str, same: str) -> None:
+    assert canonical(url) == canonical(same)
+    assert locate(canonical(url)).origin == locate(url).origin
+
+
+@pytest.mark.parametrize(
+    ("url", "other"),
+    [
+        # On a server of one's own the first is below the home of the user, and the second is not.
+        ("git@example.com:org/repo.git", "ssh://git@example.com/org/repo.git"),
+        ("git@example.com:org/repo.git", "git@example.com:/org/repo.git"),
+        ("git@example.com:org/repo.git", "me@example.com:org/repo.git"),
+        ("git@example.com:2222/repo.git", "ssh://git@example.com:2222/repo.git"),
+        ("https://example.com/a", "https://example.com/A"),
+        ("https://example.com/a", "https://example.com:8443/a"),
+        ("ssh://git@example.com/a%20b", "git@example.com:/a%20b"),
+    ],
+)
+def test_what_may_be_another_repository_is_another(url: str, other: str) -> None:
+    assert canonical(url) != canonical(other)
+
+
+@pytest.mark.parametrize("url", ["https://example.com/a\nb", "https://example.com:x/a", "repo", "https://[::1/a", ""])
+def test_what_cannot_be_read_is_not_made_readable(url: str) -> None:
+    assert canonical(url) == url
 
 
 def test_flags_for_development_allow_what_they_name_and_nothing_else() -> None:

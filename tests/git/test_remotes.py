@@ -125,6 +125,13 @@ def test_a_key_names_remote_and_credential_and_tells_neither() -> None:
     assert all(len(remote.key) == 32 for remote in remotes)
 
 
+def test_two_ways_to_write_one_repository_share_a_mirror() -> None:
+    secret = {"identity": ED, "known_hosts": b"k"}
+    names = ["git@example.com:/a", "ssh://git@example.com/a", "ssh://git@example.com:22/a"]
+    assert len({remote_from(name, "SSH", secret).key for name in names}) == 1
+    assert remote_from("git@example.com:a", "SSH", secret).key != remote_from(names[0], "SSH", secret).key
+
+
 def test_no_representation_shows_a_value() -> None:
     assert CANARY.decode() not in repr(Remote(f"https://u:{CANARY.decode()}@example.com/a"))
     secret = {"username": b"u", "password": CANARY}

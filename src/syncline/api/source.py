@@ -11,14 +11,17 @@ from syncline.api.rules import Rule, text
 AuthType = Literal["Token", "Basic", "SSH", "GitHubApp"]
 
 _HOST = r"([a-zA-Z0-9][-.a-zA-Z0-9]*|\[[0-9a-fA-F:.]+\])(:[0-9]{1,5})?"
+# As scp writes it: user@host:path.
+_SCP = r"[a-zA-Z0-9_][-._a-zA-Z0-9]*@[a-zA-Z0-9][-.a-zA-Z0-9]*:[a-zA-Z0-9~_./][^\s:?#]*"
+_OVER_SSH = "self.repo.matches('^(ssh:|[^/@]+@[^/]+:)')"
 
 RepositoryUrl = Annotated[
     str,
     text(
         # That it carries no password is a rule of its own, with words of its own.
-        rf"^(https?|ssh)://([^\s/?#@]*@)?{_HOST}/[^\s?#]+$",
-        "write the URL of a repository, such as https://git.example.com/team/config.git"
-        " or ssh://git@git.example.com/team/config.git",
+        rf"^((https?|ssh)://([^\s/?#@]*@)?{_HOST}/[^\s?#]+|{_SCP})$",
+        "write the URL of a repository, such as https://git.example.com/team/config.git,"
+        " ssh://git@git.example.com/team/config.git or git@git.example.com:team/config.git",
         max_length=1024,
     ),
 ]
@@ -93,17 +96,19 @@ class GitSource(Struct, frozen=True, kw_only=True, rename="camel"):
             ".repo",
         ),
         Rule(
-            "!self.repo.startsWith('ssh:') || has(self.auth) && self.auth.type == 'SSH'",
-            "a repository at ssh:// needs auth with type: SSH and a Secret with identity and known_hosts",
+            f"!{_OVER_SSH} || has(self.auth) && self.auth.type == 'SSH'",
+            "a repository at ssh:// or git@host:path needs auth with type: SSH and a Secret with identity and"
+            " known_hosts",
             ".auth",
         ),
         Rule(
-            "self.repo.startsWith('ssh:') || !has(self.auth) || self.auth.type != 'SSH'",
-            "auth with type: SSH is for a repository at ssh://: write that URL, or type: Token, Basic or GitHubApp",
+            f"{_OVER_SSH} || !has(self.auth) || self.auth.type != 'SSH'",
+            "auth with type: SSH is for a repository at ssh:// or git@host:path: write that URL, or type: Token, Basic"
+            " or GitHubApp",
             ".auth.type",
         ),
         Rule(
-            "!self.repo.startsWith('ssh:') || !has(self.caSecretRef) && !has(self.proxySecretRef)",
+            f"!{_OVER_SSH} || !has(self.caSecretRef) && !has(self.proxySecretRef)",
             "caSecretRef and proxySecretRef are for a repository at https://: leave them out",
         ),
     )
@@ -111,7 +116,8 @@ class GitSource(Struct, frozen=True, kw_only=True, rename="camel"):
     repo: Annotated[
         RepositoryUrl,
         Meta(
-            description="The URL of the repository: https or ssh, without credentials. http only where the operator"
+            description="The URL of the repository: https or ssh, without credentials; or `git@host:path`, which is ssh"
+            " with a path that begins at the home of the user. http only where the operator"
             " runs with `--allow-insecure-git`."
         ),
     ]

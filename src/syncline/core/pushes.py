@@ -60,7 +60,8 @@ _URL_FIELDS = (
 )
 _COMMIT = re.compile(r"[0-9a-f]{7,64}").fullmatch
 _RANGE = re.compile(r"[\^~<>=*|\s]|(^|\.)[xX](\.|$)").search
-_URL_FRONT = re.compile(r"^(?:[a-z+]+://)?(?:[^/@]*@)?[^/:]*(?::[0-9]+(?=/))?[/:]")
+_URL_FRONT = re.compile(r"^(?:[a-z+]+://(?:[^/@]*@)?[^/:]*(?::[0-9]+)?/|(?:[^/@]*@)?[^/:]*:)")
+"""What is before the path, in a URL or as scp writes it, where a number is no port."""
 
 
 class Push(Struct, frozen=True, kw_only=True):

@@ -1,5 +1,9 @@
 """Where a repository is: its URL, taken apart, and the addresses behind its name.
 
+    https://host[:port]/path
+    ssh://[user@]host[:port]/path      the path is one of the server's file system
+    [user@]host:path                   ssh as scp writes it: the path begins at the user's home, unless it begins with /
+
 What a tenant writes is checked before `git` sees it. Names are looked up here, the addresses are checked, and `git` and
 `ssh` are told to use those and no others: a name cannot be one address for the check and another for the connection.
 """
@@ -16,14 +20,16 @@ from msgspec import Struct
 from syncline.core.addresses import LOOPBACK, is_loopback_name, refusal
 from syncline.git.errors import InvalidSource, Refused, Unreachable
 
-_SCP = re.compile(r"(?:([A-Za-z0-9_][A-Za-z0-9._-]{0,63})@)?([A-Za-z0-9][A-Za-z0-9.-]{0,252}):([A-Za-z0-9~_./][^\s:]*)")
+_SCP = re.compile(
+    r"(?:([A-Za-z0-9_][A-Za-z0-9._-]{0,63})@)?([A-Za-z0-9][A-Za-z0-9.-]{0,252}):([A-Za-z0-9~_./][^\s:?#]*)"
+)
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}|[0-9A-Fa-f:.]{2,45}")
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 _FORBIDDEN = re.compile(r"[\x00-\x20\x7f-\x9f\\\"'`<>|{}]")
 _PORTS = {"https": 443, "http": 80, "ssh": 22}
 _MAX_LENGTH = 2048
 _LOOKUP_SECONDS = 15.0
-_LIKE_HTTPS = "write it as https://host/path or ssh://git@host/path"
+_LIKE_HTTPS = "write it as https://host/path, ssh://git@host/path or git@host:path"
 
 
 class Location(Struct, frozen=True):
@@ -59,6 +65,36 @@ def locate(url: str, *, allow_insecure: bool = False, allow_loopback: bool = Fal
     if why := host_refusal(location.host, allow_loopback=allow_loopback):
         raise Refused(f"the host {location.host} {why}")
     return location
+
+
+def canonical(url: str) -> str:
+    """Return one URL for all that surely mean the same repository; what cannot be read is returned as it is.
+
+    A path in the form of scp that begins with `/` or `~` means the same in a URL; one that begins at the home of the
+    user has no other form that every server knows.
+    """
+    if _FORBIDDEN.search(url):
+        return url
+    if "://" not in url:
+        scp = _SCP.fullmatch(url)
+        if scp is None:
+            return url
+        user, host, path = (part or "" for part in scp.groups())
+        place = f"{user}@{host.lower()}" if user else host.lower()
+        if not path.startswith(("/", "~")):
+            return f"{place}:{path}"
+        # In a URL, and only there, git reads %xx as a character.
+        return f"ssh://{place}/{path.removeprefix('/').replace('%', '%25')}"
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return url
+    user, separator, rest = parts.netloc.rpartition("@")
+    host = rest.lower()
+    if port is not None and port == _PORTS.get(parts.scheme):
+        host = host.rpartition(":")[0]
+    return parts._replace(netloc=f"{user}{separator}{host}").geturl()
 
 
 def _read(url: str) -> Location:

@@ -24,6 +24,7 @@ from msgspec import Struct
 from msgspec.msgpack import encode
 
 from syncline.git.errors import CredentialError
+from syncline.git.location import canonical
 
 AuthType = Literal["Token", "Basic", "SSH", "GitHubApp"]
 Secret = Mapping[str, bytes]
@@ -150,7 +151,7 @@ def remote_from(
     if ssh and (proxy_secret is not None or certificate or ca):
         raise CredentialError("proxySecretRef and caSecretRef are for https URLs; leave them out with ssh")
     return Remote(
-        url=url,
+        url=canonical(url),
         credential=_credential(url, auth_type, auth) if auth_type else None,
         ca=ca,
         client_certificate=certificate,

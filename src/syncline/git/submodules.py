@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from msgspec.structs import replace
 
 from syncline.git.errors import InvalidSource, Refused
-from syncline.git.location import Location
+from syncline.git.location import Location, canonical
 from syncline.git.remotes import Remote
 
 _SETTING = re.compile(r"submodule\.(.*)\.(path|url)", re.DOTALL)
@@ -43,10 +43,10 @@ def absolute(base: str, url: str) -> str:
 def remote_of(parent: Remote, at: Location, url: str, location: Location) -> Remote:
     """Return the remote of a submodule: with the credential of its parent on the same server, with none elsewhere."""
     if at.origin == location.origin:
-        return replace(parent, url=url)
+        return replace(parent, url=canonical(url))
     if location.is_ssh:
         raise Refused(
             f"the submodule at {location.host} is on another server than the repository, which needs a key of its own; "
             "use an https URL in .gitmodules"
         )
-    return Remote(url, proxy=None if urlsplit(parent.url).scheme not in ("https", "http") else parent.proxy)
+    return Remote(canonical(url), proxy=None if urlsplit(parent.url).scheme not in ("https", "http") else parent.proxy)

@@ -309,6 +309,7 @@ def _ssh(folder: Path, credential: Ssh, location: Location, address: str) -> str
         "IdentityFile": f'"{identity}"',
         "LogLevel": "ERROR",
         "PermitLocalCommand": "no",
+        "Port": str(location.port),
         "PreferredAuthentications": "publickey",
         "ProxyCommand": "none",
         "ServerAliveCountMax": "3",
