@@ -1,6 +1,7 @@
 """The endpoints, as the kubelet and Prometheus meet them."""
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import NamedTuple
@@ -9,6 +10,7 @@ import aiohttp
 import pytest
 
 from syncline.telemetry import BindError, Endpoint, http, serve, serve_health, serve_metrics
+from syncline.telemetry import metrics as _series  # noqa: F401 - so that there is something to expose
 
 
 class Answer(NamedTuple):
@@ -193,18 +195,45 @@ async def test_a_connection_that_says_nothing_is_ended(monkeypatch: pytest.Monke
     await endpoint.close()
 
 
-async def test_only_so_many_connections_are_taken(monkeypatch: pytest.MonkeyPatch, metrics: Endpoint) -> None:
+async def test_a_connection_too_many_takes_the_place_of_the_one_that_was_idle_longest(
+    monkeypatch: pytest.MonkeyPatch, metrics: Endpoint
+) -> None:
     monkeypatch.setattr(http, "CONNECTIONS", 2)
     kept = [await connect(metrics) for _ in range(2)]
-    for _, writer in kept:
+    for reader, writer in kept:
         writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
-    for reader, _ in kept:
         assert (await reader.readline()).startswith(b"HTTP/1.1 404")
     reader, writer = await connect(metrics)
+    writer.write(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
     async with asyncio.timeout(30):
-        assert await reader.read() == b""
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+        await kept[0][0].read()  # to its end: it has gone
     for _, open_ in [*kept, (reader, writer)]:
         open_.close()
+
+
+async def test_one_address_has_only_so_many_connections(monkeypatch: pytest.MonkeyPatch, metrics: Endpoint) -> None:
+    monkeypatch.setattr(http, "PER_ADDRESS", 2)
+    kept = [await connect(metrics) for _ in range(2)]
+    reader, writer = await connect(metrics)
+    async with asyncio.timeout(30):
+        with contextlib.suppress(ConnectionResetError):
+            assert await reader.read() == b""
+    for _, open_ in [*kept, (reader, writer)]:
+        open_.close()
+
+
+async def test_strangers_who_stay_do_not_keep_a_probe_out(health: Endpoint, get: Get) -> None:
+    """As the red team did it: many connections that ask once and then stay, from several addresses."""
+    strangers = []
+    for number in range(2, 20):
+        for _ in range(16):
+            strangers.append(await connect(health, f"127.0.0.{number}"))
+            strangers[-1][1].write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert (await get(health, "/healthz")).status == 200
+    assert (await get(health, "/readyz")).status == 200
+    for _, writer in strangers:
+        writer.close()
 
 
 async def test_a_large_header_is_refused(metrics: Endpoint) -> None:
@@ -215,6 +244,6 @@ async def test_a_large_header_is_refused(metrics: Endpoint) -> None:
     writer.close()
 
 
-async def connect(endpoint: Endpoint) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def connect(endpoint: Endpoint, source: str | None = None) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     host, _, port = endpoint.address.rpartition(":")
-    return await asyncio.open_connection(host, int(port))
+    return await asyncio.open_connection(host, int(port), local_addr=(source, 0) if source else None)

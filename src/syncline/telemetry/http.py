@@ -27,6 +27,10 @@ FIRST_REQUEST_SECONDS = 10.0
 KEEPALIVE_SECONDS = 75.0
 HEADER_BYTES = 4096
 CONNECTIONS = 200
+"""How many connections there may be at once; one more takes the place of the one that has been idle for longest."""
+
+PER_ADDRESS = 32
+"""How many of them may come from one address."""
 
 HEALTH_FLAG = "--health-bind"
 METRICS_FLAG = "--metrics-bind"
@@ -78,6 +82,8 @@ class Endpoint:
         self._runner = runner
         self._listener: asyncio.Server | None = None
         self._newcomers: dict[web.RequestHandler, asyncio.TimerHandle] = {}
+        self._addresses: dict[web.RequestHandler, str] = {}
+        """All connections, the one that was used longest ago first."""
 
     @classmethod
     async def start(cls, flag: str, bind: str, routes: Sequence[web.RouteDef]) -> Self:
@@ -98,7 +104,7 @@ class Endpoint:
         app.add_routes(routes)
         app.middlewares.append(endpoint._attend)
         await runner.setup()
-        endpoint._listener = await asyncio.get_running_loop().create_server(endpoint._connect, sock=listening)
+        endpoint._listener = await asyncio.get_running_loop().create_server(lambda: _Door(endpoint), sock=listening)
         return endpoint
 
     async def close(self) -> None:
@@ -109,14 +115,34 @@ class Endpoint:
             timer.cancel()
         await self._runner.cleanup()
 
-    def _connect(self) -> asyncio.Protocol:
+    def admit(self, transport: asyncio.Transport) -> None:
+        """Take a new connection, or close it where its address has enough of them."""
         server = self._runner.server
-        if server is None or len(server.connections) >= CONNECTIONS:
-            return _Refusal()
+        if server is None:
+            transport.abort()
+            return
+        open_now = set(server.connections)
+        self._addresses = {one: address for one, address in self._addresses.items() if one in open_now}
+        address = str((transport.get_extra_info("peername") or ("",))[0])
+        if sum(known == address for known in self._addresses.values()) >= min(PER_ADDRESS, CONNECTIONS):
+            transport.abort()
+            return
+        if len(self._addresses) >= CONNECTIONS:
+            self._make_room()
         connection = server()
+        self._addresses[connection] = address
         loop = asyncio.get_running_loop()
         self._newcomers[connection] = loop.call_later(FIRST_REQUEST_SECONDS, self._dismiss, connection)
-        return connection
+        transport.set_protocol(connection)
+        connection.connection_made(transport)
+
+    def _make_room(self) -> None:
+        """End the connection that was used longest ago, so that strangers cannot keep a probe out."""
+        idle = next(iter(self._addresses))
+        del self._addresses[idle]
+        if timer := self._newcomers.pop(idle, None):
+            timer.cancel()
+        idle.force_close()
 
     def _dismiss(self, connection: web.RequestHandler) -> None:
         del self._newcomers[connection]
@@ -126,6 +152,8 @@ class Endpoint:
     async def _attend(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         if timer := self._newcomers.pop(request.protocol, None):
             timer.cancel()
+        if (address := self._addresses.pop(request.protocol, None)) is not None:
+            self._addresses[request.protocol] = address
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 return await handler(request)
@@ -133,11 +161,15 @@ class Endpoint:
             return web.Response(status=503, text="the answer took too long\n")
 
 
-class _Refusal(asyncio.Protocol):
-    """What a connection too many gets."""
+class _Door(asyncio.Protocol):
+    """A connection before it is known where it comes from."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport.close()
+        if isinstance(transport, asyncio.Transport):
+            self._endpoint.admit(transport)
 
 
 def _health(checks: Mapping[str, Check]) -> list[web.RouteDef]:
@@ -147,8 +179,8 @@ def _health(checks: Mapping[str, Check]) -> list[web.RouteDef]:
         await asyncio.sleep(0)
         lag = now() - before
         if lag > LAG_LIMIT:
-            return web.Response(status=503, text=f"one turn of the event loop took {lag:.1f} s\n")
-        return web.Response(text="ok\n")
+            return _last(web.Response(status=503, text=f"one turn of the event loop took {lag:.1f} s\n"))
+        return _last(web.Response(text="ok\n"))
 
     async def readyz(request: web.Request) -> web.Response:
         results = {name: _run(check) for name, check in checks.items()}
@@ -156,9 +188,16 @@ def _health(checks: Mapping[str, Check]) -> list[web.RouteDef]:
         lines = [f"[{'+' if ok else '-'}] {name}: {detail}\n" for name, (ok, detail) in results.items()]
         if ready and "verbose" not in request.query:
             lines = []
-        return web.Response(status=200 if ready else 503, text="".join(lines) + ("ok\n" if ready else "not ready\n"))
+        text = "".join(lines) + ("ok\n" if ready else "not ready\n")
+        return _last(web.Response(status=200 if ready else 503, text=text))
 
     return [web.get("/healthz", healthz), web.get("/readyz", readyz)]
+
+
+def _last(response: web.Response) -> web.Response:
+    """End the connection with this answer: a probe makes a new one each time, and nobody else has to stay."""
+    response.force_close()
+    return response
 
 
 def _run(check: Check) -> tuple[bool, str]:
