@@ -124,7 +124,7 @@ class Endpoint:
         open_now = set(server.connections)
         self._addresses = {one: address for one, address in self._addresses.items() if one in open_now}
         address = str((transport.get_extra_info("peername") or ("",))[0])
-        if sum(known == address for known in self._addresses.values()) >= min(PER_ADDRESS, CONNECTIONS):
+        if not CONNECTIONS or sum(known == address for known in self._addresses.values()) >= PER_ADDRESS:
             transport.abort()
             return
         if len(self._addresses) >= CONNECTIONS:
