@@ -18,13 +18,19 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=None, help="default: another one each time")
     parser.add_argument("--width", type=int, default=4, help="how many users work at a time")
     parser.add_argument("--replicas", type=int, default=1, help="how many operators there are, of which one leads")
+    parser.add_argument("--far", action="store_true", help="with a second cluster")
     parser.add_argument("--calm", action="store_true", help="without faults")
     given = parser.parse_args()
     seed = given.seed if given.seed is not None else secrets.randbelow(1_000_000)
     folder = _KEPT / f"seed-{seed}"
     shutil.rmtree(folder, ignore_errors=True)
     plan = Plan(
-        seconds=60 * given.minutes, seed=seed, width=given.width, replicas=given.replicas, trouble=not given.calm
+        seconds=60 * given.minutes,
+        seed=seed,
+        width=given.width,
+        replicas=given.replicas,
+        trouble=not given.calm,
+        far=given.far,
     )
     print(f"seed {seed}, {given.minutes:g} minutes, {given.width} at a time; evidence in {folder}", flush=True)
     verdict = Churn(plan, folder).run()

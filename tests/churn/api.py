@@ -29,7 +29,10 @@ _COLLECTIONS = {
     "ConfigMapSync": (_GROUP, "configmapsyncs"),
     "ManifestSync": (_GROUP, "manifestsyncs"),
     "ConfigSync": (_GROUP, "configsyncs"),
+    "SyncTarget": (_GROUP, "synctargets"),
 }
+FAR = "far"
+"""What syncs call the second cluster. Kinds of objects there begin with it, as in `far/ConfigMap`."""
 COPIED = ("ConfigMap", "Secret", "Service", "NetworkPolicy")
 SYNCS = ("ConfigMapSync", "ManifestSync", "ConfigSync")
 MERGE = "application/merge-patch+json"
@@ -125,6 +128,7 @@ class Admin:
 def path_of(place: Place) -> str:
     """Return the path of an object."""
     kind, namespace, name = place
+    kind = bare(kind)
     if kind == "Namespace":
         return f"/api/v1/namespaces/{name}"
     return f"{collection_of(kind, namespace)}/{quote(name)}"
@@ -132,6 +136,7 @@ def path_of(place: Place) -> str:
 
 def collection_of(kind: str, namespace: str = "") -> str:
     """Return the path of all objects of a kind, in one namespace or in all."""
+    kind = bare(kind)
     if kind == "Namespace":
         return "/api/v1/namespaces"
     group, plural = _COLLECTIONS[kind]
@@ -140,8 +145,19 @@ def collection_of(kind: str, namespace: str = "") -> str:
 
 def api_version(kind: str) -> str:
     """Return what manifests of a kind say."""
+    kind = bare(kind)
     group = _COLLECTIONS[kind][0] if kind != "Namespace" else "/api/v1"
     return group.removeprefix("/apis/").removeprefix("/api/")
+
+
+def bare(kind: str) -> str:
+    """Return a kind without the cluster."""
+    return kind.removeprefix(f"{FAR}/")
+
+
+def is_far(kind: str) -> bool:
+    """Whether objects of a kind are in the second cluster."""
+    return kind.startswith(f"{FAR}/")
 
 
 def place_of(kind: str, body: Json) -> Place:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.churn.api import Admin, Json, Place
+from tests.churn.api import Admin, Json, Place, is_far
 from tests.churn.oracle import Deviation
 from tests.churn.world import World
 
@@ -29,7 +29,8 @@ class Evidence:
         (folder / "what.txt").write_text(f"check {check}\n{deviation}\n", encoding="utf-8")
         words = set()
         for name, place in self._places(deviation):
-            body = self._admin.read(place)
+            far = self._world.far_admin if is_far(place[0]) else None
+            body = (far or self._admin).read(place)
             (folder / f"{name}.json").write_text(json.dumps(body, indent=1), encoding="utf-8")
             words.add(place[2])
         self._grep(self._folder / "history.jsonl", folder / "history.jsonl", words)
@@ -54,7 +55,8 @@ class Evidence:
         if deviation.place is not None:
             yield "object", deviation.place
             if deviation.place[1]:
-                yield "namespace", ("Namespace", "", deviation.place[1])
+                kind = "far/Namespace" if is_far(deviation.place[0]) else "Namespace"
+                yield "namespace", (kind, "", deviation.place[1])
 
     def _grep(self, source: Path, target: Path, words: set[str]) -> None:
         found = []

@@ -13,6 +13,9 @@ LODGE = "lodge"
 TARGETS = tuple(f"t-{number}" for number in range(8))
 WIDE = tuple(f"w-{number:02}" for number in range(16))
 GIT = ("g-0", "g-1", "g-2")
+FAR_SPACES = ("f-0", "f-1", "f-2", "f-3")
+"""Namespaces of the second cluster."""
+CREDENTIAL = "far-kubeconfig"
 
 GROUPS = ("red", "blue")
 WIDE_LABEL = "wide"

@@ -9,11 +9,13 @@ from pathlib import Path
 from random import Random
 
 from tests.churn import snapshot
+from tests.churn.api import FAR
 from tests.churn.evidence import Evidence
 from tests.churn.guard import WIDE_REF, overruns
 from tests.churn.history import History
-from tests.churn.names import GIT, GROUPS, HOME, REQUESTED, SRC
+from tests.churn.names import FAR_SPACES, GIT, GROUPS, HOME, REQUESTED, SRC
 from tests.churn.operations import Actor, Stage, choose
+from tests.churn.operations import fleet as fleet_operations
 from tests.churn.operations import git as git_operations
 from tests.churn.operations import namespaces as namespace_operations
 from tests.churn.operations import sources as source_operations
@@ -26,6 +28,8 @@ from tests.churn.world import REPOSITORY, World
 _MEMORY = 300
 _WATCHES = 60
 _TEN_MINUTES = 600.0
+_REFUSED = 400
+_KNOCKS = 10
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,8 @@ class Plan:
     rest: float = 20.0
     """For how many seconds nothing may be written once everything is right."""
     trouble: bool = True
+    far: bool = False
+    """Whether there is a second cluster."""
     pace: float = 4.0
     """About how many seconds lie between two faults."""
     think: float = 0.12
@@ -108,7 +114,7 @@ class Churn:
         self._folder.mkdir(parents=True, exist_ok=True)
         self._history = History(self._folder / "history.jsonl")
         begun = time.monotonic()
-        with World(self._folder, replicas=self.plan.replicas) as self._world:
+        with World(self._folder, replicas=self.plan.replicas, far=self.plan.far) as self._world:
             self._admin = self._world.admin
             self._evidence = Evidence(self._world, self._admin, self._folder)
             self._prepare()
@@ -124,9 +130,16 @@ class Churn:
         return self._verdict
 
     def _prepare(self) -> None:
-        assert self._world.git is not None
         repository = self._world.git.repository(REPOSITORY)
-        self._stage = Stage(self._admin, self._history, slots(self._world.git.url(REPOSITORY)), repository)
+        world = self._world
+        self._stage = Stage(
+            self._admin,
+            self._history,
+            slots(world.git.url(REPOSITORY), far=self.plan.far),
+            repository,
+            far=world.far_admin,
+            credential=world.far.kubeconfig.read_text(encoding="utf-8") if world.far is not None else "",
+        )
         actor = Actor(self._stage, self._rng)
         for name in NAMESPACES:
             actor.create("Namespace", "", namespace_operations.first_body(name, self._rng.choice(GROUPS)))
@@ -135,6 +148,11 @@ class Churn:
         actor.create(
             "Secret", HOME, {"metadata": {"name": "git-ca"}, "stringData": {"ca.crt": self._world.git.ca.decode()}}
         )
+        if self.plan.far:
+            for name in FAR_SPACES:
+                body = namespace_operations.first_body(name, self._rng.choice(GROUPS))
+                actor.create(f"{FAR}/Namespace", "", body)
+            fleet_operations.mend(actor)
         for branch in ("main", "next"):
             files = {
                 f"apps/{app}/{number}.json": git_operations.manifest(actor, app, number)
@@ -171,6 +189,7 @@ class Churn:
         for user in users:
             user.join()
         self._world.mend()
+        fleet_operations.mend(Actor(self._stage, self._rng))
         self._say(f"{self._history.operations - before} operations in {seconds:.0f} s")
 
     def _use(self, rng: Random) -> None:
@@ -207,7 +226,7 @@ class Churn:
         )
 
     def _judge(self) -> list[Deviation]:
-        found = judge(snapshot.take(self._admin), self._history, self._removed_lately)
+        found = judge(snapshot.take(self._admin, self._world.far_admin), self._history, self._removed_lately)
         return [deviation for deviation in found if deviation.key not in self._known]
 
     def _judge_until(self, seconds: float) -> list[Deviation]:
@@ -254,7 +273,10 @@ class Churn:
             time.sleep(0.5)
         begun = time.time()
         time.sleep(self.plan.rest)
-        if writes := self._world.audit.since(begun):
+        writes = self._world.audit.since(begun)
+        refused = [write for write in writes if write.code >= _REFUSED]
+        # What waits for something, such as a namespace, may knock now and then.
+        if len(refused) > _KNOCKS or len(refused) < len(writes):
             counted = Counter(map(str, writes))
             message = f"{len(writes)} in {self.plan.rest:.0f} s: {dict(counted.most_common(8))}"
             self._keep("writes at rest", message)

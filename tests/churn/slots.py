@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from tests.churn.api import Json, Place, api_version
-from tests.churn.names import GIT, GROUPS, HOME, LODGE, SRC, TARGETS, WIDE, WIDE_LABEL
+from tests.churn.api import FAR, Json, Place, api_version
+from tests.churn.names import CREDENTIAL, FAR_SPACES, GIT, GROUPS, HOME, LODGE, SRC, TARGETS, WIDE, WIDE_LABEL
 
 Draw = Callable[[Random], Json]
 
@@ -190,6 +190,38 @@ def _git(url: str, number: int) -> Draw:
     return clean
 
 
+def _far(rng: Random, remote: Json) -> Json:
+    """Draw which namespaces of the second cluster are meant."""
+    some = rng.sample(FAR_SPACES, 2)
+    where: Json = rng.choice(({"namespaces": some}, {"namespaces": ["f-*"]}, {"namespaceSelector": selector(rng)}))
+    return {**remote, **where}
+
+
+def _by_kubeconfig(rng: Random) -> Json:
+    connection = {"type": "KubeconfigSecret", "kubeconfigSecretRef": {"name": CREDENTIAL}}
+    return {
+        "sourceRef": {"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "namespace": SRC},
+        "targets": {"remoteClusters": [_far(rng, {"clusterName": FAR, "connection": connection})]},
+        "targetName": "far-a",
+        **_ends(rng),
+    }
+
+
+def _by_target(rng: Random) -> Json:
+    connection: Json = {"type": "SyncTarget", "syncTargetRef": {"name": FAR}}
+    if rng.random() < 0.5:
+        connection = {"type": "SyncTarget", "selector": {"matchLabels": {"place": FAR}}}
+    targets: Json = {"remoteClusters": [_far(rng, {"connection": connection})]}
+    if rng.random() < 0.5:
+        targets["inCluster"] = {"namespaces": rng.sample(TARGETS, 2)}
+    return {
+        "sourceRef": {"apiVersion": "v1", "kind": "Secret", "name": "s-b", "namespace": SRC},
+        "targets": targets,
+        "targetName": "far-b",
+        **_ends(rng),
+    }
+
+
 def _cms(name: str, draw: Draw, family: str, copy: str, **more: object) -> Slot:
     namespace = str(more.pop("namespace", HOME))
     return Slot("ConfigMapSync", namespace, name, draw, family, (("ConfigMap", copy),), **more)  # type: ignore[arg-type]
@@ -200,8 +232,8 @@ def _msync(name: str, family: str, kind: str, source: str, copy: str, *, namespa
     return Slot("ManifestSync", namespace, name, draw, family, ((kind, copy),))
 
 
-def slots(git_url: str = "") -> tuple[Slot, ...]:
-    """Return all slots; without a URL, none that follow Git."""
+def slots(git_url: str = "", *, far: bool = False) -> tuple[Slot, ...]:
+    """Return all slots; without a URL, none that follow Git, and none of a second cluster unless there is one."""
     plain = [
         _cms(f"plain-{number}", _one_way(source, f"plain-{number}"), "plain", f"plain-{number}")
         for number, source in enumerate(("a", "b", "c", "d"))
@@ -237,7 +269,11 @@ def slots(git_url: str = "") -> tuple[Slot, ...]:
     lodged = [_cms("lodged", _one_way("l", "of-lodge", sourceNamespace=LODGE), "plain", "of-lodge", namespace=LODGE)]
     wide = [_cms("wide", _wide, "wide", "wide", lasting=True)]
     git = [Slot("ConfigSync", HOME, f"git-{number}", _git(git_url, number), "git") for number in range(3) if git_url]
-    return (*plain, *policies, *pairs, *clash, *manifests, *lodged, *wide, *git)
+    remote = [
+        Slot("ManifestSync", HOME, "far-a", _by_kubeconfig, "far", (("ConfigMap", "far-a"),)),
+        Slot("ManifestSync", HOME, "far-b", _by_target, "far", (("Secret", "far-b"),)),
+    ]
+    return (*(remote if far else ()), *plain, *policies, *pairs, *clash, *manifests, *lodged, *wide, *git)
 
 
 SOURCES: tuple[Place, ...] = (

@@ -1,8 +1,8 @@
 """The whole stage as it is at one moment, read past the operator and its proxy."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from tests.churn.api import COPIED, SYNCS, Admin, Json, Place, collection_of, place_of
+from tests.churn.api import COPIED, FAR, SYNCS, Admin, Json, Place, collection_of, is_far, place_of
 
 _NOT_OURS = ("kube-", "syncline-system", "default")
 
@@ -17,11 +17,16 @@ class Snapshot:
     """By kind, namespace and name."""
     cluster: str = ""
     """The UID by which marks name the cluster."""
-    extra: dict[str, object] = field(default_factory=dict)
+    far: str = ""
+    """The same of the second cluster."""
+
+    def namespace_of(self, place: Place) -> Json | None:
+        """Return the namespace of a place."""
+        return self.namespaces.get(f"{FAR}/{place[1]}" if is_far(place[0]) else place[1])
 
 
-def take(admin: Admin) -> Snapshot:
-    """Read everything."""
+def take(admin: Admin, far: Admin | None = None) -> Snapshot:
+    """Read everything. What is in the second cluster has its name before the kind, or the namespace."""
     namespaces = {body["metadata"]["name"]: body for body in admin.items("/api/v1/namespaces")}
     objects: dict[Place, Json] = {}
     for kind in COPIED:
@@ -31,4 +36,9 @@ def take(admin: Admin) -> Snapshot:
                 objects[place] = body
     syncs = {"/".join(place_of(kind, body)): body for kind in SYNCS for body in admin.items(collection_of(kind))}
     cluster = namespaces["kube-system"]["metadata"]["uid"]
-    return Snapshot(namespaces, objects, syncs, cluster)
+    if far is None:
+        return Snapshot(namespaces, objects, syncs, cluster)
+    there = take(far)
+    namespaces |= {f"{FAR}/{name}": body for name, body in there.namespaces.items()}
+    objects |= {(f"{FAR}/{place[0]}", *place[1:]): body for place, body in there.objects.items()}
+    return Snapshot(namespaces, objects, syncs, cluster, there.cluster)

@@ -52,6 +52,7 @@ class Trouble:
             (3, self._slow),
             (2, self._cut),
             (1, self._expire),
+            (2 if self._world.far is not None else 0, self._freeze_far),
         ]
         while not self._stop.wait(self._rng.uniform(0.3, 1.7) * self._pace):
             what = self._rng.choices([kind for _, kind in kinds], [weight for weight, _ in kinds])[0]
@@ -98,6 +99,14 @@ class Trouble:
 
     def _freeze_etcd(self) -> None:
         self._freeze("etcd")
+
+    def _freeze_far(self) -> None:
+        assert self._world.far is not None
+        seconds = self._seconds()
+        self._history.tell("freeze", "the second cluster", seconds=round(seconds, 1))
+        self._world.far.pause("kube-apiserver")
+        self._stop.wait(seconds)
+        self._world.far.resume("kube-apiserver")
 
     def _restart_server(self) -> None:
         self._history.tell("restart", "kube-apiserver")

@@ -50,7 +50,7 @@ class Write:
 class World:
     """All processes, for as long as the `with` block lasts."""
 
-    def __init__(self, folder: Path, *, replicas: int = 1, git: bool = True) -> None:
+    def __init__(self, folder: Path, *, replicas: int = 1, far: bool = False) -> None:
         self.folder = folder
         self.operators: list[OperatorProcess | None] = [None] * replicas
         self.starts: list[float] = []
@@ -58,7 +58,10 @@ class World:
         self.ended: list[str] = []
         """Operators that ended by themselves."""
         self.lag = Lag()
-        self._git = git
+        self.far: Sandbox | None = None
+        """A second cluster, if there is one."""
+        self.far_admin: Admin | None = None
+        self._wants_far = far
         self._logs = 0
         # An operator ends with the thread that started it, so one thread starts all of them.
         self._starter = ThreadPoolExecutor(1, "starter")
@@ -70,7 +73,11 @@ class World:
             self.admin = Admin(self.sandbox)
             stack.callback(self.admin.close)
             self.audit = stack.enter_context(Audit(self.sandbox))
-            self.git = stack.enter_context(GitServer()) if self._git else None
+            self.git = stack.enter_context(GitServer())
+            if self._wants_far:
+                self.far = stack.enter_context(Sandbox.create())
+                self.far_admin = Admin(self.far)
+                stack.callback(self.far_admin.close)
             kubeconfig = install(self.sandbox)
             self._grant()
             self.proxy = stack.enter_context(FaultProxy(self.sandbox))
@@ -106,6 +113,8 @@ class World:
 
     def mend(self) -> None:
         """Have everything run that should; an operator that ended by itself is told of."""
+        if self.far is not None:
+            self.far.resume("kube-apiserver")
         running = self.sandbox.pids
         for component in ("etcd", "kube-apiserver", "kube-controller-manager"):
             if component not in running:

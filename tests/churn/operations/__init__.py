@@ -2,7 +2,7 @@
 
 from random import Random
 
-from tests.churn.operations import copies, git, namespaces, sources, syncs
+from tests.churn.operations import copies, fleet, git, namespaces, sources, syncs
 from tests.churn.operations.actor import Actor, Operation, Stage
 
 _ALL = (
@@ -11,6 +11,7 @@ _ALL = (
     *syncs.OPERATIONS,
     *namespaces.OPERATIONS,
     *git.OPERATIONS,
+    *fleet.OPERATIONS,
 )
 __all__ = ["Actor", "Stage", "choose"]
 

@@ -6,7 +6,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
-from tests.churn.api import MERGE, Admin, Json, Place, Refused, Unsure, api_version, collection_of, path_of
+from tests.churn.api import (
+    MERGE,
+    Admin,
+    Json,
+    Place,
+    Refused,
+    Unsure,
+    api_version,
+    bare,
+    collection_of,
+    is_far,
+    path_of,
+)
 from tests.churn.history import History
 from tests.churn.slots import Slot
 
@@ -23,6 +35,10 @@ class Stage:
     history: History
     slots: tuple[Slot, ...]
     repository: Repository | None
+    far: Admin | None = None
+    """The second cluster, if there is one."""
+    credential: str = ""
+    """The kubeconfig by which syncs reach it."""
     quiet: threading.Event = field(default_factory=threading.Event)
     """Set when operations must come to an end: long ones cut themselves short."""
 
@@ -35,6 +51,17 @@ class Actor:
         self.rng = rng
         self.admin = stage.admin
         self.history = stage.history
+
+    def reach(self, kind: str) -> Admin:
+        """Return the cluster that objects of a kind are in."""
+        if is_far(kind):
+            assert self.stage.far is not None
+            return self.stage.far
+        return self.admin
+
+    def read(self, place: Place) -> Json | None:
+        """Read an object of either cluster."""
+        return self.reach(place[0]).read(place)
 
     def text(self) -> str:
         """Return a value that was never there before."""
@@ -51,22 +78,22 @@ class Actor:
     def create(self, kind: str, namespace: str, body: Json) -> Json | None:
         """Create an object; None where that was refused. What is not known is looked up."""
         name = body["metadata"]["name"]
-        full = {"apiVersion": api_version(kind), "kind": kind, **body}
+        full = {"apiVersion": api_version(kind), "kind": bare(kind), **body}
         try:
-            return self.admin.send("POST", collection_of(kind, namespace), full)
+            return self.reach(kind).send("POST", collection_of(kind, namespace), full)
         except Refused as error:
             if error.status in (404, 409) or (error.status == 403 and "being terminated" in str(error)):
                 return None
             raise
         except Unsure:
             self.settle()
-            return self.admin.read((kind, namespace, name))
+            return self.read((kind, namespace, name))
 
     def patch(self, place: Place, body: object, kind: str = MERGE) -> Json | None:
         """Patch an object; None where there is none, or the server refused. What is not known is tried again."""
         while True:
             try:
-                return self.admin.send("PATCH", path_of(place), body, kind)
+                return self.reach(place[0]).send("PATCH", path_of(place), body, kind)
             except Refused as error:
                 if error.status in (404, 409, 422):
                     return None
@@ -79,7 +106,7 @@ class Actor:
         body = {"preconditions": {"uid": uid}} if uid else None
         while True:
             try:
-                self.admin.send("DELETE", path_of(place), body)
+                self.reach(place[0]).send("DELETE", path_of(place), body)
             except Refused as error:
                 if error.status in (404, 409):
                     return False

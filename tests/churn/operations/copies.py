@@ -2,8 +2,8 @@
 
 import json
 
-from tests.churn.api import PATCH, Json, Place
-from tests.churn.names import BOTH_KEY, MARKER, NOTE, OWNER, PRUNE, RECONCILE, TARGETS, WIDE
+from tests.churn.api import FAR, PATCH, Json, Place, bare, collection_of, place_of
+from tests.churn.names import BOTH_KEY, FAR_SPACES, MARKER, NOTE, OWNER, PRUNE, RECONCILE, TARGETS, WIDE
 from tests.churn.operations.actor import Actor
 from tests.churn.operations.sources import changed_spec, encoded
 from tests.churn.slots import Slot
@@ -15,21 +15,43 @@ def _place(actor: Actor) -> tuple[Slot, Place]:
     """Choose where a copy may be."""
     slot = actor.rng.choice([slot for slot in actor.stage.slots if slot.copies])
     kind, name = actor.rng.choice(slot.copies)
+    if slot.family == "far":
+        return slot, (f"{FAR}/{kind}", actor.rng.choice(FAR_SPACES), name)
     if slot.family == "two":
         return slot, (kind, str(slot.draw(actor.rng)["destinationNamespace"]), name)
     return slot, (kind, actor.rng.choice(WIDE if slot.family == "wide" else TARGETS), name)
 
 
+def _copy(actor: Actor) -> tuple[Slot, Place]:
+    """Choose a copy that was there a moment ago, if that can be; pairs more often than others."""
+    slots = {name: slot for slot in actor.stage.slots for _, name in slot.copies}
+    pairs = [slot for slot in slots.values() if slot.family == "two"]
+    if actor.chance(0.3):
+        slot = actor.rng.choice(pairs)
+        return slot, ("ConfigMap", str(slot.draw(actor.rng)["destinationNamespace"]), slot.copies[0][1])
+    kind = actor.rng.choice(("ConfigMap", "ConfigMap", "ConfigMap", "Secret", "Service", "NetworkPolicy"))
+    spaces: tuple[str, ...] = (*TARGETS, *TARGETS, *WIDE[:4])
+    if actor.stage.far is not None and actor.chance(0.15):
+        kind, spaces = f"{FAR}/{actor.rng.choice(('ConfigMap', 'Secret'))}", FAR_SPACES
+    path = collection_of(kind, actor.rng.choice(spaces))
+    found = [place_of(kind, body) for body in actor.reach(kind).items(f"{path}?labelSelector={OWNER}")]
+    known = [place for place in found if place[2] in slots]
+    if not known:
+        return _place(actor)
+    place = actor.rng.choice(known)
+    return slots[place[2]], place
+
+
 def edit(actor: Actor) -> None:
     """Edit the content of a copy."""
-    slot, place = _place(actor)
+    slot, place = _copy(actor)
     with actor.history.alone(str(place)):
-        body = actor.admin.read(place)
+        body = actor.read(place)
         if body is None or not is_copy(body):
             return
         if not _keeps_edits(slot) and not actor.history.may_touch(place):
             return
-        if place[0] not in ("ConfigMap", "Secret"):
+        if bare(place[0]) not in ("ConfigMap", "Secret"):
             done = actor.patch(place, {"spec": changed_spec(actor, place[0])})
             actor.history.tell("copy edit", str(place), "ok" if done else "refused")
             return
@@ -57,10 +79,10 @@ def _keys(actor: Actor, slot: Slot) -> list[str]:
 
 def note(actor: Actor) -> None:
     """Put a label or annotation of one's own on a copy."""
-    _, place = _place(actor)
+    _, place = _copy(actor)
     part = actor.rng.choice(("labels", "annotations"))
     with actor.history.alone(str(place)):
-        body = actor.admin.read(place)
+        body = actor.read(place)
         if body is None or not is_copy(body) or not actor.history.may_touch(place):
             return
         done = actor.patch(place, {"metadata": {part: {NOTE: actor.text()}}})
@@ -71,9 +93,9 @@ def note(actor: Actor) -> None:
 
 def delete(actor: Actor) -> None:
     """Delete a copy."""
-    _, place = _place(actor)
+    _, place = _copy(actor)
     with actor.history.alone(str(place)):
-        body = actor.admin.read(place)
+        body = actor.read(place)
         if body is None or not is_copy(body) or not actor.history.may_touch(place):
             return
         actor.history.deleted(place)
@@ -83,9 +105,9 @@ def delete(actor: Actor) -> None:
 
 def put_back(actor: Actor) -> None:
     """Delete a copy and put it back from a backup, marks and all."""
-    _, place = _place(actor)
+    _, place = _copy(actor)
     with actor.history.alone(str(place)):
-        body = actor.admin.read(place)
+        body = actor.read(place)
         if body is None or not is_copy(body) or not actor.history.may_touch(place):
             return
         actor.history.deleted(place)
@@ -99,11 +121,11 @@ def put_back(actor: Actor) -> None:
 
 def strip(actor: Actor) -> None:
     """Take the marks off a copy: it is a user's own from then on."""
-    slot, place = _place(actor)
+    slot, place = _copy(actor)
     if slot.family in _STRICT:
         return
     with actor.history.alone(str(place)):
-        body = actor.admin.read(place)
+        body = actor.read(place)
         if body is None or not is_copy(body) or not actor.history.may_touch(place):
             return
         marks = [
@@ -119,12 +141,12 @@ def strip(actor: Actor) -> None:
 
 def clone(actor: Actor) -> None:
     """Copy a copy, marks and all, to a place where another one may be wanted."""
-    _, place = _place(actor)
+    _, place = _copy(actor)
     other, goal = _place(actor)
     if other.family in _STRICT or goal[0] != place[0] or goal == place:
         return
     with actor.history.alone(str(place), str(goal)):
-        body = actor.admin.read(place)
+        body = actor.read(place)
         if body is None or not is_copy(body):
             return
         clone = _bare(body)
@@ -185,12 +207,12 @@ def uproot(actor: Actor) -> None:
 
 def exempt(actor: Actor) -> None:
     """Have a copy left alone, or take that back."""
-    slot, place = _place(actor)
+    slot, place = _copy(actor)
     if slot.family == "two":
         return
     key = actor.rng.choice((PRUNE, RECONCILE))
     with actor.history.alone(str(place)):
-        body = actor.admin.read(place)
+        body = actor.read(place)
         if body is None or not is_copy(body) or not actor.history.may_touch(place):
             return
         there = key in body["metadata"].get("annotations", {})
@@ -242,7 +264,7 @@ def _escaped(key: str) -> str:
 
 
 OPERATIONS = (
-    (6, edit),
+    (8, edit),
     (2, note),
     (3, delete),
     (1, put_back),

@@ -2,7 +2,7 @@
 
 from tests.churn.api import Json
 from tests.churn.history import left_by
-from tests.churn.names import GIT, GROUPS, IGNORE, LODGE, TARGETS, WIDE, WIDE_LABEL
+from tests.churn.names import FAR_SPACES, GIT, GROUPS, IGNORE, LODGE, TARGETS, WIDE, WIDE_LABEL
 from tests.churn.operations.actor import Actor
 
 _GONE_WITHIN = 60.0
@@ -10,7 +10,7 @@ _GONE_WITHIN = 60.0
 
 def first_body(name: str, group: str) -> Json:
     """Return a namespace as it is created."""
-    labels = {"group": group, "pool": "targets"} if name in TARGETS else {}
+    labels = {"group": group, "pool": "targets"} if name in (*TARGETS, *FAR_SPACES) else {}
     labels |= {WIDE_LABEL: "yes"} if name in WIDE else {}
     return {"metadata": {"name": name, "labels": labels}, "apiVersion": "v1", "kind": "Namespace"}
 

@@ -3,7 +3,7 @@
 import base64
 from random import Random
 
-from tests.churn.api import Json, Place
+from tests.churn.api import Json, Place, bare
 from tests.churn.names import BOTH_KEY, SOURCE_KEYS, SOURCE_LABELS
 from tests.churn.operations.actor import Actor
 from tests.churn.slots import IMMUTABLE, SOURCES, WIDE_SOURCE
@@ -88,7 +88,7 @@ def _edit_data(actor: Actor, place: Place) -> None:
 
 def encoded(place: Place, values: dict[str, str | None]) -> dict[str, str | None]:
     """Write values as the kind has them."""
-    if place[0] != "Secret":
+    if bare(place[0]) != "Secret":
         return values
     return {key: None if value is None else base64.b64encode(value.encode()).decode() for key, value in values.items()}
 

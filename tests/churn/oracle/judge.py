@@ -131,7 +131,7 @@ class _Judge:
         annotations = body["metadata"].get("annotations", {})
         if not wishes.active or wishes.problem or {annotations.get(PRUNE), annotations.get(RECONCILE)} & {"Disabled"}:
             return True
-        if closed(self._snapshot.namespaces.get(place[1])):
+        if closed(self._snapshot.namespace_of(place)):
             return True
         source = tuple(mark.source.split("/")) if mark.source else ()
         source = (source[0].partition(".")[0], *source[1:]) if source else ()

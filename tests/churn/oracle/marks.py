@@ -4,7 +4,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 
-from tests.churn.api import Json, Place
+from tests.churn.api import Json, Place, bare, is_far
 from tests.churn.names import MARKER, OWNER
 from tests.churn.snapshot import Snapshot
 
@@ -32,9 +32,10 @@ def mark_of(snapshot: Snapshot, place: Place) -> Mark | None:
         marker: Json = json.loads(meta.get("annotations", {}).get(MARKER, "null"))
     except ValueError:
         return None
-    kind, namespace, name = place
-    here = f"{snapshot.cluster}/{_KINDS.get(kind, kind)}/{namespace}/{name}"
-    if not owner or not isinstance(marker, dict) or marker.get("at") != here:
+    far = is_far(place[0])
+    kind, namespace, name = bare(place[0]), *place[1:]
+    here = f"{snapshot.far if far else snapshot.cluster}/{_KINDS.get(kind, kind)}/{namespace}/{name}"
+    if not owner or not isinstance(marker, dict) or marker.get("at") != here or bool(marker.get("hub")) != far:
         return None
     return Mark(marker.get("sync", ""), owner, marker.get("mode", "Created"), marker.get("source", ""))
 

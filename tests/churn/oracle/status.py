@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from tests.churn.api import Json, Place
+from tests.churn.api import FAR, Json, Place
 from tests.churn.names import FINALIZER, REQUESTED
 from tests.churn.oracle.deviation import Deviation
 from tests.churn.oracle.wanted import Wishes
@@ -63,6 +63,7 @@ def _judge_targets(wishes: Wishes, states: Mapping[Place, set[str]], status: Jso
         yield Deviation("untrue status", wishes.ref, None, message)
     for listed in status.get("targetStatuses") or []:
         kind = (listed.get("kind") or "ConfigMap").partition(".")[0]
+        kind = f"{FAR}/{kind}" if listed.get("clusterName") else kind
         place = (kind, listed.get("namespace", ""), listed["name"])
         allowed = states.get(place)
         if allowed is None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.churn.api import Json, Place
+from tests.churn.api import FAR, Json, Place, bare
 from tests.churn.history import Git
 from tests.churn.names import IGNORE, PREFIX
 from tests.churn.snapshot import Snapshot
@@ -105,13 +105,11 @@ def _config_map_sync(wishes: Wishes, spec: Json, snapshot: Snapshot) -> None:
     names = [*spec.get("destinationNamespaces", [])]
     names += [spec["destinationNamespace"]] if spec.get("destinationNamespace") else []
     targets = _targets(names, spec.get("destinationNamespaceSelector"), snapshot)
-    _add(wishes, snapshot, source, {namespace: (name, why) for namespace, why in targets.items()}, spec)
+    _add(wishes, snapshot, source, {namespace: (name, why) for namespace, why in targets.items()})
 
 
 def _manifest_sync(wishes: Wishes, spec: Json, snapshot: Snapshot) -> None:
     home = wishes.sync["metadata"]["namespace"]
-    inside = spec["targets"]["inCluster"]
-    targets = _targets(inside.get("namespaces", []), inside.get("namespaceSelector"), snapshot)
     template = spec.get("targetName") or "{{ source.name }}"
     for ref in spec.get("sourceRefs") or [spec["sourceRef"]]:
         namespace = ref.get("namespace") or home
@@ -127,15 +125,34 @@ def _manifest_sync(wishes: Wishes, spec: Json, snapshot: Snapshot) -> None:
             ]
         for source in sources:
             name = template.replace("{{ source.name }}", source[2])
-            _add(wishes, snapshot, source, {space: (name, why) for space, why in targets.items()}, spec)
+            for prefix, where in _sites(spec["targets"]):
+                targets = _targets(where.get("namespaces", []), where.get("namespaceSelector"), snapshot, prefix)
+                named = {space: (name, why) for space, why in targets.items()}
+                _add(wishes, snapshot, source, named, prefix=prefix)
 
 
-def _add(wishes: Wishes, snapshot: Snapshot, source: Place, targets: Mapping[str, tuple[str, str]], spec: Json) -> None:
+def _sites(targets: Json) -> Iterator[tuple[str, Json]]:
+    """Yield where a sync writes to, with what stands before the kind there."""
+    if "inCluster" in targets:
+        yield "", targets["inCluster"]
+    for remote in targets.get("remoteClusters", []):
+        yield f"{FAR}/", remote
+
+
+def _add(
+    wishes: Wishes,
+    snapshot: Snapshot,
+    source: Place,
+    targets: Mapping[str, tuple[str, str]],
+    *,
+    prefix: str = "",
+) -> None:
     body = snapshot.objects.get(source)
-    if body is None:
+    spec = wishes.sync["spec"]
+    if body is None and source not in wishes.absent:
         wishes.absent.append(source)
     for namespace, (name, why) in targets.items():
-        place = (source[0], namespace, name)
+        place = (prefix + source[0], namespace, name)
         if place == source:
             continue
         if why:
@@ -169,6 +186,7 @@ _ALLOCATED = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "intern
 
 def clean(kind: str, fields: Json) -> Json:
     """Return what is compared of an object of a kind."""
+    kind = bare(kind)
     if kind == "Service":
         spec = {key: value for key, value in fields.get("spec", {}).items() if key not in _ALLOCATED}
         return {"spec": spec}
@@ -207,12 +225,15 @@ def merged(value: Any, patch: Any) -> Any:
     return result
 
 
-def _targets(names: Iterable[str], selector: Json | None, snapshot: Snapshot) -> dict[str, str]:
+def _targets(names: Iterable[str], selector: Json | None, snapshot: Snapshot, prefix: str = "") -> dict[str, str]:
     """Return the namespaces that are meant, each with why it cannot be written to, or nothing."""
     exact = {name for name in names if not set(name) & {"*", "?"}}
     globs = [name for name in names if set(name) & {"*", "?"}]
-    found = {name: "missing" for name in exact if name not in snapshot.namespaces}
-    for name, body in snapshot.namespaces.items():
+    found = {name: "missing" for name in exact if prefix + name not in snapshot.namespaces}
+    for full, body in snapshot.namespaces.items():
+        if full.startswith(f"{FAR}/") != bool(prefix):
+            continue
+        name = full.removeprefix(prefix)
         labels = body["metadata"].get("labels", {})
         guarded = name.startswith("kube-") or name == "syncline-system"
         meant = any(fnmatch.fnmatchcase(name, glob) for glob in globs) or (selector and selected(selector, labels))
@@ -274,6 +295,6 @@ def _below(files: Mapping[str, str], path: str) -> Iterator[Json]:
 
 def decoded(kind: str, values: Mapping[str, str]) -> dict[str, str]:
     """Return the values of a ConfigMap or Secret as texts."""
-    if kind != "Secret":
+    if bare(kind) != "Secret":
         return dict(values)
     return {key: base64.b64decode(value).decode() for key, value in values.items()}
