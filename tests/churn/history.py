@@ -68,6 +68,7 @@ class History:
         """When held removals of a sync were confirmed, on the wall clock."""
         self.operations = 0
         self.counts: dict[str, int] = defaultdict(int)
+        self._going: set[str] = set()
         self._closed: dict[str, list[tuple[float, float | None]]] = defaultdict(list)
         self._touched: dict[Place, deque[float]] = defaultdict(deque)
         self._locks: dict[str, threading.RLock] = defaultdict(threading.RLock)
@@ -121,7 +122,9 @@ class History:
             return True
 
     def own(self, place: Place, body: Json) -> None:
-        """Note that an object is a user's own, as it is now."""
+        """Note that an object is a user's own, as it is now, unless it goes with its namespace."""
+        if place[1] in self._going:
+            return
         self.foreign[place] = (body["metadata"]["uid"], body["metadata"]["resourceVersion"])
 
     def disown(self, place: Place) -> None:
@@ -171,11 +174,16 @@ class History:
 
     def namespace_gone(self, name: str) -> None:
         """Note that all objects of a namespace are gone, or going."""
+        self._going.add(name)
         for place in [place for place in self.foreign if place[1] == name]:
             self.disown(place)
         for place in [place for place in self.restored if place[1] == name]:
             self.restored.discard(place)
         self.open_namespace(name)
+
+    def namespace_back(self, name: str) -> None:
+        """Note that a namespace is there again."""
+        self._going.discard(name)
 
 
 def left_by(spec: Json, *, abandoned: bool = False) -> str:

@@ -110,6 +110,17 @@ def _keyed(source: str, name: str) -> Draw:
     return draw
 
 
+def _rendered(rng: Random) -> Json:
+    transforms = rng.choice(
+        [
+            [{"key": "s0", "set": "fixed"}],
+            [{"key": "s?", "template": "{{ value }} in {{ target.namespace }}"}],
+            [{"key": "added", "set": "1"}, {"key": "x0", "template": "{{ source.name }}: {{ value }}"}],
+        ]
+    )
+    return {**_one_way("b", "rendered")(rng), "transforms": transforms}
+
+
 def _two_way(source: str, namespace: str, name: str, policy: str) -> Draw:
     def draw(_: Random) -> Json:
         return {
@@ -177,6 +188,10 @@ def _patched(rng: Random) -> Json:
     return {**spec, "patch": {"patchStrategy": "Merge", "patchContent": patch}}
 
 
+def _slow(rng: Random) -> Json:
+    return {**_manifest("ConfigMap", "v1", "a", "slow")(rng), "syncPolicy": {"mode": "Interval", "interval": "3s"}}
+
+
 def _git(url: str, number: int) -> Draw:
     def draw(rng: Random) -> Json:
         path = rng.choice((f"apps/{number}", f"apps/{number}", f"moved/{number}"))
@@ -222,6 +237,12 @@ def _by_target(rng: Random) -> Json:
     }
 
 
+def git_copies(app: int) -> tuple[tuple[str, str], ...]:
+    """Return kind and name of what the folder of an app may hold, file by file."""
+    kinds = ("ConfigMap", "ConfigMap", "ConfigMap", "NetworkPolicy", "ConfigMap")
+    return tuple((kind, f"git-{app}-{number}") for number, kind in enumerate(kinds))
+
+
 def _cms(name: str, draw: Draw, family: str, copy: str, **more: object) -> Slot:
     namespace = str(more.pop("namespace", HOME))
     return Slot("ConfigMapSync", namespace, name, draw, family, (("ConfigMap", copy),), **more)  # type: ignore[arg-type]
@@ -245,6 +266,7 @@ def slots(git_url: str = "", *, far: bool = False) -> tuple[Slot, ...]:
         _cms("merge", _one_way("b", "merge", conflictPolicy="Merge"), "merge", "merge"),
         _cms("skip", _one_way("a", "skip", conflictPolicy="Skip"), "skip", "skip"),
         _cms("keyed", _keyed("a", "keyed"), "keyed", "keyed"),
+        _cms("rendered", _rendered, "rendered", "rendered"),
     ]
     pairs = [
         _cms("two-0", _two_way("d", "t-0", "two-0", "Merge"), "two", "two-0"),
@@ -263,12 +285,17 @@ def slots(git_url: str = "", *, far: bool = False) -> tuple[Slot, ...]:
         _msync("secret", "secret", "Secret", "s-b", "lodged", namespace=LODGE),
         _msync("policy", "applied", "NetworkPolicy", "np", "np-copy"),
         _msync("service", "applied", "Service", "svc", "svc-copy"),
+        Slot("ManifestSync", HOME, "slow", _slow, "slow", (("ConfigMap", "slow"),)),
         Slot("ManifestSync", HOME, "bundle", _bundle, "bundle"),
         Slot("ManifestSync", HOME, "patched", _patched, "patched", (("ConfigMap", "patched"),)),
     ]
     lodged = [_cms("lodged", _one_way("l", "of-lodge", sourceNamespace=LODGE), "plain", "of-lodge", namespace=LODGE)]
     wide = [_cms("wide", _wide, "wide", "wide", lasting=True)]
-    git = [Slot("ConfigSync", HOME, f"git-{number}", _git(git_url, number), "git") for number in range(3) if git_url]
+    git = [
+        Slot("ConfigSync", HOME, f"git-{app}", _git(git_url, app), "git", git_copies(app))
+        for app in range(3)
+        if git_url
+    ]
     remote = [
         Slot("ManifestSync", HOME, "far-a", _by_kubeconfig, "far", (("ConfigMap", "far-a"),)),
         Slot("ManifestSync", HOME, "far-b", _by_target, "far", (("Secret", "far-b"),)),

@@ -43,6 +43,7 @@ class Trouble:
     def _play(self) -> None:
         kinds: list[tuple[int, Callable[[], None]]] = [
             (4, self._kill_operator),
+            (1, self._restart_operator),
             (3, self._freeze_operator),
             (3, self._freeze_server),
             (2, self._freeze_etcd),
@@ -74,6 +75,12 @@ class Trouble:
         self._history.tell("kill -9", f"operator {number}")
         self._world.kill_operator(number)
         self._stop.wait(self._rng.uniform(0, 3))
+        self._world.start_operator(number)
+
+    def _restart_operator(self) -> None:
+        number = self._rng.randrange(len(self._world.operators))
+        self._history.tell("restart", f"operator {number}")
+        self._world.stop_operator(number)
         self._world.start_operator(number)
 
     def _freeze_operator(self) -> None:

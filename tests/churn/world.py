@@ -2,6 +2,8 @@
 
 import contextlib
 import json
+import os
+import signal
 import threading
 import time
 from collections import deque
@@ -30,6 +32,7 @@ _RIGHTS = [
     {"apiGroups": ["networking.k8s.io"], "resources": ["networkpolicies"], "verbs": _ALL},
 ]
 REPOSITORY = "churn"
+_STOPPING = 40.0
 
 
 @dataclass(frozen=True)
@@ -110,6 +113,19 @@ class World:
             with contextlib.suppress(Exception):
                 operator.stop()
         self.operators[number] = None
+
+    def stop_operator(self, number: int) -> None:
+        """End one replica as Kubernetes would, and tell if it did not end well."""
+        operator = self.operators[number]
+        if operator is None or operator.returncode is not None:
+            return
+        os.kill(operator.pid, signal.SIGTERM)
+        deadline = time.monotonic() + _STOPPING
+        while operator.returncode is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+        if operator.returncode != 0:
+            self.ended.append(f"operator {number} was stopped and ended with {operator.returncode}")
+        self.kill_operator(number)
 
     def mend(self) -> None:
         """Have everything run that should; an operator that ended by itself is told of."""

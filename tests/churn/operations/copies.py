@@ -3,7 +3,7 @@
 import json
 
 from tests.churn.api import FAR, PATCH, Json, Place, bare, collection_of, place_of
-from tests.churn.names import BOTH_KEY, FAR_SPACES, MARKER, NOTE, OWNER, PRUNE, RECONCILE, TARGETS, WIDE
+from tests.churn.names import BOTH_KEY, FAR_SPACES, GIT, MARKER, NOTE, OWNER, PRUNE, RECONCILE, TARGETS, WIDE
 from tests.churn.operations.actor import Actor
 from tests.churn.operations.sources import changed_spec, encoded
 from tests.churn.slots import Slot
@@ -19,7 +19,8 @@ def _place(actor: Actor) -> tuple[Slot, Place]:
         return slot, (f"{FAR}/{kind}", actor.rng.choice(FAR_SPACES), name)
     if slot.family == "two":
         return slot, (kind, str(slot.draw(actor.rng)["destinationNamespace"]), name)
-    return slot, (kind, actor.rng.choice(WIDE if slot.family == "wide" else TARGETS), name)
+    spaces = {"wide": WIDE, "git": GIT}.get(slot.family, TARGETS)
+    return slot, (kind, actor.rng.choice(spaces), name)
 
 
 def _copy(actor: Actor) -> tuple[Slot, Place]:
@@ -30,7 +31,7 @@ def _copy(actor: Actor) -> tuple[Slot, Place]:
         slot = actor.rng.choice(pairs)
         return slot, ("ConfigMap", str(slot.draw(actor.rng)["destinationNamespace"]), slot.copies[0][1])
     kind = actor.rng.choice(("ConfigMap", "ConfigMap", "ConfigMap", "Secret", "Service", "NetworkPolicy"))
-    spaces: tuple[str, ...] = (*TARGETS, *TARGETS, *WIDE[:4])
+    spaces: tuple[str, ...] = (*TARGETS, *TARGETS, *WIDE[:4], *GIT)
     if actor.stage.far is not None and actor.chance(0.15):
         kind, spaces = f"{FAR}/{actor.rng.choice(('ConfigMap', 'Secret'))}", FAR_SPACES
     path = collection_of(kind, actor.rng.choice(spaces))

@@ -28,6 +28,7 @@ def replace(actor: Actor) -> None:
         known = actor.read((_NAMESPACE, "", name))
         if known is None:
             actor.create(_NAMESPACE, "", first_body(name, actor.rng.choice(GROUPS)))
+            actor.history.namespace_back(name)
             actor.history.tell("far namespace create", name)
         elif "deletionTimestamp" not in known["metadata"] and actor.chance(0.4):
             actor.history.namespace_gone(name)

@@ -5,6 +5,7 @@ import json
 from tests.churn.api import Json
 from tests.churn.names import GIT
 from tests.churn.operations.actor import Actor
+from tests.churn.slots import git_copies
 
 _APPS = 3
 _FILES = 5
@@ -12,9 +13,9 @@ _FILES = 5
 
 def manifest(actor: Actor, app: int, number: int) -> str:
     """Draw the manifest in a file; its name is that of the file."""
-    name = f"git-{app}-{number}"
+    kind, name = git_copies(app)[number]
     meta: Json = {"name": name, "namespace": actor.rng.choice(GIT) if number == 0 else GIT[number % len(GIT)]}
-    if number == 3:
+    if kind == "NetworkPolicy":
         body: Json = {
             "apiVersion": "networking.k8s.io/v1",
             "kind": "NetworkPolicy",

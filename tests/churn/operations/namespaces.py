@@ -77,6 +77,8 @@ def _await_end(actor: Actor, name: str) -> None:
 
 def _make(actor: Actor, name: str) -> None:
     made = actor.create("Namespace", "", first_body(name, actor.rng.choice(GROUPS)))
+    if made is not None:
+        actor.history.namespace_back(name)
     actor.history.tell("namespace create", name, "ok" if made else "refused")
 
 

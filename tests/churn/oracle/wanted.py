@@ -8,6 +8,7 @@ import base64
 import copy
 import fnmatch
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -170,6 +171,8 @@ def _copy(body: Json, place: Place, source: Place, spec: Json) -> Want:
     for part in ("data", "binaryData"):
         if part in kept and spec.get("keys"):
             kept[part] = _keyed(kept[part], spec["keys"])
+    for transform in spec.get("transforms") or []:
+        _transform(kept.setdefault("data", {}), transform, source, place)
     patch = (spec.get("patch") or {}).get("patchContent")
     if patch:
         change = json.loads(patch)
@@ -210,6 +213,19 @@ def _keyed(values: Mapping[str, str], keys: Json) -> dict[str, str]:
         if any(fnmatch.fnmatchcase(name, glob) for glob in include)
         and not any(fnmatch.fnmatchcase(name, glob) for glob in exclude)
     }
+
+
+def _transform(values: dict[str, str], transform: Json, source: Place, place: Place) -> None:
+    """Carry out one transform; of templates, those that the stage uses."""
+    glob = transform["key"]
+    if "set" in transform and not set(glob) & {"*", "?"}:
+        values[glob] = transform["set"]
+    for key in [key for key in values if fnmatch.fnmatchcase(key, glob)]:
+        if "set" in transform:
+            values[key] = transform["set"]
+        else:
+            words = {"value": values[key], "source.name": source[2], "target.namespace": place[1]}
+            values[key] = re.sub(r"\{\{ (\S+) \}\}", lambda found, words=words: words[found[1]], transform["template"])
 
 
 def merged(value: Any, patch: Any) -> Any:
