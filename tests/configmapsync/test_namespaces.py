@@ -131,3 +131,17 @@ def test_the_namespace_of_a_sync_may_go_at_once(world: World) -> None:
     home.delete()
     home.gone()
     world.config_map(target).gone()
+
+
+def test_a_copy_that_is_no_longer_wanted_goes_when_its_namespace_ignores_us_no_more(world: World) -> None:
+    world.source(color="green")
+    stays, closed = world.namespaces("stays", "closed")
+    sync = world.sync(destinationNamespaces=[stays, closed])
+    sync.becomes("Synced", synced=2)
+    world.namespace_object(closed).label(**{"syncline.dev/ignore": "true"})
+    sync.becomes("Synced", skipped=1)
+    sync.change(destinationNamespaces=[stays])
+    sync.becomes("Synced", desired=1)
+    assert world.config_map(closed).marked
+    world.namespace_object(closed).label(**{"syncline.dev/ignore": None})
+    world.config_map(closed).gone()

@@ -1,5 +1,7 @@
 """Two syncs and one object, clones of copies, and copies of copies."""
 
+import json
+
 import pytest
 from tests.configmapsync.world import ConfigMap, World, until
 
@@ -240,3 +242,16 @@ def test_a_clone_of_a_copy_may_be_a_source(world: World) -> None:
     world.sync("cloned", sourceNamespace=second, destinationNamespace=third).becomes("Synced")
     cloned.set(colour="blue")
     world.config_map(third).becomes(colour="blue")
+
+
+@pytest.mark.parametrize("sync", ["", "ConfigMapSync", "ConfigMapSync/", "ConfigMapSync/x", "ConfigMapSync//", "a/b/c"])
+def test_marks_that_somebody_made_up_are_in_the_way_only_while_they_are_there(world: World, sync: str) -> None:
+    world.source()
+    target = world.namespace("a")
+    marks = {"labels": {OWNER_LABEL: "x"}, "annotations": {MARKER: json.dumps({"sync": sync, "at": "x"})}}
+    forged = world.put(target, metadata=marks, colour="green")
+    made = world.sync(destinationNamespace=target)
+    made.becomes("NotOurs", conflicted=1)
+    forged.delete()
+    forged.becomes(colour="red")
+    made.becomes("Synced", synced=1)

@@ -144,6 +144,22 @@ class Wakes:
         for name in names:  # another sync may reach it no more
             for waiter in self._claims.waiters.in_namespace(cluster.name, name):
                 self._wake_waiter(waiter)
+        if old is not None and new is not None and old.ignored and not new.ignored:
+            # A copy that is no longer wanted was left there, and its namespace is none that its sync looks at.
+            for owner in cluster.owners_in(new.name):
+                self._wake_owner(owner)
+
+    def _wake_owner(self, ref: str) -> None:
+        key = self._named(ref)
+        if key is not None and self._interests.get(key) is not None:
+            self._queue.add(key)
+
+    def _named(self, ref: str) -> Key | None:
+        """Return the sync of this kind that a marker names; anybody can write anything into one."""
+        kind, _, rest = ref.partition("/")
+        namespace, _, name = rest.partition("/")
+        name = name.partition("/")[0]
+        return Key(namespace, name) if kind == self._kind and namespace and name else None
 
     def _copy_changed(self, cluster: Cluster, old: Seen | None, new: Seen | None, by: str) -> None:
         # What controllers note in a status, for example, is nothing that a plan looks at.
@@ -151,9 +167,8 @@ class Wakes:
         for seen in (old, new):
             if seen is None:
                 continue
-            if moved and seen.marker is not None and seen.marker.sync.startswith(f"{self._kind}/"):
-                _, namespace, name = seen.marker.sync.split("/")[:3]
-                key = Key(namespace, name)
+            key = self._named(seen.marker.sync) if moved and seen.marker is not None else None
+            if key is not None:
                 if key in self.ended and new is not None:
                     self.ended[key] = True
                 if self._ref(key) != by and (self._interests.get(key) is not None or key in self.ended):

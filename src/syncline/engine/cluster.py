@@ -222,6 +222,10 @@ class Cluster:
         """Return everything whose marker names this sync; whether it is truly its own, `ownership.standing` tells."""
         return [seen for view in self._views.values() for seen in view.copies.of(sync)]
 
+    def owners_in(self, namespace: str) -> set[str]:
+        """Return the syncs that markers of objects in a namespace name."""
+        return {owner for view in self._views.values() for owner in view.copies.owners_in(namespace)}
+
     async def read(self, target: Target, client: Client) -> DataWire | ObjectWire:
         """Read an object live, as `client`."""
         view = self._views[target.kind]
