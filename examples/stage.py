@@ -176,7 +176,7 @@ class Stage:
         return await asyncio.to_thread(self._sandbox.request, method, path, body)
 
     def _follow(self, resource: Resource) -> Contents:
-        def note(key: Key, _: DataWire | None, __: DataWire | None) -> None:
+        def note(key: Key, _: DataWire | None, __: DataWire | None, _by: str) -> None:
             self._seen_at[resource.kind, key] = _now()
             self._changed.set()
 
