@@ -17,7 +17,7 @@ from syncline.testing.operator import OperatorProcess
 class Command(Protocol):
     """Runs `syncline`, and returns what it prints."""
 
-    def __call__(self, *arguments: str | Path, stdin: str = "", code: int = 0) -> str:
+    def __call__(self, *arguments: str | Path, stdin: str = "", code: int = 0, kubeconfig: Path | None = None) -> str:
         """Expect this exit code; unless all goes well, what stderr says is returned too."""
 
 
@@ -25,9 +25,9 @@ class Command(Protocol):
 def syncline(sandbox: Sandbox) -> Command:
     """Run the command against the sandbox, as an admin."""
 
-    def run(*arguments: str | Path, stdin: str = "", code: int = 0) -> str:
+    def run(*arguments: str | Path, stdin: str = "", code: int = 0, kubeconfig: Path | None = None) -> str:
         program = Path(sys.executable).with_name("syncline")
-        command = [program, *arguments, "--kubeconfig", sandbox.kubeconfig]
+        command = [program, *arguments, "--kubeconfig", kubeconfig or sandbox.kubeconfig]
         result = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, check=False)
         assert result.returncode == code, (result.stdout, result.stderr)
         if code == 0:

@@ -65,5 +65,5 @@ def test_a_cluster_at_a_loopback_address_needs_the_flag(scene: Scene, syncline: 
     namespace = scene.there("a")
     scene.credential()
     scene.source(password="one")
-    told = syncline("plan", "-f", "-", stdin=manifest(scene, namespace))
+    told = syncline("plan", "-f", "-", stdin=manifest(scene, namespace), code=1)
     assert "--allow-loopback" in told

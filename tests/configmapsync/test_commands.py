@@ -46,7 +46,7 @@ def refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 
     def run(*arguments: str | Path, stdin: str = "") -> str:
         monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
-        assert main(list(map(str, arguments))) == 1
+        assert main(list(map(str, arguments))) == (2 if arguments[0] == "plan" else 1)
         told = capsys.readouterr()
         assert told.out == ""
         return one_line(told.err)
@@ -80,7 +80,7 @@ def test_plan_prints_what_a_sync_would_do_and_why_and_does_nothing(
     file.write_text(manifest(world.home, destinationNamespaces=[new, taken, missing]), encoding="utf-8")
     audit = AuditLog(world.sandbox)
     mark = audit.mark()
-    lines = syncline("plan", "--kubeconfig", world.sandbox.kubeconfig, "-f", file).splitlines()
+    lines = syncline("plan", "--kubeconfig", world.sandbox.kubeconfig, "-f", file, code=1).splitlines()
     assert lines[0] == f"ConfigMapSync {world.home}/sync"
     assert lines[1].split() == ["ACTION", "TARGET", "THEN", "WHY"]
     rows = {line.split()[1]: line.split(maxsplit=3) for line in lines[2:-1]}
@@ -88,9 +88,10 @@ def test_plan_prints_what_a_sync_would_do_and_why_and_does_nothing(
     assert rows[f"{taken}/app"][::2] == ["leave", "Conflict"]
     assert "is not ours; delete it, or set resourceManagementPolicy" in rows[f"{taken}/app"][3]
     assert rows[f"{missing}/app"][::2] == ["-", "Pending"]
-    assert lines[-1] == "1 to create, 1 to leave"
-    # The server's check of the manifest is a dry run.
-    assert [entry for entry in audit.writes("admin", since=mark) if "dryRun=All" not in entry.uri] == []
+    assert lines[-1] == "1 to create, 2 cannot be done"
+    # The server's check of the manifest is a dry run, and a question about rights is a POST.
+    writes = [entry for entry in audit.writes("admin", since=mark) if "dryRun=All" not in entry.uri]
+    assert {entry.resource for entry in writes} <= {"subjectaccessreviews"}
     assert world.config_map(new).look() is None
     assert theirs.data == {"theirs": "1"}
 
@@ -175,7 +176,7 @@ def test_plan_refuses_a_missing_file_and_an_unreadable_one_in_one_line(refused: 
 
 def test_plan_passes_on_what_the_server_says_against_a_spec(world: World, syncline: Command) -> None:
     wrong = manifest(world.home, destinationNamespace=world.home)
-    told = syncline("plan", "--kubeconfig", world.sandbox.kubeconfig, "-f", "-", stdin=wrong, code=1)
+    told = syncline("plan", "--kubeconfig", world.sandbox.kubeconfig, "-f", "-", stdin=wrong, code=2)
     assert "the only destination is the source itself: name another namespace" in one_line(told)
 
 
@@ -193,7 +194,7 @@ def test_plan_says_in_one_line_that_the_server_cannot_be_reached(
     sandbox: Sandbox, syncline: Command, tmp_path: Path
 ) -> None:
     kubeconfig, sync = unreachable(sandbox, tmp_path), manifest("a", destinationNamespace="b")
-    told = syncline("plan", "--kubeconfig", kubeconfig, "-f", "-", stdin=sync, code=1)
+    told = syncline("plan", "--kubeconfig", kubeconfig, "-f", "-", stdin=sync, code=2)
     assert "cannot connect to https://127.0.0.1" in one_line(told)
 
 
@@ -201,7 +202,7 @@ def test_plan_says_in_one_line_what_its_user_may_not_see(world: World, syncline:
     token = world.sandbox.service_account_token(world.home, editor(world))
     kubeconfig = world.sandbox.kubeconfig_for(token, f"{world.name}-editor")
     sync = manifest(world.home, destinationNamespace=world.home, destinationName="other")
-    told = syncline("plan", "--kubeconfig", kubeconfig, "-f", "-", stdin=sync, code=1)
+    told = syncline("plan", "--kubeconfig", kubeconfig, "-f", "-", stdin=sync, code=2)
     assert re.match("syncline: cannot (watch|list) [a-z]+: 403 Forbidden: ", one_line(told))
 
 

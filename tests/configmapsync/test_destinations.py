@@ -1,7 +1,7 @@
 """Where copies go: names, globs, labels of namespaces, and another name."""
 
 import pytest
-from tests.configmapsync.world import World
+from tests.configmapsync.world import World, until
 
 from syncline.sandbox import RequestError
 
@@ -32,6 +32,28 @@ def test_the_destinations_are_the_union_of_names_globs_and_labels(world: World) 
     for namespace in (by_field, by_name, by_glob, by_other_glob, by_label, by_all):
         assert world.config_map(namespace).data == {"colour": "red"}
     assert world.config_map(outside).look() is None
+
+
+def test_globs_and_labels_that_match_nothing_are_named_and_what_comes_later_is_served(world: World) -> None:
+    world.source()
+    glob, other = f"{world.name}-late-*", f"{world.name}-other-*"
+    sync = world.sync(
+        destinationNamespaces=[glob, other],
+        destinationNamespaceSelector={"matchLabels": {"team": world.name}},
+    )
+    ready = sync.becomes("Synced")
+    labels = f"no namespace to write to has the labels team={world.name}"
+    assert ready["status"] == "True"
+    assert ready["message"] == (
+        f"there is nothing to write yet: no namespace to write to matches {glob}; "
+        f"no namespace to write to matches {other}; {labels}"
+    )
+    late = world.namespace("late-1", team=world.name)
+    world.config_map(late).appears()
+    said = f"1 target agrees with the source; no namespace to write to matches {other}"
+    until(lambda: sync.conditions["Ready"]["message"], lambda message: message == said)
+    world.namespace("other-1")
+    until(lambda: sync.conditions["Ready"]["message"], lambda message: message == "2 targets agree with the source")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Command, syncline
 from tests.configsync.test_adoption import brought, web
-from tests.configsync.world import GitWorld, config_map
+from tests.configsync.world import GitWorld, config_map, definition, manifest
 
 from syncline.api.common import API_VERSION
 
@@ -60,10 +60,74 @@ def test_the_diff_of_an_adoption_shows_what_the_former_tool_wrote_and_git_does_n
     sync = world.csync(resourceManagementPolicy="Adopt", suspend=True)
     sync.becomes("Suspended")
     spec = {**sync.read()["spec"], "suspend": False}
-    manifest = {"apiVersion": API_VERSION, "kind": "ConfigSync", "spec": spec}
-    manifest["metadata"] = {"name": "sync", "namespace": world.home}
-    shown = syncline("diff", "-f", "-", *flags, stdin=json.dumps(manifest), code=1)
+    metadata = {"name": "sync", "namespace": world.home}
+    wanted = json.dumps({"apiVersion": API_VERSION, "kind": "ConfigSync", "metadata": metadata, "spec": spec})
+    shown = syncline("diff", "-f", "-", *flags, stdin=wanted, code=1)
     assert changed(shown) == ["-- name: OLD", "-value: '1'"]
+
+
+def planned(told: str) -> dict[str, list[str]]:
+    """Return the rows of a plan by target: action, kind, state and why."""
+    rows = [line.split(maxsplit=5) for line in told.splitlines() if line.count("  ") >= 4]
+    return {row[3]: [row[0], row[2], row[4], row[5]] for row in rows[1:]}
+
+
+def described(world: GitWorld, **spec: object) -> str:
+    """Write a ConfigSync of the repository that need not exist."""
+    body = {"apiVersion": API_VERSION, "kind": "ConfigSync", "metadata": {"name": "sync", "namespace": world.home}}
+    return json.dumps({**body, "spec": {"source": world.git(), **spec}})
+
+
+def test_a_plan_promises_nothing_in_a_namespace_that_does_not_exist_and_then_removes_nothing(
+    world: GitWorld, syncline: Command, flags: tuple[str, ...]
+) -> None:
+    world.push({"app.yaml": config_map("app"), "old.yaml": config_map("old")})
+    sync = world.csync()
+    sync.becomes("Synced", synced=2)
+    nowhere = f"{world.name}-nowhere"
+    world.push({"app.yaml": config_map("app"), "web.yaml": config_map("web", nowhere), "old.yaml": None})
+    told = syncline("plan", "-f", "-", *flags, stdin=described(world), code=1)
+    rows = planned(told)
+    assert rows[f"{nowhere}/web"][:3] == ["-", "ConfigMap", "Pending"]
+    assert "does not exist: create it, or have it in the repository too" in rows[f"{nowhere}/web"][3]
+    assert f"{world.home}/old" not in rows
+    assert told.splitlines()[-1] == "1 to leave, 1 cannot be done"
+    sync.now()
+    assert sync.says(nowhere, "NamespaceNotFound")["status"] == "Pending"
+    assert world.find("ConfigMap", world.home, "old").look() is not None
+
+
+def test_a_plan_counts_on_namespaces_and_kinds_that_the_same_commit_brings(
+    world: GitWorld, syncline: Command, flags: tuple[str, ...]
+) -> None:
+    fresh, plural, kind = f"{world.name}-fresh", f"gadgets{world.name}", f"Gadget{world.name}"
+    world.push(
+        {
+            "namespace.yaml": manifest("v1", "Namespace", fresh),
+            "definition.yaml": definition(plural, kind),
+            "gadget.yaml": manifest("example.com/v1", kind, "one", fresh),
+            "app.yaml": config_map("app", fresh),
+        }
+    )
+    told = syncline("plan", "-f", "-", *flags, stdin=described(world))
+    assert [row[:3:2] for row in planned(told).values()] == [["create", "Synced"]] * 4
+    assert told.splitlines()[-1] == "4 to create"
+    shown = syncline("diff", "-f", "-", *flags, stdin=described(world), code=1)
+    assert f"+kind: {kind}" in shown
+
+
+def test_a_plan_that_lacks_rights_of_the_operator_removes_nothing(
+    world: GitWorld, syncline: Command, flags: tuple[str, ...]
+) -> None:
+    world.push({"old.yaml": config_map("old")})
+    sync = world.csync()
+    sync.becomes("Synced", synced=1)
+    cron = manifest("batch/v1", "CronJob", "tick", spec={"schedule": "@daily", "jobTemplate": {}})
+    world.push({"cron.yaml": cron, "old.yaml": None})
+    told = syncline("plan", "-f", "-", *flags, stdin=described(world), code=1)
+    assert list(planned(told)) == [f"{world.home}/tick"]
+    assert "may not get, list, watch cronjobs.batch in all namespaces" in told
+    assert told.splitlines()[-1] == "1 cannot be done"
 
 
 def test_a_dry_run_tells_and_writes_nothing(world: GitWorld) -> None:

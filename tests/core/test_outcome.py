@@ -203,6 +203,20 @@ class TestChangesInWords:
         assert describe_changes([at("a"), at("b", "Failed")]) == ""
 
 
+class TestUnmatched:
+    def test_what_leads_to_no_target_is_said_and_ready_stays_true(self) -> None:
+        ready = readiness([], ["no namespace matches a-*"])
+        assert (ready.status, ready.reason) == ("True", "Synced")
+        assert ready.message == "there is nothing to write yet: no namespace matches a-*"
+        ready = readiness([at("a")], ["no namespace matches a-*"])
+        assert ready.message == "1 target agrees with the source; no namespace matches a-*"
+
+    def test_many_are_counted_and_a_failure_goes_before_them(self) -> None:
+        assert readiness([], list("abcde")).message == "there is nothing to write yet: a; b; c; and 2 more"
+        assert readiness([at("a", "Failed")], ["b"]).status == "False"
+        assert "b" not in readiness([at("a", "Failed")], ["b"]).message.split()
+
+
 class TestOfAnAction:
     ACTION = Action(
         verb=Verb.UPDATE,

@@ -138,3 +138,21 @@ class TestDigest:
 
     def test_moving_the_operator_is_no_edit_of_the_spec(self) -> None:
         assert scope_of(("a",), (), None, OPERATOR).digest() == scope_of(("a",), (), None, frozenset()).digest()
+
+
+class TestUnmatched:
+    WIDE = scope("team-*", "ops-?", "exact", selector=BLUE)
+
+    def test_each_glob_and_the_selector_that_match_nothing_are_named(self) -> None:
+        assert self.WIDE.unmatched([]) == [
+            "no namespace to write to matches team-*",
+            "no namespace to write to matches ops-?",
+            "no namespace to write to has the labels team=blue",
+        ]
+
+    def test_what_matches_is_not_named(self) -> None:
+        found = [namespace("ops-1"), namespace("any", team="blue")]
+        assert self.WIDE.unmatched(found) == ["no namespace to write to matches team-*"]
+
+    def test_exact_names_are_told_of_otherwise(self) -> None:
+        assert scope("exact").unmatched([]) == []

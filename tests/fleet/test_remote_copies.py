@@ -205,11 +205,33 @@ def test_labels_choose_clusters_as_they_come_and_go(scene: Scene) -> None:
     scene.source(password="one")
     connection = {"type": "SyncTarget", "selector": {"matchLabels": {"region": "eu"}}}
     sync = scene.sync({"connection": connection, "namespaces": [namespace]})
-    turns(sync, "True", "Synced")
+    message = turns(sync, "True", "Synced")["message"]
+    nothing = f"no SyncTarget in namespace {scene.home} has the labels region=eu"
+    assert message == f"there is nothing to write yet: {nothing}"
     target = scene.target("edge-1", region="eu")
     becomes(scene.copy(namespace), "one")
     target.label(region="us")
     scene.copy(namespace).gone()
+
+
+def test_labels_that_mean_no_cluster_say_so_whether_or_not_there_is_one_that_excludes_the_sync(scene: Scene) -> None:
+    namespace, elsewhere = scene.there("a"), scene.namespace(scene.hub, "elsewhere")
+    scene.credential(namespace=elsewhere)
+    scene.source(password="one")
+    connection = {
+        "type": "SyncTarget",
+        "syncTargetNamespace": elsewhere,
+        "selector": {"matchLabels": {"region": "eu"}},
+    }
+    sync = scene.sync({"connection": connection, "namespaces": [namespace]})
+    nothing = f"no SyncTarget in namespace {elsewhere} that allows {scene.home} has the labels region=eu"
+    assert turns(sync, "True", "Synced")["message"] == f"there is nothing to write yet: {nothing}"
+    target = scene.target("edge-1", namespace=elsewhere, region="eu")
+    sync.annotate({REQUESTED_AT: "now"})
+    until(lambda: sync.read()["status"].get("lastHandledRequest"), lambda handled: handled == "now")
+    assert ready(sync)["message"] == f"there is nothing to write yet: {nothing}"
+    target.edit(lambda body: body["spec"].update(allowedNamespaces=[scene.home]))
+    becomes(scene.copy(namespace), "one")
 
 
 def test_a_sync_target_of_another_namespace_must_be_named_and_allow_it(scene: Scene) -> None:
@@ -221,7 +243,7 @@ def test_a_sync_target_of_another_namespace_must_be_named_and_allow_it(scene: Sc
     sync = scene.sync({"connection": connection, "namespaces": [namespace]})
     turns(sync, "False", "SyncTargetNotFound")
     scene.sync({"connection": {**connection, "syncTargetNamespace": elsewhere}, "namespaces": [namespace]})
-    turns(sync, "False", "SyncTargetNotFound")
+    assert f"ask its owner to have {scene.home} among" in turns(sync, "False", "SyncTargetNotFound")["message"]
     target.edit(lambda body: body["spec"].update(allowedNamespaces=[scene.home]))
     becomes(scene.copy(namespace), "one")
 

@@ -183,7 +183,22 @@ def test_a_strangers_sync_target_that_allows_everybody_draws_nobody(connection: 
 async def test_of_a_sync_target_that_may_not_be_used_it_is_not_said_that_it_exists() -> None:
     there = await refused(resolve(FROM_OPS, "team-a", read_secret=Secrets(), targets=[target("ops")]))
     absent = await refused(resolve(FROM_OPS, "team-a", read_secret=Secrets(), targets=[]))
-    assert there == absent == ("SyncTargetNotFound", "there is no SyncTarget edge in namespace ops that allows team-a")
+    assert there == absent
+    reason, message = there
+    assert (reason, message.partition(":")[0]) == (
+        *("SyncTargetNotFound", "there is no SyncTarget edge in namespace ops that allows team-a"),
+    )
+    assert message.endswith("ask its owner to have team-a among its allowedNamespaces")
+
+
+async def test_whoever_may_read_a_sync_target_is_told_that_it_excludes_them() -> None:
+    there = await refused(resolve(FROM_OPS, "team-a", read_secret=Secrets(), targets=[target("ops")], readable=True))
+    assert there == (
+        "SyncTargetNotAllowed",
+        "have team-a added to its allowedNamespaces: SyncTarget edge of namespace ops excludes it",
+    )
+    absent = await refused(resolve(FROM_OPS, "team-a", read_secret=Secrets(), targets=[], readable=True))
+    assert absent[0] == "SyncTargetNotFound"
 
 
 def test_labels_select_all_sync_targets_of_one_namespace_that_may_be_used() -> None:

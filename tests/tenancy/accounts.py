@@ -4,11 +4,13 @@ from typing import Any
 
 from tests.configmapsync.world import Thing, World, until
 
+from syncline.api.common import GROUP
+from syncline.api.kinds import KINDS
 from syncline.sandbox import Sandbox
 
 RBAC = "rbac.authorization.k8s.io"
 ALL = ("get", "create", "update", "patch", "delete")
-GROUPS = {"synctargets": "syncline.dev", "roles": RBAC, "deployments": "apps"}
+GROUPS = {"roles": RBAC, "deployments": "apps", **{kind.plural: GROUP for kind in KINDS}}
 
 
 class Account:

@@ -47,6 +47,20 @@ def test_namespaces_that_are_found_are_told_of_only_where_the_account_may_go(
     assert world.find("Secret", closed).look() is None
 
 
+@pytest.mark.parametrize("how", ["glob", "selector"])
+def test_that_nothing_matches_is_said_alike_whether_or_not_a_hidden_namespace_does(
+    world: Manifests, account: Account, how: str
+) -> None:
+    account.may(world.home, "secrets", "get")
+    source = world.secret()
+    sync = world.msync("sync", source, targets=everywhere(world, how), serviceAccountName=account.name)
+    before = sync.becomes("Synced", desired=0)["message"]
+    assert before.endswith(f", or none that {account.user} may see")
+    world.namespace("x-closed", **{LABEL: world.name})
+    sync.now()
+    assert sync.becomes("Synced", desired=0)["message"] == before
+
+
 def test_a_namespace_that_the_sync_spells_out_is_told_of(
     world: Manifests, account: Account, closed: str, mine: str
 ) -> None:

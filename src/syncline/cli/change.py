@@ -40,9 +40,11 @@ async def written(site: Site, desired: Desired, action: Action) -> States:
     cluster, client, edit = site.cluster, site.client, action.edit
     assert edit is not None  # noqa: S101 - every write of the plan has one
     here = place(cluster.uid, desired.target)
-    view = cluster.view(desired.target.kind)
-    live = await _read(client, view.resource, desired.target)
     fresh = create_body(desired, site.owner, here, edit, desired.content)
+    view = next((view for view in cluster.views() if view.kind == desired.target.kind), None)
+    if view is None:
+        return None, fresh  # its kind is defined along with it
+    live = await _read(client, view.resource, desired.target)
     if live is None or action.verb is Verb.CREATE:
         return live, fresh
     seen = _see(view, live)

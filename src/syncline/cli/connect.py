@@ -3,6 +3,7 @@
 import argparse
 
 from syncline.deploy import NAMESPACE
+from syncline.deploy.names import SERVICE_ACCOUNT
 from syncline.kube.config import Connection, discover
 from syncline.operator import Settings
 
@@ -59,7 +60,19 @@ def add_operator_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--operator-namespace", default=NAMESPACE, metavar="N", help=f"the operator's namespace (default: {NAMESPACE})"
     )
+    parser.add_argument(
+        "--operator-user",
+        default="",
+        metavar="U",
+        help="who the operator is, to check its rights (default: its ServiceAccount in --operator-namespace)",
+    )
     add_tenancy_flags(parser)
+
+
+def operator_user(given: argparse.Namespace) -> str:
+    """Return who the operator is, as the API server knows it."""
+    account = f"system:serviceaccount:{given.operator_namespace}:{SERVICE_ACCOUNT}"
+    return str(given.operator_user or account)
 
 
 def connection(given: argparse.Namespace) -> Connection:

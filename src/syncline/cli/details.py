@@ -9,7 +9,7 @@ from syncline.api.common import LabelSelector
 from syncline.api.kinds import CONFIG_MAP_SYNC, CONFIG_SYNC, SYNC_TARGET, Kind
 from syncline.cli.table import print_table, printable
 from syncline.cli.words import shown_revision
-from syncline.controllers.work import selector_words
+from syncline.core.selectors import selector_words
 
 Json = dict[str, Any]
 

@@ -29,7 +29,6 @@ from syncline.engine.record import SyncWire
 from syncline.kube.client import Client
 from syncline.kube.config import Connection
 from syncline.kube.errors import KubeError, NotFound
-from syncline.operator import Settings
 from syncline.telemetry import configure
 
 SAME, DIFFERENT, WRONG = 0, 1, 2
@@ -68,7 +67,7 @@ def _diff(given: argparse.Namespace) -> int:
         named, manifests = _asked(given)
         connection = connect.connection(given)
         configure("console", "error")
-        return asyncio.run(_diff_all(connection, connect.settings(given), manifests, named, given.namespace))
+        return asyncio.run(_diff_all(connection, given, manifests, named))
     except (KubeError, UsageError) as error:
         print(f"syncline: {error}", file=sys.stderr)
         return WRONG
@@ -86,12 +85,10 @@ def _asked(given: argparse.Namespace) -> tuple[Reference, list[Json]]:
     return named, []
 
 
-async def _diff_all(
-    connection: Connection, settings: Settings, manifests: list[Json], named: Reference, namespace: str | None
-) -> int:
-    home = namespace or connection.namespace or "default"
+async def _diff_all(connection: Connection, given: argparse.Namespace, manifests: list[Json], named: Reference) -> int:
+    home = given.namespace or connection.namespace or "default"
     code = SAME
-    async with previewer(connection, settings) as eyes:
+    async with previewer(connection, given) as eyes:
         asked = [(one["kind"], await eyes.check(one, home)) for one in manifests]
         if not manifests:
             kind = (await find_kind(eyes.client, named, home)).kind
@@ -105,6 +102,8 @@ async def _diff_all(
             if goes_both_ways(wire):
                 print(f"# {BOTH_WAYS}")
             code = max(code, _show(title, preview, parts, private=private))
+        for note in eyes.unchecked():
+            print(printable(f"# {note}"))
     return code
 
 
@@ -161,6 +160,8 @@ def _show(title: str, preview: Preview, parts: Sequence[_Part], *, private: bool
         elif action.state != "Synced":
             lines.append(printable(f"# left as it is: {action.target}: {action.message}"))
     lines += [printable(f"# {one.state}: {one.target}: {one.message}") for one in preview.passed_over]
+    if any(one.state in ("Failed", "Unknown") for one in preview.passed_over):
+        code = WRONG
     problem = preview.problem
     if problem is not None and problem.reason == "Suspended":
         lines.append(printable(f"# {problem.message}"))

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import sys
 from collections import Counter
 from typing import Any
 
@@ -9,18 +10,28 @@ from syncline.api.configmapsync import KIND as CONFIG_MAP_SYNC
 from syncline.cli import connect
 from syncline.cli.preview import previewer
 from syncline.cli.table import print_table, printable
-from syncline.cli.words import read_syncs
+from syncline.cli.words import UsageError, read_syncs
 from syncline.controllers.foresight import Preview
 from syncline.core.objects import Target
+from syncline.core.outcome import NOT_READY
 from syncline.engine.record import SyncWire
 from syncline.kube.config import Connection
-from syncline.operator import Settings
+from syncline.kube.errors import KubeError
 from syncline.telemetry import configure
+
+POSSIBLE, IMPOSSIBLE, WRONG = 0, 1, 2
+UNDONE = NOT_READY | {"Unknown"}
+"""The states of targets that keep a sync from being ready."""
 
 
 def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the command."""
-    parser = commands.add_parser("plan", help="what a sync would do, and why, without doing it")
+    parser = commands.add_parser(
+        "plan",
+        help="what a sync would do, and why, without doing it",
+        description="Shows what each sync of a file would do, target by target, and why. Exit code 0: all of it can be "
+        "done, 1: some of it cannot, 2: the file is refused, or the plan cannot be made.",
+    )
     connect.add_flags(parser)
     parser.add_argument(
         "-f", "--filename", required=True, metavar="FILE", help="manifest of one or more syncs; - for stdin"
@@ -33,26 +44,36 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
 
 
 def _plan(given: argparse.Namespace) -> int:
+    try:
+        return _plan_file(given)
+    except (KubeError, UsageError) as error:
+        print(f"syncline: {error}", file=sys.stderr)
+        return WRONG
+
+
+def _plan_file(given: argparse.Namespace) -> int:
     manifests = read_syncs(given.filename)
     connection = connect.connection(given)
     # What goes wrong ends the command with a line of its own.
     configure("console", "error")
-    return asyncio.run(_plan_all(connection, manifests, given.namespace, connect.settings(given)))
+    return asyncio.run(_plan_all(connection, given, manifests))
 
 
-async def _plan_all(
-    connection: Connection, manifests: list[dict[str, Any]], namespace: str | None, settings: Settings
-) -> int:
-    async with previewer(connection, settings) as eyes:
-        home = namespace or connection.namespace or "default"
+async def _plan_all(connection: Connection, given: argparse.Namespace, manifests: list[dict[str, Any]]) -> int:
+    async with previewer(connection, given) as eyes:
+        home = given.namespace or connection.namespace or "default"
         wires = [await eyes.check(manifest, home) for manifest in manifests]
         previews = [await eyes.preview(manifest["kind"], wire) for manifest, wire in zip(manifests, wires, strict=True)]
+    code = POSSIBLE
     for manifest, wire, preview in zip(manifests, wires, previews, strict=True):
-        _show(manifest["kind"], wire, preview)
-    return 1 if any(preview.problem is not None for preview in previews) else 0
+        code = max(code, _show(manifest["kind"], wire, preview))
+    for note in eyes.unchecked():
+        print(printable(f"note: {note}"))
+    return code
 
 
-def _show(kind: str, wire: SyncWire, preview: Preview) -> None:
+def _show(kind: str, wire: SyncWire, preview: Preview) -> int:
+    """Print the plan of one sync; return whether all of it can be done."""
     print(f"{kind} {wire.metadata.namespace}/{wire.metadata.name}")
     # A ConfigMapSync writes ConfigMaps, and in this cluster: two columns less to read.
     anything = kind != CONFIG_MAP_SYNC
@@ -68,8 +89,14 @@ def _show(kind: str, wire: SyncWire, preview: Preview) -> None:
     print_table(("ACTION", *place, "THEN", "WHY"), rows)
     if preview.problem is not None:
         print(printable(f"{preview.problem.reason}: {preview.problem.message}"))
-    verbs = Counter(action.verb.value for action in preview.actions)
-    print(", ".join(f"{number} to {verb}" for verb, number in sorted(verbs.items())) or "nothing to do")
+    states = [*(action.state for action in preview.actions), *(one.state for one in preview.passed_over)]
+    unable = sum(state in UNDONE for state in states)
+    verbs = Counter(action.verb.value for action in preview.actions if action.state not in UNDONE)
+    words = [f"{number} to {verb}" for verb, number in sorted(verbs.items())]
+    words += [f"{unable} cannot be done"] if unable else []
+    if words or preview.problem is None:
+        print(", ".join(words) or "nothing to do")
+    return IMPOSSIBLE if unable or preview.problem is not None else POSSIBLE
 
 
 def _place(target: Target, *, anything: bool) -> tuple[str, ...]:

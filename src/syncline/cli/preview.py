@@ -1,5 +1,6 @@
 """The operator's own eyes for a command that only looks: the same caches and the same plans, and nothing written."""
 
+import argparse
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -7,6 +8,10 @@ from typing import Any
 
 import msgspec
 
+from syncline.cli import connect
+from syncline.cli.access import AccessReviews
+from syncline.cli.strict import explain
+from syncline.cli.words import UsageError
 from syncline.controllers.configsync import ConfigSyncs
 from syncline.controllers.copier import Copier
 from syncline.controllers.foresight import Preview
@@ -19,10 +24,11 @@ from syncline.engine.record import SyncWire
 from syncline.fleet import Fleet
 from syncline.kube.client import Client
 from syncline.kube.config import Connection
-from syncline.kube.errors import KubeError, NotFound
+from syncline.kube.errors import BadRequest, KubeError, NotFound
 from syncline.kube.events import EventRecorder
 from syncline.kube.reflector import AnyReflector
-from syncline.operator import Settings, Workshop, controllers
+from syncline.kube.resources import Resource
+from syncline.operator import Workshop, controllers
 from syncline.render import Renderer
 
 BOTH_WAYS = "this sync goes both ways: what edits of the copy would change in the source is not shown"
@@ -32,9 +38,12 @@ _POLL = 0.02
 class Previewer:
     """Plans syncs that exist, and syncs that do not."""
 
-    def __init__(self, client: Client, hub: Cluster, controllers: Sequence[Copier | ConfigSyncs]) -> None:
+    def __init__(
+        self, client: Client, hub: Cluster, controllers: Sequence[Copier | ConfigSyncs], access: AccessReviews
+    ) -> None:
         self.client = client
         self.hub = hub
+        self.access = access
         self._controllers = {controller.kind.name: controller for controller in controllers}
 
     async def check(self, manifest: dict[str, Any], namespace: str) -> SyncWire:
@@ -44,14 +53,24 @@ class Previewer:
         name, namespace = str(meta["name"]), str(meta.get("namespace") or namespace)
         body = {**manifest, "metadata": {**meta, "namespace": namespace}}
         try:
+            return await self._checked(resource, name, namespace, body)
+        except BadRequest as error:
+            unknown = explain(manifest["kind"], error)
+            if unknown is None:
+                raise
+            raise UsageError(f"{manifest['kind']} {namespace}/{name}: {unknown}") from None
+
+    async def _checked(self, resource: Resource, name: str, namespace: str, body: dict[str, Any]) -> SyncWire:
+        meta = body["metadata"]
+        try:
             living = await self.client.get(resource, name, namespace)
         except NotFound:
-            checked = await self.client.create(resource, body, namespace, dry_run=True, type=SyncWire)
+            checked = await self.client.create(resource, body, namespace, dry_run=True, strict=True, type=SyncWire)
             return msgspec.structs.replace(checked, status=msgspec.Raw(b"{}"))
         # Replaced, not applied: what the file leaves out is not asked for any more.
         annotations = {**(living["metadata"].get("annotations") or {}), **(meta.get("annotations") or {})}
         body["metadata"] = {**living["metadata"], "annotations": annotations}
-        checked = await self.client.replace(resource, name, namespace, body, dry_run=True, type=SyncWire)
+        checked = await self.client.replace(resource, name, namespace, body, dry_run=True, strict=True, type=SyncWire)
         return msgspec.structs.replace(checked, status=msgspec.Raw(msgspec.json.encode(living.get("status") or {})))
 
     async def read(self, kind: str, name: str, namespace: str) -> SyncWire:
@@ -60,12 +79,17 @@ class Previewer:
 
     async def preview(self, kind: str, wire: SyncWire) -> Preview:
         """Plan a turn without taking it."""
-        return await self._controllers[kind].preview(wire)
+        return await self._controllers[kind].preview(wire, self.access)
+
+    def unchecked(self) -> list[str]:
+        """Say whose rights could not be asked for, so that nothing is known of them."""
+        return [f"the rights of {who} were not checked: {why}" for who, why in self.access.unchecked.items()]
 
 
 @asynccontextmanager
-async def previewer(connection: Connection, settings: Settings) -> AsyncIterator[Previewer]:
-    """Fill the caches, and hold them for as long as the block lasts."""
+async def previewer(connection: Connection, given: argparse.Namespace) -> AsyncIterator[Previewer]:
+    """Fill the caches, and hold them for as long as the block lasts; `given` says what the operator is like."""
+    settings = connect.settings(given)
     async with (
         Client(connection) as client,
         Renderer(unconfined=settings.allow_unconfined_builds) as renderer,
@@ -89,7 +113,7 @@ async def previewer(connection: Connection, settings: Settings) -> AsyncIterator
         watches = [asyncio.create_task(reflector.run()) for reflector in reflectors]
         try:
             await _synced((hub.namespaces, *reflectors))
-            yield Previewer(client, hub, (*copiers, git))
+            yield Previewer(client, hub, (*copiers, git), AccessReviews(client, connect.operator_user(given)))
         finally:
             for watch in watches:
                 watch.cancel()

@@ -1,5 +1,6 @@
 """What a user gives to a command: kinds by any of their names, and files of manifests."""
 
+import difflib
 import re
 import sys
 from collections.abc import Sequence
@@ -85,7 +86,7 @@ def read_syncs(filename: str) -> list[dict[str, Any]]:
     """Read the syncs of a file, or of stdin for `-`; a file may hold their sources and namespaces too."""
     try:
         text = sys.stdin.read() if filename == "-" else Path(filename).read_text(encoding="utf-8")
-        documents = [document for document in yaml.safe_load_all(text) if document is not None]
+        documents = [document for document in yaml.load_all(text, _Loader) if document is not None]
     except OSError as error:
         raise UsageError(f"cannot read {filename}: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -94,6 +95,8 @@ def read_syncs(filename: str) -> list[dict[str, Any]]:
         msgspec.json.encode(documents)
     except RecursionError:
         raise UsageError(f"{filename} refers to itself without end") from None
+    for document in documents:
+        _refuse_unknown(filename, document)
     syncs = [document for document in documents if _is_sync(document)]
     for sync in syncs:
         if not isinstance(sync.get("metadata"), dict) or not sync["metadata"].get("name"):
@@ -102,6 +105,33 @@ def read_syncs(filename: str) -> list[dict[str, Any]]:
         kinds = " or ".join(kind.kind for kind in SYNCS)
         raise UsageError(f"{filename} holds no object of apiVersion {API_VERSION} and kind {kinds}")
     return syncs
+
+
+class _Loader(yaml.SafeLoader):
+    """As ever, but what is written twice is refused, as the API server refuses it."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value in seen and key.value != "<<":
+                raise yaml.constructor.ConstructorError(None, None, f"{key.value!r} is there twice", key.start_mark)
+            seen.add(str(key.value))
+        result: dict[Any, Any] = super().construct_mapping(node, deep)
+        return result
+
+
+def _refuse_unknown(filename: str, document: object) -> None:
+    """Refuse what is of our group and of no kind or version of ours: it would be passed over in silence."""
+    if not isinstance(document, dict) or not str(document.get("apiVersion")).startswith(f"{GROUP}/"):
+        return
+    if document["apiVersion"] != API_VERSION:
+        raise UsageError(f"{filename}: there is no apiVersion {document['apiVersion']}: write {API_VERSION}")
+    kinds = [kind.kind for kind in KINDS]
+    word = str(document.get("kind"))
+    if word not in kinds:
+        near = difflib.get_close_matches(word, kinds, n=1)
+        meant = f"did you mean {near[0]}?" if near else f"write one of {', '.join(kinds)}"
+        raise UsageError(f"{filename}: there is no kind {word} of {API_VERSION}: {meant}")
 
 
 def _is_sync(document: object) -> bool:

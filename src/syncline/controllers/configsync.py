@@ -15,33 +15,33 @@ from msgspec import structs
 
 from syncline.api.configsync import ConfigSyncSpec, ConfigSyncStatus
 from syncline.api.configsync import Track as TrackStatus
+from syncline.controllers.access import UNCHECKED, Access
 from syncline.controllers.building import Builder, Builds, Commission
 from syncline.controllers.configsynckind import ConfigSyncKind, GitReport, basic_interest, is_requested, spec_of
 from syncline.controllers.controller import Controller, Order, Shared, key_of, soonest
 from syncline.controllers.copier import RIGHTS_INTERVAL
 from syncline.controllers.dependencies import WAITS, Dependencies
-from syncline.controllers.foresight import Preview, foreseen, together
+from syncline.controllers.foresight import Preview, together
 from syncline.controllers.judging import JudgedEdit, ScopeJudge
-from syncline.controllers.keeping import KeepRoom, kept_mark, kept_marks, unmarked
+from syncline.controllers.keeping import KeepRoom, kept_marks, unmarked
 from syncline.controllers.laps import Departed, Lap, Lapped, SyncMemory, TrackMemory, wellness
 from syncline.controllers.memory import Memory
 from syncline.controllers.origins import Origins
 from syncline.controllers.parts import departed_parts, has_copies, part_of, wanted_of
 from syncline.controllers.preparing import Preparer
+from syncline.controllers.preview import Planner
 from syncline.controllers.references import Asking, References
 from syncline.controllers.removal import NOTHING_WANTED, Ending, owned
 from syncline.controllers.reporting import AnySync, Problem, Report
 from syncline.controllers.resting import Rests, rest_of
 from syncline.controllers.sites import Reached, Sites
 from syncline.controllers.staging import Wanted as Wish
-from syncline.controllers.staging import at_site, watched, write_in_stages
-from syncline.controllers.survey import Site
+from syncline.controllers.staging import write_in_stages
 from syncline.controllers.tracks import Track, tracks_of
 from syncline.controllers.work import Work
 from syncline.core.durations import seconds
-from syncline.core.objects import Desired, Target
+from syncline.core.objects import Target
 from syncline.core.outcome import Outcome
-from syncline.core.plan import Action
 from syncline.core.scope import Scope
 from syncline.engine.claims import Claim, Want
 from syncline.engine.fanout import FanOut
@@ -330,6 +330,7 @@ class ConfigSyncs(Controller):
             ),
             waits=any(one.waits for one in lapped),
             warnings=reached.warnings,
+            unmatched=reached.unmatched,
             laps=tuple(lapped),
             former=former.names,
         )
@@ -343,8 +344,8 @@ class ConfigSyncs(Controller):
         lapped = tuple(Lapped(lap=lap) for lap in laps)
         return GitReport(sync=work.sync, problem=problem, plan=tuple(lines), laps=lapped)
 
-    async def preview(self, wire: SyncWire) -> Preview:
-        """Plan a turn without taking it; the sync need not exist."""
+    async def preview(self, wire: SyncWire, access: Access = UNCHECKED) -> Preview:
+        """Plan a turn without taking it; the sync need not exist. What `access` refuses is told as failed."""
         sync = self.kind.read(wire)
         memory = SyncMemory(FanOut(lambda: None))
         try:
@@ -357,39 +358,14 @@ class ConfigSyncs(Controller):
             for track in tracks_of(spec, sync.metadata.namespace)
         ]
         work = self.kind.lower(sync, (one for lap in laps for one in lap.desired()))
-        return await self._foresee(work, await self._sites.reach(work, self.wakes), laps)
+        return await self._foresee(work, await self._sites.reach(work, self.wakes), laps, access)
 
-    async def _foresee(self, work: Work, reached: Reached, laps: Sequence[Lap]) -> Preview:
-        kept = frozenset(work.sync.status.kept)
+    async def _foresee(self, work: Work, reached: Reached, laps: Sequence[Lap], access: Access = UNCHECKED) -> Preview:
         edit = self._scopes.judge_built(work, reached, laps)
-        previews = [Preview(passed_over=reached.outcomes)]
-        for lap in laps:
-            part = part_of(reached, lap.track.name, departed_parts(work))
-            actions: list[Action] = []
-            passed_over: list[Outcome] = []
-            wanted: list[tuple[Site, Desired]] = []
-            for site in part.sites:
-                for one in lap.desired():
-                    desired = at_site(site, one)
-                    if (refusal := await watched(Wish(site, desired))) is not None:
-                        passed_over.append(refusal)
-                        continue
-                    had = kept_mark(site.cluster, desired.target) in kept
-                    actions.append(await foreseen(self._writer(site), site, desired, kept=had))
-                    wanted.append((site, desired))
-            held: Problem | None = None
-            if lap.certain:
-                removals, held = self._remover.preview_prune(work, part, wanted_of(part, lap), edit.requested)
-                actions += removals
-            previews.append(
-                Preview(
-                    actions=tuple(actions),
-                    passed_over=tuple(passed_over),
-                    problem=lap.problem or held,
-                    desired=tuple(wanted),
-                )
-            )
-        return together(previews)
+        planner = Planner(self._writer, self._remover, access, edit.requested)
+        left = departed_parts(work)
+        previews = [await planner.plan(work, part_of(reached, lap.track.name, left), lap) for lap in laps]
+        return together([Preview(passed_over=reached.outcomes), *previews])
 
     async def _finalize(self, sync: AnySync, memory: Memory) -> Report | None:
         """Let go of everything as the policy says. Never traps the sync."""

@@ -14,8 +14,9 @@ from typing import Protocol
 from msgspec import structs
 
 from syncline.api.common import TargetState
+from syncline.controllers.access import UNCHECKED, Access, allowed
 from syncline.controllers.controller import Controller, Kind, Order, Shared, key_of, soonest
-from syncline.controllers.foresight import Preview, foreseen
+from syncline.controllers.foresight import Preview, foreseen, foreseen_pair
 from syncline.controllers.gathering import Gathered, Gatherer
 from syncline.controllers.judging import ScopeJudge
 from syncline.controllers.keeping import KeepRoom, kept_mark, kept_marks, unmarked
@@ -24,12 +25,14 @@ from syncline.controllers.pipeline import Wish, desire
 from syncline.controllers.removal import Wanted, owned, wanted_by
 from syncline.controllers.reporting import AnySync, Problem, Report
 from syncline.controllers.sites import Reached, Sites
-from syncline.controllers.survey import Spot, Survey, survey
+from syncline.controllers.survey import Site, Spot, Survey, survey
+from syncline.controllers.unmatched import unmatched_namespaces, unmatched_sources
 from syncline.controllers.visibility import visible
 from syncline.controllers.work import Work
 from syncline.core.keypolicies import KeyPolicies
 from syncline.core.objects import Desired, Target
 from syncline.core.outcome import Outcome
+from syncline.core.plan import Action
 from syncline.engine.claims import Claim
 from syncline.engine.interests import Interest
 from syncline.engine.record import SyncWire
@@ -99,9 +102,17 @@ class Copier(Controller):
             again=soonest(pruned.again, gone.again, reached.again, _next(work)),
             waits=pruned.again is not None or gone.again is not None,
             warnings=reached.warnings,
+            unmatched=(*reached.unmatched, *self._unmatched(work, reached, gathered, outcomes)),
         )
         memory.done(sync, None if report.retry or report.waits else work.interval, time.monotonic())
         return report
+
+    def _unmatched(
+        self, work: Work, reached: Reached, gathered: Gathered, outcomes: Sequence[Outcome]
+    ) -> Sequence[str]:
+        """Say what of the spec leads to no target, of what the user may see."""
+        missing = unmatched_sources(work, gathered.sources)
+        return missing or unmatched_namespaces(work, reached.sites, outcomes)
 
     async def _trouble(self, sync: AnySync, reached: Reached, problem: Problem) -> Report:
         """Report what keeps the whole sync from being carried out; its targets are Unknown meanwhile."""
@@ -212,8 +223,8 @@ class Copier(Controller):
             return Report(sync=sync, problem=ending.problem, outcomes=failed, retry=True, again=reached.again)
         return None
 
-    async def preview(self, wire: SyncWire) -> Preview:
-        """Plan a turn without taking it; the sync need not exist."""
+    async def preview(self, wire: SyncWire, access: Access = UNCHECKED) -> Preview:
+        """Plan a turn without taking it; the sync need not exist. What `access` refuses is told as failed."""
         sync = self.kind.read(wire)
         try:
             work = self._lower(sync)
@@ -224,22 +235,25 @@ class Copier(Controller):
         except Problem as problem:
             return Preview(problem=problem)
         kept = frozenset(sync.status.kept)
-        actions = []
+        planned: list[tuple[Site | None, Action | Outcome]] = []
         for spot, item in wish.desired:
             writer = self._writer(spot.site)
             had = kept_mark(spot.site.cluster, item.target) in kept
             if work.two_way is not None:
                 pair, upstream = _pair(work.two_way, work, writer, spot)
-                actions.append(await pair.preview(upstream, item, kept=had))
+                planned.append((spot.site, await foreseen_pair(pair.preview(upstream, item, kept=had), item)))
                 continue
-            actions.append(await foreseen(writer, spot.site, item, kept=had))
+            planned.append((spot.site, await foreseen(writer, spot.site, item, kept=had)))
         waiting = await self._phantoms(work, reached, gathered.absent)
         wanted = await self._wanted(work, reached, gathered, (surveyed, waiting))
         edit = await self._scopes.judge_copies(work, reached, gathered, wanted)
         removals, held = self._remover.preview(work, reached, gathered, wanted, edit.requested)
-        passed_over = (*wish.failed, *surveyed.unnamed, *surveyed.passed_over, *reached.outcomes)
+        sites = {site.place.cluster: site for site in (*reached.former, *reached.sites)}
+        planned += [(sites.get(removal.target.cluster), removal) for removal in removals]
+        actions, refused = await allowed(access, work.user, planned)
+        passed_over = (*refused, *wish.failed, *surveyed.unnamed, *surveyed.passed_over, *reached.outcomes)
         return Preview(
-            actions=(*actions, *removals),
+            actions=tuple(actions),
             passed_over=passed_over,
             problem=held or gathered.problem,
             desired=tuple((spot.site, item) for spot, item in wish.desired),

@@ -1,8 +1,8 @@
 """What a turn would do, told without doing it."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from syncline.controllers.reporting import Problem
 from syncline.controllers.survey import Site
@@ -10,7 +10,10 @@ from syncline.core.conditions import shorten
 from syncline.core.objects import Desired, Seen, Target
 from syncline.core.outcome import Outcome
 from syncline.core.plan import WRITES, Action, Verb
-from syncline.engine.writer import Writer
+from syncline.engine.writer import Writer, failure
+from syncline.kube.errors import Forbidden, KubeError
+
+_PASSED_OVER = {"Pending": "wait with", "Skipped": "skip"}
 
 
 class Preview(Struct, frozen=True, kw_only=True):
@@ -29,7 +32,10 @@ class Preview(Struct, frozen=True, kw_only=True):
             for action in self.actions
             if action.verb is Verb.LEAVE and action.state in ("Conflict", "Failed")
         ]
-        return told + [f"cannot tell {_named(one.target)}: {shorten(one.message, 300)}" for one in self.passed_over]
+        return told + [
+            f"{_PASSED_OVER.get(one.state, 'cannot write')} {_named(one.target)}: {shorten(one.message, 300)}"
+            for one in self.passed_over
+        ]
 
     @property
     def changes(self) -> int:
@@ -37,13 +43,30 @@ class Preview(Struct, frozen=True, kw_only=True):
         return sum(action.verb in WRITES for action in self.actions)
 
 
-async def foreseen(writer: Writer, site: Site, desired: Desired, *, kept: bool = False) -> Action:
-    """Plan one target as a turn would."""
-    seen: Seen | None = site.cluster.at(desired.target) or await writer.look(desired)
-    action = await writer.decide(desired, seen, kept=kept)
-    if action.verb is Verb.READ:
-        action = await writer.decide(desired, await writer.look(desired))
+async def foreseen(writer: Writer, site: Site, desired: Desired, *, kept: bool = False) -> Action | Outcome:
+    """Plan one target as a turn would, or say why that cannot be told."""
+    try:
+        seen: Seen | None = site.cluster.at(desired.target) or await writer.look(desired)
+        action = await writer.decide(desired, seen, kept=kept)
+        if action.verb is Verb.READ:
+            action = await writer.decide(desired, await writer.look(desired))
+    except Forbidden:
+        # A reconcile creates first, and reads only what turns out to be there.
+        action = await writer.decide(desired, None, kept=kept)
+        if action.verb is Verb.CREATE:
+            unseen = "created if there is none: the sync may not read whether there is"
+            action = structs.replace(action, message=unseen)
+    except KubeError as error:
+        return failure(desired.target, error)
     return action
+
+
+async def foreseen_pair(planning: Awaitable[Action], desired: Desired) -> Action | Outcome:
+    """Plan the pair of a two-way sync, or say why that cannot be told."""
+    try:
+        return await planning
+    except KubeError as error:
+        return failure(desired.target, error)
 
 
 def first_problem(*problems: Problem | None) -> Problem | None:

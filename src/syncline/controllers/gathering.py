@@ -9,12 +9,13 @@ from msgspec import Struct, structs
 from syncline.api.common import ObjectMeta
 from syncline.api.manifestsync import PatchContentRef, SourceObservedState
 from syncline.controllers.reporting import Problem
-from syncline.controllers.work import Source, SourceRef, Work, selector_words
+from syncline.controllers.work import Source, SourceRef, Work
 from syncline.core.carry import needs_account, protected
 from syncline.core.digest import short_digest
 from syncline.core.objects import Target
 from syncline.core.ownership import OWNER_LABEL, place, read_marker
 from syncline.core.secrets import decoded
+from syncline.core.selectors import selector_words
 from syncline.core.spec_scope import SourceScope
 from syncline.engine.claims import Claims
 from syncline.engine.cluster import Cluster, NotWatchedError

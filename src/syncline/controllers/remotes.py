@@ -32,6 +32,7 @@ from syncline.fleet import (
     ReadSecret,
     Resolved,
     SecretWire,
+    no_target,
     resolve,
     resolve_target,
     targets_of,
@@ -61,6 +62,8 @@ class _Arrival(Struct, frozen=True, kw_only=True):
     outcomes: tuple[Outcome, ...] = ()
     again: float | None = None
     warning: str | None = None
+    unmatched: str = ""
+    """Why the place means no cluster at all."""
 
 
 class FleetSites(LocalSites):
@@ -111,6 +114,7 @@ class FleetSites(LocalSites):
             again=min((one.again for one in (*arrivals, *visits) if one.again is not None), default=local.again),
             warnings=tuple(dict.fromkeys(one.warning for one in (*arrivals, *visits) if one.warning)),
             clusters=frozenset(one.cluster for one in (*arrivals, *visits) if one.cluster),
+            unmatched=tuple(dict.fromkeys(one.unmatched for one in arrivals if one.unmatched)),
             kinds=local.kinds,
             unseen_kinds=local.unseen_kinds,
         )
@@ -231,7 +235,7 @@ class FleetSites(LocalSites):
                 else:
                     arrival = await self._arrive(work, wakes, named, resolved)
                     arrivals.append(structs.replace(arrival, target=_target(named, namespace)))
-            return arrivals
+            return arrivals or [_Arrival(unmatched=no_target(connection, namespace))]
         except KubeError as error:
             return [_lost(work, place, error)]
 
@@ -242,6 +246,7 @@ class FleetSites(LocalSites):
             work.sync.metadata.namespace,
             read_secret=_reader(client),
             targets=await self._known(work, connection),
+            readable=work.user is not None,
             read_target_secret=_reader(self._hub.client),
             allow_loopback=self._fleet.allow_loopback,
         )

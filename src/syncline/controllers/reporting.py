@@ -77,6 +77,8 @@ class Report(Struct, frozen=True, kw_only=True):
     """Whether something is still to be done then."""
     warnings: tuple[str, ...] = ()
     """What will be wrong soon."""
+    unmatched: tuple[str, ...] = ()
+    """What of the spec leads to no target now."""
 
 
 class Reporter:
@@ -254,7 +256,7 @@ def _attempt(report: Report, ready: Finding) -> Attempt | None:
 def _findings(report: Report) -> list[Finding]:
     outcomes = list(report.outcomes or ())
     problem = report.problem
-    ready = readiness(outcomes)
+    ready = readiness(outcomes, report.unmatched)
     if problem is not None:
         ready = Finding("Ready", problem.status, problem.reason, problem.message)
     findings = [ready]

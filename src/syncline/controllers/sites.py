@@ -39,6 +39,8 @@ class Reached(Struct, frozen=True, kw_only=True):
     """All other clusters that were tried."""
     warnings: tuple[str, ...] = ()
     """What will be wrong soon."""
+    unmatched: tuple[str, ...] = ()
+    """What of the spec leads to no cluster now."""
     kinds: frozenset[str] = frozenset()
     """The kinds that this sync writes, or has written, in this cluster."""
     unseen_kinds: frozenset[str] = frozenset()

@@ -16,6 +16,7 @@ from syncline.core.keypolicies import KeyPolicies
 from syncline.core.objects import Target
 from syncline.core.plan import Policy
 from syncline.core.scope import Scope
+from syncline.core.selectors import selector_words
 from syncline.core.spec_scope import OWN_CLUSTER, ClusterScope, ClusterSelector, NamespaceScope, SourceScope, SpecScope
 from syncline.engine.attention import Selection
 from syncline.engine.claims import Claim, Want
@@ -210,21 +211,3 @@ def connection_id(connection: ClusterConnection | None) -> str:
     if connection is None:
         return OWN_CLUSTER
     return short_digest(msgspec.json.encode(connection, order="deterministic").decode())
-
-
-def selector_words(selector: LabelSelector | None) -> str:
-    """Write a selector as kubectl does."""
-    if selector is None:
-        return ""
-    words = [f"{key}={value}" for key, value in sorted(selector.match_labels.items())]
-    for requirement in selector.match_expressions:
-        values = f"({','.join(requirement.values)})"
-        words.append(
-            {
-                "In": f"{requirement.key} in {values}",
-                "NotIn": f"{requirement.key} notin {values}",
-                "Exists": requirement.key,
-                "DoesNotExist": f"!{requirement.key}",
-            }[requirement.operator]
-        )
-    return ",".join(words)

@@ -95,8 +95,11 @@ def listing(outcomes: Sequence[Outcome], known: Iterable[TargetStatus], now: str
     ]
 
 
-def readiness(outcomes: Sequence[Outcome]) -> Finding:
-    """Return the Ready condition over the targets: False beats Unknown beats True."""
+def readiness(outcomes: Sequence[Outcome], unmatched: Sequence[str] = ()) -> Finding:
+    """Return the Ready condition over the targets: False beats Unknown beats True.
+
+    `unmatched` says what of the spec leads to no target now. That is no failure: what comes later is served.
+    """
     for states, status in ((NOT_READY, "False"), (frozenset({"Unknown"}), "Unknown")):
         bad = sorted((outcome for outcome in outcomes if outcome.state in states), key=_worst_first)
         if bad:
@@ -107,6 +110,10 @@ def readiness(outcomes: Sequence[Outcome]) -> Finding:
     skipped = sum(outcome.state == "Skipped" and not outcome.gone for outcome in outcomes)
     message = f"{synced} {'target agrees' if synced == 1 else 'targets agree'} with the source"
     message += f", {skipped} skipped" if skipped else ""
+    if unmatched:
+        rest = f"; and {len(unmatched) - NAMED} more" if len(unmatched) > NAMED else ""
+        nothing = f"{'; '.join(shorten(one, 300) for one in unmatched[:NAMED])}{rest}"
+        message = f"{message}; {nothing}" if synced or skipped else f"there is nothing to write yet: {nothing}"
     left = sorted((outcome for outcome in outcomes if _stays(outcome)), key=_worst_first)
     message += f"; {left[0].target}: {shorten(left[0].message, 300)}" if left else ""
     return Finding("Ready", "True", "Synced", message)

@@ -1,13 +1,13 @@
 """Which namespaces a sync writes to, and how each of them stands."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum
 
 from msgspec import Struct
 
 from syncline.api.common import GROUP, LabelSelector
 from syncline.core.digest import short_digest
-from syncline.core.selectors import glob_matches, is_glob, selector_matches
+from syncline.core.selectors import glob_matches, is_glob, selector_matches, selector_words
 
 IGNORE_LABEL = f"{GROUP}/ignore"
 
@@ -62,6 +62,19 @@ class Scope(Struct, frozen=True, kw_only=True):
         if any(glob_matches(glob, namespace.name) for glob in self.globs):
             return True
         return self.selector is not None and selector_matches(self.selector, namespace.labels)
+
+    def unmatched(self, namespaces: Iterable[Namespace]) -> list[str]:
+        """Say which globs, and whether the selector, match none of these namespaces."""
+        found = list(namespaces)
+        words = [
+            f"no namespace to write to matches {glob}"
+            for glob in self.globs
+            if not any(glob_matches(glob, namespace.name) for namespace in found)
+        ]
+        selector = self.selector
+        if selector is not None and not any(selector_matches(selector, namespace.labels) for namespace in found):
+            words.append(f"no namespace to write to has the labels {selector_words(selector)}")
+        return words
 
     def digest(self) -> str:
         """Name the scope shortly, to tell an edit of the spec from a change of the cluster."""

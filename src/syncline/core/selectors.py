@@ -46,3 +46,21 @@ def selector_matches(selector: LabelSelector, labels: Mapping[str, str]) -> bool
         if not holds:
             return False
     return True
+
+
+def selector_words(selector: LabelSelector | None) -> str:
+    """Write a selector as kubectl does."""
+    if selector is None:
+        return ""
+    words = [f"{key}={value}" for key, value in sorted(selector.match_labels.items())]
+    for requirement in selector.match_expressions:
+        values = f"({','.join(requirement.values)})"
+        words.append(
+            {
+                "In": f"{requirement.key} in {values}",
+                "NotIn": f"{requirement.key} notin {values}",
+                "Exists": requirement.key,
+                "DoesNotExist": f"!{requirement.key}",
+            }[requirement.operator]
+        )
+    return ",".join(words)

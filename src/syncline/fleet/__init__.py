@@ -17,7 +17,16 @@ from syncline.fleet.errors import ClusterDown, NotResolved
 from syncline.fleet.fleet import Fleet
 from syncline.fleet.member import Member
 from syncline.fleet.pulse import Health, Pace
-from syncline.fleet.resolve import MemberKey, ReadSecret, Resolved, may_use, resolve, resolve_target, targets_of
+from syncline.fleet.resolve import (
+    MemberKey,
+    ReadSecret,
+    Resolved,
+    may_use,
+    no_target,
+    resolve,
+    resolve_target,
+    targets_of,
+)
 from syncline.fleet.secrets import SecretWire
 
 __all__ = [
@@ -33,6 +42,7 @@ __all__ = [
     "Resolved",
     "SecretWire",
     "may_use",
+    "no_target",
     "resolve",
     "resolve_target",
     "targets_of",

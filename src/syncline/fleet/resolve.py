@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from syncline.api.connection import ClusterConnection, SecretKeyRef
 from syncline.api.synctarget import SyncTarget
-from syncline.core.selectors import glob_matches, selector_matches
+from syncline.core.selectors import glob_matches, selector_matches, selector_words
 from syncline.fleet.credentials import Credentials, vet
 from syncline.fleet.errors import NotResolved
 from syncline.fleet.secrets import SecretWire, kubeconfig_connection, token_connection
@@ -56,17 +56,20 @@ def may_use(target: SyncTarget, namespace: str) -> bool:
     return namespace == target.metadata.namespace or any(glob_matches(pattern, namespace) for pattern in patterns)
 
 
-def targets_of(connection: ClusterConnection, namespace: str, targets: Iterable[SyncTarget]) -> tuple[SyncTarget, ...]:
+def targets_of(
+    connection: ClusterConnection, namespace: str, targets: Iterable[SyncTarget], *, readable: bool = False
+) -> tuple[SyncTarget, ...]:
     """Return the SyncTargets that a connection of a namespace means: one by name, or all with these labels.
 
     They are of that namespace, or of the one that the connection names. Nowhere else: a stranger's SyncTarget that
     allows everybody must not draw anybody's Secrets. Raises `NotResolved` for a name that leads to none. A selector may
-    lead to none.
+    lead to none. `readable` says that whoever asks may read the `targets`: only then it is told that one exists which
+    does not allow the namespace.
     """
     home = connection.sync_target_namespace or namespace
+    there = [target for target in targets if target.metadata.namespace == home]
     allowed = sorted(
-        (target for target in targets if target.metadata.namespace == home and may_use(target, namespace)),
-        key=lambda target: target.metadata.name,
+        (target for target in there if may_use(target, namespace)), key=lambda target: target.metadata.name
     )
     if connection.selector is not None:
         selector = connection.selector
@@ -76,9 +79,27 @@ def targets_of(connection: ClusterConnection, namespace: str, targets: Iterable[
     name = connection.sync_target_ref.name
     found = tuple(target for target in allowed if target.metadata.name == name)
     if not found:
-        whose = "" if home == namespace else f" that allows {namespace}"
-        raise NotResolved("SyncTargetNotFound", f"there is no SyncTarget {name} in namespace {home}{whose}")
+        if readable and any(target.metadata.name == name for target in there):
+            message = (
+                f"have {namespace} added to its allowedNamespaces: SyncTarget {name} of namespace {home} excludes it"
+            )
+            raise NotResolved("SyncTargetNotAllowed", message)
+        if home == namespace:
+            message = f"there is no SyncTarget {name} in namespace {home}: create it, or correct syncTargetRef"
+        else:
+            message = (
+                f"there is no SyncTarget {name} in namespace {home} that allows {namespace}: correct syncTargetRef, or "
+                f"ask its owner to have {namespace} among its allowedNamespaces"
+            )
+        raise NotResolved("SyncTargetNotFound", message)
     return found
+
+
+def no_target(connection: ClusterConnection, namespace: str) -> str:
+    """Say that a selector means no SyncTarget; whether there are any that exclude the namespace is not told."""
+    home = connection.sync_target_namespace or namespace
+    allows = "" if home == namespace else f" that allows {namespace}"
+    return f"no SyncTarget in namespace {home}{allows} has the labels {selector_words(connection.selector)}"
 
 
 async def resolve(
@@ -87,6 +108,7 @@ async def resolve(
     *,
     read_secret: ReadSecret,
     targets: Iterable[SyncTarget] = (),
+    readable: bool = False,
     read_target_secret: ReadSecret | None = None,
     allow_loopback: bool = False,
 ) -> Resolved:
@@ -94,10 +116,11 @@ async def resolve(
 
     `read_secret` acts for that object: it may be an impersonated client. The Secret of a SyncTarget is read by
     `read_target_secret`, which acts for the operator: to be allowed to use a SyncTarget is not to be allowed to read
-    its Secret. Raises `NotResolved`, and what a read raises. For a selector, see `targets_of` and `resolve_target`.
+    its Secret. `readable` is as for `targets_of`. Raises `NotResolved`, and what a read raises. For a selector, see
+    `targets_of` and `resolve_target`.
     """
     if connection.type == "SyncTarget":
-        found = targets_of(connection, namespace, targets)
+        found = targets_of(connection, namespace, targets, readable=readable)
         if len(found) != 1:
             raise NotResolved("SyncTargetAmbiguous", f"the selector means {len(found)} SyncTargets, not one")
         reader = read_target_secret or read_secret

@@ -183,16 +183,20 @@ class Client:
         namespace: str | None = None,
         *,
         dry_run: bool = False,
+        strict: bool = False,
         type: type[T] = _OBJECT,
         fair_key: str = "",
     ) -> T:
-        """Create an object. Raises `AlreadyExists` rather than touch one that is there."""
+        """Create an object. Raises `AlreadyExists` rather than touch one that is there.
+
+        `strict`: fields that the kind does not have are refused (`BadRequest`) instead of dropped.
+        """
         request = Request(
             verb="create",
             resource=resource.plural,
             namespace=namespace,
             method="POST",
-            path=resource.path(namespace) + _write_query(dry_run=dry_run),
+            path=resource.path(namespace) + _write_query(dry_run=dry_run, strict=strict),
             body=_encode(body),
             content_type=_JSON,
             fair_key=fair_key,
@@ -208,17 +212,21 @@ class Client:
         *,
         subresource: str | None = None,
         dry_run: bool = False,
+        strict: bool = False,
         type: type[T] = _OBJECT,
         fair_key: str = "",
     ) -> T:
-        """Replace an object whole; with a resourceVersion in the body, only if it is unchanged (`Conflict`)."""
+        """Replace an object whole; with a resourceVersion in the body, only if it is unchanged (`Conflict`).
+
+        `strict` is as for `create`.
+        """
         request = Request(
             verb="update",
             resource=resource.plural,
             namespace=namespace,
             name=name,
             method="PUT",
-            path=resource.path(namespace, name, subresource) + _write_query(dry_run=dry_run),
+            path=resource.path(namespace, name, subresource) + _write_query(dry_run=dry_run, strict=strict),
             body=_encode(body),
             content_type=_JSON,
             fair_key=fair_key,
@@ -378,8 +386,12 @@ def _decoder(type: Any) -> "msgspec.json.Decoder[Any]":
 
 
 @lru_cache
-def _write_query(*, dry_run: bool, force: bool = False) -> str:
-    flags = {"force": "true" if force else None, "dryRun": "All" if dry_run else None}
+def _write_query(*, dry_run: bool, force: bool = False, strict: bool = False) -> str:
+    flags = {
+        "force": "true" if force else None,
+        "dryRun": "All" if dry_run else None,
+        "fieldValidation": "Strict" if strict else None,
+    }
     return query_of({"fieldManager": FIELD_MANAGER, **flags})
 
 

@@ -1,0 +1,99 @@
+"""Who may do what, as the API server says: of the operator, of a service account, of a credential elsewhere."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from syncline.controllers.survey import Site
+from syncline.core.objects import Target
+from syncline.core.outcome import Outcome
+from syncline.core.rights import WATCHING
+from syncline.deploy.names import AGGREGATE_LABEL
+from syncline.kube.client import Client
+from syncline.kube.errors import KubeError
+from syncline.kube.resources import Resource
+
+_REVIEWS = Resource("authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", namespaced=False)
+_OWN_REVIEWS = Resource(
+    "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False
+)
+_EVERY_VERB = "get, list, watch, create, patch, update and delete"
+
+
+class AccessReviews:
+    """Asks once for each right. What cannot be asked is not refused, but told: see `unchecked`."""
+
+    def __init__(self, client: Client, operator: str) -> None:
+        self._client = client
+        self.operator = operator
+        """Who the operator is, as the API server knows it."""
+        self._answers: dict[tuple[str, str, str, str, str], bool] = {}
+        self.unchecked: dict[str, str] = {}
+        """Whose rights could not be asked for, and why."""
+
+    async def refusal(self, site: Site, user: str | None, target: Target, verbs: Sequence[str]) -> Outcome | None:
+        """Say why a target cannot be written with these verbs; None where it can, or where nobody can tell."""
+        resource = next((view.resource for view in site.cluster.views() if view.kind == target.kind), None)
+        if resource is None:
+            return None  # a kind that is not served yet
+        remote = not site.place.local
+        watcher = _Subject(site.client, f"the credential of cluster {site.place.cluster}") if remote else None
+        writer = watcher or (_Subject(site.client, user) if user is not None else None)
+        missing = [verb for verb in WATCHING if not await self._may(watcher, verb, resource, "")]
+        if missing:
+            return _refused(target, "KindNotWatched", self._message(watcher, missing, resource, ""))
+        missing = [verb for verb in verbs if not await self._may(writer, verb, resource, target.namespace)]
+        if missing:
+            return _refused(target, "Forbidden", self._message(writer, missing, resource, target.namespace))
+        return None
+
+    def _message(self, who: "_Subject | None", verbs: Sequence[str], resource: Resource, namespace: str) -> str:
+        what = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
+        where = f" in namespace {namespace!r}" if namespace else " in all namespaces"
+        lacking = f"may not {', '.join(verbs)} {what}{where}"
+        if who is not None:
+            return f"grant {who.name} the right: it {lacking}"
+        label = f'{AGGREGATE_LABEL}: "true"'
+        return f"give {_EVERY_VERB} of {what} to a ClusterRole with the label {label}: {self.operator} {lacking}"
+
+    async def _may(self, who: "_Subject | None", verb: str, resource: Resource, namespace: str) -> bool:
+        name = who.name if who is not None else self.operator
+        if name in self.unchecked:
+            return True
+        try:
+            # Whoever may do it everywhere need not be asked about each namespace.
+            return await self._ask(who, name, verb, resource, "") or (
+                bool(namespace) and await self._ask(who, name, verb, resource, namespace)
+            )
+        except KubeError as error:
+            self.unchecked[name] = str(error)
+            return True
+
+    async def _ask(self, who: "_Subject | None", name: str, verb: str, resource: Resource, namespace: str) -> bool:
+        key = (name, verb, resource.group, resource.plural, namespace)
+        if key not in self._answers:
+            asked = {"verb": verb, "group": resource.group, "resource": resource.plural, "namespace": namespace}
+            client, kind = (who.client, _OWN_REVIEWS) if who is not None else (self._client, _REVIEWS)
+            subject = {} if who is not None else {"user": name, "groups": _groups(name)}
+            body = {"apiVersion": kind.api_version, "kind": kind.kind, "spec": {"resourceAttributes": asked, **subject}}
+            answer: Mapping[str, Any] = await client.create(kind, body)
+            self._answers[key] = bool((answer.get("status") or {}).get("allowed"))
+        return self._answers[key]
+
+
+class _Subject:
+    """Somebody whom the API server knows by who asks."""
+
+    def __init__(self, client: Client, name: str) -> None:
+        self.client = client
+        self.name = name
+
+
+def _groups(user: str) -> list[str]:
+    """Return the groups that the API server adds to a user."""
+    if not user.startswith("system:serviceaccount:"):
+        return ["system:authenticated"]
+    return ["system:serviceaccounts", f"system:serviceaccounts:{user.split(':')[2]}", "system:authenticated"]
+
+
+def _refused(target: Target, reason: str, message: str) -> Outcome:
+    return Outcome(target=target, state="Failed", reason=reason, message=message)
