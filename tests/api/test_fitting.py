@@ -5,9 +5,10 @@ from typing import Any
 import msgspec
 import msgspec.inspect as mi
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.api.hostile import hostile, raw, violations
+from tests.core.strategies import quick
 
 from syncline.api.common import Condition, HistoryEntry, TargetStatus
 from syncline.api.configmapsync import ConfigMapSyncStatus
@@ -43,7 +44,7 @@ def target(status: Any, name: str = "app", **more: Any) -> TargetStatus:
 
 
 @every_kind
-@settings(max_examples=60, deadline=None)
+@quick
 @given(data=st.data())
 def test_whatever_a_status_holds_it_is_made_to_satisfy_the_crd(kind: Kind, data: st.DataObject) -> None:
     status = data.draw(hostile(kind.status))
@@ -57,7 +58,7 @@ def test_whatever_a_status_holds_it_is_made_to_satisfy_the_crd(kind: Kind, data:
 
 
 @every_kind
-@settings(max_examples=60, deadline=None)
+@quick
 @given(data=st.data())
 def test_whatever_is_stored_is_read_as_far_as_it_goes(kind: Kind, data: st.DataObject) -> None:
     read = repair(kind.status, data.draw(raw(mi.type_info(kind.status))))
@@ -65,7 +66,7 @@ def test_whatever_is_stored_is_read_as_far_as_it_goes(kind: Kind, data: st.DataO
 
 
 @every_kind
-@settings(max_examples=60, deadline=None)
+@quick
 @given(data=st.data())
 def test_the_essential_of_any_status_satisfies_the_crd_too(kind: Kind, data: st.DataObject) -> None:
     status = data.draw(hostile(kind.status))

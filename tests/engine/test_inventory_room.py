@@ -1,0 +1,102 @@
+"""What the status has no room to remember is not written, and told; what it has goes on."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+from msgspec import structs
+
+from syncline.api.common import ObjectMeta
+from syncline.api.connection import ClusterConnection, NameRef, WrittenCluster
+from syncline.api.manifestsync import ManifestSyncStatus
+from syncline.api.status import MAX_CLUSTERS, MAX_KEPT
+from syncline.controllers.keeping import KeepRoom, kept_mark, kept_marks, unmarked
+from syncline.controllers.remotes import _admitted, _Arrival
+from syncline.controllers.survey import Site
+from syncline.controllers.work import Place, SourceRef, Work
+from syncline.core.objects import Target
+from syncline.core.outcome import Outcome
+from syncline.core.plan import Policy
+from syncline.core.scope import Scope
+from syncline.engine.record import Sync
+
+CLUSTER = cast("Any", SimpleNamespace(namespace=lambda name: SimpleNamespace(uid=f"uid-of-{name}")))
+
+
+def sync(**status: Any) -> Any:
+    return Sync(
+        kind="ManifestSync",
+        metadata=ObjectMeta(name="sync", namespace="team", uid="u"),
+        spec=None,
+        status=ManifestSyncStatus(**status),
+    )
+
+
+def site(name: str = "", management: Any = "Sync") -> Site:
+    connection = ClusterConnection(type="SyncTarget", sync_target_ref=NameRef(name=name)) if name else None
+    place = Place(
+        cluster=name,
+        connection=connection,
+        scope=Scope(names=frozenset({"a"})),
+        policy=Policy(management=management, conflict="SourceWins"),
+    )
+    return Site(place=place, cluster=CLUSTER, client=cast("Any", None), owner=cast("Any", None))
+
+
+def recorded(one: Site) -> WrittenCluster:
+    assert one.place.connection is not None
+    return WrittenCluster(name=one.place.cluster, connection=one.place.connection)
+
+
+def test_clusters_beyond_the_room_of_the_inventory_are_not_written_to_and_told() -> None:
+    known = [site(f"known-{number}") for number in range(MAX_CLUSTERS - 1)]
+    new = [site("first"), site("second"), site("third")]
+    work = Work(
+        sync=sync(clusters=[recorded(one) for one in known]),
+        sources=(SourceRef(kind="Secret", namespace="team", name="token"),),
+        places=(),
+    )
+    arrivals = _admitted(work, [_Arrival(site=one) for one in (*new, *known)])
+    assert [one.site for one in arrivals] == [new[0], None, None, *known]
+    (told,) = arrivals[1].outcomes
+    assert (told.target, told.state, told.reason) == (
+        Target("a", "token", "Secret", "second"),
+        "Failed",
+        "InventoryFull",
+    )
+    assert told.message.startswith("split the sync: its status has no room for cluster second")
+
+
+def test_a_sync_that_is_being_deleted_visits_all_its_clusters() -> None:
+    known = [site(f"known-{number}") for number in range(MAX_CLUSTERS)]
+    ending = sync(clusters=[recorded(one) for one in known])
+    ending = structs.replace(
+        ending, metadata=structs.replace(ending.metadata, deletion_timestamp="2026-01-02T03:04:05Z")
+    )
+    arrivals = [_Arrival(site=one) for one in (*known, site("new"))]
+    assert _admitted(Work(sync=ending, sources=(), places=()), arrivals) == arrivals
+
+
+def test_under_keep_a_place_that_cannot_be_remembered_gets_no_copy() -> None:
+    here = site(management="Keep")
+    known = [Target("a", f"n{number}") for number in range(MAX_KEPT - 1)]
+    of_known = [kept_mark(CLUSTER, target) for target in known]
+    room = KeepRoom(sync(kept=of_known))
+    assert room.has(here, known[0])
+    assert all(room.take(here, target) for target in known)
+    assert room.take(here, Target("a", "one-more"))
+    assert not room.take(here, Target("a", "too-many"))
+    assert room.take(here, Target("a", "one-more"))
+    assert not room.has(here, Target("a", "one-more"))
+    assert unmarked(Target("a", "too-many")).reason == "InventoryFull"
+
+
+def test_a_place_without_room_is_not_marked_as_one_that_has_had_its_copy() -> None:
+    here = site(management="Keep")
+    outcomes = [unmarked(Target("a", "b")), Outcome(target=Target("a", "c"), state="Synced", reason="Synced")]
+    marks = kept_marks(sync(), [here], outcomes, [], partial_view=False)
+    assert marks == [kept_mark(CLUSTER, Target("a", "c"))]
+
+
+def test_other_policies_need_no_room() -> None:
+    room = KeepRoom(sync(kept=[f"{number:016x}" for number in range(MAX_KEPT)]))
+    assert room.take(site(), Target("a", "b"))
