@@ -33,6 +33,7 @@ from syncline.engine.claims import Claims
 from syncline.engine.cluster import Cluster
 from syncline.engine.digestkey import ensure_digest_key
 from syncline.engine.fights import Fights
+from syncline.engine.unkept import UnkeptFields
 from syncline.engine.view import MetaWire
 from syncline.fleet import Fleet
 from syncline.git import Mirrors
@@ -161,6 +162,7 @@ def controllers(
         events=events,
         claims=Claims(hub.client, {**{kind.name: kind.resource for kind in kinds}, git.name: git.resource}),
         fights=Fights(),
+        unkept=UnkeptFields(),
         watch_namespaces=settings.watch_namespaces,
         allowed_kinds=frozenset(settings.allow_kinds),
     )

@@ -132,6 +132,57 @@ def _job(image: str) -> dict[str, object]:
     return {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "app", "image": image}]}}}
 
 
+def test_values_that_the_server_does_not_keep_are_no_drift_and_others_are(world: GitWorld) -> None:
+    """As people write them: some empty values are kept, some are dropped, some are filled in."""
+    container = {"name": "app", "image": "example.com/app:1", "resources": {}, "stdin": False, "args": [], "env": []}
+    pod = {
+        "automountServiceAccountToken": False,
+        "hostNetwork": False,
+        "nodeSelector": {},
+        "tolerations": [],
+        "initContainers": [],
+        "schedulerName": "",
+        "securityContext": {},
+        "containers": [container],
+        "volumes": [{"name": "scratch", "emptyDir": {}}],
+    }
+    template = {"metadata": {"labels": {"app": "app"}, "annotations": {}, "creationTimestamp": None}, "spec": pod}
+    spec = {"selector": {"matchLabels": {"app": "app"}}, "paused": False, "minReadySeconds": 0, "strategy": {}}
+    names = ["app", "more"]
+
+    def pushed(replicas: int) -> str:
+        bodies = {**spec, "replicas": replicas, "template": template}
+        return world.push({f"{name}.yaml": manifest("apps/v1", "Deployment", name, spec=bodies) for name in names})
+
+    pushed(0)
+    sync = world.csync()
+    sync.becomes("Synced", synced=2)
+    world.stays_quiet(sync)
+    copies = [world.find("Deployment", world.home, name) for name in names]
+    where = ("spec", "template", "spec")
+    for copy in copies:
+        copy.put(*where, "volumes", 0, value={"name": "scratch", "hostPath": {"path": "/"}})
+        copy.shows(*where, "volumes", 0, value={"name": "scratch", "emptyDir": {}})
+    copies[0].put(*where, "hostNetwork", value=True)
+    copies[0].shows(*where, "hostNetwork", value=None)
+    copies[0].put(*where, "nodeSelector", value={"disk": "slow"})
+    copies[0].shows(*where, "nodeSelector", value=None)
+    sync.becomes("Synced", synced=2)
+    world.stays_quiet(sync)
+    pushed(1)
+    sync.now()
+    sync.becomes("Synced", synced=2)
+    world.stays_quiet(sync)
+    # What an injector adds to lists that are empty in Git is its own.
+    for copy in copies:
+        copy.put(*where, "initContainers", value=[{"name": "init", "image": "example.com/init:1"}], manager="injector")
+        copy.put(*where, "containers", 0, "env", value=[{"name": "INJECTED", "value": "1"}], manager="injector")
+    sync.now()
+    sync.becomes("Synced", synced=2)
+    world.stays_quiet(sync)
+    assert [copy.at(*where, "initContainers", 0, "name") for copy in copies] == ["init", "init"]
+
+
 def test_a_secret_with_a_key_left_to_others_gets_its_new_type_and_keeps_that_key(world: GitWorld) -> None:
     def secret(of_type: str) -> str:
         return manifest("v1", "Secret", "app", type=of_type, stringData={"username": "a", "password": "given"})

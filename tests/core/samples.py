@@ -38,6 +38,10 @@ POD = {
     "metadata": {"labels": {"app": "shop"}, "annotations": {"example.com/scrape": "yes"}},
     "spec": {
         "nodeSelector": {"disk": "fast"},
+        "automountServiceAccountToken": False,
+        "hostNetwork": False,
+        "tolerations": [],
+        "initContainers": [],
         "securityContext": {"runAsNonRoot": True},
         "containers": [
             {

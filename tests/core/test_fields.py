@@ -14,9 +14,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.core.samples import BY_KIND, SAMPLES, WIDGET_CRD, WIDGETS, Sample
-from tests.core.strategies import quick
+from tests.core.strategies import quick, thorough
 
-from syncline.core.fields import BUILT_IN_GROUPS, WHOLE_MAPS, apply_ready, extra_paths, holder, lost_paths, owned
+from syncline.core.fields import (
+    BUILT_IN_GROUPS,
+    MAX_UNKEPT,
+    WHOLE_MAPS,
+    apply_ready,
+    empty_fields,
+    extra_paths,
+    holder,
+    is_ours,
+    lost_paths,
+    owned,
+    unkept,
+)
 from syncline.kube import NAMESPACES, Client, Conflict, PatchKind, Resource, load_kubeconfig
 from syncline.kube.session import Request
 from syncline.sandbox import Sandbox
@@ -111,8 +123,13 @@ def change(live: Any, operation: str, pointer: str, value: Any = None) -> None:
         live[int(last) if isinstance(live, list) else last] = value
 
 
-def lost(sample: Sample, live: dict[str, Any]) -> tuple[str, ...]:
-    return lost_paths(sample.object(), owned(entries(live), sample.resource.group))
+def lost(sample: Sample, live: dict[str, Any], record: tuple[str, ...] = ()) -> tuple[str, ...]:
+    return lost_paths(sample.object(), owned(entries(live), sample.resource.group), record)
+
+
+def record_of(sample: Sample, answer: dict[str, Any]) -> tuple[str, ...]:
+    """What was not kept, by the answer to our own write."""
+    return unkept(sample.object(), owned(entries(answer), sample.resource.group))
 
 
 @pytest.fixture
@@ -192,7 +209,24 @@ EDITS = [
     ("Deployment", ("remove", "/metadata/labels"), "metadata.labels"),
     ("Deployment", ("remove", "/metadata/annotations"), "metadata.annotations[example.com/note]"),
     ("Deployment", ("add", "/metadata/labels/extra", "1"), ""),
-    ("Deployment", ("add", "/spec/template/spec/hostNetwork", True), ""),
+    ("Deployment", ("add", "/spec/template/spec/hostNetwork", True), "spec.template.spec.hostNetwork"),
+    ("Deployment", ("add", "/spec/template/spec/hostPID", True), ""),
+    (
+        "Deployment",
+        ("replace", "/spec/template/spec/volumes/0", {"name": "scratch", "hostPath": {"path": "/"}}),
+        "spec.template.spec.volumes[name=scratch].emptyDir",
+    ),
+    ("Deployment", ("add", "/spec/template/spec/volumes/0/emptyDir/medium", "Memory"), ""),
+    (
+        "Deployment",
+        ("remove", "/spec/template/spec/automountServiceAccountToken"),
+        "spec.template.spec.automountServiceAccountToken",
+    ),
+    (
+        "Deployment",
+        ("add", "/spec/template/spec/tolerations", [{"operator": "Exists"}]),
+        "spec.template.spec.tolerations",
+    ),
     ("StatefulSet", ("replace", "/spec/replicas", 0), "spec.replicas"),
     ("Service", ("replace", "/spec/selector/app", "other"), "spec.selector.app"),
     ("Service", ("replace", "/spec/ports/1/name", "changed"), "spec.ports[port=53,protocol=TCP].name"),
@@ -205,6 +239,7 @@ EDITS = [
     ("RoleBinding", ("remove", "/subjects"), "subjects"),
     ("ServiceAccount", ("replace", "/imagePullSecrets/0/name", "other"), "imagePullSecrets"),
     ("ServiceAccount", ("replace", "/automountServiceAccountToken", True), "automountServiceAccountToken"),
+    ("ServiceAccount", ("remove", "/automountServiceAccountToken"), "automountServiceAccountToken"),
     ("NetworkPolicy", ("add", "/spec/podSelector/matchLabels", {"a": "b"}), "spec.podSelector"),
     ("NetworkPolicy", ("remove", "/spec/ingress/0/from"), "spec.ingress"),
     ("Job", ("replace", "/spec/suspend", False), "spec.suspend"),
@@ -229,6 +264,7 @@ EDITS = [
     ("Widget", ("replace", "/spec/size", 4), "spec.size"),
     ("Widget", ("remove", "/spec/size"), "spec.size"),
     ("Widget", ("add", "/spec/empty/full", "1"), ""),
+    ("Widget", ("remove", "/spec/empty"), "spec.empty"),
     ("Widget", ("remove", "/spec/options/shape"), "spec.options.shape"),
     ("Widget", ("replace", "/spec/reference/key", "other"), "spec.reference"),
     ("Widget", ("replace", "/spec/parts/0/weight", 9), "spec.parts[kind=Ordinary,name=left].weight"),
@@ -245,12 +281,14 @@ NAMES = [f"{kind} {edit[0]} {edit[1]}" for kind, edit, _ in EDITS]
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.resource.kind)
 async def test_nothing_is_lost_of_what_was_just_sent(place: Place, sample: Sample) -> None:
     created = await place.create(sample)
-    assert lost(sample, created) == ()
-    assert lost_paths(sample.object(), msgspec.json.encode(created["metadata"]["managedFields"][0]["fieldsV1"])) == ()
+    record = record_of(sample, created)
+    assert lost(sample, created, record) == ()
+    fields = msgspec.json.encode(created["metadata"]["managedFields"][0]["fieldsV1"])
+    assert lost_paths(sample.object(), fields, record) == ()
     applied = await place.client.patch(
         sample.resource, "sample", place.namespace, sample.object(), PatchKind.APPLY, force=True
     )
-    assert lost(sample, applied) == ()
+    assert lost(sample, applied, record_of(sample, applied)) == ()
 
 
 @pytest.mark.parametrize("way", ["patch", "put"])
@@ -259,20 +297,22 @@ async def test_exactly_what_somebody_changed_is_lost(
     place: Place, kind: str, edit: tuple[Any, ...], path: str, way: str
 ) -> None:
     sample = BY_KIND[kind]
-    await place.create(sample)
+    record = record_of(sample, await place.create(sample))
     changed = await (place.put if way == "put" else place.patch)(sample.resource, edit)
-    assert lost(sample, changed) == ((path,) if path else ())
+    assert lost(sample, changed, record) == ((path,) if path else ())
     if path and edit[0] != "remove":
         assert holder(entries(changed), path) == "somebody"
 
 
-@pytest.mark.parametrize(("kind", "edit", "path"), EDITS[:24], ids=NAMES[:24])
+@pytest.mark.parametrize(("kind", "edit", "path"), EDITS[:30], ids=NAMES[:30])
 async def test_the_same_is_lost_after_an_apply_of_ours(
     place: Place, kind: str, edit: tuple[Any, ...], path: str
 ) -> None:
     sample = BY_KIND[kind]
-    await place.client.patch(sample.resource, "sample", place.namespace, sample.object(), PatchKind.APPLY, force=True)
-    found = lost(sample, await place.patch(sample.resource, edit))
+    applied = await place.client.patch(
+        sample.resource, "sample", place.namespace, sample.object(), PatchKind.APPLY, force=True
+    )
+    found = lost(sample, await place.patch(sample.resource, edit), record_of(sample, applied))
     assert bool(found) == bool(path)
     assert all(each.startswith(path) for each in found)
 
@@ -300,60 +340,80 @@ async def test_what_another_applies_by_force_is_lost_to_it(
     place: Place, kind: str, body: dict[str, Any], path: str
 ) -> None:
     sample = BY_KIND[kind]
-    await place.create(sample)
+    record = record_of(sample, await place.create(sample))
     changed = await place.apply(sample.resource, **body)
-    assert lost(sample, changed) == ((path,) if path else ())
+    assert lost(sample, changed, record) == ((path,) if path else ())
     if path:
         assert holder(entries(changed), path) == "somebody"
 
 
+async def test_items_that_others_put_into_an_empty_list_of_ours_are_theirs(place: Place) -> None:
+    sample = BY_KIND["Deployment"]
+    created = await place.create(sample)
+    theirs = [{"name": "init", "image": "registry.example/init:1"}]
+    changed = await place.put(sample.resource, ("add", "/spec/template/spec/initContainers", theirs))
+    # Of a list with keys the server does not say whether an empty one is ours: once it is applied, it is known.
+    assert lost(sample, changed, record_of(sample, created)) == ("spec.template.spec.initContainers",)
+    await place.rename(sample.resource)
+    applied = await place.client.patch(
+        sample.resource, "sample", place.namespace, sample.object(), PatchKind.APPLY, force=True
+    )
+    assert applied["spec"]["template"]["spec"]["initContainers"][0]["name"] == "init"
+    record = record_of(sample, applied)
+    assert lost(sample, applied, record) == ()
+    without = await place.put(sample.resource, ("remove", "/spec/template/spec/initContainers"))
+    assert lost(sample, without, record) == ()
+
+
 async def test_what_another_applies_with_our_value_is_shared(place: Place) -> None:
     sample = BY_KIND["Deployment"]
-    await place.create(sample)
-    assert lost(sample, await place.apply(sample.resource, spec={"replicas": 2})) == ()
+    record = record_of(sample, await place.create(sample))
+    assert lost(sample, await place.apply(sample.resource, spec={"replicas": 2}), record) == ()
 
 
 async def test_several_losses_are_all_told(place: Place) -> None:
     sample = BY_KIND["Deployment"]
-    await place.create(sample)
+    record = record_of(sample, await place.create(sample))
     changed = await place.patch(
         sample.resource, ("replace", "/spec/replicas", 5), ("replace", "/metadata/labels/team", "blue")
     )
-    assert set(lost(sample, changed)) == {"spec.replicas", "metadata.labels.team"}
+    assert set(lost(sample, changed, record)) == {"spec.replicas", "metadata.labels.team"}
 
 
 async def test_status_and_scaling_are_told_apart(place: Place) -> None:
     sample = BY_KIND["Deployment"]
-    await place.create(sample)
+    record = record_of(sample, await place.create(sample))
     # More than its controller ever counts: what it writes at the same time stays valid.
     status = await place.patch(sample.resource, ("add", "/status/replicas", 20), part="status")
-    assert lost(sample, status) == ()
+    assert lost(sample, status, record) == ()
     assert holder(entries(status), "spec.replicas") == ""
     await place.patch(sample.resource, ("replace", "/spec/replicas", 9), part="scale")
     scaled = await place.client.get(sample.resource, "sample", place.namespace)
-    assert lost(sample, scaled) == ("spec.replicas",)
+    assert lost(sample, scaled, record) == ("spec.replicas",)
     assert holder(entries(scaled), "spec.replicas") == "somebody"
 
 
 async def test_a_change_back_to_our_value_is_still_theirs(place: Place) -> None:
     """The server says who wrote last, not what: an apply makes it ours again."""
     sample = BY_KIND["Deployment"]
-    await place.create(sample)
+    record = record_of(sample, await place.create(sample))
     await place.patch(sample.resource, ("replace", "/spec/replicas", 5))
-    assert lost(sample, await place.patch(sample.resource, ("replace", "/spec/replicas", 2))) == ("spec.replicas",)
+    assert lost(sample, await place.patch(sample.resource, ("replace", "/spec/replicas", 2)), record) == (
+        "spec.replicas",
+    )
     again = await place.client.patch(
         sample.resource, "sample", place.namespace, sample.object(), PatchKind.APPLY, force=True
     )
-    assert lost(sample, again) == ()
+    assert lost(sample, again, record) == ()
 
 
 async def test_who_removed_a_field_is_the_last_to_have_written(place: Place) -> None:
     sample = BY_KIND["Deployment"]
-    await place.create(sample)
+    record = record_of(sample, await place.create(sample))
     changed = await place.patch(
         sample.resource, ("remove", "/spec/template/spec/nodeSelector"), ("add", "/metadata/labels/extra", "1")
     )
-    (path,) = lost(sample, changed)
+    (path,) = lost(sample, changed, record)
     assert holder(entries(changed), path) == "somebody"
 
 
@@ -384,7 +444,8 @@ async def test_after_the_rename_an_apply_takes_away_what_it_no_longer_has(place:
         del less["spec"]["template"]["spec"]["containers"][0]["resources"]
     applied = await place.client.patch(sample.resource, "sample", place.namespace, less, PatchKind.APPLY, force=True)
     assert "example.com/note" not in applied["metadata"].get("annotations", {})
-    assert lost_paths(less, owned(entries(applied), sample.resource.group)) == ()
+    ours = owned(entries(applied), sample.resource.group)
+    assert lost_paths(less, ours, unkept(less, ours)) == ()
     if sample.resource.kind == "Deployment":
         assert applied["spec"]["template"]["spec"]["containers"][0]["resources"] == {}
     else:
@@ -442,10 +503,12 @@ def entry(manager: str, fields: Any, operation: str = "Update", time: str = "1",
         ({"a": 1}, {}, ("a",)),
         ({"a": 1}, {"f:a": {}}, ()),
         ({"a": None}, {}, ()),
-        ({"a": {"b": None}}, {}, ()),
-        ({"a": {}}, {}, ()),
+        ({"a": {"b": None}}, {}, ("a.b",)),
+        ({"a": {}}, {}, ("a",)),
+        ({"a": {}}, {"f:a": {}}, ()),
         ({"a": []}, {"f:a": None}, ("a",)),
-        ({"a": {"b": 0, "c": False, "d": ""}}, {}, ()),
+        ({"a": {"b": 0, "c": False, "d": ""}}, {}, ("a",)),
+        ({"a": {"b": 0, "c": [], "d": 1}}, {"f:a": {"f:d": {}}}, ("a.b", "a.c")),
         ({"a": {"b": 0}}, {"f:a": {"f:b": None}}, ("a.b",)),
         ({"a": {"b": 1}}, {"f:a": {}}, ()),
         ({"a": {"b": 1}}, {"f:a": {".": {}}}, ("a.b",)),
@@ -548,6 +611,95 @@ bodies = st.dictionaries(st.text("abn./", min_size=1, max_size=3), json_values, 
 def field_set(value: Any) -> dict[str, Any]:
     """What the server would write down for a value of a kind without a schema: lists are whole."""
     return {f"f:{name}": field_set(item) for name, item in value.items()} if isinstance(value, dict) else {}
+
+
+def paths_of(value: Any, way: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    """The ways to all fields of an object, but for null, which is nobody's."""
+    if not isinstance(value, dict):
+        return []
+    inside = [(*way, name) for name, item in value.items() if item is not None]
+    return inside + [path for name, item in value.items() for path in paths_of(item, (*way, name))]
+
+
+def value_at(value: Any, way: tuple[str, ...]) -> Any:
+    for name in way:
+        value = value[name]
+    return value
+
+
+def dropped(tree: dict[str, Any], way: tuple[str, ...]) -> dict[str, Any]:
+    """The tree without a field; a map that has nothing left in it stands as before."""
+    name, *rest = way
+    below = tree.get(f"f:{name}")
+    if below is None:
+        return tree
+    if not rest:
+        return {element: inside for element, inside in tree.items() if element != f"f:{name}"}
+    return {**tree, f"f:{name}": {".": {}, **dropped(below, tuple(rest))}}
+
+
+def is_empty(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(map(is_empty, value.values()))
+    return all(map(is_empty, value)) if isinstance(value, list) else not value
+
+
+@thorough
+@given(bodies, st.data())
+def test_exactly_what_is_missing_since_our_own_write_is_lost(body: dict[str, Any], data: st.DataObject) -> None:
+    """The server may not have kept any of the empty values; whatever else is gone later is a loss, empty or not."""
+    every = paths_of(body)
+    hollow = [way for way in every if is_empty(value_at(body, way))]
+    tree = field_set(body)
+    for way in data.draw(st.lists(st.sampled_from(hollow), max_size=3)) if hollow else []:
+        tree = dropped(tree, way)
+    record = unkept(body, tree)
+    assert lost_paths(body, tree, record) == ()
+    assert set(record) <= empty_fields(body)
+
+    way = data.draw(st.sampled_from(every)) if every else ()
+    later = dropped(tree, way) if way else tree
+    assert bool(lost_paths(body, later, record)) == (later != tree)
+
+
+@quick
+@given(bodies, st.data())
+def test_an_empty_value_that_somebody_has_taken_is_lost_unless_it_was_theirs_all_along(
+    body: dict[str, Any], data: st.DataObject
+) -> None:
+    hollow = [way for way in paths_of(body) if len(way) == 1 and is_empty(value_at(body, way))]
+    if not hollow:
+        return
+    (name,) = data.draw(st.sampled_from(hollow))
+    absent = dropped(field_set(body), (name,))
+    taken = {**absent, f"f:{name}": None}
+    assert len(lost_paths(body, taken, unkept(body, absent))) == 1
+    assert lost_paths(body, taken, unkept(body, taken)) == ()
+    assert lost_paths(body, absent, unkept(body, taken)) == ()
+
+
+def test_a_long_record_is_folded_and_still_tells_what_is_missing_since() -> None:
+    body = {f"field-{number:04}": {} for number in range(MAX_UNKEPT // 8)}
+    record = unkept(body, {})
+    assert len(str(record)) < 40
+    assert lost_paths(body, {}, record) == ()
+    assert unkept(body, {"f:field-0000": {}}) != record
+    assert lost_paths({**body, "more": False}, {}, record)
+
+
+def test_items_of_a_list_share_the_names_of_their_fields() -> None:
+    body = {"list": [{"name": "a", "x": False}, {"name": "b", "x": False, "y": 0}]}
+    ours = {"f:list": {f'k:{{"name":"{name}"}}': {".": {}, "f:name": {}} for name in "ab"}}
+    assert unkept(body, ours) == ("list.x", "list.y")
+    assert empty_fields(body) == {"list.x", "list.y"}
+
+
+def test_a_field_is_ours_while_the_server_says_so() -> None:
+    fields = owned([entry("syncline", {"f:metadata": {"f:annotations": {"f:a/b": {}}}})])
+    assert is_ours(fields, "metadata", "annotations", "a/b")
+    assert not is_ours(fields, "metadata", "annotations", "c")
+    taken = [entry("syncline", {"f:spec": {}}), entry("o", {"f:metadata": {"f:annotations": {"f:a/b": {}}}})]
+    assert not is_ours(owned(taken), "metadata", "annotations", "a/b")
 
 
 @quick

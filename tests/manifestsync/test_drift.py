@@ -1,5 +1,6 @@
 """What others change of a copy is repaired; what they or the server add beside it is theirs, and no reason to write."""
 
+import pytest
 from tests.configmapsync.world import Json, until
 from tests.manifestsync.world import Manifests, ManifestSync, Object, deployment_spec
 
@@ -7,11 +8,11 @@ CONTAINER = ("spec", "template", "spec", "containers", 0)
 IMAGE = (*CONTAINER, "image")
 
 
-def scene(world: Manifests, **spec: object) -> tuple[Object, Object, ManifestSync]:
+def scene(world: Manifests, *, management: str = "Sync", **spec: object) -> tuple[Object, Object, ManifestSync]:
     """Return a Deployment, its copy and their sync, in agreement."""
-    source = world.deployment()
+    source = world.deployment(**spec)
     target = world.namespace("a")
-    sync = world.msync("sync", source, into=[target], **spec)
+    sync = world.msync("sync", source, into=[target], resourceManagementPolicy=management)
     sync.becomes("Synced", synced=1)
     return source, world.find("Deployment", target), sync
 
@@ -37,6 +38,87 @@ def test_the_event_names_who_took_the_field_though_others_wrote_later(world: Man
     sync.change(suspend=False)
     event = sync.tells("DriftRepaired")
     assert "spec.template.spec.containers[name=app].image changed by the-culprit" in event["note"]
+
+
+POD = ("spec", "template", "spec")
+HARDENED = {
+    **deployment_spec(),
+    "template": {
+        "metadata": {"labels": {"app": "app"}},
+        "spec": {
+            "containers": [{"name": "app", "image": "example.com/app:1"}],
+            "volumes": [{"name": "scratch", "emptyDir": {}}, {"name": "conf", "configMap": {"name": "conf"}}],
+            "automountServiceAccountToken": False,
+            "hostNetwork": False,
+            "nodeSelector": {},
+            "tolerations": [],
+        },
+    },
+}
+
+
+@pytest.mark.parametrize("policy", ["Sync", "Overwrite"])
+@pytest.mark.parametrize("applied", [False, True], ids=["created", "applied"])
+def test_an_empty_value_counts_like_any_other(world: Manifests, policy: str, applied: bool) -> None:
+    source, copy, sync = scene(world, **HARDENED, management=policy)
+    if applied:
+        source.put(*IMAGE, value="example.com/app:2")
+        copy.shows(*IMAGE, value="example.com/app:2")
+        sync.becomes("Synced", synced=1)
+    world.stays_quiet(sync)
+
+    copy.put(*POD, "volumes", 0, value={"name": "scratch", "hostPath": {"path": "/"}}, manager="intruder")
+    copy.shows(*POD, "volumes", 0, value={"name": "scratch", "emptyDir": {}})
+    note = sync.tells("DriftRepaired")["note"]
+    assert "spec.template.spec.volumes[name=scratch].emptyDir" in note
+    assert "changed by intruder" in note
+    copy.put(*POD, "automountServiceAccountToken", value=None, manager="intruder")
+    copy.shows(*POD, "automountServiceAccountToken", value=False)
+    sync.becomes("Synced", synced=1)
+    world.stays_quiet(sync)
+
+
+def test_what_others_added_survives_when_something_else_gives_way_to_ours(world: Manifests) -> None:
+    source = world.deployment(strategy={"type": "Recreate"})
+    target = world.namespace("a")
+    sync = world.msync("sync", source, into=[target])
+    sync.becomes("Synced", synced=1)
+    copy = world.find("Deployment", target)
+
+    def change(body: Json) -> None:
+        body["spec"]["strategy"] = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 2}}
+        body["spec"]["minReadySeconds"] = 7
+
+    copy.edit(change, "somebody")
+    copy.shows("spec", "strategy", value={"type": "Recreate"})
+    sync.becomes("Synced", synced=1)
+    assert copy.spec["minReadySeconds"] == 7
+    world.stays_quiet(sync)
+
+
+def test_a_repair_that_the_server_refuses_is_told_as_that_and_not_tried_on_and_on(world: Manifests) -> None:
+    _, copy, sync = scene(world)
+    body = copy.read()
+    made = {"metadata": {key: body["metadata"][key] for key in ("name", "labels", "annotations")}}
+    sync.change(suspend=True)
+    sync.becomes("Suspended")
+    copy.delete()
+    copy.gone()
+    # Somebody has made it anew, marks and all, with a selector that cannot be changed.
+    copy.create({**made, "spec": deployment_spec(app="theirs")})
+    uid = copy.uid
+    sync.change(suspend=False)
+    ready = sync.becomes("RepairRefused", failed=1)
+    assert (
+        "the API server refuses the repair; delete the copy, or set resourceManagementPolicy: Over" in ready["message"]
+    )
+    assert "Reconciling" not in sync.conditions
+    sync.now()
+    sync.change(resourceManagementPolicy="Overwrite")
+    copy.shows("spec", "selector", "matchLabels", value={"app": "app"})
+    sync.becomes("Synced", synced=1)
+    assert copy.uid != uid
+    world.stays_quiet(sync)
 
 
 def test_a_removed_field_is_put_back(world: Manifests) -> None:

@@ -1,5 +1,6 @@
 """What cannot be changed: made anew where nothing is lost by it, a clear failure elsewhere, never a loop."""
 
+from tests.configmapsync.admission import refused
 from tests.configmapsync.world import until
 from tests.manifestsync.world import Manifests, deployment_spec
 
@@ -34,6 +35,72 @@ def test_a_secret_whose_type_has_changed_is_made_anew(world: Manifests) -> None:
     assert copy.values == {"username": "admin", "password": "red"}
     sync.did("1 recreated")
     world.stays_quiet(sync)
+
+
+def test_an_object_is_not_deleted_to_be_made_anew_while_a_policy_refuses_to_create_it(world: Manifests) -> None:
+    source = world.secret(username="admin", password="red")
+    target = world.namespace("a")
+    sync = world.msync("sync", source, into=[target])
+    sync.becomes("Synced", synced=1)
+    copy = world.find("Secret", target)
+    uid = copy.uid
+    with refused(world.sandbox, target, "secrets", message="no more of them"):
+        source.delete()
+        world.make("Secret", type="kubernetes.io/basic-auth", stringData={"username": "admin", "password": "red"})
+        ready = sync.becomes("RecreateRefused", failed=1)
+        assert "allow that, or delete the object yourself: " in ready["message"]
+        assert "ValidatingAdmissionPolicy" in sync.target(target)["message"]
+        sync.now()
+        assert (copy.uid, copy.at("type")) == (uid, "Opaque")
+    sync.now()
+    copy.shows("type", value="kubernetes.io/basic-auth")
+    sync.becomes("Synced", synced=1)
+
+
+def test_an_object_is_not_deleted_to_be_made_anew_where_a_quota_is_used_up(world: Manifests) -> None:
+    source = world.deployment()
+    target = world.namespace("a")
+    sync = world.msync("sync", source, into=[target], resourceManagementPolicy="Overwrite")
+    sync.becomes("Synced", synced=1)
+    copy = world.find("Deployment", target)
+    uid = copy.uid
+    limit = {"count/deployments.apps": "1"}
+    quota = world.make("ResourceQuota", target, spec={"hard": limit})
+    # The sandbox runs no controller that counts; the API server goes by what stands in the status.
+    used = {**quota.read(), "status": {"hard": limit, "used": limit}}
+    quota.sandbox.request("PUT", f"{quota.path}/status", used)
+    source.delete()
+    source.gone()
+    world.make("Deployment", spec=deployment_spec(app="other"))
+    sync.becomes("RecreateRefused", failed=1)
+    assert "exceeded quota: app" in sync.target(target)["message"]
+    sync.now()
+    assert copy.uid == uid
+    quota.delete()
+    until(sync.look, lambda _: sync.now() or copy.at("spec", "selector", "matchLabels") == {"app": "other"})
+    sync.becomes("Synced", synced=1)
+    assert copy.uid != uid
+
+
+def test_a_service_with_a_port_of_its_own_is_made_anew(world: Manifests) -> None:
+    """The port that the new one asks for is taken, by the old one: that is no reason to refuse it."""
+    ports = "type: NodePort, ports: [{name: http, port: 80, nodePort: 30777}]"
+
+    def patch(content: str) -> dict[str, str]:
+        return {"patchStrategy": "Merge", "patchContent": content}
+
+    source = world.service(type="ClusterIP")
+    target = world.namespace("a")
+    sync = world.msync(
+        "sync", source, into=[target], resourceManagementPolicy="Overwrite", patch=patch(f"spec: {{{ports}}}")
+    )
+    sync.becomes("Synced", synced=1)
+    copy = world.find("Service", target)
+    uid = copy.uid
+    sync.change(patch=patch(f"spec: {{{ports}, clusterIP: 10.96.77.77}}"))
+    sync.becomes("Synced", synced=1)
+    assert (copy.at("spec", "clusterIP"), copy.at("spec", "ports", 0, "nodePort")) == ("10.96.77.77", 30777)
+    assert copy.uid != uid
 
 
 def test_an_adopted_secret_of_another_type_is_left_and_the_message_says_what_to_do(world: Manifests) -> None:
@@ -124,7 +191,7 @@ def test_a_claim_is_never_made_anew(world: Manifests) -> None:
     world.make("PersistentVolumeClaim", spec=claim("1Gi", "ReadWriteMany"))
     sync.change(suspend=False)
     ready = sync.becomes("Immutable", failed=1)
-    assert ready["message"].endswith("delete the copy to have it created again")
+    assert "the API server refuses the change; delete the copy to have it created again: " in ready["message"]
     sync.now()
     assert copy.uid == uid
 

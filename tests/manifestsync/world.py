@@ -25,6 +25,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "LimitRange": ("v1", "limitranges"),
     "PersistentVolumeClaim": ("v1", "persistentvolumeclaims"),
     "PriorityClass": ("scheduling.k8s.io/v1", "priorityclasses"),
+    "ResourceQuota": ("v1", "resourcequotas"),
     "Role": ("rbac.authorization.k8s.io/v1", "roles"),
     "Secret": ("v1", "secrets"),
     "Service": ("v1", "services"),

@@ -33,6 +33,7 @@ from syncline.engine.fights import Fights
 from syncline.engine.interests import Interest
 from syncline.engine.record import Records, StatusConflict, SyncGone, SyncWire
 from syncline.engine.statuses import is_refusal
+from syncline.engine.unkept import UnkeptFields
 from syncline.engine.writer import Writer
 from syncline.kube.cache import Key
 from syncline.kube.errors import ApiError, KubeError
@@ -78,6 +79,7 @@ class Shared(Struct, frozen=True):
     events: EventRecorder
     claims: Claims
     fights: Fights
+    unkept: UnkeptFields
     watch_namespaces: Sequence[str] = ()
     allowed_kinds: frozenset[str] = frozenset()
 
@@ -293,6 +295,7 @@ class Controller(ABC):
             site.place.policy,
             claims=self._shared.claims,
             fights=self._shared.fights,
+            unkept=self._shared.unkept,
         )
 
     def _get(self, key: Key) -> AnySync | None:

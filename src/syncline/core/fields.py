@@ -4,16 +4,23 @@
 `lost_paths` tells which fields that we sent are no longer ours, `holder` whose a field is now. So a change by others is
 seen from metadata alone, while defaults, status and what a webhook adds are nobody's loss.
 
-Limits: a field that the server does not keep at all was never ours, and counts as lost. Of a custom kind, it is not
-seen when somebody empties a map or list of ours and leaves it standing as `{}` or `[]`, until we have applied once.
+A value that says nothing (`{}`, `[]`, false, 0 and "") counts like any other: it matters whether a volume is an
+`emptyDir: {}`, and whether a token is mounted. But the server does not keep all of them. Which ones it does not keep
+is no guess: the answer to our own write tells it (`unkept`), and is remembered with the object.
+
+Limits: a field that is not empty and that the server does not keep at all was never ours, and counts as lost. Of a
+custom kind, it is not seen when somebody empties a map or list of ours and leaves it standing as `{}` or `[]`, until we
+have applied once.
 """
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
+
+from syncline.core.digest import short_digest
 
 Json = dict[str, Any]
 Tree = dict[str, Any]
@@ -32,6 +39,9 @@ _STATUS = "status"
 _ELSEWHERE = frozenset({"f:metadata", "f:status", _HOLLOW})
 _NOT_SENT = frozenset({"apiVersion", "kind"})
 _SENT_METADATA = ("labels", "annotations")
+_TAKEN = "!"
+MAX_UNKEPT = 4096
+"""How much room the names of values that the server does not keep may take on an object."""
 
 BUILT_IN_GROUPS = frozenset(
     {
@@ -138,18 +148,41 @@ def owned(entries: Sequence[Entry], group: str = "", manager: str = MANAGER) -> 
     return msgspec.json.encode(tree)
 
 
-def lost_paths(body: Mapping[str, Any], fields: bytes | Mapping[str, Any]) -> tuple[str, ...]:
+def lost_paths(
+    body: Mapping[str, Any], fields: bytes | Mapping[str, Any], record: tuple[str, ...] = ()
+) -> tuple[str, ...]:
     """Return the paths of what was sent, such as `spec.template.spec.containers[name=app].image`, that are not ours.
 
     `fields` is what `owned` returned, or the `fieldsV1` of an entry as it came. Of metadata, labels and annotations
-    count. Values that the server may drop, such as false, zero and what is empty, are lost only to somebody who has
-    them; and null was never ours.
+    count. `record` is what `unkept` returned for the answer to our last write: empty values that were not ours then are
+    not lost. Null was never ours.
     """
-    tree = _decode_tree(fields) if isinstance(fields, bytes) else fields
-    sent = {name: value for name, value in body.items() if name not in _NOT_SENT}
-    if metadata := sent.pop("metadata", None):
-        sent["metadata"] = {name: metadata[name] for name in _SENT_METADATA if name in metadata}
-    return tuple(path.removeprefix(".") for path in _lost_of_map(sent, tree, hollow=_HOLLOW in tree))
+    losses = _losses(body, fields)
+    names = _names(losses)
+    known = frozenset(names if _folded(names) == record else record)
+    return tuple(loss.path for loss in losses if not loss.is_among(known))
+
+
+def unkept(body: Mapping[str, Any], fields: bytes | Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the empty values of what was sent that are not ours by the answer to that very write, for `lost_paths`.
+
+    Items of a list are not told apart. Of a list of items with keys that was sent empty, the server never says that it
+    is ours: items of others in it are no loss. Where the names would take much room, there is but a digest of them.
+    """
+    return _folded(_names(_losses(body, fields)))
+
+
+def empty_fields(body: Mapping[str, Any]) -> set[str]:
+    """Return the names, as in `unkept`, of all empty values in an object."""
+    return {".".join(field) for field in _empty_in(body, ())}
+
+
+def is_ours(fields: bytes, *way: str) -> bool:
+    """Tell whether the server counts a field as ours. `fields` is what `owned` returned."""
+    tree: Any = _decode_tree(fields)
+    for name in way:
+        tree = tree.get(f"f:{name}") if tree else None
+    return tree is not None
 
 
 def extra_paths(fields: bytes) -> tuple[str, ...]:
@@ -277,36 +310,77 @@ def _others(tree: Mapping[str, Any]) -> Iterator[str]:
             yield from (_step(element) + rest for rest in _others(below))
 
 
-def _lost_of_map(sent: Mapping[str, Any], tree: Mapping[str, Any], *, hollow: bool) -> list[str]:
+class _Loss(NamedTuple):
+    """A field that was sent and is not ours."""
+
+    path: str
+    """As people read it."""
+    field: tuple[str, ...]
+    """As the schema has it: the same for all items of a list."""
+    is_empty: bool
+    is_taken: bool
+    """Whether somebody else has it; else nobody has."""
+
+    @property
+    def name(self) -> str:
+        return f"{_TAKEN if self.is_taken else ''}{'.'.join(self.field)}"
+
+    def is_among(self, names: frozenset[str]) -> bool:
+        return self.is_empty and (self.name in names or f"{_TAKEN}{'.'.join(self.field)}" in names)
+
+    def below(self, step: str, *field: str) -> "_Loss":
+        return self._replace(path=step + self.path, field=(*field, *self.field))
+
+
+def _losses(body: Mapping[str, Any], fields: bytes | Mapping[str, Any]) -> list[_Loss]:
+    tree = _decode_tree(fields) if isinstance(fields, bytes) else fields
+    sent = {name: value for name, value in body.items() if name not in _NOT_SENT}
+    if metadata := sent.pop("metadata", None):
+        sent["metadata"] = {name: metadata[name] for name in _SENT_METADATA if name in metadata}
+    return [
+        loss._replace(path=loss.path.removeprefix(".")) for loss in _lost_of_map(sent, tree, hollow=_HOLLOW in tree)
+    ]
+
+
+def _names(losses: Iterable[_Loss]) -> tuple[str, ...]:
+    return tuple(sorted({loss.name for loss in losses if loss.is_empty}))
+
+
+def _folded(names: tuple[str, ...]) -> tuple[str, ...]:
+    return names if sum(map(len, names)) <= MAX_UNKEPT else (f"#{short_digest(*names)}",)
+
+
+def _lost_of_map(sent: Mapping[str, Any], tree: Mapping[str, Any], *, hollow: bool) -> list[_Loss]:
     """Return the ways from here to what is lost."""
-    lost: list[str] = []
+    lost: list[_Loss] = []
     for name, value in sent.items():
         below = tree.get(f"f:{name}", False)
-        if value is None or (below is False and _may_be_dropped(value)):
+        if value is None:
             continue
         if not below and below != {}:
-            lost.append(_named(name) + _only_way(value))
+            lost.append(_Loss(_named(name) + _only_way(value), (name,), _is_empty(value), below is None))
         elif isinstance(value, dict):
             if below or (hollow and name not in WHOLE_MAPS):
-                lost += [_named(name) + rest for rest in _lost_of_map(value, below, hollow=hollow)]
+                lost += [loss.below(_named(name), name) for loss in _lost_of_map(value, below, hollow=hollow)]
         elif below and isinstance(value, list):
-            lost += [_named(name) + rest for rest in _lost_of_list(value, below, hollow=hollow)]
+            lost += [loss.below(_named(name), name) for loss in _lost_of_list(value, below, hollow=hollow)]
     return lost
 
 
-def _lost_of_list(items: Sequence[Any], tree: Mapping[str, Any], *, hollow: bool) -> list[str]:
-    elements = _elements(items, tree)
-    lost: list[str] = []
+def _lost_of_list(items: Sequence[Any], tree: Mapping[str, Any], *, hollow: bool) -> list[_Loss]:
+    elements = elements_of(items, tree)
+    lost: list[_Loss] = []
     for index, element in enumerate(elements):
         below = tree[element] if element else None
         if below is None:
-            lost.append(_step(element) if element else _step_to(items[index], index, tree))
+            step = _step(element) if element else _step_to(items[index], index, tree)
+            lost.append(_Loss(step, (), is_empty=False, is_taken=False))
         elif below and isinstance(items[index], dict):
-            lost += [_step(element) + rest for rest in _lost_of_map(items[index], below, hollow=hollow)]
+            lost += [loss.below(_step(element)) for loss in _lost_of_map(items[index], below, hollow=hollow)]
     return lost
 
 
-def _elements(items: Sequence[Any], tree: Mapping[str, Any]) -> list[str]:
+def elements_of(items: Sequence[Any], tree: Mapping[str, Any]) -> list[str]:
     """Return the element of each item, empty where there is none; nothing at all where the list is owned whole."""
     match {element[0] for element in tree} - {_SELF}:
         case kinds if "k" in kinds:
@@ -369,9 +443,21 @@ def _only_way(value: Any) -> str:
     return way
 
 
-def _may_be_dropped(value: Any) -> bool:
-    """Whether the server may leave the value out because it says nothing."""
+def _is_empty(value: Any) -> bool:
+    """Whether the value says nothing, so that the server may leave it out."""
     return not any(_leaves(value))
+
+
+def _empty_in(value: Any, field: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    if isinstance(value, dict):
+        for name, item in value.items():
+            inside = (*field, name)
+            if item is not None and _is_empty(item):
+                yield inside
+            yield from _empty_in(item, inside)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _empty_in(item, field)
 
 
 def _leaves(value: Any) -> Iterator[Any]:

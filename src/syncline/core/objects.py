@@ -111,6 +111,8 @@ class Marker(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     mode: str = "Created"
     labels: tuple[str, ...] = ()
     annotations: tuple[str, ...] = ()
+    unkept: tuple[str, ...] = ()
+    """Empty values of what was sent that the API server did not keep, by the answer to the write (`fields.unkept`)."""
 
 
 class Seen(Struct, frozen=True, kw_only=True):

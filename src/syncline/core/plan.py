@@ -12,11 +12,11 @@ from msgspec import Struct, field, structs
 from syncline.api.common import GROUP, ManagementPolicy, TargetState
 from syncline.core.carry import is_allocated
 from syncline.core.digest import brief, leaves_digest
-from syncline.core.fields import extra_paths, lost_paths
+from syncline.core.fields import extra_paths, is_ours, lost_paths
 from syncline.core.ignoring import compared_leaves, without
 from syncline.core.keypolicies import KeyedMerge, KeyPolicies, KeyPolicy, merge_by_key
 from syncline.core.objects import Content, Desired, Marker, Seen, Target
-from syncline.core.ownership import Owner, Standing, standing
+from syncline.core.ownership import MARKER, Owner, Standing, standing
 from syncline.core.sanitize import is_state
 
 # The base is an annotation; Kubernetes allows 256 KiB for all annotations of an object together.
@@ -56,6 +56,8 @@ class Edit(Struct, frozen=True, kw_only=True):
     """Whether the write must fail if anybody wrote since the object was seen."""
     metadata_only: bool = False
     """Whether the content is already as it should be."""
+    unkept: tuple[str, ...] = ()
+    """What is expected of the server not to keep of what is sent; the writer fills it in."""
 
 
 class Action(Struct, frozen=True, kw_only=True):
@@ -144,7 +146,9 @@ def _judged(desired: Desired, seen: Seen, *, extras: bool) -> Seen:
     if marker is None or desired.body is None or marker.digest != desired.digest:
         return seen
     fields = seen.fields or b"{}"
-    lost = lost_paths(without(desired.body.fields, desired.ignored), fields)
+    # A record that somebody else has written is no record of ours.
+    record = marker.unkept if marker.unkept and is_ours(fields, "metadata", "annotations", MARKER) else ()
+    lost = lost_paths(without(desired.body.fields, desired.ignored), fields, record)
     if extras:
         lost += tuple(path for path in extra_paths(fields) if not is_allocated(seen.target.kind, path))
     return structs.replace(seen, digest="", lost=lost) if lost else seen

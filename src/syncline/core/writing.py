@@ -104,24 +104,33 @@ def update_patch(desired: Desired, seen: Seen, owner: Owner, here: str, edit: Ed
         gone=extra_keys(seen.annotations) if edit.extras else (sent.annotations if sent else ()),
     )
     if edit.base is None and seen.base is not None:
-        patch.append({"op": "remove", "path": f"/metadata/annotations/{_escape(BASE)}"})
+        patch.append({"op": "remove", "path": f"/metadata/annotations/{escape(BASE)}"})
     return patch
+
+
+def marks_patch(desired: Desired, seen: Seen, owner: Owner, here: str, edit: Edit) -> list[Json]:
+    """Return the JSON patch that writes our marks anew, and nothing else."""
+    values = _marks(desired, owner, here, edit).items()
+    marks: list[Json] = [
+        {"op": "add", "path": f"/metadata/annotations/{escape(name)}", "value": value} for name, value in values
+    ]
+    return [*_guards(seen, version=False), *marks]
 
 
 def release_patch(seen: Seen) -> list[Json]:
     """Return the JSON patch that takes our marks off and leaves everything else."""
     patch = _guards(seen, version=False)
-    patch.append({"op": "remove", "path": f"/metadata/labels/{_escape(OWNER_LABEL)}"})
-    patch.append({"op": "remove", "path": f"/metadata/annotations/{_escape(MARKER)}"})
+    patch.append({"op": "remove", "path": f"/metadata/labels/{escape(OWNER_LABEL)}"})
+    patch.append({"op": "remove", "path": f"/metadata/annotations/{escape(MARKER)}"})
     if seen.base is not None:
-        patch.append({"op": "remove", "path": f"/metadata/annotations/{_escape(BASE)}"})
+        patch.append({"op": "remove", "path": f"/metadata/annotations/{escape(BASE)}"})
     return patch
 
 
 def _guards(seen: Seen, *, version: bool) -> list[Json]:
     guards: list[Json] = [{"op": "test", "path": "/metadata/uid", "value": seen.uid}]
     if seen.owner:
-        guards.append({"op": "test", "path": f"/metadata/labels/{_escape(OWNER_LABEL)}", "value": seen.owner})
+        guards.append({"op": "test", "path": f"/metadata/labels/{escape(OWNER_LABEL)}", "value": seen.owner})
     if version:
         # Not a test: the server answers a stale version with a conflict, which tells it from a lost object.
         guards.append({"op": "replace", "path": "/metadata/resourceVersion", "value": seen.version})
@@ -144,10 +153,10 @@ def _content_patch(desired: Desired, seen: Seen, edit: Edit) -> list[Json]:
     ]
     for path in edit.drop:
         part, _, name = path.partition("/")
-        patch.append({"op": "remove", "path": f"/{part}/{_escape(name)}"})
+        patch.append({"op": "remove", "path": f"/{part}/{escape(name)}"})
     for path in edit.take:
         part, _, name = path.partition("/")
-        patch.append({"op": "add", "path": f"/{part}/{_escape(name)}", "value": content.at(path)})
+        patch.append({"op": "add", "path": f"/{part}/{escape(name)}", "value": content.at(path)})
     return patch
 
 
@@ -156,12 +165,12 @@ def _map_patch(
 ) -> list[Json]:
     patch: list[Json] = [] if there or not wanted else [{"op": "add", "path": path, "value": {}}]
     patch.extend(
-        {"op": "add", "path": f"{path}/{_escape(key)}", "value": value}
+        {"op": "add", "path": f"{path}/{escape(key)}", "value": value}
         for key, value in wanted.items()
         if there_values.get(key) != brief(value)
     )
     stale = [key for key in gone if key not in wanted and key in there_values]
-    patch.extend({"op": "remove", "path": f"{path}/{_escape(key)}"} for key in stale)
+    patch.extend({"op": "remove", "path": f"{path}/{escape(key)}"} for key in stale)
     return patch
 
 
@@ -190,6 +199,7 @@ def _marks(desired: Desired, owner: Owner, here: str, edit: Edit) -> dict[str, s
         mode=edit.mode,
         labels=tuple(sorted(desired.labels)),
         annotations=tuple(sorted(desired.annotations)),
+        unkept=edit.unkept,
     )
     marks = {MARKER: msgspec.json.encode(marker).decode()}
     if edit.base is not None:
@@ -197,5 +207,6 @@ def _marks(desired: Desired, owner: Owner, here: str, edit: Edit) -> dict[str, s
     return marks
 
 
-def _escape(key: str) -> str:
+def escape(key: str) -> str:
+    """Write a name as a part of a JSON pointer."""
     return key.replace("~", "~0").replace("/", "~1")

@@ -7,32 +7,33 @@ import structlog
 from msgspec import structs
 
 from syncline.api.common import TargetState
-from syncline.core.adoption import hand_over, hand_over_patch
-from syncline.core.carry import allocated
-from syncline.core.fields import apply_ready, holder
-from syncline.core.grafting import grafted
-from syncline.core.objects import Desired, Seen, Target
+from syncline.core.carry import carried
+from syncline.core.fields import holder
+from syncline.core.objects import Content, Desired, Seen, Target
 from syncline.core.outcome import Outcome, outcome_of
-from syncline.core.ownership import OWNER_LABEL, Owner, Standing, place, standing
+from syncline.core.ownership import Owner, Standing, place, standing
 from syncline.core.plan import NAMED, Action, Edit, Policy, Verb, lost_message, merged_content, plan
 from syncline.core.surplus import plan_removal
 from syncline.core.wire import DataWire, ObjectWire
-from syncline.core.writing import apply_body, create_body, release_patch, replace_body, update_patch, write_digest
+from syncline.core.writing import create_body, release_patch, update_patch, write_digest
+from syncline.engine.applying import Applier
 from syncline.engine.claims import Claims
 from syncline.engine.cluster import Cluster
 from syncline.engine.fights import Fights
+from syncline.engine.unkept import UnkeptFields
 from syncline.engine.view import View
 from syncline.kube.client import Client, PatchKind
 from syncline.kube.errors import (
     AlreadyExists,
     ApiError,
+    BadRequest,
     Conflict,
+    Forbidden,
     Invalid,
     KubeError,
     NotFound,
     Unreachable,
 )
-from syncline.kube.resources import Resource
 
 Wire = DataWire | ObjectWire
 
@@ -47,11 +48,27 @@ IRREPLACEABLE = frozenset({"PersistentVolumeClaim"})
 IMMUTABLE = ("immutable", "forbidden", "may not change once set")
 
 
+class _NotRecreated(Exception):  # noqa: N818 - a state
+    """The server would refuse to create the object, so it was not deleted."""
+
+    def __init__(self, error: ApiError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
 class Writer:
     """Writes on behalf of one sync, with its identity."""
 
     def __init__(
-        self, cluster: Cluster, client: Client, owner: Owner, policy: Policy, *, claims: Claims, fights: Fights
+        self,
+        cluster: Cluster,
+        client: Client,
+        owner: Owner,
+        policy: Policy,
+        *,
+        claims: Claims,
+        fights: Fights,
+        unkept: UnkeptFields,
     ) -> None:
         self._cluster = cluster
         self._client = client
@@ -59,6 +76,7 @@ class Writer:
         self._policy = policy
         self._claims = claims
         self._fights = fights
+        self._applier = Applier(cluster, client, owner, unkept)
 
     @property
     def sync(self) -> str:
@@ -75,6 +93,7 @@ class Writer:
         """Bring one target about. What the API server says against it becomes the outcome; nothing is raised."""
         seen = self._cluster.at(desired.target)
         invalid, overtaken = 0, False
+        action: Action | None = None
         try:
             for _ in range(TRIES):
                 try:
@@ -82,8 +101,8 @@ class Writer:
                     if action.verb is Verb.LEAVE:
                         return outcome_of(action)
                     if action.verb is not Verb.READ:
-                        action = _guarded(action) if overtaken else action
-                        outcome, wire = await self._execute(await self._told(action, desired), desired, seen)
+                        action = await self._told(_guarded(action) if overtaken else action, desired)
+                        outcome, wire = await self._execute(action, desired, seen)
                         left = self._left_to_do(desired, wire) if wire is not None else None
                         if left is None:
                             return outcome
@@ -94,14 +113,14 @@ class Writer:
                 except KubeError as error:
                     # Refused twice, it is not the patch that came too late but the content that cannot be.
                     invalid += isinstance(error, Invalid)
-                    if invalid > 1 and desired.body is not None:
-                        return await self._unchangeable(desired, error)
+                    if invalid > 1 and action is not None and desired.body is not None:
+                        return await self._refused(action, desired, error)
                     if not is_surprise(error, existed=seen is not None) or invalid > 1:
                         raise
                     log.debug("planned anew", cause=type(error).__name__, **desired.target.fields())
                 seen = await self.look(desired)
         except KubeError as error:
-            return failure(desired.target, error)
+            return _failed_repair(action, error) or failure(desired.target, error)
         return contended(desired.target)
 
     async def remove(self, seen: Seen, reason: str, message: str, *, keep_edited: bool = False) -> Outcome | None:
@@ -183,7 +202,7 @@ class Writer:
             return action
         target = desired.target
         wire = await self._client.get(
-            self._resource(desired), target.name, target.namespace or None, type=ObjectWire, metadata_only=True
+            self._applier.resource(desired), target.name, target.namespace or None, type=ObjectWire, metadata_only=True
         )
         return structs.replace(
             action, message=lost_message(action.lost, holder(wire.metadata.managed_fields, action.lost[0]))
@@ -206,152 +225,62 @@ class Writer:
             if seen is not None and seen.version == earlier.version:  # nobody but us has written
                 return _altered(target, action), None
             return _fight(target, earlier.count, seen), None
-        with self._view(target).copies.writing(target):
-            wire = await self._write(action, edit, desired, seen)
+        try:
+            with self._view(target).copies.writing(target):
+                wire = await self._write(action, edit, desired, seen)
+        except _NotRecreated as refusal:
+            return _not_recreated(action, refusal.error), None
         self._fights.record(here, digest, wire.metadata.resource_version, time.monotonic())
         return outcome_of(action, written=True), wire
 
     async def _write(self, action: Action, edit: Edit, desired: Desired, seen: Seen | None) -> Wire:
-        here = place(self._cluster.uid, desired.target)
+        wire: Wire
         if action.verb is Verb.CREATE or seen is None:
-            wire = await self._create(create_body(desired, self._owner, here, edit, desired.content), desired)
+            wire = await self._create(desired, edit, desired.content)
         elif action.verb is Verb.RECREATE:
             content = desired.content if desired.body is not None else merged_content(desired, seen, edit)
-            body = create_body(desired, self._owner, here, edit, content)
+            await self._check_create(desired, edit, content)
             await self._delete(seen)
-            wire = await self._create(body, desired)
+            wire = await self._create(desired, edit, content)
         elif desired.body is not None:
-            wire = await self._apply(action, edit, desired, seen, here)
+            wire = await self._applier.apply(action, edit, desired, seen)
         else:
+            here = place(self._cluster.uid, desired.target)
             wire = await self._patch(seen, update_patch(desired, seen, self._owner, here, edit))
         self._view(desired.target).copies.observe(wire, self._owner.sync)
         return wire
 
-    async def _apply(self, action: Action, edit: Edit, desired: Desired, seen: Seen, here: str) -> Wire:
-        """Write an object that is not compared by content: what we send is ours, what others added stays theirs."""
-        guard = ""
-        if edit.extras:
-            desired, _ = await self._spared(desired)
-            # It bears our mark from here on, so that nobody's write in between makes it less ours.
-            await self._replace(action, edit, desired, seen, here)
-        else:
-            version = await self._own_fields(action, edit, desired, seen, here)
-            guard = version if action.verb is Verb.ADOPT or edit.guard_version else ""
-            desired, spared = await self._spared(desired)
-            guard = spared or guard
-        body = apply_body(desired, seen, self._owner, here, edit, version=guard)
-        resource, target = self._resource(desired), desired.target
-        return await self._client.patch(
-            resource,
-            target.name,
-            target.namespace or None,
-            body,
-            PatchKind.APPLY,
-            force=True,
-            type=ObjectWire,
-            fair_key=self._owner.ref,
-        )
-
-    async def _spared(self, desired: Desired) -> tuple[Desired, str]:
-        """Send what is left to others as it is now; the version makes the server refuse it if that changed since."""
-        if not desired.ignored or desired.body is None:
-            return desired, ""
-        resource, target = self._resource(desired), desired.target
-        live: dict[str, Any] = await self._client.get(resource, target.name, target.namespace or None)
-        fields = grafted(desired.body.fields, live, desired.ignored)
-        return structs.replace(desired, body=structs.replace(desired.body, fields=fields)), str(
-            live["metadata"]["resourceVersion"]
-        )
-
-    async def _replace(self, action: Action, edit: Edit, desired: Desired, seen: Seen, here: str) -> None:
-        """Make the object exactly the source; what the server has allocated, finalizers and owners stay."""
-        resource, target = self._resource(desired), desired.target
-        live: dict[str, Any] = await self._client.get(resource, target.name, target.namespace or None)
-        body = allocated(live, replace_body(desired, live, self._owner, here, edit))
-        owner = (live["metadata"].get("labels") or {}).get(OWNER_LABEL, "")
-        if action.verb is Verb.ADOPT or owner != seen.owner:
-            body["metadata"]["resourceVersion"] = seen.version  # refused if it is no longer what was planned for
-        body["metadata"]["uid"] = seen.uid
-        wire = await self._client.replace(
-            resource, target.name, target.namespace or None, body, type=ObjectWire, fair_key=self._owner.ref
-        )
-        await self._take_up(desired, wire.metadata.uid, alone=True)
-
-    async def _own_fields(self, action: Action, edit: Edit, desired: Desired, seen: Seen, here: str) -> str:
-        """Before an apply: have the server count as applied by us what is ours; return the version to go on from."""
-        if action.verb is Verb.ADOPT:
-            resource, target = self._resource(desired), desired.target
-            live: dict[str, Any] = await self._client.get(
-                resource, target.name, target.namespace or None, metadata_only=True
-            )
-            body = apply_body(desired, seen, self._owner, here, edit)
-            managed = hand_over(live["metadata"].get("managedFields") or [], body, target.kind)
-            if managed is not None:
-                # Refused where the object is no longer the one that the plan was made for.
-                wire = await self._client.patch(
-                    resource,
-                    target.name,
-                    target.namespace or None,
-                    hand_over_patch(managed, seen.uid, seen.version),
-                    PatchKind.JSON,
-                    type=ObjectWire,
-                    fair_key=self._owner.ref,
-                )
-                return wire.metadata.resource_version
-        return seen.version if seen.applied else await self._take_up(desired, seen.uid)
-
-    async def _take_up(self, desired: Desired, uid: str, *, alone: bool = False) -> str:
-        """Before the first apply: let the server count what we created as applied, or removed fields would stay.
-
-        `alone`: and nothing as anybody else's.
-        """
-        resource, target = self._resource(desired), desired.target
-        tries = TRIES
-        while True:
-            live: dict[str, Any] = await self._client.get(resource, target.name, target.namespace or None)
-            meta = live["metadata"]
-            version = str(meta["resourceVersion"])
-            patch = apply_ready(meta.get("managedFields") or [], uid, version, alone=alone)
-            if patch is None:
-                return version
-            try:
-                wire = await self._client.patch(
-                    resource, target.name, target.namespace or None, patch, PatchKind.JSON, type=ObjectWire
-                )
-            except Conflict:
-                # The kind's own controllers write just after us. What they write does not matter here.
-                tries -= 1
-                if not tries:
-                    raise
-            else:
-                return wire.metadata.resource_version
-
-    async def _unchangeable(self, desired: Desired, error: KubeError) -> Outcome:
+    async def _refused(self, action: Action, desired: Desired, error: KubeError) -> Outcome:
         """Deal with a change that the server refuses: a field that cannot be changed, or content that cannot be."""
-        seen = await self.look(desired)
-        ours = seen is not None and standing(seen, self._owner, place(self._cluster.uid, desired.target)) in (
-            Standing.OURS,
-            Standing.FORMER,
-        )
-        immutable = any(word in str(error).lower() for word in IMMUTABLE)
-        if seen is None or not ours or not immutable:
-            return failure(desired.target, error)
-        if self._policy.management != "Overwrite" or desired.target.kind in IRREPLACEABLE:
-            hint = (
-                "delete the copy to have it created again"
-                if desired.target.kind in IRREPLACEABLE
-                else "delete the copy, or set resourceManagementPolicy: Overwrite to have it deleted and created again"
-            )
-            return Outcome(target=desired.target, state="Failed", reason="Immutable", message=f"{error}; {hint}")
+        target, seen = desired.target, await self.look(desired)
+        here = place(self._cluster.uid, target)
+        if seen is None or standing(seen, self._owner, here) not in (Standing.OURS, Standing.FORMER):
+            return failure(target, error)
         edit = Edit(digest=desired.digest, mode=seen.marker.mode if seen.marker else "Created")
-        action = Action(
-            verb=Verb.RECREATE,
-            target=desired.target,
-            reason="Recreated",
-            message="a field that cannot be changed differs, so it is deleted and created again",
-            edit=edit,
-        )
-        return await self.carry_out(action, desired, seen)
+        if not await self._could_be_created(desired, edit, error):
+            return _failed_repair(action, error) or failure(target, error)
+        if self._policy.management != "Overwrite" or target.kind in IRREPLACEABLE:
+            hint = "delete the copy to have it created again"
+            if target.kind not in IRREPLACEABLE:
+                hint = (
+                    "delete the copy, or set resourceManagementPolicy: Overwrite to have it deleted and created again"
+                )
+            if (outcome := _failed_repair(action, error, hint)) is not None:
+                return outcome
+            message = f"the API server refuses the change; {hint}: {error}"
+            return Outcome(target=target, state="Failed", reason="Immutable", message=message)
+        message = "a field that cannot be changed differs, so it is deleted and created again"
+        anew = Action(verb=Verb.RECREATE, target=target, reason="Recreated", message=message, edit=edit)
+        return await self.carry_out(anew, desired, seen)
+
+    async def _could_be_created(self, desired: Desired, edit: Edit, error: KubeError) -> bool:
+        """Tell whether it is only the change that the server refuses, not what the object would be then."""
+        try:
+            await self._check_create(desired, edit, desired.content)
+        except _NotRecreated as refusal:
+            # Where the name alone stands in the way, as without the right to create, only the words are left to go by.
+            return not isinstance(refusal.error, Invalid) and any(word in str(error).lower() for word in IMMUTABLE)
+        return True
 
     async def _let_go(self, action: Action, seen: Seen) -> None:
         copies = self._view(seen.target).copies
@@ -364,15 +293,30 @@ class Writer:
             copies.observe_gone(seen, self._owner.sync, wire.metadata.resource_version)
         self._fights.forget(place(self._cluster.uid, seen.target))
 
-    async def _create(self, body: dict[str, Any], desired: Desired) -> Wire:
-        view = self._view(desired.target)
-        return await self._client.create(
-            self._resource(desired),
-            body,
-            desired.target.namespace or None,
-            type=view.wire,
-            fair_key=self._owner.ref,
-        )
+    async def _create(self, desired: Desired, edit: Edit, content: Content) -> Wire:
+        if desired.body is not None:
+            return await self._applier.create(desired, edit)
+        body = create_body(desired, self._owner, place(self._cluster.uid, desired.target), edit, content)
+        view, namespace = self._view(desired.target), desired.target.namespace or None
+        return await self._client.create(view.resource, body, namespace, type=view.wire, fair_key=self._owner.ref)
+
+    async def _check_create(self, desired: Desired, edit: Edit, content: Content) -> None:
+        """Ask whether the object could be created: before it is deleted for that, or it would be gone.
+
+        It is created in a dry run under the very name that is taken. The server looks for the name last, in its
+        storage; rights, validation, policies, webhooks and quotas (for which it is one more) come first. So the answer
+        that it exists already means that nothing else stands in the way. Raises `_NotRecreated` where something does.
+        """
+        body = create_body(desired, self._owner, place(self._cluster.uid, desired.target), edit, content)
+        if desired.target.kind == "Service":  # the addresses and ports that it has now are free once it is gone
+            body |= carried(body)
+        resource, namespace = self._applier.resource(desired), desired.target.namespace or None
+        try:
+            await self._client.create(resource, body, namespace, dry_run=True, fair_key=self._owner.ref)
+        except AlreadyExists:
+            return
+        except (BadRequest, Forbidden, Invalid) as error:
+            raise _NotRecreated(error) from error
 
     async def _delete(self, seen: Seen) -> bool:
         """Delete this very object, in the very state in which it was seen, and in the background what it owns."""
@@ -399,12 +343,6 @@ class Writer:
             fair_key=self._owner.ref,
         )
 
-    def _resource(self, desired: Desired) -> Resource:
-        """Return where to write: in the version that the body is of."""
-        resource = self._view(desired.target).resource
-        version = desired.body.api_version.rpartition("/")[2] if desired.body is not None else resource.version
-        return resource if version == resource.version else structs.replace(resource, version=version)
-
 
 def is_surprise(error: KubeError, *, existed: bool) -> bool:
     """Whether the world is only not as it was seen: then look again."""
@@ -426,6 +364,22 @@ def failure(target: Target, error: KubeError, *, gone: bool = False) -> Outcome:
     elif isinstance(error, ApiError):
         reason = error.reason
     return Outcome(target=target, state=state, reason=reason, message=message, retry=state != "Skipped", gone=gone)
+
+
+def _failed_repair(action: Action | None, error: KubeError, hint: str = "") -> Outcome | None:
+    """Say that a drifted object stays so because the server refuses its repair; None where it is no repair."""
+    if action is None or not action.drift or not isinstance(error, BadRequest | Forbidden | Invalid):
+        return None
+    message = f"{action.message}, and the API server refuses the repair{f'; {hint}' if hint else ''}: {error}"
+    return Outcome(target=action.target, state="Failed", reason="RepairRefused", message=message, retry=not hint)
+
+
+def _not_recreated(action: Action, error: ApiError) -> Outcome:
+    message = (
+        "it would have to be deleted and created again, but stays, because the API server would refuse the new one; "
+        f"allow that, or delete the object yourself: {error}"
+    )
+    return Outcome(target=action.target, state="Failed", reason="RecreateRefused", message=message, retry=True)
 
 
 def _guarded(action: Action) -> Action:

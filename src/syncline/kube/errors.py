@@ -90,6 +90,7 @@ class ApiError(KubeError):
         name: str | None = None,
         retry_after: float | None = None,
         causes: tuple[str, ...] = (),
+        fields: tuple[str, ...] = (),
         about: str = "",
     ) -> None:
         super().__init__(status, reason, message)
@@ -103,6 +104,8 @@ class ApiError(KubeError):
         self.retry_after = retry_after
         self.causes = causes
         """Machine-readable reasons of the details, such as `ResourceVersionTooLarge`."""
+        self.fields = fields
+        """The fields that the server names, such as `spec.ports[0].nodePort`."""
         self.about = about
         """The name of the object that the server means; empty where it does not say, as for a kind that is unknown."""
 
@@ -198,6 +201,15 @@ _RIGHTS = re.compile(
     r'secrets(?: "[a-z0-9.-]*")? is forbidden: User "[^"\n]{1,300}" cannot [a-z]+ resource "secrets" in API group ""'
     r"(?: in the namespace \"[a-z0-9-]+\"| at the cluster scope)"
 )
+# What it says of a quota, and who has denied the request; what follows may quote the Secret.
+_QUOTA = re.compile(
+    r'secrets "[a-z0-9.-]*" is forbidden: exceeded quota: [a-z0-9.-]+(?:, (?:requested|used|limited): [\w./=,-]+)*'
+)
+_DENIED = re.compile(
+    r"(?:secrets \"[a-z0-9.-]*\" is forbidden: )?"
+    r"(ValidatingAdmissionPolicy '[^'\n]{1,253}' with binding '[^'\n]{1,253}' denied request"
+    r'|admission webhook "[^"\n]{1,253}" denied the request)'
+)
 _decode_status = msgspec.json.Decoder(Status).decode
 
 
@@ -260,6 +272,7 @@ def from_status(
         name=name,
         retry_after=_retry_after(retry_after, said),
         causes=tuple(cause.reason for cause in causes[:_MAX_CAUSES] if cause.reason),
+        fields=tuple(cause.field for cause in causes[:_MAX_CAUSES] if cause.field),
         about=said.details.name if said.details else "",
     )
 
@@ -272,8 +285,10 @@ def _message(said: Status, causes: list[Cause], resource: str) -> str:
         if said.reason and not _is_word(said.reason) and said.reason not in message:
             message = f"{said.reason}: {message}" if message else said.reason
         return message[:_MESSAGE_LIMIT]
-    if said.reason == "Forbidden" and _RIGHTS.fullmatch(said.message):
+    if said.reason == "Forbidden" and (_RIGHTS.fullmatch(said.message) or _QUOTA.fullmatch(said.message)):
         return said.message[:_MESSAGE_LIMIT]
+    if denied := _DENIED.match(said.message):
+        return denied[1]
     # The server quotes the values that it refuses. Where they may be secret, only the names of the fields pass.
     fields = [cause.field for cause in causes[:_MAX_CAUSES] if cause.field]
     return f"see {', '.join(fields)}"[:_MESSAGE_LIMIT] if fields else ""

@@ -1,0 +1,88 @@
+"""Fields of others that stand in the way of ours.
+
+A server-side apply leaves what others have added. Where our field and theirs exclude each other (two kinds of a volume,
+the pace of a rolling update where none is wanted), the server refuses the apply, and says near which field. Then theirs
+go and ours are put back in one patch, which the server takes as a whole or not at all.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from syncline.core.fields import Json, elements_of
+from syncline.core.writing import escape
+
+_INDEX = re.compile(r"\[[^\]]*\]")
+_NOT_PATCHED = frozenset({"apiVersion", "kind", "metadata", "status"})
+
+
+class _Place(Struct, frozen=True):
+    """A map of the object: where it is, what it is called, and which maps the server may mean."""
+
+    pointer: str
+    field: str
+    near: frozenset[str]
+
+    @property
+    def is_near(self) -> bool:
+        return self.field in self.near
+
+    def below(self, name: str) -> "_Place":
+        return _Place(f"{self.pointer}/{escape(name)}", f"{self.field}.{name}" if self.field else name, self.near)
+
+    def item(self, index: int) -> "_Place":
+        return _Place(f"{self.pointer}/{index}", self.field, self.near)
+
+
+def clearing_patch(
+    sent: Mapping[str, Any], live: Mapping[str, Any], fields: bytes, named: Sequence[str]
+) -> list[Json] | None:
+    """Return the JSON patch that puts ours in the place of theirs, or None where nothing of others is in the way.
+
+    `fields` is what `fields.owned` returned for the live object, `named` the fields that the server has named, such as
+    `spec.template.spec.volumes[0].hostPath`: only what is beside them goes.
+    """
+    bare = frozenset(_INDEX.sub("", field) for field in named if field)
+    near = bare | {field.rpartition(".")[0] for field in bare}
+    body = {name: value for name, value in sent.items() if name not in _NOT_PATCHED}
+    return list(_clear_map(body, live, msgspec.json.decode(fields), _Place("", "", near))) or None
+
+
+def _clear_map(
+    sent: Mapping[str, Any], live: Mapping[str, Any], tree: Mapping[str, Any], here: _Place
+) -> Iterator[Json]:
+    theirs = [
+        element[2:]
+        for element, below in tree.items()
+        if element[:2] == "f:" and below is None and element[2:] not in sent and element[2:] in live
+    ]
+    lost = [name for name, value in sent.items() if value is not None and tree.get(f"f:{name}") is None]
+    if here.is_near and theirs and lost:
+        yield from ({"op": "remove", "path": here.below(name).pointer} for name in theirs)
+        yield from ({"op": "add", "path": here.below(name).pointer, "value": sent[name]} for name in lost)
+        lost = []
+    for name, value in sent.items():
+        below, there, inside = tree.get(f"f:{name}"), live.get(name), here.below(name)
+        if below and isinstance(value, dict) and isinstance(there, dict):
+            yield from _clear_map(value, there, below, inside)
+        elif below and isinstance(value, list) and isinstance(there, list):
+            yield from _clear_items(value, there, below, inside)
+        elif name in lost and inside.is_near and isinstance(value, dict) and isinstance(there, dict):
+            yield {"op": "add", "path": inside.pointer, "value": value}
+
+
+def _clear_items(sent: Sequence[Any], live: Sequence[Any], tree: Mapping[str, Any], here: _Place) -> Iterator[Json]:
+    for item, element in zip(sent, elements_of(sent, tree), strict=False):
+        if element[:2] != "k:" or not isinstance(item, dict):
+            continue
+        keys = msgspec.json.decode(element[2:]).items()
+        index = next((at for at, one in enumerate(live) if isinstance(one, dict) and keys <= one.items()), None)
+        if index is None:
+            continue
+        if tree[element]:
+            yield from _clear_map(item, live[index], tree[element], here.item(index))
+        elif tree[element] is None and here.is_near:
+            yield {"op": "replace", "path": here.item(index).pointer, "value": item}

@@ -1,0 +1,41 @@
+"""What API servers were seen not to keep of what is sent, so that the record of it is right from the first write on.
+
+Nothing depends on it but the number of writes: the answer to each write says what was kept, and a record that turns out
+to be wrong is written anew.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from syncline.core.fields import empty_fields
+
+MAX_KINDS = 256
+MAX_FIELDS = 1024
+
+
+class Way(NamedTuple):
+    """How an object is written: a create and an apply do not keep the same."""
+
+    cluster: str
+    api_version: str
+    kind: str
+    operation: str
+
+
+class UnkeptFields:
+    """The fields of each kind, as `fields.unkept` names them. Can be lost."""
+
+    def __init__(self) -> None:
+        self._fields: dict[Way, set[str]] = {}
+
+    def expected(self, way: Way, sent: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return what the server is expected not to keep of an object."""
+        known = self._fields.get(way)
+        return tuple(sorted(known & empty_fields(sent))) if known else ()
+
+    def learn(self, way: Way, unkept: tuple[str, ...]) -> None:
+        """Take note of what the server has not kept; the kind that was learned of first makes room."""
+        known = self._fields.setdefault(way, set())
+        known.update(unkept[: MAX_FIELDS - len(known)])
+        if len(self._fields) > MAX_KINDS:
+            del self._fields[next(iter(self._fields))]
