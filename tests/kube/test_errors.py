@@ -107,3 +107,25 @@ def test_retry_after_comes_from_the_header_or_the_details(
 ) -> None:
     body = json.dumps({"code": 429, "details": details}).encode()
     assert from_response(429, body, verb="get", resource="pods", retry_after=header).retry_after == seconds
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            'secrets "s" is forbidden: exceeded quota: q, requested: count/secrets=1, used: pods=2, limited: pods=2',
+            "exceeded quota: q",
+        ),
+        (
+            "secrets \"s\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: canary",
+            "ValidatingAdmissionPolicy 'p' with binding 'b' denied request",
+        ),
+        ('admission webhook "w.example.com" denied the request: canary', 'webhook "w.example.com" denied the request'),
+        ('secrets "s" is forbidden: exceeded quota: q, requested: canary here', "Forbidden"),
+        ("canary: exceeded quota: q", "Forbidden"),
+    ],
+)
+def test_who_refuses_a_secret_is_told_and_its_values_are_not(said: str, told: str) -> None:
+    error = refusal(403, "Forbidden", said, resource="secrets")
+    assert told in str(error)
+    assert "canary" not in str(error)

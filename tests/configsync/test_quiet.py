@@ -1,0 +1,45 @@
+"""Whatever is written, by a create or by an apply, is written once: then nothing is, pass after pass."""
+
+import pytest
+from tests.configsync.world import GitWorld, manifest
+from tests.core.samples import RBAC, SAMPLES, WIDGET_CRD, Sample
+from tests.manifestsync.conftest import grant
+
+from syncline.sandbox import Sandbox
+
+# Roles and bindings are written only as an account that has their rights.
+WRITTEN = [sample for sample in SAMPLES if sample.resource.group != RBAC]
+
+
+@pytest.fixture
+def every_kind(sandbox: Sandbox, world: GitWorld) -> None:  # noqa: ARG001 - the operator is there
+    """The operator may write all kinds that there are samples of."""
+    path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{WIDGET_CRD['metadata']['name']}"
+    sandbox.request("PATCH", f"{path}?fieldManager=tests&force=true", WIDGET_CRD)
+    rules = [
+        {"apiGroups": [sample.resource.group], "resources": [sample.resource.plural], "verbs": ["*"]}
+        for sample in WRITTEN
+    ]
+    grant(sandbox, rules, "tests-every-kind")
+
+
+def files(label: str) -> dict[str, str]:
+    def text(sample: Sample) -> str:
+        body = {**sample.body, "metadata": {"labels": {"team": label}}}
+        return manifest(sample.resource.api_version, sample.resource.kind, "sample", **body)
+
+    return {f"{sample.resource.plural}.yaml": text(sample) for sample in WRITTEN}
+
+
+@pytest.mark.usefixtures("every_kind")
+@pytest.mark.parametrize("policy", ["Sync", "Overwrite"])
+def test_every_kind_comes_to_rest(world: GitWorld, policy: str) -> None:
+    world.push(files("red"))
+    sync = world.csync(resourceManagementPolicy=policy)
+    sync.becomes("Synced", synced=len(WRITTEN))
+    world.stays_quiet(sync)
+    world.push(files("blue"))
+    sync.now()
+    sync.becomes("Synced", synced=len(WRITTEN))
+    world.stays_quiet(sync)
+    assert sync.status["history"][0]["changes"] == f"{len(WRITTEN)} updated"
