@@ -28,7 +28,7 @@ from syncline.controllers.synctarget import SyncTargetController
 from syncline.controllers.synctargets import SyncTargets
 from syncline.controllers.targetresources import TargetResources
 from syncline.controllers.tenancy import Tenancy
-from syncline.core.objects import Target
+from syncline.core.objects import Seen, Target
 from syncline.engine.claims import Claims
 from syncline.engine.cluster import Cluster
 from syncline.engine.digestkey import ensure_digest_key
@@ -183,7 +183,12 @@ class Operator:
         events = EventRecorder(client, "syncline", identity)
         self._targets = SyncTargets(hub, self._targets_changed)
         self._health = SyncTargetController(
-            client, fleet, self._targets, events=events, watch_namespaces=settings.watch_namespaces
+            client,
+            fleet,
+            self._targets,
+            events=events,
+            watch_namespaces=settings.watch_namespaces,
+            on_credential=self._targets_changed,
         )
         self._resources = TargetResources(self._health.set_resources, self._health.resources_complete)
         self._remotes = FleetSites(hub, fleet, self._targets, self._resources)
@@ -208,7 +213,7 @@ class Operator:
             self._targets.reflector,
             *(reflector for controller in self._syncs for reflector in controller.syncs.values()),
         )
-        hub.listen(_nobody, _nobody, self._stranger_changed, _nobody)
+        hub.listen(_nobody, self._copy_changed, self._stranger_changed, _nobody)
         self._election = LeaderElection(client, settings.namespace, LEASE, identity) if settings.leader_elect else None
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -313,6 +318,12 @@ class Operator:
         """Look again at the syncs that may mean a SyncTarget that came, changed or went."""
         for controller in self._syncs:
             controller.wakes.targets_changed()
+
+    def _copy_changed(self, cluster: Cluster, old: Seen | None, new: Seen | None, by: str) -> None:
+        """Take the change of a copy: it may be the credential of a SyncTarget."""
+        seen = new or old
+        if seen is not None:
+            self._stranger_changed(cluster, seen.target, by)
 
     def _stranger_changed(self, _: Cluster, target: Target, _by: str) -> None:
         if target.kind == SECRETS.kind:

@@ -13,12 +13,12 @@ from syncline.testing.operator import OperatorProcess
 @pytest.fixture
 def play(
     sandbox: Sandbox, operator: OperatorProcess, eventually: Callable[[Check], None]
-) -> Iterator[Callable[[str], Scene]]:
+) -> Iterator[Callable[..., Scene]]:
     """Apply an example, and remove it at the end of the test."""
     scenes = []
 
-    def start(name: str) -> Scene:
-        scenes.append(Scene(sandbox, eventually, name))
+    def start(name: str, make: Callable[[Sandbox, Callable[[Check], None], str], Scene] = Scene) -> Scene:
+        scenes.append(make(sandbox, eventually, name))
         return scenes[-1]
 
     yield start

@@ -1,15 +1,18 @@
 """Each file of examples/manifestsync is taken by a real API server and does what its first lines say."""
 
+import base64
 from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
 
 import pytest
-from tests.examples.scene import Scene
+from tests.examples.scene import EXAMPLES, SYNCS, Scene, load, path
 from tests.fleet.world import Remote
 
 from syncline.deploy import Manifest
 from syncline.sandbox import Sandbox
 
-Play = Callable[[str], Scene]
+Play = Callable[..., Scene]
 Prepare = Callable[..., None]
 
 
@@ -34,6 +37,25 @@ def prepare(sandbox: Sandbox) -> Iterator[Prepare]:
     yield put
     for name in made:
         sandbox.request("DELETE", f"/api/v1/namespaces/{name}")
+
+
+class Elsewhere(Scene):
+    """An example whose other cluster is a second control plane, prepared as the example's first lines say."""
+
+    def __init__(self, there: Sandbox, *scene: Any) -> None:
+        self.there = there
+        super().__init__(*scene)
+
+    def adapted(self, manifests: list[Manifest]) -> list[Manifest]:
+        """Name the second control plane, and put its token beside the sync."""
+        for manifest in load(EXAMPLES / "manifestsync" / "there" / "13-by-token.yaml"):
+            self.there.request("PATCH", f"{path(manifest)}?fieldManager=kubectl&force=true", manifest)
+        token = self.there.service_account_token("syncline-hub", "customs", seconds=3600)
+        credential = {"token": token, "ca.crt": self.there.ca}
+        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "pilot", "namespace": "customs"}}
+        (sync,) = (manifest for manifest in manifests if manifest["kind"] in SYNCS)
+        sync["spec"]["targets"]["remoteClusters"][0]["connection"]["server"] = self.there.server
+        return [manifests[0], {**secret, "stringData": credential}, *manifests[1:]]
 
 
 def _namespace(name: str) -> Manifest:
@@ -140,3 +162,14 @@ def test_12_a_sync_acts_with_the_rights_of_its_account(play: Play) -> None:
     assert scene.secret("bay-north", "key") == {"code": "change-me"}
     assert scene.secret("bay-south", "key") is None
     assert [target["namespace"] for target in scene.targets()] == ["bay-north"]
+
+
+def test_13_a_token_reaches_what_its_account_may_in_another_cluster(play: Play, far: Sandbox) -> None:
+    scene = play("manifestsync/13-by-token.yaml", partial(Elsewhere, far))
+    scene.eventually(is_synced(scene))
+    copy = far.request("GET", "/api/v1/namespaces/customs-pier/secrets/berth")
+    assert copy["data"] == {"code": base64.b64encode(b"change-me").decode()}
+    assert [target["clusterName"] for target in scene.targets()] == ["pilot"]
+    scene.delete_sync()
+    left = far.request("GET", "/api/v1/namespaces/customs-pier/secrets")["items"]
+    assert "berth" not in [secret["metadata"]["name"] for secret in left]

@@ -260,6 +260,41 @@ def test_a_missing_or_unusable_credential_is_named(scene: Scene) -> None:
     becomes(scene.copy(namespace), "one")
 
 
+def test_the_end_of_a_credential_that_was_there_before_its_sync_is_noticed(scene: Scene) -> None:
+    """Secrets were listed, and passed over where nobody named them, long before the second sync."""
+    namespace = scene.there("a")
+    scene.credential()
+    scene.source(password="one")
+    turns(scene.sync(edge(namespace)), "True", "Synced")
+    late = scene.credential("late")
+    connection = {"type": "KubeconfigSecret", "kubeconfigSecretRef": {"name": "late"}}
+    there = {"clusterName": "late", "connection": connection, "namespaces": [namespace]}
+    sync = scene.sync(there, name="second", targetName="other")
+    turns(sync, "True", "Synced")
+    late.delete()
+    turns(sync, "False", "SecretNotFound")
+    scene.credential("late")
+    turns(sync, "True", "Synced")
+
+
+def test_the_end_of_the_credential_of_a_sync_target_is_noticed_by_its_syncs(scene: Scene) -> None:
+    namespace = scene.there("a")
+    scene.source(password="one")
+    turns(scene.sync(targets={"inCluster": {"namespaces": [scene.namespace(scene.hub, "here")]}}), "True", "Synced")
+    credential = scene.credential()
+    target = scene.target("edge-1")
+    connection = {"type": "SyncTarget", "syncTargetRef": {"name": "edge-1"}}
+    sync = scene.sync({"connection": connection, "namespaces": [namespace]}, name="second")
+    turns(sync, "True", "Synced")
+    turns(target, "True", "Reachable")
+    credential.delete()
+    turns(target, "False", "SecretNotFound")
+    turns(sync, "False", "SecretNotFound")
+    scene.credential()
+    turns(target, "True", "Reachable")
+    turns(sync, "True", "Synced")
+
+
 def test_two_names_for_one_cluster_are_refused(scene: Scene) -> None:
     namespace = scene.there("a")
     scene.credential()

@@ -19,7 +19,7 @@ GRANTED = [
     {"apiGroups": [""], "resources": ["services", "serviceaccounts", "persistentvolumeclaims"], "verbs": _ALL},
     {"apiGroups": ["example.com"], "resources": ["*"], "verbs": _ALL},
     # Written only as an account that has the right itself.
-    {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles"], "verbs": _READ},
+    {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles", "rolebindings"], "verbs": _READ},
 ]
 
 

@@ -27,6 +27,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "PriorityClass": ("scheduling.k8s.io/v1", "priorityclasses"),
     "ResourceQuota": ("v1", "resourcequotas"),
     "Role": ("rbac.authorization.k8s.io/v1", "roles"),
+    "RoleBinding": ("rbac.authorization.k8s.io/v1", "rolebindings"),
     "Secret": ("v1", "secrets"),
     "Service": ("v1", "services"),
     "ServiceAccount": ("v1", "serviceaccounts"),

@@ -10,7 +10,8 @@ from syncline.sandbox import Sandbox
 
 RBAC = "rbac.authorization.k8s.io"
 ALL = ("get", "create", "update", "patch", "delete")
-GROUPS = {"roles": RBAC, "deployments": "apps", **{kind.plural: GROUP for kind in KINDS}}
+GROUPS = {"deployments": "apps", **{kind.plural: GROUP for kind in KINDS}}
+GROUPS |= dict.fromkeys(("roles", "rolebindings", "clusterroles"), RBAC)
 
 
 class Account:

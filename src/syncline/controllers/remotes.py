@@ -13,7 +13,7 @@ from syncline.api.status import RemoteSyncStatus, SyncStatus
 from syncline.api.synctarget import SyncTarget
 from syncline.controllers.sites import LIST_PATIENCE, NOWHERE, LocalSites, Reached
 from syncline.controllers.survey import Site
-from syncline.controllers.synctargets import SyncTargets
+from syncline.controllers.synctargets import SyncTargets, secret_reader
 from syncline.controllers.targetresources import TargetResources
 from syncline.controllers.wakes import Wakes
 from syncline.controllers.work import AnySync, Place, Work, connection_id
@@ -29,16 +29,13 @@ from syncline.fleet import (
     Member,
     MemberKey,
     NotResolved,
-    ReadSecret,
     Resolved,
-    SecretWire,
     no_target,
     resolve,
     resolve_target,
     targets_of,
 )
 from syncline.kube.cache import Key
-from syncline.kube.client import Client
 from syncline.kube.errors import KindNotServed, KubeError
 from syncline.kube.resources import SECRETS
 from syncline.render import is_template
@@ -217,7 +214,9 @@ class FleetSites(LocalSites):
         namespace = work.sync.metadata.namespace
         try:
             if connection.selector is None:
-                arrival = await self._arrive(work, wakes, place, await self._resolve(work, connection))
+                arrival = await self._arrive(
+                    work, wakes, place, await self._resolve(work, connection, work.sync.owner.sync)
+                )
                 return [structs.replace(arrival, target=_target(place, namespace))]
             arrivals = []
             for target in targets_of(connection, namespace, await self._known(work, connection)):
@@ -227,7 +226,7 @@ class FleetSites(LocalSites):
                     resolved = await resolve_target(
                         target,
                         namespace,
-                        read_secret=_reader(self._hub.client),
+                        read_secret=secret_reader(self._hub, self._hub.client, work.sync.owner.sync),
                         allow_loopback=self._fleet.allow_loopback,
                     )
                 except KubeError as error:
@@ -239,15 +238,15 @@ class FleetSites(LocalSites):
         except KubeError as error:
             return [_lost(work, place, error)]
 
-    async def _resolve(self, work: Work, connection: ClusterConnection) -> Resolved:
+    async def _resolve(self, work: Work, connection: ClusterConnection, by: str) -> Resolved:
         client = self._hub.acting_as(work.user)
         return await resolve(
             connection,
             work.sync.metadata.namespace,
-            read_secret=_reader(client),
+            read_secret=secret_reader(self._hub, client, by),
             targets=await self._known(work, connection),
             readable=work.user is not None,
-            read_target_secret=_reader(self._hub.client),
+            read_target_secret=secret_reader(self._hub, self._hub.client, by),
             allow_loopback=self._fleet.allow_loopback,
         )
 
@@ -273,7 +272,7 @@ class FleetSites(LocalSites):
         assert connection is not None  # noqa: S101 - the caller looked
 
         async def reread() -> Credentials:
-            return (await self._resolve(work, connection)).credentials
+            return (await self._resolve(work, connection, by="")).credentials
 
         member = self._fleet.member(resolved.key, resolved.credentials, user=_key(work), reread=reread)
         cluster = self._cluster(member, wakes)
@@ -429,13 +428,6 @@ def _is_empty(site: Site, work: Work) -> bool:
 def _is_abandoned(work: Work) -> bool:
     """Whether the user has given up what is left in clusters that the spec no longer names."""
     return work.sync.metadata.annotations.get(ABANDON) == "true"
-
-
-def _reader(client: Client) -> ReadSecret:
-    async def read(namespace: str, name: str) -> SecretWire:
-        return await client.get(SECRETS, name, namespace, type=SecretWire)
-
-    return read
 
 
 def _lost(work: Work, place: Place, error: KubeError) -> _Arrival:

@@ -6,7 +6,7 @@ The status is written when something has changed, and not otherwise: a quiet fle
 seen is told as of the last change, and is exact while the cluster is away.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -15,18 +15,17 @@ from msgspec import Struct, structs
 from syncline.api import synctarget as api
 from syncline.api.common import API_VERSION, ConditionStatus
 from syncline.api.synctarget import SyncedResource, SyncTarget, SyncTargetSpec, SyncTargetStatus
-from syncline.controllers.synctargets import RESOURCE, SyncTargets, TargetSync
+from syncline.controllers.synctargets import RESOURCE, SyncTargets, TargetSync, secret_reader
 from syncline.core.compatibility import MAX_RESOURCES
 from syncline.core.conditions import Finding, find, settle_conditions
 from syncline.engine.record import Records
 from syncline.engine.statuses import store
-from syncline.fleet import Credentials, Fleet, Member, NotResolved, Resolved, SecretWire, resolve_target
+from syncline.fleet import Credentials, Fleet, Member, NotResolved, Resolved, resolve_target
 from syncline.kube.cache import Key
 from syncline.kube.client import Client
 from syncline.kube.errors import ApiError
 from syncline.kube.events import EventRecorder, ObjectReference
 from syncline.kube.queue import Queue
-from syncline.kube.resources import SECRETS
 from syncline.telemetry import metrics
 
 EXPIRING = "CredentialExpiring"
@@ -57,6 +56,7 @@ class SyncTargetController:
         *,
         events: EventRecorder,
         watch_namespaces: Sequence[str] = (),
+        on_credential: Callable[[], None] = lambda: None,
     ) -> None:
         self.queue: Queue[Key] = Queue(api.KIND, group=lambda key: key.namespace)
         self._client = client
@@ -66,6 +66,8 @@ class SyncTargetController:
         self._members: dict[Key, Member] = {}
         self._resources: dict[Key, tuple[tuple[SyncedResource, ...], bool]] = {}
         self._complete = False
+        self._usable: dict[Key, bool] = {}
+        self._on_credential = on_credential
         self._targets = targets
         self._watched = frozenset(watch_namespaces)
         targets.listen(self._changed)
@@ -107,9 +109,11 @@ class SyncTargetController:
     def secret_changed(self, key: Key) -> None:
         """Look again at the SyncTargets that read this Secret."""
         for at, sync in self._targets.reflector.items():
-            beside = at.namespace == key.namespace and self._is_watched(at)
-            if beside and sync.spec is not None and _secret_of(sync.spec) == key.name:
+            reads = at.namespace == key.namespace and sync.spec is not None and _secret_of(sync.spec) == key.name
+            if reads and self._is_watched(at):
                 self.queue.add(at)
+            elif reads:  # syncs of other namespaces may use it, though nobody looks after it here
+                self._on_credential()
 
     async def _look(self, sync: TargetSync, key: Key) -> _Look | None:
         """Return what there is to tell; None while the cluster is reached for the first time: the fleet tells after."""
@@ -127,9 +131,11 @@ class SyncTargetController:
         except (NotResolved, ApiError) as error:
             # Nothing that was good before is good now: syncs find the same when they ask.
             self._let_go(key)
+            self._set_usable(key, usable=False)
             reason = error.reason if isinstance(error, NotResolved) else "CredentialUnreadable"
             return _Look(ready=Finding("Ready", "False", reason, str(error)), retry=True)
         self._members[key] = member
+        self._set_usable(key, usable=True)
         if member.health.state == "Unknown":
             return None
         return _Look(
@@ -142,12 +148,9 @@ class SyncTargetController:
         return await resolve_target(
             target,
             target.metadata.namespace,
-            read_secret=self._read_secret,
+            read_secret=secret_reader(self._targets.hub, self._client),
             allow_loopback=self._fleet.allow_loopback,
         )
-
-    async def _read_secret(self, namespace: str, name: str) -> SecretWire:
-        return await self._client.get(SECRETS, name, namespace, type=SecretWire)
 
     async def _report(self, sync: TargetSync, look: _Look, key: Key) -> bool:
         """Write the status if it changed, and tell of the change; whether the API server took it as it is."""
@@ -194,6 +197,12 @@ class SyncTargetController:
             if each is member:
                 self.queue.add(key)
 
+    def _set_usable(self, key: Key, *, usable: bool) -> None:
+        """Have the syncs look again where a credential went, or is there again: they name the SyncTarget, not it."""
+        if self._usable.get(key, usable) != usable:
+            self._on_credential()
+        self._usable[key] = usable
+
     def _let_go(self, key: Key) -> None:
         self._members.pop(key, None)
         self._fleet.keep(_user(key), ())
@@ -201,6 +210,7 @@ class SyncTargetController:
     def _forget(self, key: Key) -> None:
         self._let_go(key)
         self._resources.pop(key, None)
+        self._usable.pop(key, None)
         self.queue.forget(key)
         metrics.forget_sync(api.KIND, key.namespace, key.name)
 

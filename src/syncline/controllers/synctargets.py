@@ -8,6 +8,7 @@ from syncline.api.connection import ClusterConnection
 from syncline.api.synctarget import SyncTarget, SyncTargetSpec, SyncTargetStatus
 from syncline.engine.cluster import Cluster
 from syncline.engine.record import Sync, SyncWire, read_sync
+from syncline.fleet import ReadSecret, SecretWire
 from syncline.kube.cache import Key
 from syncline.kube.client import Client
 from syncline.kube.errors import NotFound
@@ -24,7 +25,7 @@ class SyncTargets:
     """All SyncTargets, in one watch for those who use them and for those who look after them."""
 
     def __init__(self, hub: Cluster, on_change: Callable[[], None]) -> None:
-        self._hub = hub
+        self.hub = hub
         self._on_change = on_change
         self._listeners: list[Listener] = []
         self.reflector: Reflector[SyncWire, TargetSync] = Reflector(
@@ -54,13 +55,28 @@ class SyncTargets:
         return tuple(target for wire in wires if (target := _target(_read(wire))) is not None)
 
     def _changed(self, key: Key, old: TargetSync | None, new: TargetSync | None, _by: str) -> None:
-        self._hub.attention.pay(SECRETS.kind, _secrets_of(new))
-        self._hub.attention.end(SECRETS.kind, _secrets_of(old))
+        self.hub.attention.pay(SECRETS.kind, _secrets_of(new))
+        self.hub.attention.end(SECRETS.kind, _secrets_of(old))
         # Statuses are ours, and say nothing that a sync does not know.
         if old is None or new is None or (old.spec, old.metadata.labels) != (new.spec, new.metadata.labels):
             self._on_change()
         for listener in self._listeners:
             listener(key, old, new)
+
+
+def secret_reader(hub: Cluster, client: Client, by: str = "") -> ReadSecret:
+    """Return what reads credentials as `client`, for the sync `by`, so that their change and their end are noticed.
+
+    A list of Secrets that ran before anybody named this one has passed over it.
+    """
+
+    async def read(namespace: str, name: str) -> SecretWire:
+        view = await hub.open("", SECRETS.kind)
+        secret = await client.get(SECRETS, name, namespace, type=SecretWire)
+        view.observe_unmanaged(secret.metadata, by)
+        return secret
+
+    return read
 
 
 def _secrets_of(target: TargetSync | None) -> tuple[str, ...]:
