@@ -25,15 +25,17 @@ _COLLECTIONS = {
     "ConfigMap": ("/api/v1", "configmaps"),
     "Secret": ("/api/v1", "secrets"),
     "Service": ("/api/v1", "services"),
+    "Widget": ("/apis/example.com/v1", "widgets"),
     "NetworkPolicy": ("/apis/networking.k8s.io/v1", "networkpolicies"),
     "ConfigMapSync": (_GROUP, "configmapsyncs"),
     "ManifestSync": (_GROUP, "manifestsyncs"),
     "ConfigSync": (_GROUP, "configsyncs"),
+    "CustomResourceDefinition": ("/apis/apiextensions.k8s.io/v1", "customresourcedefinitions"),
     "SyncTarget": (_GROUP, "synctargets"),
 }
 FAR = "far"
 """What syncs call the second cluster. Kinds of objects there begin with it, as in `far/ConfigMap`."""
-COPIED = ("ConfigMap", "Secret", "Service", "NetworkPolicy")
+COPIED = ("ConfigMap", "Secret", "Service", "NetworkPolicy", "Widget")
 SYNCS = ("ConfigMapSync", "ManifestSync", "ConfigSync")
 MERGE = "application/merge-patch+json"
 PATCH = "application/json-patch+json"

@@ -181,6 +181,11 @@ class History:
             self.restored.discard(place)
         self.open_namespace(name)
 
+    def kind_gone(self, kind: str) -> None:
+        """Note that all objects of a kind are gone."""
+        for place in [place for place in self.foreign if place[0] == kind]:
+            self.disown(place)
+
     def namespace_back(self, name: str) -> None:
         """Note that a namespace is there again."""
         self._going.discard(name)

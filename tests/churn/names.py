@@ -15,6 +15,8 @@ WIDE = tuple(f"w-{number:02}" for number in range(16))
 GIT = ("g-0", "g-1", "g-2")
 FAR_SPACES = ("f-0", "f-1", "f-2", "f-3")
 """Namespaces of the second cluster."""
+CUSTOM = "widgets.example.com"
+"""A kind that comes and goes."""
 CREDENTIAL = "far-kubeconfig"
 
 GROUPS = ("red", "blue")

@@ -17,6 +17,7 @@ from tests.churn.names import FAR_SPACES, GIT, GROUPS, HOME, REQUESTED, SRC
 from tests.churn.operations import Actor, Stage, choose
 from tests.churn.operations import fleet as fleet_operations
 from tests.churn.operations import git as git_operations
+from tests.churn.operations import kinds as kind_operations
 from tests.churn.operations import namespaces as namespace_operations
 from tests.churn.operations import sources as source_operations
 from tests.churn.operations import syncs as sync_operations
@@ -51,8 +52,8 @@ class Plan:
     trouble: bool = True
     far: bool = False
     """Whether there is a second cluster."""
-    pace: float = 4.0
-    """About how many seconds lie between two faults."""
+    pace: float = 8.0
+    """About how many seconds lie between two faults of a kind: of the operator, of the control plane, on the way."""
     think: float = 0.12
     """About how many seconds a user waits between two operations."""
 
@@ -143,8 +144,9 @@ class Churn:
         actor = Actor(self._stage, self._rng)
         for name in NAMESPACES:
             actor.create("Namespace", "", namespace_operations.first_body(name, self._rng.choice(GROUPS)))
+        kind_operations.make(actor)
         for place in (*SOURCES, WIDE_SOURCE):
-            source_operations._make(actor, place)
+            source_operations.make(actor, place)
         actor.create(
             "Secret", HOME, {"metadata": {"name": "git-ca"}, "stringData": {"ca.crt": self._world.git.ca.decode()}}
         )

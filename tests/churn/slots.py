@@ -284,6 +284,7 @@ def slots(git_url: str = "", *, far: bool = False) -> tuple[Slot, ...]:
         _msync("secret", "secret", "Secret", "s-a", "secret"),
         _msync("secret", "secret", "Secret", "s-b", "lodged", namespace=LODGE),
         _msync("policy", "applied", "NetworkPolicy", "np", "np-copy"),
+        _msync("widget", "applied", "Widget", "widget", "widget-copy"),
         _msync("service", "applied", "Service", "svc", "svc-copy"),
         Slot("ManifestSync", HOME, "slow", _slow, "slow", (("ConfigMap", "slow"),)),
         Slot("ManifestSync", HOME, "bundle", _bundle, "bundle"),
@@ -311,6 +312,7 @@ SOURCES: tuple[Place, ...] = (
     ("Secret", SRC, "s-b"),
     ("NetworkPolicy", SRC, "np"),
     ("Service", SRC, "svc"),
+    ("Widget", SRC, "widget"),
 )
 """Sources that are edited, deleted and created again."""
 WIDE_SOURCE: Place = ("ConfigMap", SRC, "wide")

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from tests.churn.api import COPIED, FAR, SYNCS, Admin, Json, Place, collection_of, is_far, place_of
+from tests.churn.names import CUSTOM
 
 _NOT_OURS = ("kube-", "syncline-system", "default")
 
@@ -20,6 +21,9 @@ class Snapshot:
     far: str = ""
     """The same of the second cluster."""
 
+    widgets: bool = True
+    """Whether the kind that comes and goes is there."""
+
     def namespace_of(self, place: Place) -> Json | None:
         """Return the namespace of a place."""
         return self.namespaces.get(f"{FAR}/{place[1]}" if is_far(place[0]) else place[1])
@@ -36,9 +40,10 @@ def take(admin: Admin, far: Admin | None = None) -> Snapshot:
                 objects[place] = body
     syncs = {"/".join(place_of(kind, body)): body for kind in SYNCS for body in admin.items(collection_of(kind))}
     cluster = namespaces["kube-system"]["metadata"]["uid"]
+    widgets = admin.read(("CustomResourceDefinition", "", CUSTOM)) is not None
     if far is None:
-        return Snapshot(namespaces, objects, syncs, cluster)
+        return Snapshot(namespaces, objects, syncs, cluster, widgets=widgets)
     there = take(far)
     namespaces |= {f"{FAR}/{name}": body for name, body in there.namespaces.items()}
     objects |= {(f"{FAR}/{place[0]}", *place[1:]): body for place, body in there.objects.items()}
-    return Snapshot(namespaces, objects, syncs, cluster, there.cluster)
+    return Snapshot(namespaces, objects, syncs, cluster, there.cluster, widgets)

@@ -16,7 +16,7 @@ _LONGEST = 25.0
 
 
 class Trouble:
-    """A thread that makes trouble until it is told to stop; then everything is whole again."""
+    """Threads that make trouble until they are told to stop; then everything is whole again."""
 
     def __init__(self, world: World, history: History, rng: Random, pace: float) -> None:
         self._world = world
@@ -24,47 +24,43 @@ class Trouble:
         self._rng = rng
         self._pace = pace
         self._stop = threading.Event()
-        self._lag = threading.Thread(target=self._play_lag, name="lag", daemon=True)
-        self._thread = threading.Thread(target=self._play, name="trouble", daemon=True)
+        far = 2 if world.far is not None else 0
+        self._players = [
+            threading.Thread(target=self._play_lag, daemon=True),
+            # Of each group one at a time; two groups may well meet.
+            self._player((4, self._kill_operator), (1, self._restart_operator), (3, self._freeze_operator)),
+            self._player(
+                (3, self._freeze_server), (2, self._freeze_etcd), (2, self._restart_server), (far, self._freeze_far)
+            ),
+            self._player((4, self._refuse), (4, self._lose), (3, self._slow), (2, self._cut), (1, self._expire)),
+        ]
 
     def start(self) -> None:
         """Begin."""
-        self._thread.start()
-        self._lag.start()
+        for player in self._players:
+            player.start()
 
     def end(self) -> None:
         """Stop, and mend everything."""
         self._stop.set()
-        self._thread.join()
-        self._lag.join()
+        for player in self._players:
+            player.join()
         self._world.lag.limit = 0.0
         self._world.mend()
 
-    def _play(self) -> None:
-        kinds: list[tuple[int, Callable[[], None]]] = [
-            (4, self._kill_operator),
-            (1, self._restart_operator),
-            (3, self._freeze_operator),
-            (3, self._freeze_server),
-            (2, self._freeze_etcd),
-            (2, self._restart_server),
-            (4, self._refuse),
-            (4, self._lose),
-            (3, self._slow),
-            (2, self._cut),
-            (1, self._expire),
-            (2 if self._world.far is not None else 0, self._freeze_far),
-        ]
+    def _player(self, *kinds: tuple[int, Callable[[], None]]) -> threading.Thread:
+        return threading.Thread(target=self._play, args=kinds, daemon=True)
+
+    def _play(self, *kinds: tuple[int, Callable[[], None]]) -> None:
         while not self._stop.wait(self._rng.uniform(0.3, 1.7) * self._pace):
             what = self._rng.choices([kind for _, kind in kinds], [weight for weight, _ in kinds])[0]
             with contextlib.suppress(SandboxError):
                 what()
 
     def _play_lag(self) -> None:
-        rng = Random(self._rng.random())
         while not self._stop.is_set():
-            self._world.lag.limit = rng.choice((0.0, 0.3, 1.0, 1.0))
-            self._stop.wait(rng.uniform(3, 15))
+            self._world.lag.limit = self._rng.choice((0.0, 0.3, 1.0, 1.0))
+            self._stop.wait(self._rng.uniform(3, 15))
 
     def _seconds(self) -> float:
         """Draw how long: mostly short, now and then very long."""

@@ -29,6 +29,7 @@ from syncline.testing.proxy import FaultProxy
 _ALL = ["get", "list", "watch", "create", "patch", "update", "delete"]
 _RIGHTS = [
     {"apiGroups": [""], "resources": ["services"], "verbs": _ALL},
+    {"apiGroups": ["example.com"], "resources": ["widgets"], "verbs": _ALL},
     {"apiGroups": ["networking.k8s.io"], "resources": ["networkpolicies"], "verbs": _ALL},
 ]
 REPOSITORY = "churn"

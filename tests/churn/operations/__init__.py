@@ -2,7 +2,7 @@
 
 from random import Random
 
-from tests.churn.operations import copies, fleet, git, namespaces, sources, syncs
+from tests.churn.operations import copies, fleet, git, kinds, namespaces, sources, syncs
 from tests.churn.operations.actor import Actor, Operation, Stage
 
 _ALL = (
@@ -12,6 +12,7 @@ _ALL = (
     *namespaces.OPERATIONS,
     *git.OPERATIONS,
     *fleet.OPERATIONS,
+    *kinds.OPERATIONS,
 )
 __all__ = ["Actor", "Stage", "choose"]
 

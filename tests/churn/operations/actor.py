@@ -75,6 +75,10 @@ class Actor:
         """Wait a moment, unless operations must end."""
         self.stage.quiet.wait(self.rng.uniform(least, most))
 
+    def rest(self, seconds: float) -> None:
+        """Wait a moment, also when operations must end: what was begun needs its end."""
+        time.sleep(seconds)
+
     def create(self, kind: str, namespace: str, body: Json) -> Json | None:
         """Create an object; None where that was refused. What is not known is looked up."""
         name = body["metadata"]["name"]

@@ -30,7 +30,7 @@ def _copy(actor: Actor) -> tuple[Slot, Place]:
     if actor.chance(0.3):
         slot = actor.rng.choice(pairs)
         return slot, ("ConfigMap", str(slot.draw(actor.rng)["destinationNamespace"]), slot.copies[0][1])
-    kind = actor.rng.choice(("ConfigMap", "ConfigMap", "ConfigMap", "Secret", "Service", "NetworkPolicy"))
+    kind = actor.rng.choice(("ConfigMap", "ConfigMap", "ConfigMap", "Secret", "Service", "NetworkPolicy", "Widget"))
     spaces: tuple[str, ...] = (*TARGETS, *TARGETS, *WIDE[:4], *GIT)
     if actor.stage.far is not None and actor.chance(0.15):
         kind, spaces = f"{FAR}/{actor.rng.choice(('ConfigMap', 'Secret'))}", FAR_SPACES
@@ -161,6 +161,8 @@ def plant(actor: Actor) -> None:
     body: Json = {"metadata": {"name": place[2], "labels": {NOTE: "mine"}}}
     if place[0] == "Service":
         body["spec"] = {"ports": [{"name": "own", "port": 81}]}
+    elif place[0] == "Widget":
+        body["spec"] = {"size": 1}
     elif place[0] == "NetworkPolicy":
         body["spec"] = {"podSelector": {}}
     else:

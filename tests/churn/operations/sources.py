@@ -48,13 +48,13 @@ def replace(actor: Actor) -> None:
     place = actor.rng.choice(SOURCES)
     with actor.history.alone(str(place)):
         if not actor.delete(place):
-            _make(actor, place)
+            make(actor, place)
             return
         actor.history.deleted(place)
         actor.history.tell("source delete", str(place))
         actor.pause(*actor.rng.choice(((0, 0.2), (1, 3), (2.5, 6))))
         if actor.chance(0.85):
-            _make(actor, place)
+            make(actor, place)
 
 
 def restore(actor: Actor) -> None:
@@ -63,10 +63,11 @@ def restore(actor: Actor) -> None:
     if missing:
         place = actor.rng.choice(missing)
         with actor.history.alone(str(place)):
-            _make(actor, place)
+            make(actor, place)
 
 
-def _make(actor: Actor, place: Place) -> None:
+def make(actor: Actor, place: Place) -> None:
+    """Create a source, unless it is there."""
     body = first_body(place, actor.rng)
     made = actor.create(place[0], place[1], body)
     if made is not None and "data" in body:
@@ -97,6 +98,8 @@ def changed_spec(actor: Actor, kind: str) -> Json:
     """Draw a change of a field."""
     if kind == "Service":
         return {"ports": [{"name": "web", "port": 80, "protocol": "TCP", "targetPort": actor.rng.randint(1000, 9000)}]}
+    if kind == "Widget":
+        return {"size": actor.rng.randint(1, 10**9)}
     return {"podSelector": {"matchLabels": {"app": actor.text()}}}
 
 
@@ -107,6 +110,8 @@ def first_body(place: Place, rng: Random) -> Json:
     meta: Json = {"name": name, "labels": {"team": text}}
     if name.startswith("p-"):
         meta["labels"]["bundle"] = rng.choice(("one", "two"))
+    if kind == "Widget":
+        return {"metadata": meta, "spec": {"size": rng.randint(1, 10**9), "parts": ["a", "b"]}}
     if kind == "NetworkPolicy":
         return {"metadata": meta, "spec": {"podSelector": {"matchLabels": {"app": text}}, "policyTypes": ["Ingress"]}}
     if kind == "Service":

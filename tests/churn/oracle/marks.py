@@ -8,7 +8,7 @@ from tests.churn.api import Json, Place, bare, is_far
 from tests.churn.names import MARKER, OWNER
 from tests.churn.snapshot import Snapshot
 
-_KINDS = {"NetworkPolicy": "NetworkPolicy.networking.k8s.io"}
+_KINDS = {"NetworkPolicy": "NetworkPolicy.networking.k8s.io", "Widget": "Widget.example.com"}
 
 
 @dataclass(frozen=True)

@@ -124,6 +124,8 @@ def _manifest_sync(wishes: Wishes, spec: Json, snapshot: Snapshot) -> None:
                 if place[:2] == (ref["kind"], namespace)
                 and selected(ref["selector"], body["metadata"].get("labels", {}))
             ]
+        if ref["kind"] == "Widget" and not snapshot.widgets:
+            wishes.problem = "KindNotServed"
         for source in sources:
             name = template.replace("{{ source.name }}", source[2])
             for prefix, where in _sites(spec["targets"]):
@@ -193,7 +195,7 @@ def clean(kind: str, fields: Json) -> Json:
     if kind == "Service":
         spec = {key: value for key, value in fields.get("spec", {}).items() if key not in _ALLOCATED}
         return {"spec": spec}
-    if kind == "NetworkPolicy":
+    if kind in ("NetworkPolicy", "Widget"):
         return {"spec": fields.get("spec", {})}
     parts = ("data", "binaryData", "type") if kind == "Secret" else ("data", "binaryData")
     empty: Json = {"data": {}, "binaryData": {}}
