@@ -224,7 +224,12 @@ class Cluster:
 
     def owners_in(self, namespace: str) -> set[str]:
         """Return the syncs that markers of objects in a namespace name."""
-        return {owner for view in self._views.values() for owner in view.copies.owners_in(namespace)}
+        return {
+            seen.marker.sync
+            for view in self._views.values()
+            for seen in view.copies.reflector.values()
+            if seen.target.namespace == namespace and seen.marker is not None
+        }
 
     async def read(self, target: Target, client: Client) -> DataWire | ObjectWire:
         """Read an object live, as `client`."""

@@ -43,14 +43,6 @@ class Copies:
         found = (self.reflector.get(key) for key in sorted(self._by_sync.get(sync, ())))
         return [seen for seen in found if seen is not None]
 
-    def owners_in(self, namespace: str) -> set[str]:
-        """Return the syncs that markers of objects in a namespace name."""
-        return {
-            seen.marker.sync
-            for seen in self.reflector.values()
-            if seen.target.namespace == namespace and seen.marker is not None
-        }
-
     def writing(self, target: Target) -> AbstractContextManager[None]:
         """Hold back what the watch tells of a place while we write there.
 
