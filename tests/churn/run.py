@@ -30,7 +30,7 @@ _MEMORY = 300
 _WATCHES = 60
 _TEN_MINUTES = 600.0
 _REFUSED = 400
-_KNOCKS = 10
+_KNOCKS = 4
 
 
 @dataclass(frozen=True)
@@ -278,7 +278,8 @@ class Churn:
         writes = self._world.audit.since(begun)
         refused = [write for write in writes if write.code >= _REFUSED]
         # What waits for something, such as a namespace, may knock now and then.
-        if len(refused) > _KNOCKS or len(refused) < len(writes):
+        knocks = max(Counter(map(str, refused)).values(), default=0)
+        if knocks > _KNOCKS or len(refused) < len(writes):
             counted = Counter(map(str, writes))
             message = f"{len(writes)} in {self.plan.rest:.0f} s: {dict(counted.most_common(8))}"
             self._keep("writes at rest", message)
