@@ -240,7 +240,9 @@ class Remover:
         known: dict[Target, Owned] = {seen.target: (site, seen) for site, seen in owned(reached)}
         troubles: list[Outcome] = []
         kinds = reached.kinds
-        for site in (*reached.sites, *reached.former):
+        # Of several names for one connection, one is enough: under each name the same objects would be found again.
+        connections = {(id(site.cluster), site.owner.hub): site for site in (*reached.former, *reversed(reached.sites))}
+        for site in connections.values():
             if not site.cluster.name and not sync.status.observed_generation:
                 kinds |= await self._scan(site)
             for view in list(site.cluster.views()):

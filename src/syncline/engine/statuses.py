@@ -41,6 +41,8 @@ async def store(records: Records, metadata: ObjectMeta, old: Status, new: Status
     Where the API server refuses it, the inventory is stored with a Ready=False that says what was refused. Raises what
     may pass by itself.
     """
+    if new == old:
+        return Stored(status=new)
     new = fit(new)
     try:
         return Stored(status=new, wire=await records.write_status(metadata, old, new))
