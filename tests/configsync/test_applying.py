@@ -25,6 +25,15 @@ def test_a_new_commit_replaces_the_old_one(world: GitWorld) -> None:
     assert world.find("ConfigMap", world.home, "other").uid == other
 
 
+def test_a_push_is_picked_up_by_the_interval_alone(world: GitWorld) -> None:
+    first = world.push({"app.yaml": config_map(colour="red")})
+    sync = world.csync(refreshInterval="10s")
+    sync.at(first)
+    second = world.push({"app.yaml": config_map(colour="blue")})
+    sync.at(second)
+    world.find("ConfigMap", world.home).holds_data(colour="blue")
+
+
 def test_what_leaves_git_leaves_the_cluster(world: GitWorld) -> None:
     world.push({"app.yaml": config_map(), "other.yaml": config_map("other")})
     sync = world.csync()
