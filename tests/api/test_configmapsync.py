@@ -338,14 +338,13 @@ STATUS = ConfigMapSyncStatus(
 
 def test_the_server_keeps_every_field_of_the_status(sandbox: Sandbox) -> None:
     with stored(sandbox, CONFIG_MAP_SYNC, ONE) as address:
-        reported = report(sandbox, CONFIG_MAP_SYNC, address, STATUS)
+        reported = report(sandbox, address, STATUS)
     assert msgspec.convert(reported, ConfigMapSync).status == STATUS
 
 
 def test_kubectl_get_shows_source_targets_readiness_and_reason(sandbox: Sandbox) -> None:
     with stored(sandbox, CONFIG_MAP_SYNC, ONE) as address:
-        report(sandbox, CONFIG_MAP_SYNC, address, STATUS)
-        columns, cells = table(sandbox, address)
+        columns, cells = table(sandbox, address, STATUS)
     assert columns == ["Name", "Source", "ConfigMap", "Targets", "Ready", "Reason", "Age"]
     assert cells[1:-1] == ["team-a", "app", "1/2", "True", "Synced"]
 

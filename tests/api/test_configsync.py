@@ -478,14 +478,13 @@ STATUS = ConfigSyncStatus(
 def test_the_server_keeps_every_field_of_the_status(sandbox: Sandbox) -> None:
     assert all(getattr(STATUS, name) != getattr(ConfigSyncStatus(), name) for name in STATUS.__struct_fields__)
     with stored(sandbox, CONFIG_SYNC, spec()) as address:
-        reported = report(sandbox, CONFIG_SYNC, address, STATUS)
+        reported = report(sandbox, address, STATUS)
     assert msgspec.convert(reported, ConfigSync).status == STATUS
 
 
 @pytest.mark.parametrize("spec", [spec(), sources("a", "b")], ids=["one source", "several"])
 def test_kubectl_get_shows_the_first_repository_and_the_outcome(sandbox: Sandbox, spec: Spec) -> None:
     with stored(sandbox, CONFIG_SYNC, spec) as address:
-        report(sandbox, CONFIG_SYNC, address, STATUS)
-        columns, cells = table(sandbox, address)
+        columns, cells = table(sandbox, address, STATUS)
     assert columns == ["Name", "Repository", "Revision", "Targets", "Ready", "Reason", "Age"]
     assert cells[1:-1] == [HTTPS, COMMIT, "1/2", "False", "Failed"]

@@ -444,14 +444,13 @@ STATUS = ManifestSyncStatus(
 
 def test_the_server_keeps_every_field_of_the_status(sandbox: Sandbox) -> None:
     with stored(sandbox, MANIFEST_SYNC, spec()) as address:
-        reported = report(sandbox, MANIFEST_SYNC, address, STATUS)
+        reported = report(sandbox, address, STATUS)
     assert msgspec.convert(reported, ManifestSync).status == STATUS
 
 
 @pytest.mark.parametrize("spec", [spec(), sources(SECRET, DEPLOYMENT, CONFIG_MAPS)], ids=["one source", "several"])
 def test_kubectl_get_shows_the_first_source_and_the_outcome(sandbox: Sandbox, spec: Spec) -> None:
     with stored(sandbox, MANIFEST_SYNC, spec) as address:
-        report(sandbox, MANIFEST_SYNC, address, STATUS)
-        columns, cells = table(sandbox, address)
+        columns, cells = table(sandbox, address, STATUS)
     assert columns == ["Name", "Kind", "Source", "Targets", "Ready", "Reason", "Age"]
     assert cells[1:-1] == ["Secret", "login", "1/2", "False", "Failed"]

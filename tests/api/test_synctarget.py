@@ -78,13 +78,12 @@ STATUS = SyncTargetStatus(
 
 def test_the_server_keeps_every_field_of_the_status(sandbox: Sandbox) -> None:
     with stored(sandbox, SYNC_TARGET, {"connection": KUBECONFIG}) as address:
-        reported = report(sandbox, SYNC_TARGET, address, STATUS)
+        reported = report(sandbox, address, STATUS)
     assert msgspec.convert(reported, SyncTarget).status == STATUS
 
 
 def test_kubectl_get_shows_whether_the_cluster_can_be_used_and_until_when(sandbox: Sandbox) -> None:
     with stored(sandbox, SYNC_TARGET, {"connection": KUBECONFIG}) as address:
-        report(sandbox, SYNC_TARGET, address, STATUS)
-        columns, cells = table(sandbox, address)
+        columns, cells = table(sandbox, address, STATUS)
     assert columns == ["Name", "Ready", "Reason", "Version", "Expires", "Age"]
     assert cells[1:4] == ["True", "Reachable", "v1.34.1"]

@@ -1,7 +1,9 @@
 """Specs sent to a real API server, to see what it says of them."""
 
+import http
 import json
 import ssl
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,29 +40,35 @@ def stored(sandbox: Sandbox, kind: Kind, spec: Spec) -> Iterator[str]:
     sandbox.request("DELETE", f"{collection(kind)}/{name}")
 
 
-def report(sandbox: Sandbox, kind: Kind, address: str, status: Struct) -> dict[str, Any]:
-    """Write a status as the operator does, and return what is stored."""
-    body = {
-        "apiVersion": API_VERSION,
-        "kind": kind.kind,
-        "metadata": {"name": address.rpartition("/")[2]},
-        "status": to_builtins(status),
-    }
-    return sandbox.request("PATCH", f"{address}/status?fieldManager=tests&force=true", body)
+def report(sandbox: Sandbox, address: str, status: Struct) -> dict[str, Any]:
+    """Have the server check a status, and return what it would store: an operator that runs here puts it right."""
+    return _report(sandbox, address, status, "application/json")
 
 
-def table(sandbox: Sandbox, address: str) -> tuple[list[str], list[Any]]:
-    """What `kubectl get` shows of an object: the columns and its cells."""
-    request = urllib.request.Request(
-        f"{sandbox.server}{address}",
-        headers={
-            "Authorization": f"Bearer {sandbox.token}",
-            "Accept": "application/json;as=Table;g=meta.k8s.io;v=v1",
-        },
-    )
-    with urllib.request.urlopen(request, context=ssl.create_default_context(cadata=sandbox.ca)) as answer:
-        shown = json.load(answer)
+def table(sandbox: Sandbox, address: str, status: Struct) -> tuple[list[str], list[Any]]:
+    """What `kubectl get` shows of an object with this status: the columns and its cells."""
+    shown = _report(sandbox, address, status, "application/json;as=Table;g=meta.k8s.io;v=v1")
     return [column["name"] for column in shown["columnDefinitions"]], shown["rows"][0]["cells"]
+
+
+def _report(sandbox: Sandbox, address: str, status: Struct, accept: str) -> dict[str, Any]:
+    context = ssl.create_default_context(cadata=sandbox.ca)
+    while True:
+        body = {**sandbox.request("GET", address), "status": to_builtins(status)}
+        request = urllib.request.Request(
+            f"{sandbox.server}{address}/status?dryRun=All&fieldValidation=Strict",
+            json.dumps(body).encode(),
+            {"Authorization": f"Bearer {sandbox.token}", "Accept": accept, "Content-Type": "application/json"},
+            method="PUT",
+        )
+        try:
+            with urllib.request.urlopen(request, context=context) as answer:
+                shown: dict[str, Any] = json.load(answer)
+                return shown
+        except urllib.error.HTTPError as error:
+            with error:
+                if error.status != http.HTTPStatus.CONFLICT:  # an operator was faster
+                    raise
 
 
 def messages(node: Any) -> Iterator[str]:
