@@ -1,8 +1,9 @@
 """Whatever is written, by a create or by an apply, is written once: then nothing is, pass after pass."""
 
 import pytest
-from tests.configsync.world import GitWorld, manifest
-from tests.core.samples import RBAC, SAMPLES, WIDGET_CRD, Sample
+import yaml
+from tests.configsync.world import GitWorld
+from tests.core.samples import RBAC, SAMPLES, WIDGET_CRD
 from tests.manifestsync.conftest import grant
 
 from syncline.sandbox import Sandbox
@@ -23,12 +24,11 @@ def every_kind(sandbox: Sandbox, world: GitWorld) -> None:  # noqa: ARG001 - the
     grant(sandbox, rules, "tests-every-kind")
 
 
-def files(label: str) -> dict[str, str]:
-    def text(sample: Sample) -> str:
-        body = {**sample.body, "metadata": {"labels": {"team": label}}}
-        return manifest(sample.resource.api_version, sample.resource.kind, "sample", **body)
-
-    return {f"{sample.resource.plural}.yaml": text(sample) for sample in WRITTEN}
+def files(team: str) -> dict[str, str]:
+    """A file for each kind; all of them change with the team."""
+    return {
+        f"{sample.resource.plural}.yaml": yaml.safe_dump(sample.object(labels={"team": team})) for sample in WRITTEN
+    }
 
 
 @pytest.mark.usefixtures("every_kind")
@@ -42,4 +42,6 @@ def test_every_kind_comes_to_rest(world: GitWorld, policy: str) -> None:
     sync.now()
     sync.becomes("Synced", synced=len(WRITTEN))
     world.stays_quiet(sync)
+    repaired = [event["note"] for event in sync.events() if event["reason"] == "DriftRepaired"]
+    assert repaired == []
     assert sync.status["history"][0]["changes"] == f"{len(WRITTEN)} updated"

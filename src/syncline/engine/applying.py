@@ -82,7 +82,7 @@ class Applier:
             whole, spared = await self._spared(desired)
             wire = await self._send(whole, edit, seen, spared or (version if guard else ""))
         corrected = self._corrected(desired, edit, wire, APPLY)
-        return wire if corrected is None else await self._send(whole, corrected, seen, wire.metadata.resource_version)
+        return wire if corrected is None else await self._send_again(desired, corrected, seen)
 
     def resource(self, desired: Desired) -> Resource:
         """Return where to write: in the version that the body is of."""
@@ -119,6 +119,18 @@ class Applier:
             type=ObjectWire,
             fair_key=self._owner.ref,
         )
+
+    async def _send_again(self, desired: Desired, edit: Edit, seen: Seen) -> ObjectWire:
+        """Apply what was applied just now with other marks; the kind's own controllers write at the same time."""
+        tries = TRIES
+        while True:
+            whole, spared = await self._spared(desired)
+            try:
+                return await self._send(whole, edit, seen, spared)
+            except Conflict:
+                tries -= 1
+                if not tries:
+                    raise
 
     async def _clear(self, desired: Desired, seen: Seen, error: Invalid) -> bool:
         """Put ours in the place of what others have added and the server finds in its way; tell whether that was so."""
