@@ -198,7 +198,8 @@ class Operator:
             settings.webhook_bind,
             global_secret=_webhook_secret(settings),
             secrets=self._git.hook_secrets,
-            on_push=lambda namespace, name, _: self._git.pushed(namespace, name),
+            on_push=lambda namespace, name, _: self._git.pushed(namespace, name, leading=self._leads()),
+            ready=lambda: self._git.webhook_secrets.complete,
         )
         self._kinds: Reflector[MetaWire, str] = Reflector(
             client,
@@ -214,7 +215,11 @@ class Operator:
             *(reflector for controller in self._syncs for reflector in controller.syncs.values()),
         )
         hub.listen(_nobody, self._copy_changed, self._stranger_changed, _nobody)
-        self._election = LeaderElection(client, settings.namespace, LEASE, identity) if settings.leader_elect else None
+        self._election: LeaderElection | None = None
+        if settings.leader_elect:
+            self._election = LeaderElection(
+                client, settings.namespace, LEASE, identity, on_leading=self._git.checks.lead
+            )
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until `stop` is set. Turns in hand are finished, writes in flight too, nothing new is started."""
@@ -222,7 +227,11 @@ class Operator:
         endpoints = await serve(
             health=self._settings.health_bind,
             metrics=self._settings.metrics_bind,
-            checks={"watches": self._watches_healthy, "confinement": self._builds_confined},
+            checks={
+                "watches": self._watches_healthy,
+                "confinement": self._builds_confined,
+                "webhooks": self._webhooks_ready,
+            },
         )
         served = {name: end.address for name in ("health", "metrics") if (end := getattr(endpoints, name)) is not None}
         await self._receiver.start()
@@ -244,6 +253,7 @@ class Operator:
             # Workers end before the watches, and the lease is released last: until then nobody else writes.
             told.cancel()
             await self._receiver.stop()
+            self._git.webhook_secrets.queue.close()
             for controller in self._controllers:
                 controller.queue.close()
             await asyncio.wait([work], timeout=FINISH_GRACE if self._is_working() else 0)
@@ -275,10 +285,11 @@ class Operator:
             for key, _ in reflector.items()
         )
         await asyncio.gather(
+            self._git.read_webhook_secrets(),
             *(
                 run_workers(one.queue, WORKERS, partial(self._reconcile, one), ready=self._leading)
                 for one in self._controllers
-            )
+            ),
         )
 
     @property
@@ -288,6 +299,9 @@ class Operator:
     def repository_changed(self, who: Hashable) -> None:
         """Take news of a repository."""
         self._git.repository_changed(who)
+
+    def _leads(self) -> bool:
+        return self._election is None or self._election.leading.is_set()
 
     async def _leading(self) -> None:
         if self._election is not None:
@@ -331,8 +345,7 @@ class Operator:
 
     def _is_working(self) -> bool:
         """Whether turns may be in hand: before the caches are complete and while another leads, there are none."""
-        leads = self._election is None or self._election.leading.is_set()
-        return leads and all(reflector.synced.is_set() for reflector in self._reflectors)
+        return self._leads() and all(reflector.synced.is_set() for reflector in self._reflectors)
 
     async def _look_at_walls(self) -> None:
         """Find out whether builds can be confined here, and say so where they cannot."""
@@ -349,6 +362,10 @@ class Operator:
         if self._settings.allow_unconfined_builds:
             return True, f"builds run unconfined, as --allow-unconfined-builds says: no {missing}"
         return False, f"builds are refused, because they cannot be confined here: no {missing}"
+
+    def _webhooks_ready(self) -> tuple[bool, str]:
+        ready = not self._receiver.port or self._git.webhook_secrets.complete
+        return ready, "deliveries are taken" if ready else "the secrets of webhooks are being read"
 
     def _watches_healthy(self) -> tuple[bool, str]:
         watches = (*self._hub.vital, *self._reflectors)

@@ -38,7 +38,8 @@ def world(arena: Sandbox, listening: str, git_server: GitServer) -> Iterator[Git
     world.end()
 
 
-def _post(url: str, secret: str, body: object, **headers: str) -> int:
+def post(url: str, secret: str, body: object, **headers: str) -> int:
+    """Send a signed message; return the status of the answer."""
     payload = json.dumps(body).encode()
     signature = hmac.new(secret.encode(), payload, hashlib.sha256).hexdigest()
     sent = {"Content-Type": "application/json", "X-Hub-Signature-256": f"sha256={signature}", **headers}
@@ -50,10 +51,13 @@ def _post(url: str, secret: str, body: object, **headers: str) -> int:
             return error.code
 
 
-def _announce(listening: str, world: GitWorld, secret: str, commit: str, name: str = "sync") -> int:
+def announce(
+    listening: str, world: GitWorld, secret: str, commit: str, name: str = "sync", *, delivery: str | None = None
+) -> int:
+    """Tell an operator of a push, as GitHub does; return its answer."""
     push = {"ref": "refs/heads/main", "after": commit, "repository": {"clone_url": world.url}}
-    headers = {"X-GitHub-Event": "push", "X-GitHub-Delivery": commit}
-    return _post(f"{listening}/{world.home}/{name}", secret, push, **headers)
+    headers = {"X-GitHub-Event": "push", "X-GitHub-Delivery": delivery or commit}
+    return post(f"{listening}/{world.home}/{name}", secret, push, **headers)
 
 
 def test_a_push_that_is_announced_with_the_secret_of_the_sync_arrives(listening: str, world: GitWorld) -> None:
@@ -62,7 +66,7 @@ def test_a_push_that_is_announced_with_the_secret_of_the_sync_arrives(listening:
     sync = world.csync(webhook={"secretRef": {"name": "hook"}}, refreshInterval="24h")
     sync.at(first)
     second = world.push({"app.yaml": config_map(colour="blue")})
-    assert _announce(listening, world, "our secret", second) == 202
+    assert announce(listening, world, "our secret", second) == 202
     sync.at(second)
     assert world.find("ConfigMap", world.home).at("data", "colour") == "blue"
 
@@ -72,13 +76,13 @@ def test_the_global_secret_works_for_every_sync_and_tells_which_are_not_there(li
     sync = world.csync(refreshInterval="24h")
     sync.at(first)
     second = world.push({"app.yaml": config_map(colour="blue")})
-    assert _announce(listening, world, GLOBAL, second) == 202
+    assert announce(listening, world, GLOBAL, second) == 202
     sync.at(second)
-    assert _announce(listening, world, GLOBAL, second, "no-such-sync") == 404
+    assert announce(listening, world, GLOBAL, second, "no-such-sync") == 404
 
 
 def test_a_push_that_nobody_signed_is_refused(listening: str, world: GitWorld) -> None:
     commit = world.push({"app.yaml": config_map(colour="red")})
     world.csync(refreshInterval="24h").at(commit)
-    assert _announce(listening, world, "guessed", commit) == 401
-    assert _announce(listening, world, "guessed", commit, "no-such-sync") == 401
+    assert announce(listening, world, "guessed", commit) == 401
+    assert announce(listening, world, "guessed", commit, "no-such-sync") == 401

@@ -39,6 +39,7 @@ class Scene:
     def __init__(self) -> None:
         self.pushes: list[tuple[str, str, Push]] = []
         self.known: dict[tuple[str, str], tuple[bytes, ...]] = {("team", "web"): (OWN,), ("team", "plain"): ()}
+        self.ready = True
         self.receiver = self.make(GLOBAL)
         self.session: aiohttp.ClientSession
 
@@ -47,8 +48,12 @@ class Scene:
             "127.0.0.1:0",
             global_secret=global_secret,
             secrets=lambda namespace, name: self.known.get((namespace, name)),
-            on_push=lambda namespace, name, push: self.pushes.append((namespace, name, push)),
+            on_push=self.take,
+            ready=lambda: self.ready,
         )
+
+    async def take(self, namespace: str, name: str, push: Push) -> None:
+        self.pushes.append((namespace, name, push))
 
     def url(self, sync: str = "team/web") -> str:
         return f"http://127.0.0.1:{self.receiver.port}/webhook/{sync}"

@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 from tests.receiver.conftest import GLOBAL, OWN, PUSH, Scene, counted, signed
 
 from syncline.core.pushes import Push
+from syncline.kube.errors import Unreachable
 from syncline.receiver import Receiver, server
 from syncline.telemetry import BindError, http
 
@@ -92,22 +93,47 @@ class TestAccepted:
         assert (answer.status, scene.pushes) == (202, [])
         assert answer.text == "not a push: GitHub may send pushes only\n"
 
+    @pytest.mark.parametrize("failure", [RuntimeError("canary"), TimeoutError(), Unreachable("canary")])
     async def test_a_push_that_could_not_be_passed_on_may_come_again(
-        self, scene: Scene, monkeypatch: pytest.MonkeyPatch
+        self, scene: Scene, monkeypatch: pytest.MonkeyPatch, failure: Exception
     ) -> None:
-        def broken(_namespace: str, _name: str, _push: Push) -> None:
-            raise RuntimeError("canary")
+        async def broken(_namespace: str, _name: str, _push: Push) -> None:
+            raise failure
 
         keep = scene.receiver._on_push
         monkeypatch.setattr(scene.receiver, "_on_push", broken)
         answer = await scene.send(X_GitHub_Event="push", X_GitHub_Delivery="d-1")
-        assert (answer.status, answer.text) == (500, "the push could not be passed on; send it again\n")
+        assert (answer.status, answer.text) == (503, "the push could not be passed on; send it again\n")
         monkeypatch.setattr(scene.receiver, "_on_push", keep)
         await scene.send(X_GitHub_Event="push", X_GitHub_Delivery="d-1")
         assert len(scene.pushes) == 1
 
+    async def test_a_push_that_is_not_passed_on_in_time_may_come_again(
+        self, scene: Scene, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async def endless(_namespace: str, _name: str, _push: Push) -> None:
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(server, "PASS_SECONDS", 0.05)
+        monkeypatch.setattr(scene.receiver, "_on_push", endless)
+        assert (await scene.send(X_GitHub_Event="push", X_GitHub_Delivery="d-1")).status == 503
+
 
 class TestRefused:
+    @pytest.mark.parametrize("sync", ["team/web", "team/plain", "nowhere/web"])
+    @pytest.mark.parametrize("key", [OWN, GLOBAL, b"a guess", None])
+    async def test_until_the_secrets_are_known_every_sender_is_asked_to_come_again(
+        self, scene: Scene, sync: str, key: bytes | None
+    ) -> None:
+        scene.ready = False
+        before = counted("not_ready")
+        answer = await scene.send(sync=sync, key=key)
+        assert (answer.status, answer.headers["Retry-After"]) == (503, "1")
+        assert counted("not_ready") == before + 1
+        assert scene.pushes == []
+        scene.ready = True
+        assert (await scene.send()).status == 202
+
     @pytest.mark.parametrize("sync", ["team/web", "team/plain", "team/nobody", "nowhere/web"])
     @pytest.mark.parametrize(
         ("key", "headers"),
@@ -314,16 +340,20 @@ class TestLimits:
         assert [(await scene.send(b'{"ref": "' + b"m" * 900 + b'"}')).status for _ in range(3)] == [202, 202, 202]
 
 
+async def nobody(_namespace: str, _name: str, _push: Push) -> None:
+    """Take a push."""
+
+
 class TestListening:
     async def test_a_receiver_that_is_off_listens_nowhere(self) -> None:
-        receiver = Receiver("0", global_secret=None, secrets=lambda _ns, _name: None, on_push=lambda *_: None)
+        receiver = Receiver("0", global_secret=None, secrets=lambda _ns, _name: None, on_push=nobody)
         await receiver.start()
         assert receiver.port == 0
         await receiver.stop()
 
     async def test_a_port_in_use_says_which_flag_to_change(self, scene: Scene) -> None:
         other = Receiver(
-            f"127.0.0.1:{scene.receiver.port}", global_secret=None, secrets=lambda *_: None, on_push=lambda *_: None
+            f"127.0.0.1:{scene.receiver.port}", global_secret=None, secrets=lambda *_: None, on_push=nobody
         )
         with pytest.raises(BindError, match="choose another port with --webhook-bind"):
             await other.start()

@@ -12,6 +12,7 @@ API_VERSION = f"{GROUP}/{VERSION}"
 
 FINALIZER = f"{GROUP}/cleanup"
 REQUESTED_AT = f"{GROUP}/requestedAt"
+PUSHED_AT = f"{GROUP}/pushedAt"
 ABANDON = f"{GROUP}/abandon"
 CONFIRM_DELETION = f"{GROUP}/confirm-deletion"
 

@@ -140,8 +140,7 @@ class Builds:
         except GitError as error:
             raise source_problem(error) from error
         except BuildError as error:
-            gone = any(forest.is_missing(_path(strand)) for strand in asked.track.strands)
-            raise SourceProblem("PathNotFound" if gone else "BuildFailed", str(error)) from error
+            raise _missing_path(asked, forest) or SourceProblem("BuildFailed", str(error)) from error
         except RenderFailed as error:
             retry = not error.retry_after
             raise SourceProblem("RenderFailed", str(error), again=error.retry_after or None, retry=retry) from error
@@ -295,6 +294,19 @@ def _kind_of(manifest: Json) -> GroupVersionKind:
 def is_same(before: Made, forest: Forest) -> bool:
     """Whether the files that went into a build are still the same."""
     return all(forest.digest(path) == digest for path, digest in before.paths.items())
+
+
+def _missing_path(asked: Commission, forest: Forest) -> SourceProblem | None:
+    """Say which path of the spec its source does not have, and at which commit."""
+    for strand in asked.track.strands:
+        path = _path(strand)
+        if not forest.is_missing(path):
+            continue
+        commit = forest.commit(path)
+        where = f"commit {commit[:12]}" if commit else "the source"
+        message = f"{where} has no file or folder {strand.path!r}: push it, or correct source.git.path"
+        return SourceProblem("PathNotFound", message)
+    return None
 
 
 def _path(strand: Strand) -> str:

@@ -13,6 +13,7 @@ from functools import partial
 
 from msgspec import structs
 
+from syncline.api.common import PUSHED_AT, REQUESTED_AT
 from syncline.api.configsync import ConfigSyncSpec, ConfigSyncStatus
 from syncline.api.configsync import Track as TrackStatus
 from syncline.controllers.access import UNCHECKED, Access
@@ -30,14 +31,17 @@ from syncline.controllers.origins import Origins
 from syncline.controllers.parts import departed_parts, has_copies, part_of, wanted_of
 from syncline.controllers.preparing import Preparer
 from syncline.controllers.preview import Planner
+from syncline.controllers.push_records import PushRecords
 from syncline.controllers.references import Asking, References
 from syncline.controllers.removal import NOTHING_WANTED, Ending, owned
 from syncline.controllers.reporting import AnySync, Problem, Report
 from syncline.controllers.resting import Rests, rest_of
 from syncline.controllers.sites import Reached, Sites
+from syncline.controllers.source_checks import SourceChecks
 from syncline.controllers.staging import Wanted as Wish
 from syncline.controllers.staging import write_in_stages
-from syncline.controllers.tracks import Track, tracks_of
+from syncline.controllers.tracks import tracks_of
+from syncline.controllers.webhook_secrets import WebhookSecrets
 from syncline.controllers.work import Work
 from syncline.core.durations import seconds
 from syncline.core.objects import Target
@@ -68,8 +72,9 @@ class ConfigSyncs(Controller):
         self._preparer = Preparer(self._origins, Builds(shared.hub, self._references, builder))
         self._scopes = ScopeJudge(sites)
         self._dependencies = Dependencies()
-        self._hooks: dict[Key, tuple[bytes, ...]] = {}
-        self._refreshing: set[asyncio.Task[None]] = set()
+        self.checks = SourceChecks(self._origins)
+        self.webhook_secrets = WebhookSecrets(shared.hub, self._references, self._get, self._asking)
+        self._push_records = PushRecords(shared.hub.client, kind.resource)
         self._rests = Rests(mirrors, self.queue.add)
 
     def repository_changed(self, who: object) -> None:
@@ -78,16 +83,22 @@ class ConfigSyncs(Controller):
             case (Key() as key, str(remote)):
                 self._rests.told(key, remote)
 
-    def pushed(self, namespace: str, name: str) -> None:
-        """Take the hint that a repository has changed: ask it."""
-        task = asyncio.get_running_loop().create_task(self._origins.refresh(Key(namespace, name)))
-        self._refreshing.add(task)
-        task.add_done_callback(self._refreshing.discard)
+    async def pushed(self, namespace: str, name: str, *, leading: bool) -> None:
+        """Take the hint that a repository has changed: check it, or let the leader do so. Raises `KubeError`."""
+        key = Key(namespace, name)
+        if leading:
+            self.checks.start(key)
+        else:
+            await self._push_records.record(key)
 
     def hook_secrets(self, namespace: str, name: str) -> tuple[bytes, ...] | None:
         """Return what proves a push for a sync: nothing where it has no secret, None where there is no such sync."""
         key = Key(namespace, name)
-        return self._hooks.get(key, ()) if self._get(key) is not None else None
+        return self.webhook_secrets.of(key) if self._get(key) is not None else None
+
+    async def read_webhook_secrets(self) -> None:
+        """Keep the secrets of webhooks at hand, until their queue is closed."""
+        await self.webhook_secrets.run(key for reflector in self.syncs.values() for key, _ in reflector.items())
 
     def _remember(self, fan_out: FanOut) -> Memory:
         return SyncMemory(fan_out)
@@ -101,8 +112,15 @@ class ConfigSyncs(Controller):
 
     def _sync_changed(self, key: Key, old: AnySync | None, new: AnySync | None, by: str) -> None:
         super()._sync_changed(key, old, new, by)
+        self.webhook_secrets.sync_changed(key, new)
         if new is None:
             self._dependencies.drop(key)
+            self.checks.forget(key)
+        elif old is None or _request_of(old) != _request_of(new):
+            # Whoever creates or edits a sync, resumes it or asks for it now expects what is in Git now.
+            self.checks.require(key)
+        elif old.metadata.annotations.get(PUSHED_AT) != new.metadata.annotations.get(PUSHED_AT):
+            self.checks.start(key)
         self._wake_dependents(key, old, new)
 
     def _wake_dependents(self, key: Key, old: AnySync | None, new: AnySync | None) -> None:
@@ -122,9 +140,9 @@ class ConfigSyncs(Controller):
             self._origins.forget(key_of(sync))
             return Report(sync=sync, problem=problem, retry=problem.retry, again=problem.again, waits=problem.retry)
         tracks = tracks_of(spec, sync.metadata.namespace)
-        # Whoever edits a sync, or resumes it, expects what is in Git now.
-        edited = sync.status.observed_generation not in (0, sync.metadata.generation)
-        await self._attend(asking, spec, tracks, fresh=edited or is_requested(sync))
+        with suppress(Problem):  # each track meets it again, and reports it
+            await self._origins.remotes(asking, tracks)
+        await self.checks.complete(asking.key)
         waits_for = self._waits_for(sync, spec)
         telling = _tells(sync)
         commissions = [Commission(asking=asking, spec=spec, track=track, telling=telling) for track in tracks]
@@ -159,27 +177,6 @@ class ConfigSyncs(Controller):
             user=self._tenancy.user(sync.metadata.namespace, spec.service_account_name),
             interval=self._tenancy.interval(spec.refresh_interval),
         )
-
-    async def _attend(self, asking: Asking, spec: ConfigSyncSpec, tracks: tuple[Track, ...], *, fresh: bool) -> None:
-        """Listen for news of the sources. What stands in the way of that, each track meets again, and reports."""
-        with suppress(Problem):
-            await self._learn_hook(asking, spec)
-        with suppress(Problem):
-            await self._origins.remotes(asking, tracks)
-        if fresh:
-            await self._origins.refresh(asking.key)
-
-    async def _learn_hook(self, asking: Asking, spec: ConfigSyncSpec) -> None:
-        """Keep what proves a push at hand, since nothing can be asked for when one comes."""
-        if spec.webhook is None:
-            self._hooks.pop(asking.key, None)
-            return
-        ref = spec.webhook.secret_ref
-        held = await self._references.find(
-            asking, Target(asking.key.namespace, ref.name, "Secret"), "webhook.secretRef"
-        )
-        secret = held.data.get(ref.key) if held is not None else None
-        self._hooks[asking.key] = (secret,) if secret else ()
 
     def _waits_for(self, sync: AnySync, spec: ConfigSyncSpec) -> Problem | None:
         return self._dependencies.problem(key_of(sync), spec, self._get)
@@ -394,7 +391,6 @@ class ConfigSyncs(Controller):
     def _forget(self, key: Key) -> None:
         super()._forget(key)
         self._origins.forget(key)
-        self._hooks.pop(key, None)
         self._rests.disturb(key)
 
 
@@ -406,6 +402,11 @@ def _closed(wish: Wish, room: KeepRoom) -> Outcome | None:
         return None if room.take(wish.site, target) else unmarked(target)
     message = f"namespace {target.namespace!r} is labelled syncline.dev/ignore: no sync writes there"
     return Outcome(target=target, state="Skipped", reason="NamespaceIgnored", message=message)
+
+
+def _request_of(sync: AnySync) -> tuple[object, ...]:
+    """Return what its user asks for: a spec, or a look now."""
+    return sync.metadata.uid, sync.metadata.generation, sync.metadata.annotations.get(REQUESTED_AT)
 
 
 def _tells(sync: AnySync) -> bool:

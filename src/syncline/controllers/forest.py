@@ -57,6 +57,11 @@ class Forest:
         tree, rest = self._at(path)
         return path != ROOT and self.kind(path) is None and not (isinstance(tree, Tree) and _entries(tree, rest))
 
+    def commit(self, path: str) -> str:
+        """Return the commit that a path is read from; empty where it is no repository's."""
+        tree, _ = self._at(path)
+        return tree.commit.sha if isinstance(tree, Tree) else ""
+
     def links(self, folder: str) -> Sequence[str]:
         """Give the paths of all symbolic links in a folder and in those in it."""
         found: list[str] = []

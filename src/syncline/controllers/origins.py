@@ -10,7 +10,7 @@ from syncline.controllers.references import Asking, Held, References
 from syncline.controllers.reporting import Problem
 from syncline.controllers.tracks import Strand, Track
 from syncline.core.objects import Target
-from syncline.git import Commit, CredentialError, GitError, Mirrors, Remote, Tree, remote_from
+from syncline.git import Commit, CredentialError, GitError, Mirrors, Remote, Tree, pinned, remote_from
 from syncline.kube.cache import Key
 
 # While a repository fails for a reason that may pass, its syncs look again so often; most are told sooner.
@@ -28,6 +28,7 @@ class Origins:
         self._references = references
         self._mirrors = mirrors
         self._remotes: dict[Key, dict[str, Remote]] = {}
+        self._checked: dict[Key, tuple[Remote, ...]] = {}
         self._opened: dict[Key, dict[GitSource, Remote]] = {}
 
     async def remotes(self, asking: Asking, tracks: tuple[Track, ...]) -> None:
@@ -49,6 +50,10 @@ class Origins:
         for name, (remote, revisions) in wanted.items():
             self._mirrors.follow((asking.key, name), remote, asking.interval, revisions)
         self._remotes[asking.key] = {name: remote for name, (remote, _) in wanted.items()}
+        # A commit is what it is, whatever the server says: an outage is not waited for.
+        self._checked[asking.key] = tuple(
+            remote for remote, revisions in wanted.values() if not all(map(pinned, revisions))
+        )
         self._opened[asking.key] = opened
 
     def opened(self, key: Key) -> Mapping[GitSource, Remote]:
@@ -58,12 +63,17 @@ class Origins:
     def forget(self, key: Key) -> None:
         """Follow nothing for a sync any more."""
         self._opened.pop(key, None)
+        self._checked.pop(key, None)
         for name in self._remotes.pop(key, {}):
             self._mirrors.unfollow((key, name))
 
-    async def refresh(self, key: Key) -> None:
-        """Ask the repositories of a sync for news now."""
-        await asyncio.gather(*(self._mirrors.refresh(remote) for remote in self._remotes.get(key, {}).values()))
+    def followers(self) -> tuple[Key, ...]:
+        """Return the syncs that follow repositories."""
+        return tuple(self._remotes)
+
+    async def refresh(self, key: Key, since: float) -> None:
+        """Have the repositories of a sync checked, unless a check that began at this time or later has ended."""
+        await asyncio.gather(*(self._mirrors.refresh(remote, since) for remote in self._checked.get(key, ())))
 
     async def remote(self, asking: Asking, git: GitSource) -> Remote:
         """Return a repository with what opens it. Raises `Problem`."""

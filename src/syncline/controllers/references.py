@@ -57,10 +57,10 @@ class References:
         self._hub = hub
         self._readings: dict[tuple[str | None, Target], tuple[Held, float]] = {}
 
-    async def find(self, asking: Asking, target: Target, what: str) -> Held | None:
+    async def find(self, asking: Asking, target: Target, what: str, *, reconciling: bool = True) -> Held | None:
         """Return what an object holds; None where there is none. Raises `Problem` where it cannot be read.
 
-        `what` says in a spec's words why it is read.
+        `what` says in a spec's words why it is read; `reconciling`, that the sync reconciles with it right now.
         """
         user = asking.user
         view = await self._hub.open("", target.kind)
@@ -83,7 +83,7 @@ class References:
             raise Problem("ReferenceUnreadable", message, retry=True, status="Unknown") from error
         # Where an earlier version was known, this sync may have used it a moment ago: then it reconciles once more.
         first = _version(view, target) is None
-        view.observe_unmanaged(wire.metadata, asking.sync if first else "")
+        view.observe_unmanaged(wire.metadata, asking.sync if first and reconciling else "")
         held = Held(wire.metadata.resource_version, _data(target.kind, wire))
         now = time.monotonic()
         if len(self._readings) >= _MOST_READINGS:

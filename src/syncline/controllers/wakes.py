@@ -6,7 +6,7 @@ wake: every body that reaches a copy is read by the sync's own identity.
 
 from msgspec import Struct, structs
 
-from syncline.api.common import FINALIZER
+from syncline.api.common import FINALIZER, PUSHED_AT
 from syncline.api.status import SyncStatus
 from syncline.core.objects import Seen, Target
 from syncline.core.outcome import Outcome
@@ -233,7 +233,9 @@ def _plans_alike(old: Seen, new: Seen) -> bool:
 
 def _user_part(sync: AnySync) -> tuple[object, ...]:
     meta = sync.metadata
-    return meta.uid, meta.generation, meta.deletion_timestamp, meta.annotations
+    # A push that another replica has taken is a matter of repositories, not of the sync.
+    annotations = {name: value for name, value in meta.annotations.items() if name != PUSHED_AT}
+    return meta.uid, meta.generation, meta.deletion_timestamp, annotations
 
 
 def _our_part(sync: AnySync) -> tuple[object, ...]:

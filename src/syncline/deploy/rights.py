@@ -28,7 +28,9 @@ class Grant(Struct, frozen=True):
 
 
 CORE = (
-    Grant(GROUP, _PLURALS, (*_READ, "patch"), "read the syncs; set and remove the finalizer"),
+    Grant(
+        GROUP, _PLURALS, (*_READ, "patch"), "read the syncs; set and remove the finalizer; pass pushes on to the leader"
+    ),
     Grant(GROUP, tuple(f"{plural}/status" for plural in _PLURALS), ("patch",), "report what happened"),
     Grant("", ("namespaces",), _READ, "find the namespaces that globs and selectors mean"),
     Grant(

@@ -31,7 +31,7 @@ from syncline.git.errors import (
 )
 from syncline.git.limits import Limits
 from syncline.git.mirrors import Mirrors
-from syncline.git.refs import Commit
+from syncline.git.refs import Commit, pinned
 from syncline.git.remotes import AuthType, Remote, remote_from
 from syncline.git.tree import Entry, Mode, Tree
 from syncline.git.watch import Status
@@ -60,5 +60,6 @@ __all__ = [
     "Tree",
     "Unreachable",
     "Unverified",
+    "pinned",
     "remote_from",
 ]

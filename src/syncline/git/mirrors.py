@@ -108,9 +108,12 @@ class Mirrors:
         check_revision(revision)
         return pinned(revision) or await self._watch(remote).resolve(revision)
 
-    async def refresh(self, remote: Remote) -> None:
-        """Check a remote now, since somebody says that it has changed; `status` tells how it went."""
-        await self._watch(remote).check(asyncio.get_running_loop().time())
+    async def refresh(self, remote: Remote, since: float | None = None) -> None:
+        """Have a check of a remote that began now, or at this time of the loop's clock or later.
+
+        Somebody says that it may have changed; `status` tells how it went.
+        """
+        await self._watch(remote).check(asyncio.get_running_loop().time() if since is None else since)
 
     async def tree(self, remote: Remote, commit: Commit | str, *, submodules: bool = False) -> Tree:
         """Return the files of a commit, fetching it if it is not here yet.

@@ -22,6 +22,8 @@ LONGEST_RETRY = 120.0
 """How soon a check that failed is tried again; twice as long each time, at most so long or the interval."""
 UNFOLLOWED_SECONDS = 60.0
 """How old a check may be for those who ask about a remote that nobody follows."""
+SPACING = 0.5
+"""Seconds between the beginnings of two checks, whoever asks for them: a check costs more than to ask for it."""
 SLACK = 60.0
 """How much older than the interval it may be for those who do not want to wait for the one under way."""
 
@@ -121,6 +123,9 @@ class Watch:
         """Have a check that began at this time of the loop's clock or later, and has ended, well or not."""
         while self._finished < since:
             if self._check is None or self._check.done():
+                if (pause := self._started + SPACING - _now()) > 0:
+                    await asyncio.sleep(pause)
+                    continue
                 self._started = _now()
                 self._check = asyncio.create_task(self._ask(self._started))
             # Who gives up waiting does not keep the others from their answer.

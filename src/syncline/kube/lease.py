@@ -6,6 +6,7 @@ in its tracks may wake up and believe in its lease for a moment, so every write 
 """
 
 import asyncio
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -41,7 +42,7 @@ class LeaderElection:
     """One candidate for one Lease. Start `run()`; work while `leading` is set; `release()` at the end.
 
     `leading` is cleared when another holds the lease, and by ourselves when renewing has failed for `renew` seconds,
-    before anybody else can take over at `duration`.
+    before anybody else can take over at `duration`. `on_leading` is called each time that it is set.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class LeaderElection:
         duration: float = 15.0,
         renew: float = 10.0,
         retry: float = 2.0,
+        on_leading: Callable[[], None] | None = None,
     ) -> None:
         if not retry < renew < duration:
             raise ValueError("a lease needs retry < renew < duration")
@@ -65,6 +67,7 @@ class LeaderElection:
         self._duration = duration
         self._renew = renew
         self._retry = retry
+        self._on_leading = on_leading
         self._lease: _Lease | None = None
         self._seen_at = 0.0
         self._renewed_at = float("-inf")
@@ -170,6 +173,8 @@ class LeaderElection:
         if leading:
             self.leading.set()
             self._log.info("leading")
+            if self._on_leading is not None:
+                self._on_leading()
         else:
             self.leading.clear()
             self._log.warning("no longer leading", holder=self.holder)

@@ -14,6 +14,7 @@ Result = Literal[
     "too_large",
     "too_slow",
     "limited",
+    "not_ready",
     "failed",
 ]
 

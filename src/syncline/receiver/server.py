@@ -10,6 +10,7 @@
 | 408 | the body came too slowly |
 | 413 | more than 1 MiB |
 | 429 | too many, with Retry-After |
+| 503 | the operator has just started, or the push could not be passed on: send it again |
 
 Nothing is parsed before it is proven, and no more than 1 MiB is ever held of a request. Names that are not there are
 checked as those that are, by the same code, against a key that nobody has.
@@ -18,12 +19,13 @@ checked as those that are, by the same code, against a key that nobody has.
 import asyncio
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import structlog
 from aiohttp import web
 
 from syncline.core.pushes import Push, Unread, read_push
+from syncline.kube.errors import KubeError
 from syncline.receiver import metrics
 from syncline.receiver.limits import Buckets, Budget, Deliveries, OverBudgetError, source_of
 from syncline.receiver.proofs import fits
@@ -37,6 +39,8 @@ BODY_SECONDS = 5.0
 CHUNK = 64 * 1024
 HELD_LIMIT = 32 * BODY_LIMIT
 """Bytes of bodies that all requests together may hold; most of them are of strangers."""
+PASS_SECONDS = 8.0
+"""How long a push may take to be passed on; Git hosts wait for about ten."""
 DRAIN_LIMIT = 4 * BODY_LIMIT
 DRAIN_SECONDS = 1.0
 SOURCE_RATE, SOURCE_BURST = 50.0, 200
@@ -47,8 +51,8 @@ REMEMBERED = 10_000
 
 Secrets = Callable[[str, str], tuple[bytes, ...] | None]
 """The secrets of a sync by namespace and name: none of its own, an empty tuple; no such sync, None."""
-OnPush = Callable[[str, str, Push], None]
-"""Called for each push with the namespace and name it came for. It must not block."""
+OnPush = Callable[[str, str, Push], Awaitable[None]]
+"""Called for each push with the namespace and name it came for. The push is answered when it is where it must be."""
 
 log = structlog.get_logger(__name__)
 
@@ -68,10 +72,20 @@ class Receiver:
     """Takes deliveries from `start` to `stop`.
 
     A delivery is proven by a secret of the sync that it names, or by the global one; without either, by nothing.
+    While it is not `ready`, because the secrets are not known yet, none is taken.
     """
 
-    def __init__(self, bind: str, *, global_secret: bytes | None, secrets: Secrets, on_push: OnPush) -> None:
+    def __init__(
+        self,
+        bind: str,
+        *,
+        global_secret: bytes | None,
+        secrets: Secrets,
+        on_push: OnPush,
+        ready: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._bind = bind
+        self._ready = ready
         self._global = () if global_secret is None else (global_secret,)
         self._secrets = secrets
         self._on_push = on_push
@@ -111,6 +125,8 @@ class Receiver:
     async def _receive(self, request: web.Request) -> tuple[metrics.Result, str]:
         if wait := self._sources.take(source_of(request.remote)):
             raise _Refusal(429, "limited", "too many requests from this address", wait)
+        if not self._ready():
+            raise _Refusal(503, "not_ready", "the operator is starting; send it again", 1.0)
         namespace, name = request.match_info["namespace"], request.match_info["name"]
         with self._budget.share() as claim:
             body = await _read(request, claim)
@@ -122,7 +138,7 @@ class Receiver:
             if push.broken:
                 raise _Refusal(400, "malformed", push.reason)
             return "ignored", push.reason
-        return self._pass_on(namespace, name, push)
+        return await self._pass_on(namespace, name, push)
 
     def _prove(self, request: web.Request, body: bytes, namespace: str, name: str) -> None:
         own = self._secrets(namespace, name)
@@ -133,20 +149,30 @@ class Receiver:
         if own is None:
             raise _Refusal(404, "unknown", f"there is no sync {namespace}/{name}")
 
-    def _pass_on(self, namespace: str, name: str, push: Push) -> tuple[metrics.Result, str]:
+    async def _pass_on(self, namespace: str, name: str, push: Push) -> tuple[metrics.Result, str]:
         delivery = (namespace, name, push.delivery)
         if push.delivery and delivery in self._deliveries:
             return "duplicate", "seen before"
         if push.kind != "Ping":
-            try:
-                self._on_push(namespace, name, push)
-            except Exception:
-                log.exception("a push could not be passed on", sync=f"{namespace}/{name}")
-                raise _Refusal(500, "failed", "the push could not be passed on; send it again") from None
+            await self._hand_over(namespace, name, push)
             log.info("a push came", sync=f"{namespace}/{name}", host=push.host, kind=push.kind)
         if push.delivery:
             self._deliveries.add(delivery)
         return ("ignored", "pong") if push.kind == "Ping" else ("accepted", "accepted")
+
+    async def _hand_over(self, namespace: str, name: str, push: Push) -> None:
+        refusal = _Refusal(503, "failed", "the push could not be passed on; send it again", 1.0)
+        try:
+            async with asyncio.timeout(PASS_SECONDS):
+                await self._on_push(namespace, name, push)
+        except (KubeError, TimeoutError) as error:
+            # What the API server says, or does not say, is no fault of ours: one line, no traceback.
+            cause = str(error) or f"no end within {PASS_SECONDS:g} s"
+            log.warning("a push could not be passed on", sync=f"{namespace}/{name}", error=cause)
+            raise refusal from None
+        except Exception:
+            log.exception("a push could not be passed on", sync=f"{namespace}/{name}")
+            raise refusal from None
 
 
 async def _read(request: web.Request, claim: Callable[[int], None]) -> bytes:
