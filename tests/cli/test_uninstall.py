@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.configmapsync.world import Thing
+from tests.configmapsync.world import Thing, until
 from tests.manifestsync.world import Manifests
 
 from syncline.api.common import API_VERSION
@@ -81,7 +81,10 @@ def test_uninstall_without_an_operator_removes_nothing_unless_it_may_keep_the_co
         world.msync("secrets", world.secret(), into=[target]).becomes("Synced")
     result = uninstall(sandbox, "--timeout", "0.5")
     assert result.returncode == 1
-    assert "2 syncs are still there: is the operator running? Start it, or give --keep-copies" in result.stdout
+    for name in ("ConfigMapSync {0}/sync", "ManifestSync {0}/secrets"):
+        told = f"{name.format(world.home)}: the operator has not answered: start it if it does not run\n"
+        assert told in result.stdout
+    assert "2 syncs are still there, and nothing else was removed" in result.stdout
     assert sync.look() is not None
     result = uninstall(sandbox, "--keep-copies")
     assert (result.returncode, result.stderr) == (0, "")
@@ -89,3 +92,59 @@ def test_uninstall_without_an_operator_removes_nothing_unless_it_may_keep_the_co
     assert world.config_map(target).data == {"colour": "red"}
     assert world.find("Secret", target).values == {"password": "red"}
     Thing(sandbox, "/api/v1/namespaces", "syncline-system").gone()
+
+
+def test_uninstall_names_the_syncs_that_are_left_and_what_they_wait_for(sandbox: Sandbox, world: Manifests) -> None:
+    world.source()
+    target = world.namespace("a")
+    refusal = Refusal(sandbox, world.name, target)
+    with OperatorProcess(install(sandbox)):
+        world.sync(destinationNamespace=target).becomes("Synced")
+        refusal.begin()
+        result = uninstall(sandbox, "--timeout", "3")
+        assert result.returncode == 1
+        told = f"ConfigMapSync {world.home}/sync: CleanupFailed: 1 copies cannot be removed yet: "
+        line = next(line for line in result.stdout.splitlines() if line.startswith(told))
+        assert "the copy stays" in line
+        assert "is the operator running" not in result.stdout
+        refusal.end()
+        assert uninstall(sandbox).returncode == 0
+    Thing(sandbox, "/api/v1/namespaces", "syncline-system").gone()
+
+
+class Refusal:
+    """An admission policy that lets nobody delete the copies in one namespace."""
+
+    def __init__(self, sandbox: Sandbox, name: str, namespace: str) -> None:
+        folder = "/apis/admissionregistration.k8s.io/v1"
+        self._policy = Thing(sandbox, f"{folder}/validatingadmissionpolicies", name)
+        self._binding = Thing(sandbox, f"{folder}/validatingadmissionpolicybindings", name)
+        self._copy = Thing(sandbox, f"/api/v1/namespaces/{namespace}/configmaps", "app")
+        self._name = name
+        self._rule = f"namespaceObject.metadata.name != '{namespace}'"
+
+    def begin(self) -> None:
+        """Refuse from now on: wait until the API server does."""
+        rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["DELETE"], "resources": ["configmaps"]}
+        spec = {
+            "matchConstraints": {"resourceRules": [rule]},
+            "validations": [{"expression": self._rule, "message": "the copy stays"}],
+        }
+        self._policy.create({"metadata": {"name": self._name}, "spec": spec})
+        self._binding.create(
+            {"metadata": {"name": self._name}, "spec": {"policyName": self._name, "validationActions": ["Deny"]}}
+        )
+        until(self._is_refused, bool)
+
+    def end(self) -> None:
+        """Let everybody delete again."""
+        self._binding.delete()
+        self._policy.delete()
+        until(self._is_refused, lambda refused: not refused)
+
+    def _is_refused(self) -> bool:
+        try:
+            self._copy.sandbox.request("DELETE", f"{self._copy.path}?dryRun=All")
+        except RequestError as error:
+            return error.status != 404
+        return False

@@ -219,3 +219,36 @@ def test_a_definition_stays_while_others_have_objects_of_its_kind_also_when_the_
     assert "theirs" in sync.tells("CopiesLeft")["note"]
     assert world.custom(kind, plural, world.home, "ours").look() is None
     assert theirs.look() is not None
+
+
+def test_a_kind_that_could_never_be_watched_holds_up_no_deletion_and_is_not_on_record(world: GitWorld) -> None:
+    cron = manifest("batch/v1", "CronJob", "tick", spec={"schedule": "@daily", "jobTemplate": {}})
+    world.push({"app.yaml": config_map("app"), "cron.yaml": cron})
+    sync = world.csync()
+    sync.becomes("KindNotWatched", synced=1, failed=1)
+    assert sync.status["written"] == ["ConfigMap"]
+    sync.delete()
+    sync.gone()
+    world.find("ConfigMap", world.home).gone()
+
+
+def test_a_kind_that_the_same_commit_defines_is_on_record_before_it_is_written(world: GitWorld) -> None:
+    plural, kind = f"gears{world.name}", f"Gear{world.name}"
+    world.push(
+        {
+            "definition.yaml": definition(plural, kind),
+            "gear.yaml": manifest("example.com/v1", kind, "one", world.home),
+            "app.yaml": config_map("app"),
+        }
+    )
+    sync = world.csync()
+    sync.becomes("Synced", synced=3)
+    assert sync.status["written"] == [
+        "ConfigMap",
+        "CustomResourceDefinition.apiextensions.k8s.io",
+        f"{kind}.example.com",
+    ]
+    sync.delete()
+    sync.gone()
+    world.find("ConfigMap", world.home).gone()
+    world.custom(kind, plural, world.home, "one").gone()

@@ -248,6 +248,16 @@ def test_a_sync_target_of_another_namespace_must_be_named_and_allow_it(scene: Sc
     becomes(scene.copy(namespace), "one")
 
 
+def test_a_sync_that_never_wrote_to_a_cluster_goes_though_the_cluster_cannot_be_reached(scene: Scene) -> None:
+    namespace = scene.there("a")
+    scene.source(password="one")
+    scene.credential(wire=scene.remote.secret(server="https://127.0.0.1:1"))
+    sync = scene.sync(edge(namespace))
+    turns(sync, "Unknown", "Unreachable")
+    sync.delete()
+    sync.gone()
+
+
 def test_a_missing_or_unusable_credential_is_named(scene: Scene) -> None:
     namespace = scene.there("a")
     scene.source(password="one")

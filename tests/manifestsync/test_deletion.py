@@ -19,6 +19,20 @@ def test_a_deleted_sync_takes_its_copies_of_all_kinds_along(world: Manifests) ->
         assert source.look() is not None
 
 
+def test_a_sync_of_a_kind_that_could_never_be_watched_goes_at_once(world: Manifests) -> None:
+    limits = world.make("LimitRange", spec={"limits": [{"type": "Container", "max": {"cpu": "1"}}]})
+    secret = world.secret()
+    target = world.namespace("a")
+    sync = world.msync("sync", secret, into=[target])
+    sync.becomes("Synced", synced=1)
+    sync.change(sourceRef=None, sourceRefs=[secret.ref, limits.ref])
+    sync.becomes("KindNotWatched")
+    assert sync.status["written"] == ["Secret"]
+    sync.delete()
+    sync.gone()
+    world.find("Secret", target).gone()
+
+
 def test_orphan_leaves_the_copies(world: Manifests) -> None:
     source = world.deployment()
     target = world.namespace("a")

@@ -64,13 +64,15 @@ async def test_after_five_minutes_the_copies_are_left_with_a_warning(monkeypatch
     nothing = cast("Any", SimpleNamespace())
     sync = cast("Any", SimpleNamespace(metadata=SimpleNamespace(annotations={}, namespace="home", name="sync")))
     work = cast("Any", SimpleNamespace(suspended=False, deletion_policy="Delete", staged=False))
-    remover, memory = Remover(nothing, nothing), Memory(FanOut(lambda: None))
+    remover, memory = Remover(nothing), Memory(FanOut(lambda: None))
     assert FINALIZE_PATIENCE == 300.0
     first = await remover.finalize(sync, work, memory, reached)
     assert first.problem is not None
     assert first.problem.reason == "CleanupFailed"
     now += FINALIZE_PATIENCE - 1
-    assert (await remover.finalize(sync, work, memory, reached)).problem is not None
+    waiting = await remover.finalize(sync, work, memory, reached)
+    assert waiting.problem is not None
+    assert waiting.problem.again == pytest.approx(1.0)  # not at the next retry after that, which may be minutes later
     now += 2
     last = await remover.finalize(sync, work, memory, reached)
     assert last.problem is None

@@ -5,10 +5,16 @@ import asyncio
 import time
 from collections.abc import Sequence
 
+from msgspec import Struct, field
+
 from syncline import deploy
-from syncline.api.common import ABANDON, ObjectMeta
+from syncline.api.common import ABANDON, FINALIZER, ObjectMeta
+from syncline.api.status import SyncStatus
 from syncline.cli import connect
+from syncline.cli.table import printable
 from syncline.cli.words import SYNCS, resource_of
+from syncline.controllers.removal import CLEANUP_FAILED
+from syncline.core.conditions import find
 from syncline.engine.record import Records
 from syncline.engine.view import MetaWire
 from syncline.kube.client import Client, PatchKind
@@ -77,9 +83,13 @@ async def _uninstall(connection: Connection, given: argparse.Namespace) -> int:
     async with Client(connection) as client:
         left = await _delete_syncs(client, keep=given.keep_copies, timeout=given.timeout)
         if left:
+            for resource, meta in left:
+                print(
+                    printable(f"{resource.kind} {meta.namespace}/{meta.name}: {await _stuck(client, resource, meta)}")
+                )
             print(
-                f"{left} syncs are still there: is the operator running? Start it, or give --keep-copies to leave "
-                "their copies where they are. Nothing else was removed."
+                f"{len(left)} syncs are still there, and nothing else was removed. Do what is said above, or give "
+                "--keep-copies to leave their copies where they are."
             )
             return 1
         # The Deployment goes first so that nothing runs without its rights, the namespace last so that it is empty.
@@ -93,8 +103,8 @@ async def _uninstall(connection: Connection, given: argparse.Namespace) -> int:
     return 0
 
 
-async def _delete_syncs(client: Client, *, keep: bool, timeout: float) -> int:
-    """Delete all syncs of all kinds and wait for their end; return how many are left."""
+async def _delete_syncs(client: Client, *, keep: bool, timeout: float) -> list[tuple[Resource, ObjectMeta]]:
+    """Delete all syncs of all kinds and wait for their end; return those that are left."""
     deadline = time.monotonic() + timeout
     asked: set[str] = set()
     while True:
@@ -109,10 +119,32 @@ async def _delete_syncs(client: Client, *, keep: bool, timeout: float) -> int:
             await client.delete(resource, meta.name, meta.namespace, uid=meta.uid)
             print(f"deleting {resource.kind} {meta.namespace}/{meta.name}")
         if not left or time.monotonic() > deadline:
-            return len(left)
+            return left
         if keep:
             await _let_go(client)
         await asyncio.sleep(_POLL)
+
+
+async def _stuck(client: Client, resource: Resource, meta: ObjectMeta) -> str:
+    """Say why a sync that was deleted is still there."""
+    try:
+        sync = await client.get(resource, meta.name, meta.namespace, type=_Deleted)
+    except NotFound:
+        return "is gone by now"
+    others = [name for name in sync.metadata.finalizers if name != FINALIZER]
+    if others and FINALIZER not in sync.metadata.finalizers:
+        return f"waits for the finalizer {', '.join(others)}, which is not Syncline's"
+    ready = find(sync.status.conditions, "Ready")
+    if ready is not None and ready.reason == CLEANUP_FAILED:
+        return f"{ready.reason}: {ready.message}"
+    return "the operator has not answered: start it if it does not run"
+
+
+class _Deleted(Struct):
+    """A sync, as far as it tells why it is still there."""
+
+    metadata: ObjectMeta
+    status: SyncStatus = field(default_factory=SyncStatus)
 
 
 async def _let_go(client: Client) -> None:

@@ -154,7 +154,8 @@ class ConfigSyncs(Controller):
         if spec.dry_run:
             return await self._dry_run(work, reached, laps)
         edit = self._scopes.judge_built(work, reached, laps)
-        await self._record(work, reached, edit.text)
+        # The kinds follow, each before its first write: one that cannot be watched is never written.
+        await self._record(structs.replace(work, sources=()), reached, edit.text)
         room = KeepRoom(work.sync)
         lapped = [await self._advance(work, reached, lap, memory, edit, room=room) for lap in laps]
         former = await self._let_go_of_former(work, reached, lapped, memory, edit)
@@ -250,6 +251,17 @@ class ConfigSyncs(Controller):
             scope_done=done and held is None and again is None and not any(_is_undone(one) for one in removed),
         )
 
+    async def _record_kinds(self, work: Work, part: Reached, orders: Sequence[Order]) -> None:
+        """Write down the kinds that are about to be written, and in which clusters."""
+        kinds: dict[int, set[str]] = {}
+        for site, target, _ in orders:
+            kinds.setdefault(id(site), set()).add(target.kind)
+        for alike in {frozenset(found) for found in kinds.values()}:  # mostly one: every cluster takes the same kinds
+            sites = tuple(site for site in part.sites if frozenset(kinds.get(id(site), ())) == alike)
+            sources = tuple(ref for ref in work.sources if ref.kind_name in alike)
+            about = structs.replace(work, sources=sources, places=tuple(site.place for site in sites))
+            await super()._record(about, structs.replace(part, sites=sites, former=(), superseded=()))
+
     async def _write(self, work: Work, part: Reached, lap: Lap, known: TrackMemory, room: KeepRoom) -> list[Outcome]:
         desired, revision = lap.desired(), lap.revision or ""
         writers = {id(site): self._writer(site) for site in part.sites}
@@ -269,6 +281,7 @@ class ConfigSyncs(Controller):
                     had = room.has(wish.site, target)
                     job = partial(writers[id(wish.site)].settle, wish.desired, kept=had)
                     orders.append((wish.site, target, job))
+            await self._record_kinds(work, part, orders)
             written = await self._carry_out(work.sync, known, orders, progress)
             before.extend(written)
             return [*closed, *written]
@@ -385,7 +398,8 @@ class ConfigSyncs(Controller):
         problem = next((ending.problem for ending in endings if ending.problem is not None), None)
         if problem is not None:
             failed = [outcome for outcome in outcomes if outcome.state not in _PROGRESSING]
-            return Report(sync=sync, problem=problem, outcomes=failed, retry=True, again=reached.again)
+            again = soonest(reached.again, problem.again)
+            return Report(sync=sync, problem=problem, outcomes=failed, retry=True, again=again)
         return None
 
     def _forget(self, key: Key) -> None:

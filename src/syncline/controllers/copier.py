@@ -220,7 +220,8 @@ class Copier(Controller):
         self._reporter.ended(ending.outcomes)
         if ending.problem is not None:
             failed = [outcome for outcome in ending.outcomes if outcome.state not in ("Synced", "Skipped")]
-            return Report(sync=sync, problem=ending.problem, outcomes=failed, retry=True, again=reached.again)
+            again = soonest(reached.again, ending.problem.again)
+            return Report(sync=sync, problem=ending.problem, outcomes=failed, retry=True, again=again)
         return None
 
     async def preview(self, wire: SyncWire, access: Access = UNCHECKED) -> Preview:

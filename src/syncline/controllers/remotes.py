@@ -88,6 +88,9 @@ class FleetSites(LocalSites):
         local = await super().reach(work, wakes, former=former)
         places = [place for place in work.places if place.connection is not None]
         old = self._former(work, places) if former else []
+        if work.sync.deleting and work.sync.status.observed_generation and not _is_abandoned(work):
+            # What was written to is on record: nothing else needs to be reached to let go of it.
+            places, old = self._former(work, []), []
         if not places and not old:
             self._fleet.keep(_key(work), ())
             self._named.pop(_key(work), None)
@@ -112,7 +115,6 @@ class FleetSites(LocalSites):
             warnings=tuple(dict.fromkeys(one.warning for one in (*arrivals, *visits) if one.warning)),
             clusters=frozenset(one.cluster for one in (*arrivals, *visits) if one.cluster),
             unmatched=tuple(dict.fromkeys(one.unmatched for one in arrivals if one.unmatched)),
-            kinds=local.kinds,
             unseen_kinds=local.unseen_kinds,
         )
 

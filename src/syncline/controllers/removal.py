@@ -17,6 +17,7 @@ from syncline.controllers.reporting import AnySync, Problem
 from syncline.controllers.sites import Reached
 from syncline.controllers.survey import Site, Survey
 from syncline.controllers.work import Work
+from syncline.core.inventory import read_written
 from syncline.core.objects import Seen, Target
 from syncline.core.ordering import removal_stages
 from syncline.core.outcome import HOLDS_FOREIGN, UNPROVEN, Outcome
@@ -39,6 +40,7 @@ PATIENCE_ENDS = (
     f'annotated {ABANDON}: "true"'
 )
 PRUNED = "Pruned"
+CLEANUP_FAILED = "CleanupFailed"
 # How soon it is looked again whether what others have put there has gone.
 LOOK_AGAIN = 60.0
 
@@ -177,7 +179,9 @@ class Remover:
                 if failed
                 else f"{in_flight} writes are still in flight, and what they write must go too; {PATIENCE_ENDS}"
             )
-            problem = Problem("CleanupFailed", message)
+            # Tried again, at the latest, when patience ends.
+            again = max(memory.finalizing_since + FINALIZE_PATIENCE - time.monotonic(), 0.0)
+            problem = Problem(CLEANUP_FAILED, message, again=again)
             return Ending(outcomes=tuple(removed), problem=problem)
         closed = sum(not _is_open(site, seen) for site, seen in owned(reached))
         words = [f"{len(failed)} copies could not be removed and were left: {failed[0].message}"] if failed else []
@@ -239,14 +243,12 @@ class Remover:
         """Remove every copy, found by the cache and by a live list: a cache may lag behind another leader's write."""
         known: dict[Target, Owned] = {seen.target: (site, seen) for site, seen in owned(reached)}
         troubles: list[Outcome] = []
-        kinds = reached.kinds
         # Of several names for one connection, one is enough: under each name the same objects would be found again.
         connections = {(id(site.cluster), site.owner.hub): site for site in (*reached.former, *reversed(reached.sites))}
         for site in connections.values():
-            if not site.cluster.name and not sync.status.observed_generation:
-                kinds |= await self._scan(site)
+            kinds = await self._written_kinds(sync, site)
             for view in list(site.cluster.views()):
-                if not site.cluster.name and view.kind not in kinds:
+                if view.kind not in kinds:
                     continue
                 try:
                     found = await self._list(site, view)
@@ -255,7 +257,7 @@ class Remover:
                 except KubeError as error:
                     where = Target("", view.kind, view.kind, site.place.cluster)
                     troubles.append(
-                        Outcome(target=where, state="Failed", reason="CleanupFailed", message=str(error), gone=True)
+                        Outcome(target=where, state="Failed", reason=CLEANUP_FAILED, message=str(error), gone=True)
                     )
                     continue
                 known.update((seen.target, (site, seen)) for seen in found)
@@ -264,6 +266,17 @@ class Remover:
         for group in _in_order(known.values(), staged=staged):
             removed += await self._remove(memory, group, why)
         return [*removed, *troubles]
+
+    async def _written_kinds(self, sync: AnySync, site: Site) -> frozenset[str]:
+        """Return the kinds that a sync may have written in a cluster: they are recorded before the first write."""
+        written = read_written(sync.status.written)
+        here, status_lost = not site.cluster.name, not sync.status.observed_generation
+        if here:
+            return written.get("", frozenset()) | (await self._scan(site) if status_lost else frozenset())
+        if status_lost:
+            return frozenset(view.kind for view in site.cluster.views())
+        # By any name: a cluster may have been called otherwise when it was written to.
+        return frozenset().union(*(kinds for name, kinds in written.items() if name))
 
     async def _scan(self, site: Site) -> frozenset[str]:
         """Look for copies of all kinds: the status, which says what was written, is lost, as after a restore."""

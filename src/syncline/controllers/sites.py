@@ -41,10 +41,8 @@ class Reached(Struct, frozen=True, kw_only=True):
     """What will be wrong soon."""
     unmatched: tuple[str, ...] = ()
     """What of the spec leads to no cluster now."""
-    kinds: frozenset[str] = frozenset()
-    """The kinds that this sync writes, or has written, in this cluster."""
     unseen_kinds: frozenset[str] = frozenset()
-    """Those of them that cannot be watched now."""
+    """The kinds that this sync has written in this cluster and that cannot be watched now."""
 
 
 class Sites(Protocol):
@@ -77,7 +75,6 @@ class LocalSites:
 
         Where the spec no longer has it, and the sync has written to it, it is a former one.
         """
-        kinds = {ref.kind_name for ref in work.sources} | set(local_kinds(work.sync.status))
         unseen = await self._open(local_kinds(work.sync.status))
         client = self._hub.acting_as(work.user)
         sites = tuple(
@@ -88,7 +85,7 @@ class LocalSites:
         left: tuple[Site, ...] = ()
         if former and not sites and local_kinds(work.sync.status):
             left = (Site(place=Place(scope=NOWHERE), cluster=self._hub, client=client, owner=work.sync.owner),)
-        return Reached(sites=sites, former=left, unsure=bool(unseen), kinds=frozenset(kinds), unseen_kinds=unseen)
+        return Reached(sites=sites, former=left, unsure=bool(unseen), unseen_kinds=unseen)
 
     def record(self, work: Work, reached: Reached, status: SyncStatus) -> SyncStatus:  # noqa: ARG002 - see the protocol
         """Note the kinds."""

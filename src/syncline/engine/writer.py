@@ -129,6 +129,7 @@ class Writer:
         `keep_edited` holds for what is there at the moment of the write, not only for what was seen: after a conflict
         the object is read, and the removal is planned again.
         """
+        invalid = 0
         try:
             for _ in range(TRIES):
                 action = plan_removal(seen, self._owner, self._cluster.uid, reason, message, keep_edited=keep_edited)
@@ -141,7 +142,9 @@ class Writer:
                         await self._let_go(action, seen)
                     return outcome_of(action, written=True, gone=True)
                 except KubeError as error:
-                    if not is_surprise(error, existed=True):
+                    # Refused twice, it is not that the object has changed: an admission policy says no.
+                    invalid += isinstance(error, Invalid)
+                    if not is_surprise(error, existed=True) or invalid > 1:
                         raise
                 fresh = self._view(seen.target).see(await self._cluster.read(seen.target, self._client))
                 seen = structs.replace(fresh, target=seen.target)
