@@ -1,6 +1,7 @@
 """`python -m tests.churn --minutes 60 --seed 7 --width 4`."""
 
 import argparse
+import logging
 import secrets
 import shutil
 import sys
@@ -21,6 +22,8 @@ def main() -> int:
     parser.add_argument("--far", action="store_true", help="with a second cluster")
     parser.add_argument("--calm", action="store_true", help="without faults")
     given = parser.parse_args()
+    # Connections that are cut under way are what the proxy is for.
+    logging.getLogger("asyncio").setLevel(logging.ERROR)
     seed = given.seed if given.seed is not None else secrets.randbelow(1_000_000)
     folder = _KEPT / f"seed-{seed}"
     shutil.rmtree(folder, ignore_errors=True)
