@@ -23,6 +23,8 @@ class BuildChild(Process):
     """A child that decrypts, templates, evaluates and parses."""
 
     module = "syncline.render.buildworker"
+    learned = False
+    """Whether it may hold schemas, which take from its memory."""
 
     async def _confined(self) -> bool:
         answer = await self._answer()
@@ -30,12 +32,14 @@ class BuildChild(Process):
             raise ChildCrashed
         return answer.seccomp
 
-    async def perform(self, job: Job, seconds: float) -> AsyncIterator[Answer]:
+    async def perform(self, job: Job, seconds: float, *, renew: bool = True) -> AsyncIterator[Answer]:
         """Give the answers to a job, one by one. The child has so many seconds of processor time for it.
 
+        Without `renew` it has what is left of what it was allowed.
         Raises BuildError where the files are wrong, TimeoutError when time is up, ChildCrashed when the child ended.
         """
-        self._allow(seconds)
+        if renew:
+            self.allow(seconds)
         async with asyncio.timeout(seconds * PATIENCE):
             await self.say(frame(job))
             while not isinstance(answer := await self._answer(), Done):
@@ -49,7 +53,7 @@ class BuildChild(Process):
         await self.gone
         return self._process.returncode == -signal.SIGXCPU
 
-    def _allow(self, seconds: float) -> None:
+    def allow(self, seconds: float) -> None:
         """Let the kernel end the child after so much more processor time; the clock is there as well."""
         if sys.platform != "linux":
             return

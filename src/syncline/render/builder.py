@@ -1,4 +1,4 @@
-"""The way from a tree of files to manifests: decrypt, template, build, read.
+"""The way from a tree of files to manifests: decrypt, template, build, read; and how these are validated.
 
 Every step that reads what somebody pushed is in a child. Builds take turns, fairly between tenants. One that takes too
 much time or memory is stopped, told so, and left alone for a while.
@@ -7,11 +7,12 @@ much time or memory is stopped, told so, and left alone for a while.
 import asyncio
 import hashlib
 import posixpath
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import msgspec
 
@@ -45,7 +46,10 @@ from syncline.render.sops import DATA_KEY, may_be_encrypted
 from syncline.render.sorting import MANIFEST_SUFFIXES
 from syncline.render.trees import Tree, covers
 from syncline.render.turns import Turns
+from syncline.render.validation import InvalidObject, Validation, validate
 from syncline.render.workspace import Workshop, write_tree
+
+R = TypeVar("R")
 
 INPUT_LIMIT = 24 * 1024 * 1024
 MOST_FILES = 10_000
@@ -54,6 +58,10 @@ MOST_FILES = 10_000
 
 class _StoppedError(Exception):
     """The build itself is to blame; the message says for what."""
+
+
+class _CrashedError(_StoppedError):
+    """The child ended before its time was up."""
 
 
 class Builder:
@@ -118,6 +126,26 @@ class Builder:
             raise plan.problems[0]
         work = _Work(tree, recipe, plan)
         digest = await asyncio.to_thread(work.digest)
+        what = f"the build of {recipe.path}"
+        built = await self._supervised(digest, recipe.tenant, what, lambda child: self._outcome(child, work))
+        if isinstance(built, BuildError):
+            raise built
+        return built
+
+    async def validate(self, work: Validation) -> list[InvalidObject]:
+        """Check the objects of a revision against schemas; return what is wrong.
+
+        It runs where builds run: objects, and definitions that come with them, are whatever somebody pushed, and
+        schemas whatever the owner of a cluster publishes. Raises RenderFailed as `build` does.
+        """
+        return await self._supervised(
+            work.digest, work.tenant, f"the validation of {work.what}", lambda child: self._validated(child, work)
+        )
+
+    async def _supervised(
+        self, digest: bytes, tenant: str, what: str, perform: Callable[[BuildChild], Awaitable[R]]
+    ) -> R:
+        """Do some work in a child, when its turn comes; what has to be stopped is left alone for a while."""
         now = asyncio.get_running_loop().time
         if held := self._quarantine.holds(digest, now()):
             raise RenderFailed(held.reason, retry_after=held.seconds)
@@ -126,21 +154,37 @@ class Builder:
         try:
             suspect = digest in self._quarantine
             async with (
-                self._turns_of_suspects.turn(recipe.tenant) if suspect else nullcontext(),
-                self._turns.turn(recipe.tenant),
-                self._crew.lend() as child,
+                self._turns_of_suspects.turn(tenant) if suspect else nullcontext(),
+                self._turns.turn(tenant),
             ):
-                built = await self._outcome(child, work)
+                result = await self._performed(perform)
         except toolrun.Unconfined as refused:
             raise RenderFailed(str(refused), retry_after=60.0) from None
         except (_StoppedError, toolrun.Overrun) as stopped:
-            reason = f"the build of {recipe.path} {stopped} and was stopped; make it simpler or split it"
+            reason = f"{what} {stopped} and was stopped; make it simpler or split it"
             held = self._quarantine.add(digest, reason, now())
             raise RenderFailed(held.reason, retry_after=held.seconds) from None
         self._quarantine.release(digest)
-        if isinstance(built, BuildError):
-            raise built
-        return built
+        return result
+
+    async def _performed(self, perform: Callable[[BuildChild], Awaitable[R]]) -> R:
+        child: BuildChild | None = None
+        try:
+            async with self._crew.lend() as child:
+                return await perform(child)
+        except _CrashedError:
+            if child is None or not child.learned:
+                raise
+        # It may have been the schemas of others that took its memory.
+        async with self._crew.lend(fresh=True) as child:
+            return await perform(child)
+
+    async def _validated(self, child: BuildChild, work: Validation) -> list[InvalidObject]:
+        child.allow(self._deadline)
+        try:
+            return await validate(child, work, partial(self._ask, renew=False))
+        except BuildError as error:
+            raise RenderFailed(str(error)) from error
 
     async def _outcome(self, child: BuildChild, work: "_Work") -> Built | BuildError:
         """Build, and return what is wrong rather than raise it: the child is none the worse for it, and is kept."""
@@ -275,16 +319,16 @@ class Builder:
         answers = await self._ask(child, job)
         return Built(_documents(answers), (), _notes(answers))
 
-    async def _ask(self, child: BuildChild, job: Job) -> list[Answer]:
+    async def _ask(self, child: BuildChild, job: Job, *, renew: bool = True) -> list[Answer]:
         try:
-            return [answer async for answer in child.perform(job, self._deadline)]
+            return [answer async for answer in child.perform(job, self._deadline, renew=renew)]
         except TimeoutError:
             raise _StoppedError(f"took longer than {self._deadline * toolrun.PATIENCE:g} s") from None
         except ChildCrashed:
             self._crew.refuse_when_closed()
             if await child.out_of_time():
                 raise _StoppedError(f"took more than {self._deadline:g} s of processor time") from None
-            raise _StoppedError("took more than 200 MiB of memory, or nests too deeply,") from None
+            raise _CrashedError("took more than 200 MiB of memory, or nests too deeply,") from None
 
     @property
     def _program_seconds(self) -> float:

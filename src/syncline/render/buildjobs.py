@@ -63,7 +63,28 @@ class Evaluate(msgspec.Struct, frozen=True, array_like=True, tag=3):
     sensitive: bool
 
 
-Job = Prepare | Parse | Sort | Evaluate
+class Begin(msgspec.Struct, frozen=True, array_like=True, tag=4):
+    """A revision to be checked: the specs of its CRDs, and the digests of the schemas that it needs."""
+
+    definitions: list[Any]
+    digests: list[bytes]
+
+
+class Learn(msgspec.Struct, frozen=True, array_like=True, tag=5):
+    """The schemas of one API version: JSON, compressed by zlib."""
+
+    digest: bytes
+    packed: bytes
+
+
+class Validate(msgspec.Struct, frozen=True, array_like=True, tag=6):
+    """Objects of the revision (API version, kind, fields), and the digest of the schemas of each API version."""
+
+    digests: dict[str, bytes]
+    objects: list[tuple[str, str, Any]]
+
+
+Job = Prepare | Parse | Sort | Evaluate | Begin | Learn | Validate
 
 
 class Ready(msgspec.Struct, frozen=True, array_like=True, tag=0):
@@ -117,7 +138,19 @@ class Done(msgspec.Struct, frozen=True, array_like=True, tag=7):
     """All is answered."""
 
 
-Answer = Ready | Prepared | Foreign | Found | Data | Note | Failed | Done
+class Lacking(msgspec.Struct, frozen=True, array_like=True, tag=8):
+    """The digests of schemas that the child does not have."""
+
+    digests: list[bytes]
+
+
+class Wrong(msgspec.Struct, frozen=True, array_like=True, tag=9):
+    """What is wrong with objects: the index of each, the path of the field, the cause."""
+
+    errors: list[tuple[int, str, str]]
+
+
+Answer = Ready | Prepared | Foreign | Found | Data | Note | Failed | Done | Lacking | Wrong
 
 _answers: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
 _jobs: msgspec.msgpack.Decoder[Job] = msgspec.msgpack.Decoder(Job)

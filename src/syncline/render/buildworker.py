@@ -1,11 +1,12 @@
 """The child that builds: `python -I -m syncline.render.buildworker`.
 
-It confines itself, then serves jobs until end of input. It decrypts, templates, evaluates and parses: all that reads
-what somebody pushed. It holds nothing of one job while it works on the next. When a job takes too much memory or time
-it dies; its parent says so.
+It confines itself, then serves jobs until end of input. It decrypts, templates, evaluates, parses and validates: all
+that reads what somebody pushed. It holds nothing of one job while it works on the next, but for the schemas of clusters
+(see `schemacheck`). When a job takes too much memory or time it dies; its parent says so.
 """
 
 import os
+import zlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -16,6 +17,7 @@ from syncline.render import jsonnet, sops
 from syncline.render.buildjobs import (
     FRAME_BYTES,
     Answer,
+    Begin,
     Data,
     Done,
     Evaluate,
@@ -23,6 +25,8 @@ from syncline.render.buildjobs import (
     Foreign,
     Found,
     Job,
+    Lacking,
+    Learn,
     Note,
     Parse,
     Prepare,
@@ -30,17 +34,20 @@ from syncline.render.buildjobs import (
     Ready,
     Sort,
     Text,
+    Validate,
+    Wrong,
     decode_job,
 )
 from syncline.render.confinement import confine
 from syncline.render.errors import BuildError
 from syncline.render.recipe import Document
+from syncline.render.schemacheck import SchemaChecker
 from syncline.render.serving import serve
 from syncline.render.sorting import check_count, manifests_of, manifests_of_output, manifests_of_value
 from syncline.render.templates import FileTemplates
 
-MEMORY_LIMIT = 144 * 1024 * 1024
-"""Bytes beyond what the child has when it starts, which is about 50 MiB: less than 200 MiB in all."""
+MEMORY_LIMIT = 136 * 1024 * 1024
+"""Bytes beyond what the child has when it starts, which is about 60 MiB: less than 200 MiB in all."""
 
 SHOWN_HOOKS = 10
 DOCUMENT_BYTES = 3 * 1024 * 1024
@@ -50,15 +57,7 @@ DOCUMENT_BYTES = 3 * 1024 * 1024
 def work(job: Job) -> Iterator[Answer]:
     """Answer a job; the last answer is Done or Failed."""
     try:
-        match job:
-            case Prepare():
-                yield from _prepare(job)
-            case Parse():
-                yield from _parse(job)
-            case Sort():
-                yield from _sort(job)
-            case Evaluate():
-                yield from _evaluate(job)
+        yield from _built(job) if isinstance(job, Prepare | Parse | Sort | Evaluate) else _checked(job)
     except BuildError as error:
         yield Failed(error.file, error.line, error.cause)
     except (MemoryError, OSError):
@@ -67,6 +66,18 @@ def work(job: Job) -> Iterator[Answer]:
         yield Failed("", 0, f"the build failed for a reason that is ours ({type(error).__name__}): please report it")
     else:
         yield Done()
+
+
+def _built(job: Prepare | Parse | Sort | Evaluate) -> Iterator[Answer]:
+    match job:
+        case Prepare():
+            yield from _prepare(job)
+        case Parse():
+            yield from _parse(job)
+        case Sort():
+            yield from _sort(job)
+        case Evaluate():
+            yield from _evaluate(job)
 
 
 def _prepare(job: Prepare) -> Iterator[Answer]:
@@ -139,6 +150,26 @@ def _evaluate(job: Evaluate) -> Iterator[Answer]:
     yield from _found(check_count(manifests_of_value(value, job.entry), job.entry))
 
 
+_checker = SchemaChecker()
+
+
+def _checked(job: Begin | Learn | Validate) -> Iterator[Answer]:
+    match job:
+        case Begin():
+            yield Lacking(_checker.begin(job.definitions, job.digests))
+        case Learn():
+            _checker.learn(job.digest, job.packed)
+        case Validate():
+            yield from _validate(job)
+
+
+def _validate(job: Validate) -> Iterator[Answer]:
+    for index, (api_version, kind, fields) in enumerate(job.objects):
+        errors = _checker.errors(api_version, kind, fields, job.digests.get(api_version))
+        if found := [(index, error.path, error.cause) for error in errors]:
+            yield Wrong(found)
+
+
 def _found(documents: Iterable[Document]) -> Iterator[Answer]:
     """Give documents in frames that are quickly read."""
     batch: list[tuple[str, int, dict[str, Any]]] = []
@@ -185,8 +216,26 @@ def _rehearse() -> None:
     list(work(Sort(b"# Source: a/b\napiVersion: v1\nkind: A\n", "a", "a")))
     for text in (b"{a: import 'b'}", b"{a: error 'b'}", b"import 'c'"):
         list(work(Evaluate({"a": text, "b": b"{}"}, "a", [], {}, {}, sensitive=False)))
+    list(work(Begin([_DEFINITION], [b""])))
+    list(work(Learn(b"", zlib.compress(b'{"schemas": {}}'))))
+    list(work(Validate({"v1": b""}, [("v1", "A", {}), ("a/v1", "A", {"b": "", "c": 1}), ("a/v1", "A", {"b": "c"})])))
 
 
+_DEFINITION = {
+    "group": "a",
+    "names": {"kind": "A"},
+    "versions": [
+        {
+            "name": "v1",
+            "schema": {
+                "openAPIV3Schema": {
+                    "type": "object",
+                    "properties": {"b": {"type": "string", "pattern": "^c", "minLength": 1, "enum": ["c"]}},
+                }
+            },
+        }
+    ],
+}
 _SEALED = b"a: ENC[AES256_GCM,data:eA==,iv:eHh4eHh4eHg=,tag:eA==,type:str]\nsops:\n  age: %s\n"
 
 

@@ -32,14 +32,19 @@ class Crew(Generic[P]):
         self.children: set[P] = set()
 
     @asynccontextmanager
-    async def lend(self) -> AsyncIterator[P]:
-        """Lend a child; one that was in the middle of something when the caller gave up is killed."""
+    async def lend(self, *, fresh: bool = False) -> AsyncIterator[P]:
+        """Lend a child; one that was in the middle of something when the caller gave up is killed.
+
+        `fresh`: one that has done nothing yet, in place of one that waits.
+        """
         self.refuse_when_closed()
+        idle: P | None = None
         if self._idle:
-            child, retirement = self._idle.popitem()
+            idle, retirement = self._idle.popitem()
             retirement.cancel()
-        else:
-            child = await self._start()
+            if fresh:
+                idle.kill()
+        child = await self._start() if fresh or idle is None else idle
         try:
             yield child
         except BaseException:

@@ -1,0 +1,216 @@
+"""The child's side of validation: objects against the schemas of a cluster, and of definitions that come with them.
+
+Schemas of clusters are kept from one job to the next, by the digest of their content, so that nobody can put another
+in the place of one that others use. They are public, and few: see `DOCUMENT_BYTES` and `COMPILED`. Definitions of a
+revision are forgotten with the next one.
+"""
+
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import re2
+from jsonschema_rs import Draft202012Validator, ValidationError, Validator
+from msgspec import Struct
+
+from syncline.core.fielderrors import FieldError, describe
+from syncline.core.schemas import PATTERN, Json, SchemaTooLarge, defined_schema, published_schema
+
+DOCUMENT_BYTES = 6 * 1024 * 1024
+COMPILED = 24
+"""What is kept of clusters: bytes of schemas (Kubernetes has 2.5 MiB), and kinds, each of 1 MiB or so when compiled."""
+
+ERRORS = 20
+"""How many errors of one object are named."""
+
+_PATTERN_MEMORY = 1024 * 1024
+
+Key = tuple[bytes, str, str]
+"""Where a schema is from (a digest, or `_REVISION`), an API version and a kind."""
+
+_REVISION = b""
+
+
+class _GroupVersionKind(Struct):
+    group: str = ""
+    version: str = ""
+    kind: str = ""
+
+
+class _Marked(Struct, rename={"kinds": "x-kubernetes-group-version-kind"}):
+    kinds: list[_GroupVersionKind] = []
+
+
+class _Named(Struct):
+    schemas: dict[str, _Marked] = {}
+
+
+class _Schemas(Struct):
+    schemas: dict[str, msgspec.Raw] = {}
+
+
+class _Document:
+    """The schemas of one API version."""
+
+    def __init__(self, components: bytes) -> None:
+        self.size = len(components)
+        self._schemas: Mapping[str, msgspec.Raw] = {}
+        self._names: dict[tuple[str, str], str] = {}
+        try:
+            named = msgspec.json.decode(components, type=_Named).schemas
+            self._schemas = msgspec.json.decode(components, type=_Schemas).schemas
+        except (ValueError, RecursionError):
+            return  # it says nothing about any kind, so that the server itself has to
+        for name, marked in named.items():
+            for one in marked.kinds:
+                self._names.setdefault((f"{one.group}/{one.version}".lstrip("/"), one.kind), name)
+
+    def schema(self, api_version: str, kind: str) -> Json | None:
+        """Return the schema of a kind."""
+        name = self._names.get((api_version, kind))
+        return published_schema(name, self._definition) if name is not None else None
+
+    def _definition(self, name: str) -> Any:
+        raw = self._schemas.get(name)
+        try:
+            return msgspec.json.decode(raw) if raw is not None else None
+        except (ValueError, RecursionError):
+            return None
+
+
+class SchemaChecker:
+    """Checks objects; what it knows lasts as long as the child."""
+
+    def __init__(self) -> None:
+        self._documents: dict[bytes, _Document] = {}
+        self._compiled: dict[Key, Validator | None] = {}
+        """By use: the one that was used last comes last."""
+        self._definitions: dict[tuple[str, str], Any] = {}
+
+    def begin(self, definitions: Iterable[Any], digests: Sequence[bytes]) -> list[bytes]:
+        """Begin with a revision: the specs of its CRDs, and the schemas that it needs; return those that lack."""
+        self._definitions = {}
+        for key in [key for key in self._compiled if key[0] == _REVISION]:
+            del self._compiled[key]
+        for spec in definitions:
+            self._define(spec)
+        for digest in digests:
+            if (known := self._documents.pop(digest, None)) is not None:
+                self._documents[digest] = known
+        needed = {*digests}
+        while sum(one.size for one in self._documents.values()) > DOCUMENT_BYTES:
+            oldest = next(iter(self._documents))
+            if oldest in needed:
+                break
+            del self._documents[oldest]
+        return [digest for digest in digests if digest not in self._documents]
+
+    def learn(self, digest: bytes, packed: bytes) -> None:
+        """Take the schemas of an API version."""
+        self._documents[digest] = _Document(zlib.decompress(packed))
+
+    def errors(self, api_version: str, kind: str, fields: Json, digest: bytes | None) -> Iterator[FieldError]:
+        """Say what is wrong with the fields of an object beside its metadata; nothing where no schema is known."""
+        validator = self._validator(api_version, kind, digest)
+        if validator is None:
+            return
+        value = {"apiVersion": api_version, "kind": kind, **fields}
+        _drop_nulls(value)
+        if validator.is_valid(value):
+            return
+        schema = self._schema(api_version, kind, digest) or {}
+        count = 0
+        for error in validator.iter_errors(value):
+            for one in _described(error, schema):
+                yield one
+                count += 1
+                if count >= ERRORS:
+                    return
+
+    def _define(self, spec: Any) -> None:
+        names = spec.get("names") if isinstance(spec, dict) else None
+        versions = spec.get("versions") if isinstance(spec, dict) else None
+        if not isinstance(names, dict) or not isinstance(versions, list):
+            return
+        for version in versions:
+            schema = version.get("schema") if isinstance(version, dict) else None
+            if isinstance(schema, dict):
+                key = f"{spec.get('group')}/{version.get('name')}", str(names.get("kind"))
+                self._definitions[key] = schema.get("openAPIV3Schema")
+
+    def _validator(self, api_version: str, kind: str, digest: bytes | None) -> Validator | None:
+        source = _REVISION if (api_version, kind) in self._definitions else digest
+        if source is None:
+            return None
+        key = (source, api_version, kind)
+        validator = self._compiled.pop(key) if key in self._compiled else _compile(self._schema(*key[1:], digest))
+        self._compiled[key] = validator
+        if len(self._compiled) > COMPILED:
+            del self._compiled[next(iter(self._compiled))]
+        return validator
+
+    def _schema(self, api_version: str, kind: str, digest: bytes | None) -> Json | None:
+        try:
+            if (api_version, kind) in self._definitions:
+                return defined_schema(self._definitions[api_version, kind])
+            document = self._documents.get(digest) if digest is not None else None
+            return document.schema(api_version, kind) if document is not None else None
+        except SchemaTooLarge:
+            return None
+
+
+class _Pattern:
+    """A pattern as API servers read it, matched in linear time. One that cannot be read matches everything."""
+
+    def __init__(self, _parent: Json, value: Any, _path: Sequence[str | int]) -> None:
+        options = re2.Options()
+        options.log_errors = False
+        options.max_mem = _PATTERN_MEMORY
+        try:
+            self._pattern = re2.compile(str(value), options)
+        except re2.error:
+            self._pattern = None
+
+    def validate(self, instance: Any) -> None:
+        """Raise where a text does not match."""
+        if self._pattern is not None and isinstance(instance, str) and self._pattern.search(instance) is None:
+            raise ValueError
+
+
+def _compile(schema: Json | None) -> Validator | None:
+    if schema is None:
+        return None
+    try:
+        return Draft202012Validator(schema, keywords={PATTERN: _Pattern}, offline=True, validate_formats=False)
+    except (ValueError, ValidationError):
+        return None  # the server, whose schema it is, has the last word
+
+
+def _described(error: ValidationError, schema: Json) -> Iterator[FieldError]:
+    keyword = error.kind.name
+    # What junctors found is many errors, of which one at most is meant.
+    detail = {} if keyword in {"anyOf", "oneOf", "not", PATTERN} else error.kind.as_dict()
+    return describe(keyword, detail, error.instance_path, error.instance, _at(schema, error.schema_path[:-1]))
+
+
+def _at(schema: Any, path: Iterable[str | int]) -> Json:
+    for step in path:
+        if isinstance(schema, dict):
+            schema = schema.get(str(step))
+        elif isinstance(schema, list) and isinstance(step, int) and step < len(schema):
+            schema = schema[step]
+    return schema if isinstance(schema, dict) else {}
+
+
+def _drop_nulls(value: Any) -> None:
+    """Drop the fields that are null: API servers take them for absent."""
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict):
+            for name in [name for name, inside in one.items() if inside is None]:
+                del one[name]
+            waiting += [inside for inside in one.values() if isinstance(inside, dict | list)]
+        else:
+            waiting += [inside for inside in one if isinstance(inside, dict | list)]

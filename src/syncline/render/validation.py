@@ -1,0 +1,92 @@
+"""Validation, as the operator sees it: what is to be checked, and how a child is led through it."""
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from syncline.core.fielderrors import FieldError
+from syncline.render.buildchild import BuildChild
+from syncline.render.buildjobs import Answer, Begin, Job, Lacking, Learn, Validate, Wrong
+
+BATCH_BYTES = 512 * 1024
+"""About what is sent to a child at once, so that the event loop is not held up; a larger object goes by itself."""
+
+NAMED = 100
+"""Errors that are returned; beyond that they are not looked for."""
+
+Ask = Callable[[BuildChild, Job], Awaitable[list[Answer]]]
+
+
+class Schema(Struct, frozen=True):
+    """The schemas of one API version, by the digest of their content: JSON, compressed by zlib."""
+
+    digest: bytes
+    packed: bytes
+
+
+class Candidate(Struct, frozen=True):
+    """An object to be checked: its fields beside metadata."""
+
+    api_version: str
+    kind: str
+    fields: Mapping[str, Any]
+
+
+class Validation(Struct, frozen=True, kw_only=True):
+    """Objects of one revision, and the schemas of the cluster that they are for."""
+
+    tenant: str
+    what: str
+    """What a person calls the revision, in messages."""
+    digest: bytes
+    """Names all of it."""
+    objects: Sequence[Candidate]
+    schemas: Mapping[str, Schema]
+    """By API version; objects of others are not checked, unless a definition is for them."""
+    definitions: Sequence[Any] = ()
+    """The specs of CustomResourceDefinitions that come with the objects, and win over the cluster's."""
+
+
+class InvalidObject(Struct, frozen=True):
+    """What is wrong with one object."""
+
+    index: int
+    error: FieldError
+
+
+async def validate(child: BuildChild, work: Validation, ask: Ask) -> list[InvalidObject]:
+    """Check all objects in one child; return what is wrong, at most `NAMED` errors."""
+    child.learned = True
+    schemas = {one.digest: one for one in work.schemas.values()}
+    lacking = await ask(child, Begin([*work.definitions], [*schemas]))
+    for answer in lacking:
+        if isinstance(answer, Lacking):
+            for digest in answer.digests:
+                if digest in schemas:
+                    await ask(child, Learn(digest, schemas[digest].packed))
+    found: list[InvalidObject] = []
+    for start, batch in _batches(work):
+        for answer in await ask(child, batch):
+            if isinstance(answer, Wrong):
+                found += [InvalidObject(start + index, FieldError(path, cause)) for index, path, cause in answer.errors]
+        if len(found) >= NAMED:
+            break
+    return found[:NAMED]
+
+
+def _batches(work: Validation) -> Iterator[tuple[int, Validate]]:
+    """Yield the objects in parts, each with the index of its first."""
+    digests = {version: schema.digest for version, schema in work.schemas.items()}
+    batch: list[tuple[str, str, msgspec.Raw]] = []
+    start = size = 0
+    for index, one in enumerate(work.objects):
+        packed = msgspec.msgpack.encode(one.fields)
+        if batch and size + len(packed) > BATCH_BYTES:
+            yield start, Validate(digests, batch)
+            batch, start, size = [], index, 0
+        batch.append((one.api_version, one.kind, msgspec.Raw(packed)))
+        size += len(packed)
+    if batch:
+        yield start, Validate(digests, batch)
