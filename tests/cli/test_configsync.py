@@ -57,14 +57,14 @@ class Stored:
         body = {**self._identity, "status": {"observedGeneration": generation, **status}}
         self.sandbox.request("PATCH", f"{self.address}/status?fieldManager=operator&force=true", body)
 
-    def answer(self, eventually: Eventually, *conditions: Json) -> None:
+    def answer(self, eventually: Eventually, *conditions: Json, **status: Any) -> None:
         """Wait for a request to carry out the sync, and answer it."""
 
         def requested() -> str:
             return str(self.read()["metadata"].get("annotations", {}).get(REQUESTED_AT, ""))
 
         eventually(lambda: requested() != "")
-        self.report(lastHandledRequest=requested(), conditions=list(conditions))
+        self.report(lastHandledRequest=requested(), conditions=list(conditions), **status)
 
 
 class Command:
@@ -331,6 +331,37 @@ def test_waiting_ends_with_what_came_of_the_request(
     operator = Thread(target=operate)
     operator.start()
     said = syncline("reconcile", "csync", sync.name, "--wait", "--timeout", "1m", code=0 if READY in answers[-1] else 1)
+    operator.join()
+    assert said.strip() == f"{sync} {told}"
+
+
+STALLED = condition("Stalled", "True", "InvalidManifest", "a.yaml:3: no such field")
+REFUSED = condition("Ready", "False", "InvalidManifest", "a.yaml:3: no such field")
+FORBIDDEN = condition("Ready", "False", "Forbidden", "1 of 2 targets not in agreement")
+
+
+@pytest.mark.parametrize(
+    ("answers", "told"),
+    [
+        ([([REFUSED, STALLED, BUSY], {"synced": 2})], "is not ready: InvalidManifest: a.yaml:3: no such field"),
+        ([([FORBIDDEN, BUSY], {"failed": 1})], "is not ready: Forbidden: 1 of 2 targets not in agreement"),
+        ([([FORBIDDEN, BUSY], {"failed": 1, "pending": 1}), ([READY], {"synced": 2})], "is ready: 2 objects agree"),
+    ],
+    ids=["only a new revision helps", "a target has failed", "something is still awaited"],
+)
+def test_waiting_ends_when_the_outcome_is_known(
+    store: Store, syncline: Command, eventually: Eventually, answers: list[tuple[list[Json], Json]], told: str
+) -> None:
+    sync = store()
+
+    def operate() -> None:
+        for conditions, counts in answers:
+            sync.answer(eventually, *conditions, targets=counts)
+
+    operator = Thread(target=operate)
+    operator.start()
+    # Nobody waits for that long.
+    said = syncline("reconcile", "csync", sync.name, "--wait", "--timeout", "1h", code=0 if "is ready" in told else 1)
     operator.join()
     assert said.strip() == f"{sync} {told}"
 

@@ -15,6 +15,7 @@ from syncline.cli.subject import Subject, add_arguments, subject
 from syncline.cli.table import printable
 from syncline.cli.words import UsageError
 from syncline.core.conditions import find
+from syncline.core.history import WAITING
 
 _POLL = 0.2
 
@@ -24,11 +25,11 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     reconcile = commands.add_parser(
         "reconcile",
         help="have a sync carried out now",
-        description="Asks the operator to carry out a sync now. With --wait: until it has done so and the sync is "
-        "ready; exit code 1 where it is not.",
+        description="Asks the operator to carry out a sync now. With --wait: until the outcome is known; exit code 1 "
+        "where the sync is not ready then.",
     )
     add_arguments(reconcile)
-    reconcile.add_argument("--wait", action="store_true", help="wait until the sync is ready, or is found not to be")
+    reconcile.add_argument("--wait", action="store_true", help="wait until the sync is ready, or has failed")
     reconcile.add_argument(
         "--timeout", type=duration, default="5m", metavar="D", help="how long to wait, such as 90s (default: 5m)"
     )
@@ -64,8 +65,18 @@ class _Sync(Struct):
 
     @property
     def is_settled(self) -> bool:
-        """Whether there is nothing to wait for."""
-        return self.is_handled and find(self.status.conditions, "Reconciling") is None
+        """Whether the outcome is known: ready, or failed.
+
+        A failure that is tried again is one all the same, unless something is still awaited in addition.
+        """
+        if not self.is_handled:
+            return False
+        if find(self.status.conditions, "Reconciling") is None or find(self.status.conditions, "Stalled") is not None:
+            return True
+        ready, counts = find(self.status.conditions, "Ready"), self.status.targets
+        if ready is None or ready.status != "False" or ready.reason in WAITING or counts is None:
+            return False
+        return counts.failed + counts.conflicted > 0 and counts.pending + counts.unknown == 0
 
 
 async def _suspend(given: argparse.Namespace, *, suspended: bool) -> int:
