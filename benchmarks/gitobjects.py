@@ -48,10 +48,11 @@ Json = dict[str, Any]
 async def run() -> Results:
     async with git_stage() as scene:
         await scene.grant(("apps", "deployments"), ("", "services"))
-        bare, ours = [], []
+        bare, ours, unchecked = [], [], []
         for number in range(ROUNDS):
             bare.append(await _bare_round(scene, f"bare-{number}"))
             ours.append(await _our_round(scene, f"ours-{number}"))
+            unchecked.append(await _our_round(scene, f"unchecked-{number}", validation="None"))
         scene.push(_files("last", "first"))
         with scene.operator() as operator:
             await _applied(scene, operator, "last")
@@ -64,6 +65,7 @@ async def run() -> Results:
         title=f"one ConfigSync with {OBJECTS:,} objects, a tenth of them Deployments and Services",
         figures=[
             *_first_figures(ours, bare),
+            *_validation_figures(ours, unchecked),
             *gitpush.figures("one object changed", inside, syncs=1, builds=1, requests=4),
             *gitpush.figures("push beside", beside, syncs=1, builds=0, requests=0),
             *_pass_figures(asked),
@@ -93,10 +95,10 @@ async def _bare_round(scene: GitStage, name: str) -> Round:
     return taken
 
 
-async def _our_round(scene: GitStage, name: str) -> Round:
+async def _our_round(scene: GitStage, name: str, **spec: object) -> Round:
     scene.push(_files(name, "first"))
     with scene.operator() as operator:
-        taken = await _applied(scene, operator, name)
+        taken = await _applied(scene, operator, name, **spec)
         async with watching(scene.scene.client, CONFIGSYNCS) as syncs:
             gone = syncs.until(lambda line: DELETED in line)
             await scene.scene.client.delete(CONFIGSYNCS, name, HOME)
@@ -104,9 +106,9 @@ async def _our_round(scene: GitStage, name: str) -> Round:
     return taken
 
 
-async def _applied(scene: GitStage, operator: OperatorProcess, name: str) -> Round:
+async def _applied(scene: GitStage, operator: OperatorProcess, name: str, **spec: object) -> Round:
     client = scene.scene.client
-    body = scene.sync(name, name)
+    body = scene.sync(name, name, **spec)
     return await _seen(
         scene, name, OWNER_LABEL, operator.pid, lambda: client.create(CONFIGSYNCS, body, HOME), audited=True
     )
@@ -214,6 +216,15 @@ def _first_figures(ours: Sequence[Round], bare: Sequence[Round]) -> list[Figure]
             unit="",
             goal=1,
         ),
+    ]
+
+
+def _validation_figures(ours: Sequence[Round], unchecked: Sequence[Round]) -> list[Figure]:
+    """Compare with rounds in which nothing is checked before it is written."""
+    return [
+        ratio("validation: time", _samples(ours, "seconds"), _samples(unchecked, "seconds"), "s", 1.05),
+        ratio("validation: CPU, servers too", _samples(ours, "cpu"), _samples(unchecked, "cpu"), "s"),
+        ratio("validation: CPU, sender", _samples(ours, "sender"), _samples(unchecked, "sender"), "s"),
     ]
 
 
