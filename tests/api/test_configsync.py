@@ -418,6 +418,7 @@ def test_the_server_fills_in_the_defaults(sandbox: Sandbox) -> None:
         "webhook": {"secretRef": {"name": "hook", "key": "token"}},
         "ignoreDifferences": [{"group": "", "paths": ["/spec/replicas"]}],
         "refreshInterval": "10m",
+        "validation": "Schema",
         "wait": False,
         "timeout": "5m",
         "failurePolicy": "Hold",

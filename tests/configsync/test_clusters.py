@@ -26,7 +26,7 @@ def proxy(far: Sandbox) -> Iterator[FaultProxy]:
         yield running
 
 
-def _place(world: GitWorld, remote: Remote, server: str = "") -> str:
+def place_edge(world: GitWorld, remote: Remote, server: str = "") -> str:
     """Declare the other cluster as a SyncTarget, and return a namespace in it."""
     wire = remote.secret(server=server)
     world.make("Secret", name="edge", data=dict(wire.data or {}))
@@ -47,7 +47,7 @@ def _copy(remote: Remote, namespace: str) -> Thing:
 
 
 def test_what_git_says_is_applied_to_another_cluster_and_kept_so(world: GitWorld, remote: Remote) -> None:
-    namespace = _place(world, remote)
+    namespace = place_edge(world, remote)
     commit = world.push({"app.yaml": config_map(namespace=namespace, colour="red")})
     sync = world.csync(remoteClusters=[EDGE])
     sync.at(commit)
@@ -66,7 +66,7 @@ def test_what_git_says_is_applied_to_another_cluster_and_kept_so(world: GitWorld
 def test_a_cluster_out_of_reach_is_unknown_and_written_once_it_is_back(
     world: GitWorld, remote: Remote, proxy: FaultProxy
 ) -> None:
-    namespace = _place(world, remote, proxy.server)
+    namespace = place_edge(world, remote, proxy.server)
     first = world.push({"app.yaml": config_map(namespace=namespace, colour="red")})
     sync = world.csync(remoteClusters=[EDGE])
     sync.at(first)

@@ -130,6 +130,25 @@ def test_a_plan_that_lacks_rights_of_the_operator_removes_nothing(
     assert told.splitlines()[-1] == "1 cannot be done"
 
 
+def test_a_preview_reports_what_validation_would_refuse(
+    world: GitWorld, syncline: Command, flags: tuple[str, ...], tmp_path: Path
+) -> None:
+    world.push({"app.yaml": config_map(), "svc.yaml": manifest("v1", "Service", "web", spec={"prots": []})})
+    sync = world.csync()
+    sync.becomes("InvalidManifest")
+    told = f"svc.yaml:1: Service {world.home}/web: spec.prots: unknown field: did you mean ports?"
+    assert told in sync.message
+    shown = syncline("diff", "csync", "sync", "-n", world.home, *flags, code=2)
+    assert f"InvalidManifest: {sync.message}" in shown
+    body = sync.read()
+    asked = {**{key: body[key] for key in ("apiVersion", "kind", "spec")}, "metadata": {"name": "other"}}
+    file = tmp_path / "sync.yaml"
+    file.write_text(json.dumps(asked))
+    shown = syncline("plan", "-f", str(file), "-n", world.home, *flags, code=1)
+    assert told in shown
+    assert "create" not in shown
+
+
 def test_a_dry_run_tells_and_writes_nothing(world: GitWorld) -> None:
     world.push({"app.yaml": config_map(), "other.yaml": config_map("other")})
     sync = world.csync(dryRun=True)

@@ -320,6 +320,22 @@ def test_23_what_runs_already_is_taken_over_and_given_back(play: Play) -> None:
     assert after["annotations"][ROLLOUTS] == "1"
 
 
+def test_24_one_wrong_field_keeps_a_commit_back(play: Play) -> None:
+    scene = play("configsync/24-validation.yaml")
+    scene.eventually(is_ready(scene))
+    assert scene.data("lock", "sluice") == {"level": "low"}
+    text = scene.text("validation/sluice.yaml")
+    scene.push({"validation/sluice.yaml": text.replace("low", "high").replace("ports", "prots")})
+    scene.ask()
+    scene.eventually(lambda: scene.ready() == ("False", "InvalidManifest"))
+    (ready,) = (one for one in scene.status()["conditions"] if one["type"] == "Ready")
+    assert (
+        "validation/sluice.yaml:8: Service lock/sluice: spec.prots: unknown field: did you mean ports?"
+        in ready["message"]
+    )
+    assert scene.data("lock", "sluice") == {"level": "low"}
+
+
 def anvil(scene: GitScene) -> dict[str, Any]:
     return scene.look(deployment("forge", "anvil")) or {}
 

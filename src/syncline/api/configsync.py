@@ -22,6 +22,7 @@ PREVIOUS = "Previous"
 
 FailurePolicy = Literal["Hold", "Rollback"]
 DriftPolicy = Literal["Correct", "Report"]
+ValidationMode = Literal["Schema", "DryRun", "None"]
 
 EnvironmentName = Annotated[
     str,
@@ -310,6 +311,14 @@ class ConfigSyncSpec(SyncSpec, frozen=True, kw_only=True, rename="camel"):
     drift_policy: Annotated[
         DriftPolicy, Meta(description="What becomes of an object that somebody changed: Correct or Report.")
     ] = "Correct"
+    validation: Annotated[
+        ValidationMode,
+        Meta(
+            description="How a revision is checked as a whole before its first write. Schema: each object against the"
+            " OpenAPI schemas of its cluster. DryRun: the API server is asked in a dry run about each object that is"
+            " new or changed. None: what can be applied is applied."
+        ),
+    ] = "Schema"
     dry_run: Annotated[bool, Meta(description="Write nothing: what would be written is in `status.plan`.")] = False
     webhook: Annotated[
         Webhook | None, Meta(description="Push webhooks to `/webhook/{namespace}/{name}` with a secret of this sync.")

@@ -28,7 +28,7 @@ from syncline.core.ignoring import PointerError
 from syncline.core.objects import Desired, Target
 from syncline.core.patching import merge_patch
 from syncline.core.placing import Build, Placement, ScopeOf, by_values, place
-from syncline.core.shape import group_of
+from syncline.core.shape import field_errors, group_of
 from syncline.engine.cluster import Cluster
 from syncline.git import GitError
 from syncline.kube.errors import KindNotServed, KubeError
@@ -36,6 +36,7 @@ from syncline.render.errors import BuildError, RenderFailed
 from syncline.render.inputs import inputs
 from syncline.render.recipe import Built, Files, Recipe
 from syncline.render.tools import tool_versions
+from syncline.render.validation import InvalidObject, Validation
 
 Json = dict[str, Any]
 GroupVersionKind = tuple[str, str, str]
@@ -54,6 +55,9 @@ class Builder(Protocol):
 
     async def build(self, files: Files, recipe: Recipe) -> Built:
         """Build; raises `BuildError` or `RenderFailed`."""
+
+    async def validate(self, work: Validation) -> list[InvalidObject]:
+        """Return what is wrong with objects; raises `RenderFailed`."""
 
 
 class Commission(Struct, frozen=True, kw_only=True):
@@ -162,6 +166,8 @@ class Builds:
         scopes = await self._scopes(builds)
         placement = place(builds, namespace=asked.namespace, forced=asked.track.namespace, scope=scopes)
         _refuse(placement)
+        if spec.validation != "None":
+            _refuse_unknown_fields(placement)
         notes += [*placement.notes, *map(str, placement.reported)]
         try:
             desired = [wish(placed, spec.ignore_differences, self._hub.key, revision) for placed in placement.objects]
@@ -314,12 +320,26 @@ def _path(strand: Strand) -> str:
     return posixpath.normpath(posixpath.join(strand.folder, strand.path))
 
 
+def _refuse_unknown_fields(placement: Placement) -> None:
+    """Refuse what no cluster knows; what each cluster knows is asked before the first write there."""
+    errors = [
+        f"{placed.origin}: {placed.target}: {error}"
+        for placed in placement.objects
+        for error in field_errors(placed.manifest)
+    ]
+    if errors:
+        raise SourceProblem("InvalidManifest", _listed(errors))
+
+
+def _listed(errors: Sequence[str]) -> str:
+    rest = len(errors) - _NAMED
+    return "; ".join(errors[:_NAMED]) + (f"; and {rest} more" if rest > 0 else "")
+
+
 def _refuse(placement: Placement) -> None:
     """Refuse what is wrong, and what is suspiciously nothing at all."""
     if placement.errors:
-        rest = len(placement.errors) - _NAMED
-        more = f"; and {rest} more" if rest > 0 else ""
-        raise SourceProblem("InvalidManifest", "; ".join(placement.errors[:_NAMED]) + more)
+        raise SourceProblem("InvalidManifest", _listed(placement.errors))
     if not placement.objects:
         said = f": {placement.reported[0]}" if placement.reported else ""
         message = (

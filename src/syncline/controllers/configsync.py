@@ -41,6 +41,7 @@ from syncline.controllers.source_checks import SourceChecks
 from syncline.controllers.staging import Wanted as Wish
 from syncline.controllers.staging import write_in_stages
 from syncline.controllers.tracks import tracks_of
+from syncline.controllers.validation import RevisionValidator, pass_over
 from syncline.controllers.webhook_secrets import WebhookSecrets
 from syncline.controllers.work import Work
 from syncline.core.durations import seconds
@@ -71,6 +72,7 @@ class ConfigSyncs(Controller):
         self._origins = Origins(self._references, mirrors)
         self._preparer = Preparer(self._origins, Builds(shared.hub, self._references, builder))
         self._scopes = ScopeJudge(sites)
+        self._validator = RevisionValidator(builder, self._writer)
         self._dependencies = Dependencies()
         self.checks = SourceChecks(self._origins)
         self.webhook_secrets = WebhookSecrets(shared.hub, self._references, self._get, self._asking)
@@ -150,6 +152,8 @@ class ConfigSyncs(Controller):
         laps = [lap.spread() for lap in prepared]
         work = self.kind.lower(sync, (one for lap in laps for one in lap.desired()))
         reached = await self._sites.reach(work, self.wakes)
+        laps = [await self._validated(work, spec, reached, lap, memory) for lap in laps]
+        work = self.kind.lower(sync, (one for lap in laps for one in lap.desired()))
         self._care(work, spec, reached, laps)
         if spec.dry_run:
             return await self._dry_run(work, reached, laps)
@@ -194,6 +198,11 @@ class ConfigSyncs(Controller):
             await self._reporter.record(latest, named)
         await super()._record(work, reached, scope)
 
+    async def _validated(self, work: Work, spec: ConfigSyncSpec, reached: Reached, lap: Lap, memory: SyncMemory) -> Lap:
+        """Return what is to be applied of a track, now that all of it was checked."""
+        sites = part_of(reached, lap.track.name).sites
+        return await self._validator.validate(work, spec, lap, sites, memory.track(lap.track.name))
+
     def _care(self, work: Work, spec: ConfigSyncSpec, reached: Reached, laps: Sequence[Lap]) -> None:
         """Wake for what was found: the objects themselves, their namespaces, other clusters."""
         basic = basic_interest(work.sync, spec)
@@ -225,7 +234,9 @@ class ConfigSyncs(Controller):
         if lap.made is None:
             soon = lap.problem.again if lap.problem is not None else None
             return Lapped(lap=lap, problem=lap.problem, again=soon, waits=_passes(lap.problem))
-        outcomes = await self._write(work, part, lap, known, room)
+        sites, left_out = pass_over(lap, part.sites)
+        part = structs.replace(part, sites=sites)
+        outcomes = [*await self._write(work, part, lap, known, room), *left_out]
         removed: list[Outcome] = []
         held: Problem | None = None
         again: float | None = None
@@ -368,7 +379,9 @@ class ConfigSyncs(Controller):
             for track in tracks_of(spec, sync.metadata.namespace)
         ]
         work = self.kind.lower(sync, (one for lap in laps for one in lap.desired()))
-        return await self._foresee(work, await self._sites.reach(work, self.wakes), laps, access)
+        reached = await self._sites.reach(work, self.wakes)
+        laps = [await self._validated(work, spec, reached, lap, memory) for lap in laps]
+        return await self._foresee(work, reached, laps, access)
 
     async def _foresee(self, work: Work, reached: Reached, laps: Sequence[Lap], access: Access = UNCHECKED) -> Preview:
         edit = self._scopes.judge_built(work, reached, laps)

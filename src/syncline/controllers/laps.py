@@ -1,7 +1,7 @@
 """One turn of one track of a ConfigSync: what it knows before it writes, and what came of it."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct, structs
 
@@ -17,10 +17,25 @@ from syncline.core.history import applied
 from syncline.core.objects import Desired, Target
 from syncline.core.outcome import Outcome
 from syncline.core.revisions import Decision, Head, Hold, Past, RevisionHealth, Situation, decide
+from syncline.core.validity import Validity
 from syncline.engine.fanout import FanOut
 
 _NAMED = 3
 _SETTLED = frozenset({"Synced", "Skipped"})
+
+
+class Examined(Struct, frozen=True, kw_only=True):
+    """What validation found out about a revision in one cluster."""
+
+    inputs: str
+    """Names what the revision was built from."""
+    validity: Validity
+    schemas: frozenset[tuple[str, bytes]] = frozenset()
+    """The digests of the schemas that it was checked against, by API version."""
+    since: float = 0.0
+    """When it was found first."""
+    settled: bool = True
+    """Whether it stands until something changes; else the server may be about to publish another schema."""
 
 
 class TrackMemory(Memory):
@@ -30,12 +45,30 @@ class TrackMemory(Memory):
         super().__init__(fan_out)
         self.made: Made | None = None
         """What is applied."""
+        self.accepted: frozenset[str] = frozenset()
+        """The clusters that it may be written to."""
+        self.chosen: Made | None = None
+        """What was to be applied last; it may have been refused by validation."""
         self.candidate: Made | None = None
         """What was built last; it may wait for a dependency."""
+        self.examined: Mapping[str, Examined] = {}
+        """What validation found last, by cluster."""
         self.health: RevisionHealth = "Pending"
         self.failed = ""
         """The inputs that did not become healthy, last time any did not."""
         self._watched: tuple[str, float] = "", 0.0
+
+    def accepts(self, inputs: str, clusters: frozenset[str]) -> bool:
+        """Whether what is applied was built from these inputs, and may be written to these clusters."""
+        return self.made is not None and self.made.inputs == inputs and clusters <= self.accepted
+
+    def accept(self, made: Made, clusters: frozenset[str]) -> None:
+        """Note that something is applied from now on, to these clusters too."""
+        if self.made is None or self.made.inputs != made.inputs:
+            self.health = "Pending"
+            self.accepted = frozenset()
+        self.made = made
+        self.accepted |= clusters
 
     def waited(self, inputs: str, now: float) -> float:
         """Return for how many seconds what was applied has not been well."""
@@ -75,6 +108,8 @@ class Lap(Struct, frozen=True, kw_only=True):
     """Whether it is all that the source wants now: only then may anything be removed."""
     problem: Problem | None = None
     decision: Decision | None = None
+    passed_over: Mapping[str, Validity] = {}
+    """Clusters that it is not written to, and what validation found there."""
     unpacked: tuple[Desired, ...] | None = None
     """What was made, unpacked for the time of a turn."""
 

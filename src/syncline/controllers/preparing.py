@@ -90,16 +90,15 @@ class Preparer:
         revisions = [await self._origins.revision(asking, one, commits.get(one.folder)) for one in track.strands]
         revision = revisions[0].revision if len(revisions) == 1 else short_digest(*(one.revision for one in revisions))
         held = lap.decision is not None and lap.decision.held
-        made = await self._make(asked, commits, known.made if held else known.candidate or known.made, revision)
+        before = known.chosen if held else known.candidate
+        made = await self._make(asked, commits, before or known.made, revision)
         if not held:
             known.candidate = made
         if waits_for is not None and made.inputs not in (known.made.inputs if known.made else "", course.inputs):
             return structs.replace(lap, problem=waits_for)
         # While nothing that goes in has changed, the status stays as it is: an unrelated push costs no write.
         changed = made.inputs != course.inputs or held or course.rollback is not None or asked.telling
-        if known.made is None or known.made.inputs != made.inputs:
-            known.health = "Pending"
-        known.made = made
+        known.chosen = made
         return structs.replace(
             lap,
             made=made,

@@ -14,6 +14,7 @@ from syncline.controllers.reporting import Problem
 from syncline.controllers.sites import Reached
 from syncline.controllers.staging import Wanted, at_site, watched
 from syncline.controllers.survey import Site
+from syncline.controllers.validation import pass_over
 from syncline.controllers.work import Work
 from syncline.core.objects import Desired, Target
 from syncline.core.outcome import Outcome
@@ -37,9 +38,9 @@ class Planner(Struct, frozen=True):
     async def plan(self, work: Work, part: Reached, lap: Lap) -> Preview:
         """Plan what an environment would apply, and prune if all of it can be applied."""
         actions: list[Action] = []
-        passed_over: list[Outcome] = []
         planned: list[tuple[Site, Desired]] = []
-        for site in part.sites:
+        sites_written, passed_over = pass_over(lap, part.sites)
+        for site in sites_written:
             ours = [at_site(site, one) for one in lap.desired()]
             for desired in (*_namespaces(ours), *_others(ours)):
                 outcome = _without_namespace(site, desired.target, actions)

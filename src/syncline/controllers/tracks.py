@@ -126,7 +126,7 @@ def helm_values(build: Build) -> tuple[ValuesRef, ...]:
 
 def recipe_digest(spec: ConfigSyncSpec, track: Track) -> str:
     """Name all that a spec says about how files become objects."""
-    parts = (spec.build, spec.template, spec.decryption, spec.targets, spec.ignore_differences, track)
+    parts = (spec.build, spec.template, spec.decryption, spec.targets, spec.ignore_differences, spec.validation, track)
     return short_digest(*(msgspec.json.encode(part, order="sorted").decode() for part in parts))
 
 

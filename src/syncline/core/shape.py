@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from syncline.api.names import AnyName, ApiVersion, NamespaceName, ObjectName
+from syncline.core.fielderrors import FieldError, field_path, unknown_field
 
 _KIND = re.compile(r"[A-Za-z](?:[-A-Za-z0-9]{0,61}[A-Za-z0-9])?").fullmatch
 _BUILT_IN = re.compile(r"|apps|autoscaling|batch|policy|[a-z0-9.-]+\.k8s\.io").fullmatch
@@ -19,6 +20,17 @@ _RBAC = "rbac.authorization.k8s.io"
 _TEXTS = ("labels", "annotations")
 _ENCODED = {"ConfigMap": ("binaryData",), "Secret": ("data",)}
 _VALUES = {"ConfigMap": ("data", "binaryData"), "Secret": ("data", "stringData")}
+# What metadata may have, on any API server; most of it is the server's own, and in many files all the same.
+_METADATA = (
+    *("name", "namespace", "labels", "annotations", "finalizers", "generateName", "ownerReferences"),
+    *("creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "generation", "managedFields"),
+    *("resourceVersion", "selfLink", "uid", "clusterName", "initializers"),
+)
+_HEAD = ("apiVersion", "kind", "metadata")
+_FIELDS = {
+    "ConfigMap": (*_HEAD, *_VALUES["ConfigMap"], "immutable"),
+    "Secret": (*_HEAD, *_VALUES["Secret"], "immutable", "type"),
+}
 
 
 def kind_of(manifest: Mapping[str, Any]) -> str:
@@ -37,6 +49,22 @@ def problems(manifest: Any) -> list[str]:
     if not isinstance(manifest, Mapping):
         return ["is not an object: write apiVersion, kind and metadata.name"]
     return [*_kind_problems(manifest)] or [*_metadata_problems(manifest), *_value_problems(manifest)]
+
+
+def field_errors(manifest: Mapping[str, Any]) -> list[FieldError]:
+    """Name the fields that are unknown wherever the manifest goes: of metadata, and of a ConfigMap or Secret.
+
+    All other fields are for the schemas of a cluster.
+    """
+    found = [_unknown(("metadata", name), _METADATA) for name in manifest["metadata"] if name not in _METADATA]
+    known = _FIELDS.get(kind_of(manifest))
+    if known is not None:
+        found += [_unknown((name,), known) for name in manifest if name not in (*known, "status")]
+    return found
+
+
+def _unknown(steps: tuple[str, ...], known: tuple[str, ...]) -> FieldError:
+    return FieldError(field_path(steps), unknown_field(steps[-1], known))
 
 
 def _kind_problems(manifest: Mapping[str, Any]) -> Iterator[str]:

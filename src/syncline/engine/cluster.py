@@ -17,6 +17,7 @@ from syncline.kube.client import Client
 from syncline.kube.discovery import Discovery
 from syncline.kube.errors import KindNotServed, KubeError
 from syncline.kube.identity import Landmark, identify
+from syncline.kube.openapi import OpenAPI
 from syncline.kube.reflector import AnyReflector, Reflector
 from syncline.kube.resources import CONFIGMAPS, NAMESPACES, SECRETS, Resource
 
@@ -70,6 +71,7 @@ class Cluster:
         self._found_uid = ""
         self.attention = Attention()
         self.discovery = Discovery(client)
+        self.openapi = OpenAPI(client)
         self._views: dict[str, View] = {}
         self._listeners: list[tuple[NamespaceListener, CopyListener, StrangerListener, ViewListener]] = []
         self._tasks: dict[object, asyncio.Task[None]] | None = None

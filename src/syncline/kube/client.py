@@ -244,11 +244,12 @@ class Client:
         subresource: str | None = None,
         force: bool = False,
         dry_run: bool = False,
+        strict: bool = False,
         type: type[T] = _OBJECT,
         fair_key: str = "",
     ) -> T:
         """Change parts of an object. `force` is for APPLY: take fields over from other managers."""
-        query = _write_query(dry_run=dry_run, force=force)
+        query = _write_query(dry_run=dry_run, force=force, strict=strict)
         request = Request(
             verb="patch",
             resource=resource.plural,

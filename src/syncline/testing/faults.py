@@ -48,6 +48,8 @@ class Asked(Struct, frozen=True, kw_only=True):
     subresource: str = ""
     namespace: str = ""
     name: str = ""
+    path: str = ""
+    """Without the query: of what is no object, such as /openapi/v3, there is nothing else to go by."""
     query: Mapping[str, str] = field(default_factory=dict)
     token: str = ""
     number: int = 0
@@ -139,6 +141,7 @@ def read_request(method: str, target: str, token: str, number: int) -> Asked:
         subresource=subresource,
         namespace=namespace,
         name=name,
+        path=parts.path,
         query=query,
         token=token,
         number=number,

@@ -1,0 +1,98 @@
+"""What is wrong with a field is said with its path and what to do, and without its value."""
+
+from typing import Any
+
+import pytest
+
+from syncline.core.fielderrors import NAME_LIMIT, describe, field_path, unknown_field
+from syncline.core.schemas import PATTERN
+from syncline.core.shape import field_errors
+
+SECRET = "hunter2"
+
+
+@pytest.mark.parametrize(
+    ("steps", "path"),
+    [
+        (["spec", "ports", 0, "name"], "spec.ports[0].name"),
+        (["metadata", "labels", "app.kubernetes.io/name"], "metadata.labels[app.kubernetes.io/name]"),
+        ([0, "a-b"], "[0].a-b"),
+        (["a\nb"], "[a?b]"),
+        ([], ""),
+    ],
+)
+def test_a_path_is_written_as_people_write_it(steps: list[str | int], path: str) -> None:
+    assert field_path(steps) == path
+
+
+@pytest.mark.parametrize(
+    ("keyword", "detail", "value", "schema", "told"),
+    [
+        (
+            "additionalProperties",
+            {"unexpected": ["imagee", "zzz"]},
+            {},
+            {"properties": {"image": {}, "name": {}}},
+            [
+                "spec.imagee: unknown field: did you mean image?",
+                "spec.zzz: unknown field: correct its name or its indentation, or remove it",
+            ],
+        ),
+        ("required", {"property": "selector"}, {}, {}, ["spec.selector: is required: add it"]),
+        (
+            "type",
+            {"types": ["string"]},
+            80,
+            {},
+            ["spec: must be a string, but is a whole number: put it in quotes"],
+        ),
+        (
+            "type",
+            {"types": ["integer", "null"]},
+            SECRET,
+            {},
+            ["spec: must be a whole number, but is a string: write it without quotes"],
+        ),
+        ("type", {"types": ["object"]}, [SECRET], {}, ["spec: must be a map, but is a list"]),
+        ("enum", {"options": ["A", "B", "", None]}, SECRET, {}, ["spec: must be one of A, B"]),
+        (PATTERN, {}, SECRET, {PATTERN: "^a$"}, ["spec: must match ^a$"]),
+        ("minimum", {"limit": 1}, 0, {}, ["spec: must be at least 1"]),
+        ("multipleOf", {"multiple_of": 2}, 3, {}, ["spec: must be a multiple of 2"]),
+        ("oneOf", {}, {"a": SECRET}, {}, ["spec: does not have a form that its schema allows (oneOf)"]),
+    ],
+)
+def test_an_error_names_the_field_the_cause_and_the_remedy(
+    keyword: str, detail: dict[str, Any], value: Any, schema: dict[str, Any], told: list[str]
+) -> None:
+    errors = [str(error) for error in describe(keyword, detail, ["spec"], value, schema)]
+    assert errors == told
+    assert SECRET not in str(errors)
+
+
+def test_names_that_others_chose_are_cut_and_kept_in_one_line() -> None:
+    told = [*describe("additionalProperties", {"unexpected": ["a\r\n" + "b" * 5000]}, [], {}, {})]
+    assert len(str(told[0])) < 3 * NAME_LIMIT
+    assert str(told[0]).isprintable()
+
+
+def test_a_field_is_likely_meant_in_other_capitals() -> None:
+    assert unknown_field("apiversion", ["apiVersion", "kind"]) == "unknown field: did you mean apiVersion?"
+
+
+def test_metadata_and_data_are_checked_without_any_cluster() -> None:
+    manifest = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "a", "lables": {}, "creationTimestamp": None},
+        "stringDate": {"password": SECRET},
+        "status": {},
+    }
+    told = [str(error) for error in field_errors(manifest)]
+    assert told == [
+        "metadata.lables: unknown field: did you mean labels?",
+        "stringDate: unknown field: did you mean stringData?",
+    ]
+
+
+def test_fields_of_other_kinds_are_for_the_schemas_of_a_cluster() -> None:
+    assert field_errors({"apiVersion": "a.example.com/v1", "kind": "Secret", "metadata": {"name": "a"}, "x": 1}) == []
