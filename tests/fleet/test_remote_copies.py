@@ -8,7 +8,7 @@ from tests.configmapsync.world import Thing, until
 from tests.fleet.scene import Scene, becomes, edge, ready, targets, turns
 from tests.fleet.world import Remote
 
-from syncline.api.common import REQUESTED_AT
+from syncline.api.common import API_VERSION, REQUESTED_AT
 from syncline.sandbox import Sandbox
 from syncline.testing.faults import Fault
 from syncline.testing.operator import OperatorProcess
@@ -173,6 +173,23 @@ def test_the_own_cluster_leaves_the_spec_and_loses_its_copies(scene: Scene) -> N
     turns(sync, "True", "Synced")
     scene.sync(edge(namespace))
     Thing(scene.hub, f"/api/v1/namespaces/{here}/secrets", "token").gone()
+
+
+def test_a_kind_that_was_written_and_is_no_longer_served_there_does_not_keep_the_others_from_being_written(
+    scene: Scene,
+) -> None:
+    namespace = scene.there("a")
+    scene.credential()
+    scene.source(password="one")
+    sync = scene.sync(edge(namespace))
+    turns(sync, "True", "Synced")
+    body = {"apiVersion": API_VERSION, "kind": "ManifestSync", "status": {"written": ["edge/Secret,Gone.example.com"]}}
+    scene.hub.request("PATCH", f"{sync.path}/status?fieldManager=somebody&force=true", body)
+    sync.annotate({REQUESTED_AT: "now"})
+    until(lambda: sync.read()["status"].get("lastHandledRequest"), lambda handled: handled == "now")
+    scene.source(password="two")
+    becomes(scene.copy(namespace), "two")
+    turns(sync, "True", "Synced")
 
 
 def test_a_rotated_credential_is_used_without_a_restart(scene: Scene) -> None:

@@ -163,6 +163,7 @@ class ConfigSyncs(Controller):
         room = KeepRoom(work.sync)
         lapped = [await self._advance(work, reached, lap, memory, edit, room=room) for lap in laps]
         former = await self._let_go_of_former(work, reached, lapped, memory, edit)
+        memory.keep(work.parts)
         report = self._report(work, reached, lapped, former, edit)
         if _is_room_made(report):
             self.queue.add(asking.key)

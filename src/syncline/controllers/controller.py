@@ -20,10 +20,11 @@ from syncline.controllers.ended import Ended, EndedSyncs
 from syncline.controllers.memory import Memory
 from syncline.controllers.removal import Remover
 from syncline.controllers.reporting import AnySync, Problem, Report, Reporter
-from syncline.controllers.sites import Reached, Sites
+from syncline.controllers.sites import Reached, Sites, emptied_kinds
 from syncline.controllers.survey import Site
 from syncline.controllers.wakes import Wakes
 from syncline.controllers.work import Work
+from syncline.core.inventory import without_kinds
 from syncline.core.objects import Target
 from syncline.core.outcome import Outcome
 from syncline.engine.claims import Claim, Claims
@@ -98,6 +99,7 @@ class Controller(ABC):
         self.wakes = Wakes(kind.name, self.queue, shared.hub, shared.claims)
         self._remover = Remover(self._writer)
         self._memory: dict[Key, Memory] = {}
+        self._expiry: asyncio.TimerHandle | None = None
         self._ended = EndedSyncs()
         self._events: EventBuffer[Key, AnySync] = EventBuffer(
             lambda sync: (sync.metadata.uid, sync.metadata.resource_version), self._sync_changed
@@ -152,10 +154,7 @@ class Controller(ABC):
         if sync is None:
             self._forget(key)
             return
-        memory = self._memory.get(key)
-        if memory is None:
-            fan_out = FanOut(partial(self.queue.add, key), partial(self.queue.is_wanted, key))
-            memory = self._memory[key] = self._remember(fan_out)
+        memory = self._memory_of(sync)
         if (left := memory.until_due(sync, time.monotonic())) > 0:
             self.queue.add(key, delay=left)
             return
@@ -177,6 +176,16 @@ class Controller(ABC):
             self.queue.forget(key)
         if report is not None and report.again is not None:
             self.queue.add(key, delay=report.again)
+
+    def _memory_of(self, sync: AnySync) -> Memory:
+        """Return what is remembered of this very sync: nothing of an earlier one of its name."""
+        key = key_of(sync)
+        memory = self._memory.get(key)
+        if memory is None or memory.uid != sync.metadata.uid:
+            fan_out = FanOut(partial(self.queue.add, key), partial(self.queue.is_wanted, key))
+            memory = self._memory[key] = self._remember(fan_out)
+            memory.uid = sync.metadata.uid
+        return memory
 
     async def _take_turn(self, sync: AnySync, memory: Memory) -> Report | None:
         """Take a turn; a mistake of ours is told where its user looks, not in the log alone."""
@@ -212,7 +221,20 @@ class Controller(ABC):
         for forgotten in self._ended.put(key, Ended(sync, memory, pending=pending), time.monotonic()):
             self.wakes.ended.pop(forgotten, None)
         if key in self._ended:
+            memory.shed()
             self.wakes.ended[key] = False
+        self._expire_ended()
+
+    def _expire_ended(self) -> None:
+        """Forget the syncs that are gone for long enough, now and whenever it is time."""
+        now = time.monotonic()
+        for forgotten in self._ended.expire(now):
+            self.wakes.ended.pop(forgotten, None)
+        if self._expiry is not None:
+            self._expiry.cancel()
+        due = self._ended.next_expiry()
+        loop = asyncio.get_running_loop()
+        self._expiry = loop.call_later(due - now, self._expire_ended) if due is not None else None
 
     async def _clean_up_after_ended(self, key: Key) -> None:
         """Remove the copies of a sync that is gone: those that appeared late, and those of one that we could not hold.
@@ -260,6 +282,9 @@ class Controller(ABC):
         latest = self._latest(work.sync)
         status = self._sites.record(work, reached, latest.status)
         status = structs.replace(status, scope=scope if scope is not None else status.scope)
+        memory = self._memory.get(key_of(work.sync))
+        if memory is None or not memory.fan_out.in_flight:
+            status = without_kinds(status, emptied_kinds(work, reached))
         if status != latest.status:
             await self._reporter.record(latest, status)
 

@@ -1,6 +1,6 @@
 """Syncs that were deleted a moment ago. A write that was in flight then may still make a copy, which must go too."""
 
-from collections.abc import Iterator
+from itertools import takewhile
 
 from msgspec import Struct
 
@@ -40,21 +40,25 @@ class EndedSyncs:
         """Remember a sync whose copies go with it; return the names that are forgotten instead."""
         known = self._ended.pop(key, None)
         forgotten = [key] if known is not None else []
-        forgotten += self._expired(now)
+        forgotten += self.expire(now)
         if not leaves_copies(ended.sync):
             self._ended[key] = ended, now + REMEMBERED_FOR
-        forgotten += list(self._ended)[: max(0, len(self._ended) - MOST)]
-        for gone in forgotten:
-            if gone != key:
-                self._ended.pop(gone, None)
-        return forgotten
+        rest = list(self._ended)[: max(0, len(self._ended) - MOST)]
+        for gone in rest:
+            del self._ended[gone]
+        return [*forgotten, *rest]
 
-    def _expired(self, now: float) -> Iterator[Key]:
+    def expire(self, now: float) -> list[Key]:
+        """Forget those whose time is over, and return their names."""
         # The oldest come first.
-        for key, (_, until) in self._ended.items():
-            if until > now:
-                return
-            yield key
+        expired = [key for key, (_, until) in takewhile(lambda item: item[1][1] <= now, self._ended.items())]
+        for key in expired:
+            del self._ended[key]
+        return expired
+
+    def next_expiry(self) -> float | None:
+        """Return when the next one is forgotten."""
+        return next((until for _, until in self._ended.values()), None)
 
 
 def leaves_copies(sync: AnySync) -> bool:

@@ -1,7 +1,7 @@
 """One turn of one track of a ConfigSync: what it knows before it writes, and what came of it."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from msgspec import Struct, structs
 
@@ -91,6 +91,15 @@ class SyncMemory(Memory):
     def track(self, name: str) -> TrackMemory:
         """Return the memory of a track."""
         return self._tracks.setdefault(name, TrackMemory(self.fan_out))
+
+    def keep(self, names: Collection[str]) -> None:
+        """Forget all other tracks."""
+        self._tracks = {name: track for name, track in self._tracks.items() if name in names}
+
+    def shed(self) -> None:
+        """Drop what was built."""
+        for track in self._tracks.values():
+            track.made = track.candidate = None
 
 
 class Lap(Struct, frozen=True, kw_only=True):

@@ -18,6 +18,8 @@ class Memory:
 
     def __init__(self, fan_out: FanOut) -> None:
         self.fan_out = fan_out
+        self.uid = ""
+        """The UID of the sync: one that is created again under its name is another one."""
         self.missing: dict[Target, float] = {}
         """Sources that are not there, and since when."""
         self.finalizing_since: float | None = None
@@ -29,6 +31,9 @@ class Memory:
         """When copies were removed lately without anybody asking for it."""
         self._handled: tuple[object, ...] = ()
         self._due = 0.0
+
+    def shed(self) -> None:
+        """Drop what is of no use for a sync that is gone."""
 
     def lost_sync(self, uid: str, now: float) -> AnySync | None:
         """Return the sync whose deletion was faster than its finalizer, if another one, or none, is there now."""

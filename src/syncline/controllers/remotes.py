@@ -1,6 +1,7 @@
 """Other clusters, as a sync reaches them: by a Secret of its namespace, or by a SyncTarget that lets it."""
 
 import asyncio
+import itertools
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -76,6 +77,7 @@ class FleetSites(LocalSites):
         self._fleet = fleet
         self._targets = targets
         self._clusters: dict[Member, Cluster] = {}
+        self._numbers = itertools.count(1)
         self._ending: set[asyncio.Task[None]] = set()
         self._wakes: set[Wakes] = set()
         fleet.listen(self._member_changed)
@@ -300,12 +302,15 @@ class FleetSites(LocalSites):
         name = site.place.cluster
         recorded = sorted(read_written(work.sync.status.written).get(name, ()))
         at_once = site.place.scope is not NOWHERE and not work.staged
-        wanted = [(ref.group, ref.kind, ref.version) for ref in work.sources] if at_once else []
-        wanted += [(group, kind, "") for kind, _, group in (entry.partition(".") for entry in recorded)]
         try:
-            for group, kind, version in wanted:
-                view = await site.cluster.open(group, kind, version or None)
-                await site.cluster.complete(view, LIST_PATIENCE)
+            for ref in work.sources if at_once else ():
+                await site.cluster.complete(await site.cluster.open(ref.group, ref.kind, ref.version), LIST_PATIENCE)
+            for kind, _, group in (entry.partition(".") for entry in recorded):
+                try:
+                    await site.cluster.complete(await site.cluster.open(group, kind), LIST_PATIENCE)
+                except KindNotServed as error:
+                    if not error.certain:
+                        raise  # if it is, its objects went with it
             await site.cluster.settled(LIST_PATIENCE)
         except KindNotServed as error:
             lost = _outcomes(work, site.place, ("Failed", "KindNotServed", f"cluster {name}: {error}"))
@@ -320,8 +325,15 @@ class FleetSites(LocalSites):
 
     def _cluster(self, member: Member, wakes: Wakes) -> Cluster:
         if member not in self._clusters:
-            name = f"{member.namespace}/{member.name}#{id(member):x}"
-            cluster = Cluster(member.client, name=name, key=self._hub.key, follow=member.follow, uid=lambda: member.uid)
+            name = f"{member.namespace}/{member.name}#{next(self._numbers)}"  # never that of an earlier one
+            cluster = Cluster(
+                member.client,
+                name=name,
+                key=self._hub.key,
+                follow=member.follow,
+                uid=lambda: member.uid,
+                grace=self._hub.grace,
+            )
             cluster.start()
             self._clusters[member] = cluster
         wakes.attach(self._clusters[member])
@@ -334,6 +346,8 @@ class FleetSites(LocalSites):
         for wakes in self._wakes:
             wakes.cluster_changed(cluster.name)
         if member.closed:
+            for wakes in self._wakes:
+                wakes.detach(cluster)
             del self._clusters[member]
             task = asyncio.get_running_loop().create_task(cluster.stop())
             self._ending.add(task)

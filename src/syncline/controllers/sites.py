@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from syncline.api.status import SyncStatus
 from syncline.controllers.survey import Site
@@ -20,6 +20,8 @@ from syncline.kube.errors import KindNotServed
 # How long a turn waits for the first list of a kind that an earlier turn has written.
 LIST_PATIENCE = 2.0
 NOWHERE = Scope()
+# Longer than any write can take: an API server gives up after a minute.
+LONGEST_WRITE = 120.0
 
 
 class Reached(Struct, frozen=True, kw_only=True):
@@ -113,6 +115,25 @@ class LocalSites:
             except NotWatchedError:
                 unseen.add(name)
         return frozenset(unseen)
+
+
+def emptied_kinds(work: Work, reached: Reached) -> dict[str, set[str]]:
+    """Return the recorded kinds that the sync does not write any more and of which nothing is left, by cluster.
+
+    A write that a crash left in flight may still make an object: so a kind must have been watched for longer than any
+    request takes.
+    """
+    wanted = {ref.kind_name for ref in work.sources}
+    recorded = read_written(work.sync.status.written)
+    refs = [structs.replace(work.sync.owner, part=part).ref for part in work.parts]
+    found: dict[str, set[str]] = {}
+    for site in (*reached.sites, *reached.former):
+        cluster, name = site.cluster, site.place.cluster
+        for kind in recorded.get(name, frozenset()) - wanted - (frozenset() if name else reached.unseen_kinds):
+            is_gone = not cluster.is_open(kind) or cluster.watched_for(kind) >= LONGEST_WRITE
+            if is_gone and not any(cluster.copies_of(ref, kind) for ref in refs):
+                found.setdefault(name, set()).add(kind)
+    return found
 
 
 def local_kinds(status: SyncStatus) -> tuple[str, ...]:

@@ -49,6 +49,18 @@ class Wakes:
             self._clusters[cluster.name] = cluster
             cluster.listen(self._namespace_changed, self._copy_changed, self._stranger_changed, self._view_completed)
 
+    def detach(self, cluster: Cluster) -> None:
+        """Forget a cluster that is closed for good, and what stood in the way there."""
+        if self._clusters.get(cluster.name) is cluster:
+            del self._clusters[cluster.name]
+        for key, known in list(self._blocked.items()):
+            for place in [place for place in known if place[0] == cluster.name]:
+                del known[place]
+            if not known:
+                del self._blocked[key]
+        for moved in self._moved.values():
+            moved -= {place for place in moved if place[0] == cluster.name}
+
     def sync_changed(self, key: Key, old: AnySync | None, new: AnySync | None, by: str) -> None:
         """Take an edit of a sync; our own status and finalizer wake nobody, those of others are put right."""
         if new is None or old is None or _user_part(old) != _user_part(new):
@@ -202,7 +214,8 @@ class Wakes:
         for kind, selection in interest.selections:
             self._hub.attention.pay(kind, (), (selection,))
         for cluster, kind, name in interest.names:
-            self._clusters[cluster].attention.pay(kind, (name,))
+            if (known := self._clusters.get(cluster)) is not None:
+                known.attention.pay(kind, (name,))
 
     def _ignore(self, interest: Interest) -> None:
         for target in interest.objects:
@@ -210,7 +223,8 @@ class Wakes:
         for kind, selection in interest.selections:
             self._hub.attention.end(kind, (), (selection,))
         for cluster, kind, name in interest.names:
-            self._clusters[cluster].attention.end(kind, (name,))
+            if (known := self._clusters.get(cluster)) is not None:
+                known.attention.end(kind, (name,))
 
     def _wake_readers(self, target: Target, by: str = "") -> None:
         for sync in self._interests.of_object(target):

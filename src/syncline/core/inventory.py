@@ -49,6 +49,13 @@ def with_kinds(status: Status, kinds: Mapping[str, Collection[str]], clusters: C
     return status if after == before else structs.replace(status, written=as_written(after))
 
 
+def without_kinds(status: Status, kinds: Mapping[str, Collection[str]]) -> Status:
+    """Drop kinds of which nothing is left from the inventory, by the name of the cluster."""
+    before = read_written(status.written)
+    after = {name: found.difference(kinds.get(name, ())) for name, found in before.items()}
+    return status if after == before else structs.replace(status, written=as_written(after))
+
+
 def with_clusters(
     status: RemoteSyncStatus,
     current: Sequence[WrittenCluster],

@@ -30,21 +30,32 @@ class Attention:
 
     def pay(self, kind: str, names: Iterable[str] = (), selections: Iterable[Selection] = ()) -> None:
         """Take an interest in objects of these names, in any namespace, and in selected ones."""
-        self._names.setdefault(kind, Counter()).update(names)
-        self._selections.setdefault(kind, []).extend(selections)
+        if counted := Counter(names):
+            self._names.setdefault(kind, Counter()).update(counted)
+        if chosen := list(selections):
+            self._selections.setdefault(kind, []).extend(chosen)
 
     def end(self, kind: str, names: Iterable[str] = (), selections: Iterable[Selection] = ()) -> None:
         """Let go of an interest; other syncs may still have it."""
-        counts = self._names.setdefault(kind, Counter())
+        counts = self._names.get(kind, Counter())
         for name in names:
             counts[name] -= 1
             if counts[name] <= 0:
                 del counts[name]
+        chosen = self._selections.get(kind, [])
         for selection in selections:
-            self._selections[kind].remove(selection)
+            chosen.remove(selection)
+        if not counts:
+            self._names.pop(kind, None)
+        if not chosen:
+            self._selections.pop(kind, None)
 
     def is_paid(self, kind: str, meta: ObjectMeta) -> bool:
         """Whether any sync is interested in this object."""
         if meta.name in self._names.get(kind, ()):
             return True
         return any(selection.matches(meta) for selection in self._selections.get(kind, ()))
+
+    def has(self, kind: str) -> bool:
+        """Whether any sync is interested in objects of this kind."""
+        return kind in self._names or kind in self._selections

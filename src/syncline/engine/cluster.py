@@ -17,6 +17,7 @@ from syncline.kube.client import Client
 from syncline.kube.discovery import Discovery
 from syncline.kube.errors import KindNotServed, KubeError
 from syncline.kube.identity import Landmark, identify
+from syncline.kube.metrics import forget_cached
 from syncline.kube.openapi import OpenAPI
 from syncline.kube.reflector import AnyReflector, Reflector
 from syncline.kube.resources import CONFIGMAPS, NAMESPACES, SECRETS, Resource
@@ -36,6 +37,9 @@ BUILT_IN = {"ConfigMap": CONFIGMAPS, "Secret": SECRETS}
 _POLL = 0.02
 # How soon it is noticed that a kind can no longer be watched.
 _LOOK = 2.0
+# A kind that no sync needs any more is watched for so long: one that comes back finds it complete, and a late write of
+# a sync that is gone is noticed.
+VIEW_GRACE = 900.0
 
 
 class NotWatchedError(KubeError):
@@ -62,6 +66,7 @@ class Cluster:
         key: DigestKey = PLAIN,
         follow: Follow | None = None,
         uid: Callable[[], str] | None = None,
+        grace: float = VIEW_GRACE,
     ) -> None:
         self.client = client
         self.name = name
@@ -72,7 +77,11 @@ class Cluster:
         self.attention = Attention()
         self.discovery = Discovery(client)
         self.openapi = OpenAPI(client)
+        self.grace = grace
         self._views: dict[str, View] = {}
+        self._opened: dict[str, float] = {}
+        self._needed: dict[str, float] = {}
+        """When each kind was last needed."""
         self._listeners: list[tuple[NamespaceListener, CopyListener, StrangerListener, ViewListener]] = []
         self._tasks: dict[object, asyncio.Task[None]] | None = None
         self.namespaces: Reflector[MetaWire, Namespace] = Reflector(
@@ -118,6 +127,7 @@ class Cluster:
         """Watch from now on."""
         self._tasks = {}
         self._run(*self.reflectors)
+        self._tasks[self] = asyncio.create_task(self._sweep())
 
     async def stop(self) -> None:
         """End all watches."""
@@ -156,6 +166,7 @@ class Cluster:
             self._add(name, BUILT_IN.get(name) or await self.discovery.find(group, kind, version))
         elif view.failure and name not in BUILT_IN:
             await self._renew(view)
+        self._needed[name] = self._clock()
         return self._views[name]
 
     async def check_served(self, view: View, version: str) -> None:
@@ -174,10 +185,7 @@ class Cluster:
         except KindNotServed as error:
             if not error.certain or self._views[view.kind] is not view:
                 return
-            for running in (view, *view.reflectors):
-                if self._tasks is not None and (task := self._tasks.pop(running, None)) is not None:
-                    task.cancel()
-            del self._views[view.kind]
+            self._close(view)
             self._add(view.kind, served)
 
     async def complete(self, view: View, patience: float) -> None:
@@ -215,14 +223,33 @@ class Cluster:
         """Yield all views; do not await meanwhile."""
         yield from self._views.values()
 
+    def is_open(self, kind: str) -> bool:
+        """Whether a kind is watched, or it is tried to watch it."""
+        return kind in self._views
+
+    def watched_for(self, kind: str) -> float:
+        """Return for how many seconds a kind has been watched; 0 for one that was never complete."""
+        view = self._views.get(kind)
+        return self._clock() - self._opened[kind] if view is not None and view.synced else 0.0
+
+    def close_unneeded(self) -> None:
+        """Stop watching the kinds that no sync has needed for a while, and of which no object carries our label."""
+        now = self._clock()
+        for kind, view in list(self._views.items()):
+            if self.attention.has(kind) or len(view.copies.reflector):
+                self._needed[kind] = now
+            elif now - self._needed.get(kind, now) >= self.grace:
+                self._close(view)
+
     def at(self, target: Target) -> Seen | None:
         """Return what carries our label at this place."""
         view = self._views.get(target.kind)
         return view.copies.at(target) if view is not None else None
 
-    def copies_of(self, sync: str) -> list[Seen]:
+    def copies_of(self, sync: str, kind: str | None = None) -> list[Seen]:
         """Return everything whose marker names this sync; whether it is truly its own, `ownership.standing` tells."""
-        return [seen for view in self._views.values() for seen in view.copies.of(sync)]
+        views = self._views.values() if kind is None else [self._views[kind]] if kind in self._views else []
+        return [seen for view in views for seen in view.copies.of(sync)]
 
     def owners_in(self, namespace: str) -> set[str]:
         """Return the syncs that markers of objects in a namespace name."""
@@ -251,9 +278,27 @@ class Cluster:
             on_stranger=self._stranger_changed,
         )
         self._views[name] = view
+        self._opened[name] = self._needed[name] = self._clock()
         self._run(*view.reflectors)
         if self._tasks is not None:
             self._tasks[view] = asyncio.create_task(self._attend(view), context=contextvars.Context())
+
+    def _close(self, view: View) -> None:
+        for running in (view, *view.reflectors):
+            if self._tasks is not None and (task := self._tasks.pop(running, None)) is not None:
+                task.cancel()
+        for known in (self._views, self._opened, self._needed):
+            known.pop(view.kind, None)
+        forget_cached(view.resource.plural, "copies", "others")
+
+    async def _sweep(self) -> None:
+        """Close what is not needed, for good."""
+        while True:
+            await asyncio.sleep(self.grace / 4)
+            self.close_unneeded()
+
+    def _clock(self) -> float:
+        return asyncio.get_running_loop().time()
 
     async def _attend(self, view: View) -> None:
         """Tell when a view is complete, and whenever its kind, or the right to it, goes or comes back."""

@@ -1,5 +1,7 @@
 """What this package counts, in Prometheus' default registry. Labels are bounded: verbs, kinds, codes, never names."""
 
+import contextlib
+
 from prometheus_client import Counter, Gauge, Histogram
 
 api_requests = Counter(
@@ -27,3 +29,10 @@ queue_oldest = Gauge("syncline_queue_oldest_seconds", "How long the oldest due k
 queue_retries = Counter("syncline_queue_retries_total", "Keys that were put back after a failure.", ["queue"])
 leader = Gauge("syncline_leader", "1 while this process leads.", ["lease"])
 events_dropped = Counter("syncline_events_dropped_total", "Events not sent: repeats, floods and failures.", ["reason"])
+
+
+def forget_cached(resource: str, *parts: str) -> None:
+    """Remove the series of a kind that is no longer watched."""
+    for part in parts:
+        with contextlib.suppress(KeyError):
+            cached.remove(resource, part)
