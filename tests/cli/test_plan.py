@@ -157,13 +157,13 @@ def test_a_kind_that_the_operator_may_not_watch_is_not_promised(world: Manifests
     row = planned(told)[f"{target}/limits"]
     assert row[::4] == ["-", "Failed"]
     assert row[5].startswith(
-        "give get, list, watch, create, patch, update and delete of limitranges to a ClusterRole with the label "
-        'syncline.dev/aggregate-to-operator: "true"'
+        "give the operator get, list, watch, create, patch, update and delete of limitranges by a ClusterRole with the "
+        'label syncline.dev/aggregate-to-operator: "true"'
     )
     assert row[5].endswith("syncline-system:syncline may not get, list, watch limitranges in all namespaces")
     assert told.splitlines()[-1] == "1 cannot be done"
     shown = syncline("diff", "-f", "-", stdin=manifest(world, source, into=[target]), code=2)
-    assert f"# Failed: LimitRange {target}/limits: give get, list" in shown
+    assert f"# Failed: LimitRange {target}/limits: give the operator get, list" in shown
     other = syncline(
         "plan", "-f", "-", "--operator-user", "kubernetes-admin", stdin=manifest(world, source, into=[target]), code=1
     )
@@ -182,7 +182,7 @@ def test_what_the_account_of_a_sync_may_not_write_is_not_promised(
     assert rows[f"{open_}/key"][0] == "create"
     assert rows[f"{closed}/key"][::4] == ["-", "Failed"]
     assert rows[f"{closed}/key"][5] == (
-        f"grant {account.user} the right: it may not create secrets in namespace '{closed}'"
+        f"give {account.user} the right: it may not create secrets in namespace '{closed}'"
     )
 
 

@@ -103,7 +103,7 @@ def test_uninstall_names_the_syncs_that_are_left_and_what_they_wait_for(sandbox:
         refusal.begin()
         result = uninstall(sandbox, "--timeout", "3")
         assert result.returncode == 1
-        told = f"ConfigMapSync {world.home}/sync: CleanupFailed: 1 copies cannot be removed yet: "
+        told = f"ConfigMapSync {world.home}/sync: CleanupFailed: 1 copies cannot be removed yet, "
         line = next(line for line in result.stdout.splitlines() if line.startswith(told))
         assert "the copy stays" in line
         assert "is the operator running" not in result.stdout

@@ -244,3 +244,10 @@ class TestOfAnAction:
         )
         assert outcome_of(waiting).retry
         assert not outcome_of(self.ACTION, written=True).retry
+
+
+def test_a_config_map_among_other_kinds_is_named_with_its_kind() -> None:
+    config_map = Outcome(target=Target("a", "web"), state="Failed", reason="R", message="no")
+    secret = Outcome(target=Target("a", "web", "Secret"), state="Synced", reason="Synced")
+    assert "targets not in agreement: a/web: no" in readiness([config_map]).message
+    assert "targets not in agreement: ConfigMap a/web: no" in readiness([config_map, secret]).message

@@ -120,7 +120,7 @@ def test_to_select_sources_by_label_takes_the_right_to_list(world: Manifests, ac
     selected = {"apiVersion": "v1", "kind": "Secret", "selector": {"matchLabels": {"copy": "yes"}}}
     sync = world.msync("sync", into=[target], sourceRefs=[selected], serviceAccountName=account.name)
     ready = sync.becomes("SourceForbidden")
-    assert f"{account.user} needs the right to list secrets" in ready["message"]
+    assert f"give {account.user} the right to list secrets" in ready["message"]
     assert world.find("Secret", target).look() is None
     account.may(world.home, "secrets", "list")
     world.find("Secret", target).holds(password="red")

@@ -6,8 +6,8 @@ from typing import Any
 from syncline.controllers.survey import Site
 from syncline.core.objects import Target
 from syncline.core.outcome import Outcome
+from syncline.core.remedies import grant_operator, with_cause
 from syncline.core.rights import WATCHING
-from syncline.deploy.names import AGGREGATE_LABEL
 from syncline.kube.client import Client
 from syncline.kube.errors import KubeError
 from syncline.kube.resources import Resource
@@ -16,7 +16,6 @@ _REVIEWS = Resource("authorization.k8s.io", "v1", "subjectaccessreviews", "Subje
 _OWN_REVIEWS = Resource(
     "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False
 )
-_EVERY_VERB = "get, list, watch, create, patch, update and delete"
 
 
 class AccessReviews:
@@ -51,9 +50,8 @@ class AccessReviews:
         where = f" in namespace {namespace!r}" if namespace else " in all namespaces"
         lacking = f"may not {', '.join(verbs)} {what}{where}"
         if who is not None:
-            return f"grant {who.name} the right: it {lacking}"
-        label = f'{AGGREGATE_LABEL}: "true"'
-        return f"give {_EVERY_VERB} of {what} to a ClusterRole with the label {label}: {self.operator} {lacking}"
+            return with_cause(f"give {who.name} the right", f"it {lacking}")
+        return with_cause(grant_operator(what), f"{self.operator} {lacking}")
 
     async def _may(self, who: "_Subject | None", verb: str, resource: Resource, namespace: str) -> bool:
         name = who.name if who is not None else self.operator

@@ -73,7 +73,7 @@ async def reprieve(site: Site, seen: Seen, wanted: Container[tuple[str, Target]]
                 if not inside and (why := _why_stays(site, held, meta, wanted)):
                     return _holds(seen, held, why)
     except Forbidden as error:
-        return _unproven(seen, f"{error}; give the right to list all kinds, or delete it yourself")
+        return _unproven(seen, f"give the right to list all kinds, or delete it yourself: {error}")
     except KubeError as error:
         return structs.replace(_unproven(seen, str(error)), state="Unknown", retry=True)
     return None

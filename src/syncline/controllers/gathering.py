@@ -14,6 +14,7 @@ from syncline.core.carry import needs_account, protected
 from syncline.core.digest import short_digest
 from syncline.core.objects import Target
 from syncline.core.ownership import OWNER_LABEL, place, read_marker
+from syncline.core.remedies import grant, grant_operator, with_cause
 from syncline.core.secrets import decoded
 from syncline.core.selectors import selector_words
 from syncline.core.spec_scope import SourceScope
@@ -26,7 +27,6 @@ from syncline.kube.resources import Resource
 
 # How long a turn waits for the first list of a kind.
 LIST_PATIENCE = 5.0
-AGGREGATE = 'the label syncline.dev/aggregate-to-operator: "true"'
 
 
 class Gathered(Struct, frozen=True, kw_only=True):
@@ -145,11 +145,8 @@ class Gatherer:
         except KindNotServed as error:
             raise Problem("KindNotServed", str(error), retry=True) from error
         except NotWatchedError as error:
-            message = (
-                f"{error}; if it is a matter of rights, give the operator get, list, watch, create, patch, delete and, "
-                f"for Overwrite, update by a ClusterRole with {AGGREGATE}"
-            )
-            raise Problem("KindNotWatched", message, retry=True) from error
+            remedy = grant_operator(error.resource) if error.forbidden else ""
+            raise Problem("KindNotWatched", with_cause(remedy, error), retry=True) from error
         return view
 
     async def _read(self, client: Client, work: Work, ref: SourceRef, view: View) -> list[Source]:
@@ -165,7 +162,7 @@ class Gatherer:
                 raise Problem("KindNotServed", str(why), retry=True) from error
             raise Problem("SourceUnreadable", str(error), retry=True) from error
         except Forbidden as error:
-            raise Problem("SourceForbidden", f"{error}; {_needs(work, error)}", retry=True) from error
+            raise Problem("SourceForbidden", _forbidden(work, error), retry=True) from error
         except ApiError as error:
             raise Problem("SourceUnreadable", str(error), retry=True) from error
         sources = []
@@ -200,7 +197,7 @@ class Gatherer:
         except NotFound:
             raise Problem("PatchNotFound", f"the {where} does not exist: create it") from None
         except Forbidden as error:
-            message = f"the {where} cannot be read: {error}; {_needs(work, error)}"
+            message = with_cause(f"{_needs(work, error)} for the {where.rstrip(',')}", error)
             raise Problem("PatchUnreadable", message, retry=True) from error
         except KubeError as error:
             raise Problem("PatchUnreadable", f"the {where} cannot be read: {error}", retry=True) from error
@@ -230,8 +227,11 @@ async def _fetch(client: Client, resource: Resource, ref: SourceRef) -> list[dic
 
 def _needs(work: Work, error: Forbidden) -> str:
     """Say who lacks which right: of Secrets the server's own words are not told."""
-    who = work.user or "the operator, which this sync acts as,"
-    return f"{who} needs the right to {error.verb} {error.resource} there"
+    return grant(work.user, error.verb, error.resource)
+
+
+def _forbidden(work: Work, error: Forbidden) -> str:
+    return with_cause(_needs(work, error), error)
 
 
 def _place(ref: SourceRef, view: View) -> Target:

@@ -14,6 +14,7 @@ from syncline.api.common import ObjectMeta
 from syncline.api.configsync import KIND
 from syncline.controllers.reporting import Problem
 from syncline.core.objects import Target
+from syncline.core.remedies import grant, with_cause
 from syncline.engine.cluster import Cluster
 from syncline.engine.view import View
 from syncline.kube.cache import Key
@@ -75,9 +76,8 @@ class References:
             self._readings.pop((user, target), None)
             return None
         except Forbidden as error:
-            who = user or "the operator, which this sync acts as,"
-            message = f"{target.kind} {target.name}, which {what} names, cannot be read: {error}; {who} needs the right"
-            raise Problem("ReferenceUnreadable", f"{message} to get it", retry=True) from error
+            remedy = f"{grant(user, error.verb, error.resource)} for {target.kind} {target.name}, which {what} names"
+            raise Problem("ReferenceUnreadable", with_cause(remedy, error), retry=True) from error
         except KubeError as error:
             message = f"{target.kind} {target.name}, which {what} names, cannot be read: {error}"
             raise Problem("ReferenceUnreadable", message, retry=True, status="Unknown") from error

@@ -21,6 +21,7 @@ from syncline.controllers.work import AnySync, Place, Work, connection_id
 from syncline.core.inventory import FULL, read_written, room_for, with_clusters
 from syncline.core.objects import Target
 from syncline.core.outcome import Outcome
+from syncline.core.remedies import grant_credential, with_cause
 from syncline.core.scope import Scope
 from syncline.core.spec_scope import ClusterSelector
 from syncline.engine.cluster import Cluster, NotWatchedError, kind_name
@@ -316,7 +317,9 @@ class FleetSites(LocalSites):
             lost = _outcomes(work, site.place, ("Failed", "KindNotServed", f"cluster {name}: {error}"))
             return _Arrival(outcomes=lost)
         except NotWatchedError as error:
-            lost = _outcomes(work, site.place, ("Unknown", "KindNotWatched", f"cluster {name}: {error}"), site.cluster)
+            remedy = grant_credential(error.resource, name) if error.forbidden else f"cluster {name}"
+            message = with_cause(remedy, error)
+            lost = _outcomes(work, site.place, ("Unknown", "KindNotWatched", message), site.cluster)
             return _Arrival(outcomes=lost, again=CONNECTING)
         except KubeError as error:
             lost = _outcomes(work, site.place, ("Unknown", "Unreachable", f"cluster {name}: {error}"), site.cluster)

@@ -36,8 +36,8 @@ SOURCE_GRACE = 2.0
 # How long a deletion is retried before the copies are left behind and the sync is let go.
 FINALIZE_PATIENCE = 300.0
 PATIENCE_ENDS = (
-    f"after {FINALIZE_PATIENCE / 60:.0f} minutes of trying they are left where they are, and at once if this sync is "
-    f'annotated {ABANDON}: "true"'
+    f"they are left where they are after {FINALIZE_PATIENCE / 60:.0f} minutes of trying, and at once with the "
+    f'annotation {ABANDON}: "true"'
 )
 PRUNED = "Pruned"
 CLEANUP_FAILED = "CleanupFailed"
@@ -175,7 +175,7 @@ class Remover:
         memory.finalizing_since = memory.finalizing_since or time.monotonic()
         if (failed or in_flight) and time.monotonic() - memory.finalizing_since < FINALIZE_PATIENCE:
             message = (
-                f"{len(failed)} copies cannot be removed yet: {failed[0].message}; {PATIENCE_ENDS}"
+                f"{len(failed)} copies cannot be removed yet, {PATIENCE_ENDS}: {failed[0].message}"
                 if failed
                 else f"{in_flight} writes are still in flight, and what they write must go too; {PATIENCE_ENDS}"
             )

@@ -5,11 +5,12 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec import Struct, structs
 
-from syncline.controllers.gathering import AGGREGATE, LIST_PATIENCE
+from syncline.controllers.gathering import LIST_PATIENCE
 from syncline.controllers.survey import Site
 from syncline.core.objects import Desired, Target
 from syncline.core.ordering import Stage, stage_of, stages
 from syncline.core.outcome import Outcome
+from syncline.core.remedies import grant_credential, grant_operator, with_cause
 from syncline.engine.cluster import NotWatchedError
 from syncline.engine.fanout import IN_PROGRESS
 from syncline.kube.errors import KindNotServed, KubeError
@@ -89,11 +90,16 @@ async def watched(wanted: Wanted) -> Outcome | None:
     except KindNotServed as error:
         return _refused(target, "KindNotServed", str(error))
     except NotWatchedError as error:
-        rights = f"if it is a matter of rights, give them to the operator by a ClusterRole with {AGGREGATE}"
-        return _refused(target, "KindNotWatched", f"{error}; {rights}")
+        return _refused(target, "KindNotWatched", _unwatched(wanted.site, error))
     except KubeError as error:
         return Outcome(target=target, state="Unknown", reason="Unreachable", message=str(error), retry=True)
     return None
+
+
+def _unwatched(site: Site, error: NotWatchedError) -> str:
+    place = site.place
+    remedy = grant_operator(error.resource) if place.local else grant_credential(error.resource, place.cluster)
+    return with_cause(remedy if error.forbidden else "", error)
 
 
 def _refused(target: Target, reason: str, message: str) -> Outcome:

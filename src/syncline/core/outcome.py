@@ -152,6 +152,15 @@ def _worst_first(outcome: Outcome) -> tuple[int, Target]:
 
 def _explain(bad: Sequence[Outcome], outcomes: Sequence[Outcome]) -> str:
     total = sum(not outcome.gone for outcome in outcomes) + sum(outcome.gone for outcome in bad)
-    named = "; ".join(f"{outcome.target}: {shorten(outcome.message, 300)}" for outcome in bad[:NAMED])
+    mixed = any(outcome.target.kind != "ConfigMap" for outcome in outcomes)
+    named = "; ".join(f"{_name(one.target, mixed=mixed)}: {shorten(one.message, 300)}" for one in bad[:NAMED])
     rest = f"; and {len(bad) - NAMED} more" if len(bad) > NAMED else ""
     return f"{len(bad)} of {total} targets not in agreement: {named}{rest}"
+
+
+def _name(target: Target, *, mixed: bool) -> str:
+    """Name a target; a ConfigMap among other kinds with its kind too."""
+    if target.kind != "ConfigMap" or not mixed:
+        return str(target)
+    where = f"{target.namespace}/{target.name}"
+    return f"{target.cluster}: ConfigMap {where}" if target.cluster else f"ConfigMap {where}"

@@ -8,6 +8,7 @@ from typing import Any
 
 from syncline.core.digest import DigestKey
 from syncline.core.objects import PLAIN, Seen, Target
+from syncline.core.remedies import unwatched
 from syncline.core.scope import Namespace
 from syncline.core.wire import DataWire, ObjectWire
 from syncline.engine.attention import Attention
@@ -43,7 +44,15 @@ VIEW_GRACE = 900.0
 
 
 class NotWatchedError(KubeError):
-    """A kind cannot be watched, so nothing is known of its copies, and nothing is written."""
+    """A kind cannot be watched, so nothing is known of its copies, and nothing is written.
+
+    `forbidden` tells that a right to the `resource`, such as `deployments.apps`, lacks.
+    """
+
+    def __init__(self, resource: str, failure: str, *, forbidden: bool = False) -> None:
+        super().__init__(unwatched(resource, failure))
+        self.resource = resource
+        self.forbidden = forbidden
 
 
 def kind_name(group: str, kind: str) -> str:
@@ -197,8 +206,8 @@ class Cluster:
         deadline = asyncio.get_running_loop().time() + patience
         while not view.synced:
             if asyncio.get_running_loop().time() > deadline or view.refused:
-                why = view.failure or "the first list has not come yet"
-                raise NotWatchedError(f"cannot watch {view.resource.plural}: {why}")
+                resource = kind_name(view.resource.group, view.resource.plural)
+                raise NotWatchedError(resource, view.failure, forbidden=view.forbidden)
             await asyncio.sleep(_POLL)
 
     async def settled(self, patience: float) -> None:
@@ -207,8 +216,8 @@ class Cluster:
             async with asyncio.timeout(patience):
                 await self.namespaces.synced.wait()
         except TimeoutError:
-            why = self.namespaces.status().failure or "the first list has not come yet"
-            raise NotWatchedError(f"cannot watch namespaces: {why}") from None
+            status = self.namespaces.status()
+            raise NotWatchedError("namespaces", status.failure, forbidden=status.forbidden) from None
 
     def resource_name(self, kind: str) -> str | None:
         """Return how the server calls a kind that was opened, such as `deployments.apps`; None for others."""

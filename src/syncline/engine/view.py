@@ -79,6 +79,11 @@ class View:
         """Whether the server no longer lets it be watched: the kind, or the right to it, is gone."""
         return any(one.status().refused for one in self.reflectors)
 
+    @property
+    def forbidden(self) -> bool:
+        """Whether the right to watch it lacks."""
+        return any(one.status().forbidden for one in self.reflectors)
+
     def see(self, wire: Wire, *, body: bool = False) -> Seen:
         """Reduce an object to what a plan needs."""
         return see(wire, kind=self.kind, body=body, key=self._key)

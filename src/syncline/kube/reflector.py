@@ -83,6 +83,8 @@ class ReflectorStatus(Struct, frozen=True):
     """What stands in the way now, for a person; empty if nothing does."""
     refused: bool
     """Whether that is the server's no: the kind, or the right to it, is gone."""
+    forbidden: bool = False
+    """Whether it is the right that lacks."""
 
 
 class Reflector(Generic[W, T]):
@@ -186,6 +188,7 @@ class Reflector(Generic[W, T]):
             age=self.age(),
             failure=str(self._failure or ""),
             refused=isinstance(self._failure, Forbidden | NotFound),
+            forbidden=isinstance(self._failure, Forbidden),
         )
 
     async def run(self) -> None:
