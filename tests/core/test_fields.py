@@ -174,7 +174,6 @@ EDITS = [
         ("remove", "/spec/template/spec/containers/0/ports/1"),
         f"{APP}.ports[containerPort=53]",
     ),
-    ("Deployment", ("remove", "/spec/template/spec/containers/0/resources/limits"), f"{APP}.resources.limits.memory"),
     (
         "Deployment",
         ("remove", "/spec/template/spec/containers/0/securityContext/readOnlyRootFilesystem"),
