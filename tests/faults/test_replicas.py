@@ -80,6 +80,7 @@ def test_one_replica_leads_and_another_takes_over_when_it_is_stopped_in_its_trac
             scene.delete_config_map(targets[0])
             scene.wait_for(targets, "4")
             wait_until(lambda: not leads(leader), "the first to see that it no longer leads")
+            scene.wait_until_quiet()
             assert one.count(writes) - written <= len(targets) + 5, "at most what it had in hand"
             scene.assert_quiet()
 
