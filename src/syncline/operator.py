@@ -33,6 +33,7 @@ from syncline.engine.claims import Claims
 from syncline.engine.cluster import Cluster
 from syncline.engine.digestkey import ensure_digest_key
 from syncline.engine.fights import Fights
+from syncline.engine.metrics_guard import metrics_guard
 from syncline.engine.unkept import UnkeptFields
 from syncline.engine.view import MetaWire
 from syncline.fleet import Fleet
@@ -48,8 +49,8 @@ from syncline.kube.reflector import AnyReflector, Reflector
 from syncline.kube.resources import CRDS, SECRETS
 from syncline.receiver import Receiver
 from syncline.render import Builder, KeyServices, Renderer, missing_walls
+from syncline.telemetry import Guard, serve
 from syncline.telemetry import metrics as telemetry_metrics
-from syncline.telemetry import serve
 
 log = structlog.get_logger(__name__)
 
@@ -74,6 +75,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     leader_elect: bool = False
     metrics_bind: str = "0"
     health_bind: str = "0"
+    metrics_cert_dir: str = ""
+    allow_insecure_metrics: bool = False
     watch_namespaces: Sequence[str] = ()
     min_interval: float = 10.0
     default_service_account: str = ""
@@ -227,6 +230,7 @@ class Operator:
         endpoints = await serve(
             health=self._settings.health_bind,
             metrics=self._settings.metrics_bind,
+            guard=self._metrics_guard(),
             checks={
                 "watches": self._watches_healthy,
                 "confinement": self._builds_confined,
@@ -362,6 +366,14 @@ class Operator:
         if self._settings.allow_unconfined_builds:
             return True, f"builds run unconfined, as --allow-unconfined-builds says: no {missing}"
         return False, f"builds are refused, because they cannot be confined here: no {missing}"
+
+    def _metrics_guard(self) -> Guard | None:
+        settings = self._settings
+        if not settings.allow_insecure_metrics:
+            return metrics_guard(self._hub.client, settings.namespace, settings.metrics_cert_dir)
+        if settings.metrics_bind != "0":
+            log.warning("metrics are served in plain text to everybody, as --allow-insecure-metrics says")
+        return None
 
     def _webhooks_ready(self) -> tuple[bool, str]:
         ready = not self._receiver.port or self._git.webhook_secrets.complete

@@ -155,13 +155,21 @@ def test_an_author_may_only_ask_for_what_they_may_do(
 
 
 @pytest.fixture
-def admins_sync(sandbox: Sandbox, authors: Authors) -> Iterator[str]:  # noqa: ARG001 - the namespace is there
+def admins_sync(
+    sandbox: Sandbox,
+    authors: Authors,  # noqa: ARG001 - the namespace is there
+    eventually: Eventually,
+) -> Iterator[str]:
     """A sync over all namespaces, written by an admin: its address."""
     address = f"{SYNCS}/admins"
     identity = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": "admins"}}
     sandbox.request("POST", SYNCS, {**identity, "spec": {**SOURCE, **STAR}})
     yield address
     sandbox.request("DELETE", address)
+    # An operator of other tests may hold it for a moment.
+    eventually(
+        lambda: not [one for one in sandbox.request("GET", SYNCS)["items"] if one["metadata"]["name"] == "admins"]
+    )
 
 
 def change(sandbox: Sandbox, token: str, address: str, **change: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import pytest
 from syncline import deploy
 from syncline.api.kinds import KINDS
 from syncline.deploy.names import AGGREGATE_LABEL, DIGEST_KEY
-from syncline.deploy.rights import CONFIG_MAPS, CORE, DIGEST_KEY_RIGHTS, LEASE, SECRETS, Grant
+from syncline.deploy.rights import CONFIG_MAPS, CORE, DIGEST_KEY_RIGHTS, LEASE, REVIEWS, SECRETS, Grant
 from syncline.sandbox import RequestError, Sandbox
 
 Apply = Callable[[Iterable[deploy.Manifest]], None]
@@ -59,7 +59,7 @@ def test_every_object_that_we_ship_is_there(sandbox: Sandbox) -> None:
 
 
 def test_the_operator_has_the_rights_that_it_needs(sandbox: Sandbox, eventually: Eventually) -> None:
-    eventually(lambda: all_of(sandbox, CORE))
+    eventually(lambda: all_of(sandbox, (*CORE, *REVIEWS)))
     eventually(lambda: all_of(sandbox, LEASE, deploy.NAMESPACE))
     eventually(lambda: all_of(sandbox, DIGEST_KEY_RIGHTS, deploy.NAMESPACE))
     eventually(lambda: all_of(sandbox, CONFIG_MAPS))

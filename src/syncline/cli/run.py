@@ -24,7 +24,18 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     )
     parser.add_argument("--leader-elect", action="store_true", help="let one of several replicas lead, by a Lease")
     parser.add_argument(
-        "--metrics-bind", default="0", metavar="ADDR", help="serve /metrics here, e.g. :8080 (default 0 = off)"
+        "--metrics-bind", default="0", metavar="ADDR", help="serve /metrics here, e.g. :8443 (default 0 = off)"
+    )
+    parser.add_argument(
+        "--metrics-cert-dir",
+        default="",
+        metavar="FOLDER",
+        help="serve metrics with tls.crt and tls.key of this folder (default: self-signed)",
+    )
+    parser.add_argument(
+        "--allow-insecure-metrics",
+        action="store_true",
+        help="serve metrics over plain HTTP, to everybody: they name all syncs and their namespaces (development)",
     )
     parser.add_argument(
         "--health-bind",
@@ -72,6 +83,8 @@ def _run(given: argparse.Namespace) -> int:
         leader_elect=given.leader_elect,
         metrics_bind=given.metrics_bind,
         health_bind=given.health_bind,
+        metrics_cert_dir=given.metrics_cert_dir,
+        allow_insecure_metrics=given.allow_insecure_metrics,
         watch_namespaces=connect.split(given.watch_namespaces),
         min_interval=given.min_interval,
         default_service_account=given.default_service_account,

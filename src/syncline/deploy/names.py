@@ -5,7 +5,7 @@ SERVICE_ACCOUNT = "syncline"
 DIGEST_KEY = "syncline-digest-key"
 IMAGE = "syncline:0.1.0"
 
-METRICS_PORT = 8080
+METRICS_PORT = 8443
 HEALTH_PORT = 8081
 WEBHOOK_PORT = 8082
 

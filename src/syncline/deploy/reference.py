@@ -12,7 +12,18 @@ from syncline.deploy.names import AGGREGATE_LABEL
 from syncline.deploy.policy import configmapsync, configsync, manifestsync, synctarget
 from syncline.deploy.policy.kinds import CLUSTER_WIDE, NAMESPACED
 from syncline.deploy.policy.parts import Needs
-from syncline.deploy.rights import CONFIG_MAPS, CORE, DIGEST_KEY_RIGHTS, EDIT, LEASE, SECRETS, VIEW, Grant
+from syncline.deploy.rights import (
+    CONFIG_MAPS,
+    CORE,
+    DIGEST_KEY_RIGHTS,
+    EDIT,
+    LEASE,
+    METRICS_READER,
+    REVIEWS,
+    SECRETS,
+    VIEW,
+    Grant,
+)
 
 _POLICIES = (
     (CONFIG_MAP_SYNC, configmapsync),
@@ -94,7 +105,7 @@ def _rights() -> str:
             _GENERATED,
             "## The operator\n",
             "ClusterRole `syncline-core`: what the operator always needs.\n",
-            _table(header, [_grant_row(grant) for grant in CORE]),
+            _table(header, [_grant_row(grant) for grant in (*CORE, *REVIEWS)]),
             "ClusterRoles `syncline-configmaps` and `syncline-secrets`: what syncs without `serviceAccountName` are",
             "carried out with.\n",
             _table(header, [_grant_row(grant) for grant in (*CONFIG_MAPS, *SECRETS)]),
@@ -107,6 +118,8 @@ def _rights() -> str:
             _table(header, [_grant_row(grant) for grant in VIEW]),
             "ClusterRole `syncline-edit`, part of the cluster's own roles edit and admin:\n",
             _table(header, [_grant_row(grant) for grant in EDIT]),
+            f"ClusterRole `{METRICS_READER}`, bound to nobody, for those who [scrape](../operations.md#metrics):",
+            "`get` on the nonResourceURL `/metrics`.\n",
             "## Authors\n",
             "A ValidatingAdmissionPolicy for each kind checks whoever creates an object of it or changes its spec, so",
             "that nobody gets through a sync what they may not do themselves. All that apply must hold.\n",

@@ -13,6 +13,9 @@ from syncline.api.kinds import KINDS
 from syncline.deploy.names import AGGREGATE_LABEL, DIGEST_KEY, LABELS, NAMESPACE, SERVICE_ACCOUNT
 from syncline.deploy.text import Manifest
 
+METRICS_READER = "syncline-metrics-reader"
+"""The role of those who scrape; it is bound to nobody."""
+
 _READ = ("get", "list", "watch")
 _PLURALS = tuple(kind.plural for kind in KINDS)
 
@@ -48,6 +51,10 @@ CORE = (
     ),
     Grant("events.k8s.io", ("events",), ("create",), "tell the story of a sync"),
     Grant("", ("serviceaccounts",), ("impersonate",), "act as the account that a sync names, with its rights only"),
+)
+REVIEWS = (
+    Grant("authentication.k8s.io", ("tokenreviews",), ("create",), "know who asks for metrics"),
+    Grant("authorization.k8s.io", ("subjectaccessreviews",), ("create",), "ask whether they may read metrics"),
 )
 CONFIG_MAPS = (
     Grant(
@@ -90,7 +97,7 @@ def rbac() -> list[Manifest]:
             "metadata": {"name": SERVICE_ACCOUNT, "namespace": NAMESPACE, "labels": LABELS},
             "automountServiceAccountToken": False,
         },
-        _cluster_role("syncline-core", CORE),
+        _cluster_role("syncline-core", (*CORE, *REVIEWS)),
         _cluster_role("syncline-configmaps", CONFIG_MAPS, {AGGREGATE_LABEL: "true"}),
         _cluster_role("syncline-secrets", SECRETS, {AGGREGATE_LABEL: "true"}),
         {
@@ -102,6 +109,12 @@ def rbac() -> list[Manifest]:
         },
         _cluster_role("syncline-view", VIEW, _aggregate_to("view", "edit", "admin")),
         _cluster_role("syncline-edit", EDIT, _aggregate_to("edit", "admin")),
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRole",
+            "metadata": {"name": METRICS_READER, "labels": LABELS},
+            "rules": [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}],
+        },
         _role("syncline-leader", LEASE),
         _role(DIGEST_KEY, DIGEST_KEY_RIGHTS),
         _binding("ClusterRole", "syncline-core"),

@@ -25,7 +25,7 @@ _PORTS = {"metrics": METRICS_PORT, "health": HEALTH_PORT, "webhooks": WEBHOOK_PO
 
 
 def deployment(image: str = IMAGE) -> list[Manifest]:
-    """Return the Deployment of the operator, the NetworkPolicy around it, and the Service for push webhooks."""
+    """Return the Deployment of the operator, the NetworkPolicy around it, and the Services for webhooks and metrics."""
     return [
         {
             "apiVersion": "networking.k8s.io/v1",
@@ -38,15 +38,8 @@ def deployment(image: str = IMAGE) -> list[Manifest]:
                 "egress": [{}],
             },
         },
-        {
-            "apiVersion": "v1",
-            "kind": "Service",
-            "metadata": {"name": "syncline-webhooks", "namespace": NAMESPACE, "labels": LABELS},
-            "spec": {
-                "selector": SELECTOR,
-                "ports": [{"name": "webhooks", "port": 80, "targetPort": "webhooks", "protocol": "TCP"}],
-            },
-        },
+        _service("webhooks", 80),
+        _service("metrics", METRICS_PORT),
         {
             "apiVersion": "apps/v1",
             "kind": "Deployment",
@@ -58,6 +51,19 @@ def deployment(image: str = IMAGE) -> list[Manifest]:
             },
         },
     ]
+
+
+def _service(port: str, number: int) -> Manifest:
+    """Return the Service of one port of the pod."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": f"syncline-{port}", "namespace": NAMESPACE, "labels": LABELS},
+        "spec": {
+            "selector": SELECTOR,
+            "ports": [{"name": port, "port": number, "targetPort": port, "protocol": "TCP"}],
+        },
+    }
 
 
 def _pod(image: str) -> dict[str, Any]:

@@ -6,16 +6,22 @@ they belong to the cluster and its users.
 """
 
 from syncline.telemetry.bind import BindError
-from syncline.telemetry.http import Check, Endpoint, Endpoints, serve, serve_health, serve_metrics
+from syncline.telemetry.certificate import ServingCertificate
+from syncline.telemetry.http import Check, Endpoint, Endpoints, Guard, serve, serve_health, serve_metrics
 from syncline.telemetry.logs import LogFormat, LogLevel, configure
+from syncline.telemetry.scrapers import Access, Scrapers
 
 __all__ = [
+    "Access",
     "BindError",
     "Check",
     "Endpoint",
     "Endpoints",
+    "Guard",
     "LogFormat",
     "LogLevel",
+    "Scrapers",
+    "ServingCertificate",
     "configure",
     "serve",
     "serve_health",

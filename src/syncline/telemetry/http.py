@@ -1,4 +1,8 @@
-"""The endpoints: /healthz and /readyz for the kubelet, /metrics for Prometheus. Read-only, nothing secret."""
+"""The endpoints: /healthz and /readyz for the kubelet, /metrics for Prometheus. Read-only, nothing secret.
+
+Metrics name syncs and their namespaces, so they are served over TLS to those that may read them (`Guard`), unless the
+operator was told otherwise. Probes come without a credential and have a listener of their own.
+"""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -11,6 +15,8 @@ from prometheus_client import REGISTRY
 from prometheus_client.exposition import choose_encoder
 
 from syncline.telemetry.bind import OFF, BindError, address_of, listen
+from syncline.telemetry.certificate import ServingCertificate
+from syncline.telemetry.scrapers import Access, Authorize
 
 Check = Callable[[], tuple[bool, str]]
 """Tells whether something is ready, and why or why not. It must not block."""
@@ -24,8 +30,9 @@ ANSWER_SECONDS = 10.0
 FIRST_REQUEST_SECONDS = 10.0
 """How long a new connection may take to send its first request; longer, and it only takes up room."""
 
+HANDSHAKE_SECONDS = 5.0
 KEEPALIVE_SECONDS = 75.0
-HEADER_BYTES = 4096
+HEADER_BYTES = 8192
 CONNECTIONS = 200
 """How many connections there may be at once; one more takes the place of the one that has been idle for longest."""
 
@@ -34,6 +41,22 @@ PER_ADDRESS = 32
 
 HEALTH_FLAG = "--health-bind"
 METRICS_FLAG = "--metrics-bind"
+
+
+_REFUSALS = {
+    Access.UNAUTHENTICATED: "send a bearer token that the API server knows",
+    Access.FORBIDDEN: "ask for `get` on the nonResourceURL /metrics: ClusterRole syncline-metrics-reader",
+    Access.TOO_MANY: "too many tokens were tried; come back later",
+    Access.UNKNOWN: "the API server could not be asked about this token",
+}
+
+
+@dataclass(frozen=True)
+class Guard:
+    """What protects the metrics."""
+
+    certificate: ServingCertificate
+    authorize: Authorize
 
 
 @dataclass(frozen=True)
@@ -50,15 +73,15 @@ class Endpoints:
                 await endpoint.close()
 
 
-async def serve(*, health: str, metrics: str, checks: Mapping[str, Check]) -> Endpoints:
-    """Serve health and metrics where these binds say; with one server where they are equal."""
-    if health == metrics:
+async def serve(*, health: str, metrics: str, checks: Mapping[str, Check], guard: Guard | None = None) -> Endpoints:
+    """Serve health and metrics where these binds say; with one server where they are equal and nothing is guarded."""
+    if health == metrics and guard is None:
         routes = [*_health(checks), *_metrics()]
         both = None if health == OFF else await Endpoint.start(f"{HEALTH_FLAG} and {METRICS_FLAG}", health, routes)
         return Endpoints(both, both)
     first = await serve_health(health, checks)
     try:
-        return Endpoints(first, await serve_metrics(metrics))
+        return Endpoints(first, await serve_metrics(metrics, guard))
     except BindError:
         await Endpoints(first, None).close()
         raise
@@ -69,25 +92,33 @@ async def serve_health(bind: str, checks: Mapping[str, Check]) -> "Endpoint | No
     return None if bind == OFF else await Endpoint.start(HEALTH_FLAG, bind, _health(checks))
 
 
-async def serve_metrics(bind: str) -> "Endpoint | None":
-    """Serve /metrics; None when the bind is 0. Raises `BindError`."""
-    return None if bind == OFF else await Endpoint.start(METRICS_FLAG, bind, _metrics())
+async def serve_metrics(bind: str, guard: Guard | None = None) -> "Endpoint | None":
+    """Serve /metrics; None when the bind is 0. Without a guard: plain, to everybody. Raises `BindError`."""
+    if bind == OFF:
+        return None
+    if guard is None:
+        return await Endpoint.start(METRICS_FLAG, bind, _metrics())
+    return await Endpoint.start(METRICS_FLAG, bind, _metrics(guard.authorize), guard.certificate)
 
 
 class Endpoint:
     """A server that listens at `address` until it is closed."""
 
-    def __init__(self, address: str, runner: web.AppRunner) -> None:
+    def __init__(self, address: str, runner: web.AppRunner, certificate: ServingCertificate | None) -> None:
         self.address = address
         self._runner = runner
+        self._certificate = certificate
+        self._handshakes: dict[web.RequestHandler, tuple[asyncio.Transport, asyncio.Task[None]]] = {}
         self._listener: asyncio.Server | None = None
         self._newcomers: dict[web.RequestHandler, asyncio.TimerHandle] = {}
         self._addresses: dict[web.RequestHandler, str] = {}
         """All connections, the one that was used longest ago first."""
 
     @classmethod
-    async def start(cls, flag: str, bind: str, routes: Sequence[web.RouteDef]) -> Self:
-        """Listen at a bind, which the flag named gave."""
+    async def start(
+        cls, flag: str, bind: str, routes: Sequence[web.RouteDef], certificate: ServingCertificate | None = None
+    ) -> Self:
+        """Listen at a bind, which the flag named gave; with TLS where there is a certificate."""
         listening = listen(flag, bind)
         app = web.Application(client_max_size=1)
         runner = web.AppRunner(
@@ -100,7 +131,7 @@ class Endpoint:
             auto_decompress=False,  # a small body could become a large one
             shutdown_timeout=1,
         )
-        endpoint = cls(address_of(listening), runner)
+        endpoint = cls(address_of(listening), runner, certificate)
         app.add_routes(routes)
         app.middlewares.append(endpoint._attend)
         await runner.setup()
@@ -113,6 +144,10 @@ class Endpoint:
             self._listener.close()
         for timer in self._newcomers.values():
             timer.cancel()
+        unfinished = list(self._handshakes.values())
+        for transport, _ in unfinished:
+            transport.abort()
+        await asyncio.gather(*(handshake for _, handshake in unfinished), return_exceptions=True)
         await self._runner.cleanup()
 
     def admit(self, transport: asyncio.Transport) -> None:
@@ -121,7 +156,7 @@ class Endpoint:
         if server is None:
             transport.abort()
             return
-        open_now = set(server.connections)
+        open_now = {*server.connections, *self._handshakes}
         self._addresses = {one: address for one, address in self._addresses.items() if one in open_now}
         address = str((transport.get_extra_info("peername") or ("",))[0])
         if not CONNECTIONS or sum(known == address for known in self._addresses.values()) >= PER_ADDRESS:
@@ -133,8 +168,40 @@ class Endpoint:
         self._addresses[connection] = address
         loop = asyncio.get_running_loop()
         self._newcomers[connection] = loop.call_later(FIRST_REQUEST_SECONDS, self._dismiss, connection)
-        transport.set_protocol(connection)
-        connection.connection_made(transport)
+        if self._certificate is None:
+            transport.set_protocol(connection)
+            connection.connection_made(transport)
+            return
+        transport.pause_reading()
+        handshake = loop.create_task(self._shake_hands(self._certificate, transport, connection))
+        self._handshakes[connection] = transport, handshake
+
+    async def _shake_hands(
+        self, certificate: ServingCertificate, transport: asyncio.Transport, connection: web.RequestHandler
+    ) -> None:
+        """Go over to TLS. Only then is the connection the server's: until then it takes up a place, and no more."""
+        early = _Early()
+        try:
+            secure = await asyncio.get_running_loop().start_tls(
+                transport,
+                early,
+                certificate.context(),
+                server_side=True,
+                ssl_handshake_timeout=HANDSHAKE_SECONDS,
+                ssl_shutdown_timeout=1.0,
+            )
+        except (OSError, EOFError):
+            transport.abort()
+            return
+        finally:
+            self._handshakes.pop(connection, None)
+        if secure is None or early.ended or self._runner.server is None or connection not in self._addresses:
+            transport.abort()
+            return
+        secure.set_protocol(connection)
+        connection.connection_made(secure)
+        if early.received:
+            connection.data_received(bytes(early.received))
 
     def _make_room(self) -> None:
         """End the connection that was used longest ago, so that strangers cannot keep a probe out."""
@@ -142,10 +209,15 @@ class Endpoint:
         del self._addresses[idle]
         if timer := self._newcomers.pop(idle, None):
             timer.cancel()
-        idle.force_close()
+        self._end(idle)
 
     def _dismiss(self, connection: web.RequestHandler) -> None:
         del self._newcomers[connection]
+        self._end(connection)
+
+    def _end(self, connection: web.RequestHandler) -> None:
+        if connection in self._handshakes:
+            self._handshakes[connection][0].abort()
         connection.force_close()
 
     @web.middleware
@@ -170,6 +242,20 @@ class _Door(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         if isinstance(transport, asyncio.Transport):
             self._endpoint.admit(transport)
+
+
+class _Early(asyncio.Protocol):
+    """Keeps what arrives between the end of a handshake and the moment at which the server takes the connection."""
+
+    def __init__(self) -> None:
+        self.received = bytearray()
+        self.ended = False
+
+    def data_received(self, data: bytes) -> None:
+        self.received += data
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        self.ended = True
 
 
 def _health(checks: Mapping[str, Check]) -> list[web.RouteDef]:
@@ -207,10 +293,14 @@ def _run(check: Check) -> tuple[bool, str]:
         return False, f"the check itself failed: {type(error).__name__}"
 
 
-def _metrics() -> list[web.RouteDef]:
+def _metrics(authorize: Authorize | None = None) -> list[web.RouteDef]:
     one_at_a_time = asyncio.Lock()
 
     async def metrics(request: web.Request) -> web.Response:
+        if authorize is not None:
+            access = await authorize(request.headers.get("Authorization", ""), request.remote or "")
+            if access is not Access.ALLOWED:
+                return _refuse(access)
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
         async with one_at_a_time:
             # Thousands of series take a while to write out; the event loop has better things to do.
@@ -220,3 +310,10 @@ def _metrics() -> list[web.RouteDef]:
         return response
 
     return [web.get("/metrics", metrics)]
+
+
+def _refuse(access: Access) -> web.Response:
+    response = web.Response(status=access.value, text=f"{_REFUSALS[access]}\n")
+    if access is Access.UNAUTHENTICATED:
+        response.headers["WWW-Authenticate"] = "Bearer"
+    return _last(response)

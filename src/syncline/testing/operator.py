@@ -40,7 +40,7 @@ def install(sandbox: Sandbox) -> Path:
 class OperatorProcess:
     """A running `syncline run`. Ends with `stop()` or the `with` block; `kill()` is a crash."""
 
-    def __init__(self, kubeconfig: Path, *flags: str, wait: bool = True) -> None:
+    def __init__(self, kubeconfig: Path, *flags: str, wait: bool = True, secure_metrics: bool = False) -> None:
         # Beside the kubeconfig of a sandbox: that folder goes away even when this process is killed.
         self._log = tempfile.NamedTemporaryFile(  # noqa: SIM115 - closed by stop
             prefix="syncline-operator-", suffix=".log", dir=kubeconfig.parent
@@ -51,6 +51,7 @@ class OperatorProcess:
             [
                 *(sys.executable, "-m", "syncline", "run", "--kubeconfig", str(kubeconfig)),
                 *("--health-bind", "127.0.0.1:0", "--metrics-bind", "127.0.0.1:0", "--log-format", "json"),
+                *(() if secure_metrics else ("--allow-insecure-metrics",)),
                 *flags,
             ],
             stdin=subprocess.DEVNULL,

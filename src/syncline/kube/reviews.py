@@ -1,0 +1,67 @@
+"""Reviews: whose token this is, and what somebody may do, as the API server says."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct, field
+
+from syncline.kube.client import Client
+from syncline.kube.resources import Resource
+
+TOKEN_REVIEWS = Resource("authentication.k8s.io", "v1", "tokenreviews", "TokenReview", namespaced=False)
+ACCESS_REVIEWS = Resource("authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", namespaced=False)
+OWN_ACCESS_REVIEWS = Resource(
+    "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False
+)
+
+
+class User(Struct, frozen=True):
+    """Somebody whom the API server has authenticated."""
+
+    username: str = ""
+    uid: str = ""
+    groups: list[str] = field(default_factory=list)
+    extra: dict[str, list[str]] = field(default_factory=dict)
+
+
+class _TokenStatus(Struct, frozen=True):
+    authenticated: bool = False
+    user: User | None = None
+
+
+class _TokenReview(Struct, frozen=True):
+    status: _TokenStatus = field(default_factory=_TokenStatus)
+
+
+class _AccessStatus(Struct, frozen=True):
+    allowed: bool = False
+    denied: bool = False
+
+
+class _AccessReview(Struct, frozen=True):
+    status: _AccessStatus = field(default_factory=_AccessStatus)
+
+
+async def review_token(client: Client, token: str) -> User | None:
+    """Return whose token this is; None for one that the API server does not know."""
+    body = {"apiVersion": TOKEN_REVIEWS.api_version, "kind": TOKEN_REVIEWS.kind, "spec": {"token": token}}
+    status = (await client.create(TOKEN_REVIEWS, body, type=_TokenReview)).status
+    return status.user if status.authenticated and status.user is not None and status.user.username else None
+
+
+async def may_get_url(client: Client, user: User, path: str) -> bool:
+    """Ask whether somebody may GET a path that is no resource."""
+    asked = {"nonResourceAttributes": {"path": path, "verb": "get"}}
+    subject = {"user": user.username, "uid": user.uid, "groups": user.groups, "extra": user.extra}
+    return await _is_allowed(client, ACCESS_REVIEWS, {**asked, **subject})
+
+
+async def may_self(client: Client, attributes: Mapping[str, str]) -> bool:
+    """Ask whether this client's own identity may do something to a resource."""
+    return await _is_allowed(client, OWN_ACCESS_REVIEWS, {"resourceAttributes": dict(attributes)})
+
+
+async def _is_allowed(client: Client, resource: Resource, spec: Mapping[str, Any]) -> bool:
+    body = {"apiVersion": resource.api_version, "kind": resource.kind, "spec": spec}
+    status = (await client.create(resource, body, type=_AccessReview)).status
+    return status.allowed and not status.denied

@@ -1,0 +1,131 @@
+"""Who may read the metrics: a bearer token, reviewed by the API server.
+
+Reviews are remembered for a short time and limited, so that strangers cannot make the operator ask the API server again
+and again. A scraper that was let in before has a share of its own: strangers cannot keep it out.
+"""
+
+import asyncio
+import hashlib
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from enum import IntEnum
+
+from prometheus_client import Counter
+
+ALLOWED_SECONDS = 60.0
+DENIED_SECONDS = 10.0
+REVIEW_SECONDS = 5.0
+"""How long an answer counts, and how long the API server may take for it."""
+
+REMEMBERED = 256
+"""How many tokens are remembered, and how many addresses."""
+
+_FRIEND_SECONDS = 3600.0
+"""For this long, a token that was let in is not counted with those of strangers."""
+
+_refused = Counter("syncline_scrapes_refused", "Requests for metrics that were refused, by status code.", ["code"])
+
+
+class Access(IntEnum):
+    """What became of a request, as its status code."""
+
+    ALLOWED = 200
+    UNAUTHENTICATED = 401
+    FORBIDDEN = 403
+    TOO_MANY = 429
+    UNKNOWN = 503
+
+
+Review = Callable[[str], Awaitable[Access]]
+"""Asks the API server about a token. It raises what it likes: nobody is let in then."""
+Authorize = Callable[[str, str], Awaitable[Access]]
+"""Decides about a request by its Authorization header and the address that it comes from."""
+Clock = Callable[[], float]
+
+
+class Scrapers:
+    """Decides who may read the metrics."""
+
+    def __init__(self, review: Review, clock: Clock = time.monotonic) -> None:
+        self._review = review
+        self._clock = clock
+        self._known: OrderedDict[bytes, tuple[Access, float]] = OrderedDict()
+        self._friends: OrderedDict[bytes, float] = OrderedDict()
+        self._reviews: dict[bytes, asyncio.Task[Access]] = {}
+        self._all = _Rate(5, 10, clock)
+        self._addresses: OrderedDict[str, _Rate] = OrderedDict()
+
+    async def authorize(self, authorization: str, address: str) -> Access:
+        """Decide about a request; count it where it is refused."""
+        access = await self._decide(authorization, address)
+        if access is not Access.ALLOWED:
+            _refused.labels(str(int(access))).inc()
+        return access
+
+    async def _decide(self, authorization: str, address: str) -> Access:
+        scheme, _, token = authorization.partition(" ")
+        token = token.strip()
+        if scheme.lower() != "bearer" or not token:
+            return Access.UNAUTHENTICATED
+        key = hashlib.sha256(token.encode()).digest()
+        access, until = self._known.get(key, (Access.UNKNOWN, 0.0))
+        if self._clock() < until:
+            return access
+        review = self._reviews.get(key)
+        if review is None:
+            if not self._has_room(key, address):
+                return Access.TOO_MANY
+            review = self._reviews[key] = asyncio.create_task(self._ask(key, token))
+            review.add_done_callback(lambda _: self._reviews.pop(key, None))
+        return await asyncio.shield(review)
+
+    def _has_room(self, key: bytes, address: str) -> bool:
+        if self._clock() < self._friends.get(key, 0.0):
+            return True
+        mine = self._addresses.setdefault(address, _Rate(1, 5, self._clock))
+        self._addresses.move_to_end(address)
+        _trim(self._addresses)
+        return mine.take() and self._all.take()
+
+    async def _ask(self, key: bytes, token: str) -> Access:
+        try:
+            async with asyncio.timeout(REVIEW_SECONDS):
+                access = await self._review(token)
+        except Exception:  # noqa: BLE001 - whatever it was, nobody was found to be allowed
+            return Access.UNKNOWN
+        now = self._clock()
+        self._known[key] = access, now + (ALLOWED_SECONDS if access is Access.ALLOWED else DENIED_SECONDS)
+        self._known.move_to_end(key)
+        _trim(self._known)
+        if access is Access.ALLOWED:
+            self._friends[key] = now + _FRIEND_SECONDS
+            self._friends.move_to_end(key)
+            _trim(self._friends)
+        else:
+            self._friends.pop(key, None)
+        return access
+
+
+class _Rate:
+    """A token bucket: `burst` at once, then `rate` a second."""
+
+    def __init__(self, rate: float, burst: int, clock: Clock) -> None:
+        self._rate, self._burst, self._clock = rate, burst, clock
+        self._left, self._since = float(burst), clock()
+
+    def take(self) -> bool:
+        now = self._clock()
+        self._left = min(self._burst, self._left + (now - self._since) * self._rate)
+        self._since = now
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
+
+
+def _trim(
+    remembered: "OrderedDict[bytes, float] | OrderedDict[bytes, tuple[Access, float]] | OrderedDict[str, _Rate]",
+) -> None:
+    while len(remembered) > REMEMBERED:
+        remembered.popitem(last=False)
