@@ -283,6 +283,10 @@ class World:
         )
         return made
 
+    def remember(self, sync: Sync) -> None:
+        """Delete a sync that somebody else has made when the test ends."""
+        self._syncs.append(sync)
+
     @contextmanager
     def refusing_deletes(self, namespace: str, name: str = "app") -> Iterator[None]:
         """Have a policy of the API server refuse for a while that ConfigMaps of this name are deleted there."""

@@ -5,12 +5,13 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from msgspec import structs
 from tests.core.strategies import thorough
 
 from syncline.api.common import LabelSelector
 from syncline.core.objects import Target
 from syncline.core.scope import Namespace, Scope, scope_of
-from syncline.engine.claims import Claim, Claims, Want
+from syncline.engine.claims import MOST_REVIEWED, Claim, Claims, Want, reviewed
 from syncline.kube.client import Client
 from syncline.kube.config import Connection
 
@@ -40,10 +41,16 @@ class Board:
     def lose(self, ref: str, namespace: Namespace = HERE) -> str:
         """Have a sync look for a target, as a writer does."""
         target = Target(namespace.name, "shared")
-        older = self.claims.older(ref, "", target, namespace)
+        older = self.oldest(ref, namespace)
         if older:
             self.claims.wait(ref, "", target, older)
         return older
+
+    def oldest(self, ref: str, namespace: Namespace) -> str:
+        """Name the oldest sync that claims the target of another one, or nothing."""
+        return next(
+            (claim.ref for claim in self.claims.older(ref, "", Target(namespace.name, "shared"), namespace)), ""
+        )
 
 
 @pytest.fixture
@@ -133,6 +140,34 @@ def test_a_sync_that_is_gone_waits_for_nothing_also_when_a_late_write_of_it_is_r
     assert len(board.claims.waiters) == 0
 
 
+def test_a_sync_that_only_says_what_it_would_write_keeps_nobody_waiting(board: Board) -> None:
+    board.claims.put(structs.replace(claim(OLD, "here", created="1"), dry_run=True))
+    assert not board.lose(NEW)
+
+
+def of(namespace: str, *users: str | None, since: int = 0) -> list[Claim]:
+    """Return claims of one namespace, as these users, each younger than the one before."""
+    return [
+        structs.replace(claim(f"ConfigMapSync/{namespace}/s{number:03}", created=f"{since + number:03}"), user=user)
+        for number, user in enumerate(users)
+    ]
+
+
+def test_the_oldest_claim_of_an_identity_stands_for_all_of_it() -> None:
+    claims = of("mallory", "nobody", "nobody", None, "nobody", None)
+    assert reviewed(claims, "robot") == [claims[0], claims[2]]
+
+
+def test_a_crowd_of_invented_accounts_leaves_room_for_the_claims_of_other_namespaces() -> None:
+    crowd = of("mallory", *(f"invented-{number}" for number in range(500)))
+    others = of("team", "robot", since=500) + of("other", None, since=600) + of("home", "mine", since=700)
+    asked = reviewed([*crowd, *others], "mine")
+    assert {claim.ref for claim in others} <= {claim.ref for claim in asked}
+    assert len(asked) == MOST_REVIEWED + 2, "the operator and one's own identity cost nothing"
+    assert asked[0] == crowd[0]
+    assert [claim.age for claim in asked] == sorted(claim.age for claim in asked)
+
+
 REFS = [f"ConfigMapSync/home/s{number}" for number in range(4)]
 SCOPES = [scope_of((), ("here",), None, frozenset()), scope_of((), ("*",), None, frozenset())]
 SCOPES += [scope_of((), (), LabelSelector(match_labels={"team": "a"}), frozenset()), Scope()]
@@ -181,8 +216,7 @@ class Rivals(RuleBasedStateMachine):
     def check(self) -> None:
         """Whoever would find another winner now, or none, must have been told."""
         for (ref, where), winner in list(self.waits.items()):
-            target = Target(where, "shared")
-            now = self.board.claims.older(ref, "", target, self.namespaces[where])
+            now = self.board.oldest(ref, self.namespaces[where])
             # An older one that came in between changes nothing for who waits.
             if now != winner and not (now and now < winner):
                 assert ref in self.board.told, f"{ref} still waits for {winner} in {where}"

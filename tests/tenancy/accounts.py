@@ -15,18 +15,18 @@ GROUPS |= dict.fromkeys(("roles", "rolebindings", "clusterroles"), RBAC)
 
 
 class Account:
-    """A service account at home; without rights at first."""
+    """A service account at home, or of another namespace that has made it; without rights at first."""
 
-    def __init__(self, world: World, name: str = "robot") -> None:
+    def __init__(self, world: World, name: str = "robot", *, home: str | None = None) -> None:
         self._sandbox = world.sandbox
-        self._home = world.home
-        self._role = f"{world.home}-{name}"
+        self._home = home or world.home
+        self._role = f"{self._home}-{name}"
         self._rights: dict[str, dict[str, tuple[str, ...]]] = {}
         self.name = name
-        self.user = f"system:serviceaccount:{world.home}:{name}"
-        Thing(world.sandbox, f"/api/v1/namespaces/{world.home}/serviceaccounts", name).create(
-            {"metadata": {"name": name}}
-        )
+        self.user = f"system:serviceaccount:{self._home}:{name}"
+        account = Thing(world.sandbox, f"/api/v1/namespaces/{self._home}/serviceaccounts", name)
+        if home is None:
+            account.create({"metadata": {"name": name}})
 
     def may(self, namespace: str, resource: str, *verbs: str) -> None:
         """Have exactly these rights over a resource from now on; namespace "": in all, and over what is in none."""

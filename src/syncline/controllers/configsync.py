@@ -108,9 +108,7 @@ class ConfigSyncs(Controller):
     def _interest(self, sync: AnySync) -> tuple[Interest, Claim | None]:
         spec = spec_of(sync)
         self._dependencies.put(key_of(sync), spec)
-        # What it claims is known only once it was built.
-        claim = Claim(ref=sync.owner.ref, created=sync.metadata.creation_timestamp, wants=())
-        return basic_interest(sync, spec), None if spec.suspend or sync.deleting else claim
+        return basic_interest(sync, spec), None if spec.suspend or sync.deleting else self._claim(sync, spec)
 
     def _sync_changed(self, key: Key, old: AnySync | None, new: AnySync | None, by: str) -> None:
         super()._sync_changed(key, old, new, by)
@@ -222,8 +220,16 @@ class ConfigSyncs(Controller):
             scopes=tuple((site.cluster.name, names) for site in reached.sites),
             clusters=reached.clusters,
         )
-        claim = Claim(ref=work.sync.owner.ref, created=work.sync.metadata.creation_timestamp, wants=tuple(wants))
-        self.wakes.take_interest(key_of(work.sync), interest, claim)
+        self.wakes.take_interest(key_of(work.sync), interest, self._claim(work.sync, spec, tuple(wants)))
+
+    def _claim(self, sync: AnySync, spec: ConfigSyncSpec, wants: tuple[Want, ...] = ()) -> Claim | None:
+        """Return what a sync lays claim to, which is known only once it was built; to nothing without an identity."""
+        try:
+            user = self._tenancy.user(sync.metadata.namespace, spec.service_account_name)
+        except Problem:
+            return None
+        created = sync.metadata.creation_timestamp
+        return Claim(ref=sync.owner.ref, created=created, wants=wants, user=user, dry_run=spec.dry_run)
 
     async def _advance(
         self, work: Work, reached: Reached, lap: Lap, memory: SyncMemory, edit: JudgedEdit, *, room: KeepRoom

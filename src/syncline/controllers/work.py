@@ -178,6 +178,7 @@ class Work(Struct, frozen=True, kw_only=True):
             ref=self.sync.owner.ref,
             created=self.sync.metadata.creation_timestamp,
             wants=(*self.wants(), *more),
+            user=self.user,
         )
 
 

@@ -1,15 +1,18 @@
 """Which living sync has the better claim on a target.
 
-The current owner keeps an object until it lets go; where nobody owns it, the older sync wins. Whoever loses is noted
-as a waiter, and is told when the claim that it lost to changes or ends.
+The current owner keeps an object until it lets go; where nobody owns it, the oldest sync wins that could create it.
+What a spec asks for beyond the rights of its sync is no claim: it blocks nobody. Whoever loses is noted as a waiter. It
+is told when the claim that it lost to changes or ends, and to look again in a while, since rights change silently.
 """
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
 
 from msgspec import Struct, structs
 
 from syncline.core.objects import Target
 from syncline.core.scope import Namespace, Scope
+from syncline.engine.access import LASTS, Access, AccessReviews
 from syncline.engine.waiters import Waiters, sync_of
 from syncline.kube.client import Client
 from syncline.kube.errors import NotFound
@@ -17,6 +20,9 @@ from syncline.kube.resources import Resource
 
 Name = tuple[str, str, str]
 """A name of copies: cluster, kind, name."""
+
+# The API server is asked about so many identities that claim one target, at most: anybody can invent accounts.
+MOST_REVIEWED = 8
 
 
 class Want(Struct, frozen=True):
@@ -40,6 +46,15 @@ class Claim(Struct, frozen=True, kw_only=True):
     ref: str
     created: str
     wants: tuple[Want, ...]
+    user: str | None = None
+    """Whom the sync acts as in its own cluster; None: the operator itself."""
+    dry_run: bool = False
+    """Whether the sync only says what it would write: then others need not wait for it."""
+
+    @property
+    def age(self) -> tuple[str, str]:
+        """Orders claims: the least is the oldest."""
+        return self.created, self.ref
 
 
 class Claims:
@@ -52,7 +67,9 @@ class Claims:
         self._by_name: dict[Name, dict[str, list[Want]]] = {}
         self._extended: set[str] = set()
         self._listeners: list[Callable[[str], None]] = []
+        self._rechecks: dict[str, asyncio.TimerHandle] = {}
         self.waiters = Waiters()
+        self.access = AccessReviews(client)
 
     def listen(self, listener: Callable[[str], None]) -> None:
         """Be told of each sync that waits for one whose claim has changed or ended."""
@@ -94,6 +111,8 @@ class Claims:
         claim = self._claims.pop(ref, None)
         if claim is not None:
             self._remove(claim)
+        if (recheck := self._rechecks.pop(ref, None)) is not None:
+            recheck.cancel()
         self.waiters.drop(ref)
         self._tell_waiters(ref)
 
@@ -118,19 +137,55 @@ class Claims:
             for listener in self._listeners:
                 listener(waiter)
 
-    def older(self, ref: str, cluster: str, target: Target, namespace: Namespace | None) -> str:
-        """Name the sync that wants the target of that cluster too and is older, or nothing."""
+    def _look_again(self, ref: str) -> None:
+        """Have a sync look again once the answer that it waits because of is not believed any more."""
+        if ref not in self._rechecks:
+            self._rechecks[ref] = asyncio.get_running_loop().call_later(LASTS, self._recheck, ref)
+
+    def _recheck(self, ref: str) -> None:
+        del self._rechecks[ref]
+        if self.waiters.is_waiting(ref):
+            for listener in self._listeners:
+                listener(ref)
+
+    def older(self, ref: str, cluster: str, target: Target, namespace: Namespace | None) -> list[Claim]:
+        """Return the claims of older syncs on a target of that cluster, the oldest first."""
         refs = self._by_name.get((cluster, target.kind, target.name), {})
         mine = self._claims.get(ref)
         if len(refs) <= 1 or mine is None:
-            return ""
-        rivals = [
-            self._claims[other]
+            return []
+        older = [
+            claim
             for other, wants in refs.items()
-            if any(want.covers(target, namespace) for want in wants)
+            if not (claim := self._claims[other]).dry_run
+            and claim.age < mine.age
+            and any(want.covers(target, namespace) for want in wants)
         ]
-        first = min(rivals, key=lambda claim: (claim.created, claim.ref), default=mine)
-        return first.ref if (first.created, first.ref) < (mine.created, mine.ref) else ""
+        return sorted(older, key=lambda claim: claim.age)
+
+    async def winner(
+        self, ref: str, cluster: str, target: Target, namespace: Namespace | None, resource: Resource
+    ) -> str:
+        """Name the sync with the better claim on a target that nobody has, or nothing; note that this one waits.
+
+        Raises `KubeError` where the API server does not say who could create it.
+        """
+        older = self.older(ref, cluster, target, namespace)
+        if not older:
+            return ""
+        mine = self._claims[ref].user
+        access = Access(verb="create", resource=resource, namespace=target.namespace)
+        # In another cluster all who share a claim share the credential: none can do what the others cannot.
+        for claim in older[:1] if cluster else reviewed(older, mine):
+            # It may change while the server is asked: that is told from now on.
+            self.wait(ref, cluster, target, claim.ref)
+            if cluster or claim.user == mine:
+                return claim.ref
+            if await self.access.may(claim.user, access, by=ref):
+                self._look_again(ref)
+                return claim.ref
+            self.wait_no_more(ref, cluster, target)
+        return ""
 
     async def alive(self, ref: str) -> bool:
         """Whether the sync that a marker names exists; what we cannot know counts as alive."""
@@ -147,3 +202,23 @@ class Claims:
         except NotFound:
             return False
         return True
+
+
+def reviewed(older: Iterable[Claim], user: str | None) -> list[Claim]:
+    """Return the claims whose identities are asked about for a sync that acts as `user`, the oldest first.
+
+    Of each identity the oldest claim stands for all. The sync's own identity and the operator are always among them; of
+    the others there are only so many, and the namespaces that they are of take turns.
+    """
+    by_identity: dict[str | None, Claim] = {}
+    for claim in older:
+        by_identity.setdefault(claim.user, claim)
+    chosen = [claim for claim in by_identity.values() if claim.user in (None, user)]
+    turns: dict[str, list[Claim]] = {}
+    for claim in by_identity.values():
+        if claim.user not in (None, user):
+            turns.setdefault(claim.ref.split("/")[1], []).append(claim)
+    rest = [(number, claim.age, claim) for claims in turns.values() for number, claim in enumerate(claims)]
+    rest.sort(key=lambda entry: entry[:2])
+    chosen += [claim for *_, claim in rest[:MOST_REVIEWED]]
+    return sorted(chosen, key=lambda claim: claim.age)

@@ -78,6 +78,10 @@ class Waiters:
         """Return the syncs that wait for a target that another sync has."""
         return self._by_winner.of(sync_of(winner))
 
+    def is_waiting(self, ref: str) -> bool:
+        """Whether a sync waits for any target."""
+        return ref in self._waits
+
     def __len__(self) -> int:
         return sum(map(len, self._waits.values()))
 

@@ -182,10 +182,7 @@ class Writer:
         target, sync, cluster = desired.target, self._owner.sync, self._cluster.name
         if seen is None:
             namespace = self._cluster.namespace(target.namespace) if target.namespace else None
-            older = self._claims.older(sync, cluster, target, namespace)
-            if older:
-                self._claims.wait(sync, cluster, target, older)
-            return older
+            return await self._claims.winner(sync, cluster, target, namespace, self._view(target).resource)
         marker = seen.marker
         if marker is None or standing(seen, self._owner, here) is not Standing.RIVAL:
             return ""

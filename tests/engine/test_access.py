@@ -1,0 +1,101 @@
+"""Who may do what is asked of the API server, once, and believed for a while only."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+from aiohttp import web
+from tests.kube.scripted import ScriptedServer, scripted_server
+
+from syncline.engine.access import LASTS, Access, AccessReviews
+from syncline.kube.client import Client
+from syncline.kube.errors import KubeError
+from syncline.kube.resources import SECRETS
+
+ROBOT = "system:serviceaccount:home:robot"
+HERE = Access(verb="create", resource=SECRETS, namespace="here")
+THERE = Access(verb="create", resource=SECRETS, namespace="there")
+
+
+class Court:
+    """An API server that allows what it is told to, and the reviews that ask it."""
+
+    def __init__(self, server: ScriptedServer, client: Client) -> None:
+        self.server = server
+        self.now = 0.0
+        self.allowed: set[str] = set()
+        """The namespaces where everything is allowed; "" for all of them."""
+        self.status = 201
+        self.reviews = AccessReviews(client, capacity=8, clock=lambda: self.now)
+        server.answer(self._decide)
+
+    async def _decide(self, request: web.BaseRequest) -> web.StreamResponse:
+        asked = (await request.json())["spec"]["resourceAttributes"]
+        body = {"status": {"allowed": asked["namespace"] in self.allowed}} if self.status < 400 else {}
+        return web.json_response(body, status=self.status)
+
+    def asked(self) -> list[tuple[str, str]]:
+        """Return who was asked about, and in which namespace."""
+        return [
+            (
+                request.headers.get("Impersonate-User", ""),
+                json.loads(request.body)["spec"]["resourceAttributes"]["namespace"],
+            )
+            for request in self.server.requests
+        ]
+
+
+@pytest.fixture
+async def court() -> AsyncIterator[Court]:
+    async with scripted_server() as server, Client(server.connection) as client:
+        yield Court(server, client)
+
+
+async def test_the_server_is_asked_as_the_identity_itself(court: Court) -> None:
+    assert not await court.reviews.may(ROBOT, HERE)
+    assert not await court.reviews.may(None, HERE)
+    assert court.asked() == [(ROBOT, ""), (ROBOT, "here"), ("", ""), ("", "here")]
+
+
+async def test_an_answer_is_believed_for_a_while_and_then_asked_for_again(court: Court) -> None:
+    court.allowed = {"here"}
+    assert await court.reviews.may(ROBOT, HERE)
+    court.allowed = set()
+    court.now = LASTS - 1
+    assert await court.reviews.may(ROBOT, HERE)
+    court.now = LASTS
+    assert not await court.reviews.may(ROBOT, HERE)
+
+
+async def test_whoever_may_everywhere_is_not_asked_about_each_namespace(court: Court) -> None:
+    court.allowed = {""}
+    assert await court.reviews.may(ROBOT, HERE)
+    assert await court.reviews.may(ROBOT, THERE)
+    assert court.asked() == [(ROBOT, "")]
+
+
+async def test_many_who_want_to_know_at_once_ask_once(court: Court) -> None:
+    court.allowed = {"here"}
+    assert all(await asyncio.gather(*(court.reviews.may(ROBOT, HERE) for _ in range(20))))
+    assert len(court.asked()) == 2
+
+
+async def test_a_failure_is_no_answer_and_is_not_believed(court: Court) -> None:
+    court.allowed = {"here"}
+    court.status = 400
+    with pytest.raises(KubeError):
+        await court.reviews.may(ROBOT, HERE)
+    court.status = 201
+    assert await court.reviews.may(ROBOT, HERE)
+
+
+async def test_an_identity_that_may_not_even_ask_has_no_rights(court: Court) -> None:
+    court.status = 403
+    assert not await court.reviews.may(ROBOT, HERE)
+
+
+async def test_a_flood_of_questions_pushes_out_the_oldest_answers(court: Court) -> None:
+    for number in range(50):
+        await court.reviews.may(f"system:serviceaccount:mallory:invented-{number}", HERE)
+    assert len(court.reviews) == 8
