@@ -47,7 +47,7 @@ from syncline.kube.lease import LeaderElection
 from syncline.kube.queue import run_workers
 from syncline.kube.reflector import AnyReflector, Reflector
 from syncline.kube.resources import CRDS, SECRETS
-from syncline.receiver import Receiver
+from syncline.receiver import Network, Receiver, read_networks
 from syncline.render import Builder, KeyServices, Renderer, missing_walls
 from syncline.telemetry import Guard, serve
 from syncline.telemetry import metrics as telemetry_metrics
@@ -89,6 +89,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     git_cache: str = ""
     webhook_bind: str = "0"
     webhook_secret_file: str = ""
+    trusted_proxies: Sequence[str] = ()
 
     def mirrors(self, on_change: Callable[[Hashable], None] = lambda _: None) -> Mirrors:
         """Return the mirrors of repositories."""
@@ -203,6 +204,7 @@ class Operator:
             secrets=self._git.hook_secrets,
             on_push=lambda namespace, name, _: self._git.pushed(namespace, name, leading=self._leads()),
             ready=lambda: self._git.webhook_secrets.complete,
+            trusted_proxies=_trusted_proxies(settings),
         )
         self._kinds: Reflector[MetaWire, str] = Reflector(
             client,
@@ -411,6 +413,14 @@ def _webhook_secret(settings: Settings) -> bytes | None:
     if not secret:
         raise SettingsError("--webhook-secret-file is empty: anybody could sign with that")
     return secret
+
+
+def _trusted_proxies(settings: Settings) -> Sequence[Network]:
+    """Read whom to believe about where a push came from; raises `SettingsError`."""
+    try:
+        return read_networks(settings.trusted_proxies)
+    except ValueError as error:
+        raise SettingsError(f"--trusted-proxies: {error}") from None
 
 
 def _nobody(*_: object) -> None:

@@ -12,7 +12,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 from syncline.core.pushes import Push
-from syncline.receiver import Receiver
+from syncline.receiver import Receiver, read_networks
 
 OWN = b"the sync's own secret"
 GLOBAL = b"the operator's secret"
@@ -43,13 +43,14 @@ class Scene:
         self.receiver = self.make(GLOBAL)
         self.session: aiohttp.ClientSession
 
-    def make(self, global_secret: bytes | None) -> Receiver:
+    def make(self, global_secret: bytes | None, *trusted_proxies: str) -> Receiver:
         return Receiver(
             "127.0.0.1:0",
             global_secret=global_secret,
             secrets=lambda namespace, name: self.known.get((namespace, name)),
             on_push=self.take,
             ready=lambda: self.ready,
+            trusted_proxies=read_networks(trusted_proxies),
         )
 
     async def take(self, namespace: str, name: str, push: Push) -> None:

@@ -49,6 +49,16 @@ def test_never_more_than_the_burst_and_the_rate_allow(waits: list[float]) -> Non
         assert taken <= 5 + 2 * (clock.now - 100) + 1e-6
 
 
+def test_what_is_given_back_can_be_taken_again_and_never_more() -> None:
+    buckets = Buckets(rate=0.1, burst=2, capacity=2, clock=Clock())
+    buckets.give_back("a")
+    for _ in range(5):
+        assert buckets.take("a") == 0
+        buckets.give_back("a")
+    buckets.give_back("a")
+    assert [bool(buckets.take("a")) for _ in range(3)] == [False, False, True]
+
+
 def test_deliveries_are_remembered_as_long_as_there_is_room() -> None:
     deliveries = Deliveries(2)
     for delivery in ("a", "b", "c"):

@@ -318,6 +318,67 @@ class TestLimits:
         assert 1 <= int(answers[2].headers["Retry-After"]) <= 10
         assert answers[2].text == "too many requests from this address\n"
 
+    async def test_what_is_proven_does_not_count_for_its_address(
+        self, scene: Scene, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(server, "SOURCE_BURST", 1)
+        monkeypatch.setattr(server, "SOURCE_RATE", 0.001)
+        await restart(scene)
+        assert [(await scene.send()).status for _ in range(3)] == [202, 202, 202]
+        assert [(await scene.send(key=b"a guess")).status for _ in range(2)] == [401, 429]
+
+    async def test_who_hammers_one_sync_leaves_the_others_behind_the_same_address_alone(
+        self, scene: Scene, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(server, "PAIR_BURST", 2)
+        monkeypatch.setattr(server, "PAIR_RATE", 0.001)
+        await restart(scene)
+        guesses = [await scene.send(key=b"a guess", sync="team/plain") for _ in range(6)]
+        assert [guess.status for guess in guesses] == [401, 401, 429, 429, 429, 429]
+        assert guesses[-1].text == "too many requests for this sync from this address\n"
+        assert (await scene.send()).status == 202
+
+    async def test_one_sender_behind_an_ingress_cannot_use_up_what_the_others_have(
+        self, scene: Scene, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(server, "SOURCE_BURST", 2)
+        monkeypatch.setattr(server, "SOURCE_RATE", 0.001)
+        await restart(scene, "127.0.0.1")
+        flood = [await scene.send(key=b"a guess", X_Forwarded_For="203.0.113.9") for _ in range(4)]
+        assert [answer.status for answer in flood] == [401, 401, 429, 429]
+        forged = await scene.send(key=b"a guess", X_Forwarded_For="198.51.100.1, 203.0.113.9")
+        assert forged.status == 429, "what stands further left is the sender's own word"
+        assert (await scene.send(X_Forwarded_For="198.51.100.1")).status == 202
+        assert (await scene.send(key=b"a guess", X_Forwarded_For="198.51.100.1")).status == 401
+
+    async def test_who_is_no_trusted_proxy_cannot_say_that_it_is_somebody_else(
+        self, scene: Scene, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(server, "SOURCE_BURST", 2)
+        monkeypatch.setattr(server, "SOURCE_RATE", 0.001)
+        await restart(scene, "192.0.2.0/24")
+        answers = [await scene.send(key=b"a guess", X_Forwarded_For=f"203.0.113.{number}") for number in range(3)]
+        assert [answer.status for answer in answers] == [401, 401, 429]
+
+    async def test_a_flood_of_addresses_and_names_takes_no_more_room_than_there_is(
+        self, scene: Scene, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(server, "REMEMBERED", 5)
+        await restart(scene, "127.0.0.1")
+        for number in range(20):
+            await scene.send(key=None, sync=f"team/{'x' * 200}{number}", X_Forwarded_For=f"203.0.113.{number}")
+        assert len(scene.receiver._sources) == len(scene.receiver._pairs) == 5
+        assert (await scene.send(X_Forwarded_For="203.0.113.1")).status == 202
+
+    async def test_an_ingress_may_have_more_connections_than_anybody_else(
+        self, scene: Scene, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(http, "PER_ADDRESS", 0)
+        with pytest.raises(aiohttp.ClientError):
+            await scene.send()
+        await restart(scene, "127.0.0.1")
+        assert (await scene.send()).status == 202
+
     async def test_a_sync_that_is_told_too_often_waits_and_others_do_not(
         self, scene: Scene, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -367,8 +428,8 @@ class TestListening:
             pass
 
 
-async def restart(scene: Scene) -> None:
+async def restart(scene: Scene, *trusted_proxies: str) -> None:
     """Start anew, with limits as they are now."""
     await scene.receiver.stop()
-    scene.receiver = scene.make(GLOBAL)
+    scene.receiver = scene.make(GLOBAL, *trusted_proxies)
     await scene.receiver.start()

@@ -61,6 +61,12 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         metavar="FILE",
         help="what proves push webhooks for all syncs, beside the secrets of their own",
     )
+    parser.add_argument(
+        "--trusted-proxies",
+        default="",
+        metavar="CIDR,...",
+        help="believe these proxies what X-Forwarded-For says of the sender of a push webhook (default: none)",
+    )
     connect.add_tenancy_flags(parser)
     parser.add_argument("--log-format", choices=("json", "console"), default="console")
     parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
@@ -97,6 +103,7 @@ def _run(given: argparse.Namespace) -> int:
         git_cache=given.git_cache,
         webhook_bind=given.webhook_bind,
         webhook_secret_file=given.webhook_secret_file,
+        trusted_proxies=connect.split(given.trusted_proxies),
     )
     try:
         asyncio.run(run_operator(connection, settings))

@@ -36,6 +36,12 @@ class Buckets:
             self._buckets.popitem(last=False)
         return wait
 
+    def give_back(self, key: Hashable) -> None:
+        """Undo a take: what it was taken for has turned out to be welcome."""
+        if key in self._buckets:
+            tokens, since = self._buckets[key]
+            self._buckets[key] = (min(float(self._burst), tokens + 1), since)
+
     def __len__(self) -> int:
         return len(self._buckets)
 

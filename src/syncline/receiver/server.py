@@ -19,7 +19,7 @@ checked as those that are, by the same code, against a key that nobody has.
 import asyncio
 import math
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
 from aiohttp import web
@@ -27,6 +27,7 @@ from aiohttp import web
 from syncline.core.pushes import Push, Unread, read_push
 from syncline.kube.errors import KubeError
 from syncline.receiver import metrics
+from syncline.receiver.forwarded import HEADER, Network, client_of, is_trusted
 from syncline.receiver.limits import Buckets, Budget, Deliveries, OverBudgetError, source_of
 from syncline.receiver.proofs import fits
 from syncline.telemetry.bind import OFF
@@ -44,7 +45,9 @@ PASS_SECONDS = 8.0
 DRAIN_LIMIT = 4 * BODY_LIMIT
 DRAIN_SECONDS = 1.0
 SOURCE_RATE, SOURCE_BURST = 50.0, 200
-"""By address, proven or not: many syncs may share a host, and many hosts a proxy."""
+"""By address, of deliveries that are not proven."""
+PAIR_RATE, PAIR_BURST = 5.0, 50
+"""By address and sync, of deliveries that are not proven: many hosts may share a proxy, and the address's allowance."""
 SYNC_RATE, SYNC_BURST = 1.0, 30
 """By sync, of proven deliveries: they cost a look at the repository."""
 REMEMBERED = 10_000
@@ -83,14 +86,17 @@ class Receiver:
         secrets: Secrets,
         on_push: OnPush,
         ready: Callable[[], bool] = lambda: True,
+        trusted_proxies: Sequence[Network] = (),
     ) -> None:
         self._bind = bind
+        self._trusted = trusted_proxies
         self._ready = ready
         self._global = () if global_secret is None else (global_secret,)
         self._secrets = secrets
         self._on_push = on_push
         self._endpoint: Endpoint | None = None
         self._sources = Buckets(rate=SOURCE_RATE, burst=SOURCE_BURST, capacity=REMEMBERED, clock=time.monotonic)
+        self._pairs = Buckets(rate=PAIR_RATE, burst=PAIR_BURST, capacity=REMEMBERED, clock=time.monotonic)
         self._syncs = Buckets(rate=SYNC_RATE, burst=SYNC_BURST, capacity=REMEMBERED, clock=time.monotonic)
         self._budget = Budget(HELD_LIMIT)
         self._deliveries = Deliveries(REMEMBERED)
@@ -105,7 +111,9 @@ class Receiver:
         if self._bind == OFF:
             return
         route = web.post("/webhook/{namespace}/{name}", self._answer, expect_handler=_expect)
-        self._endpoint = await Endpoint.start(FLAG, self._bind, [route])
+        self._endpoint = await Endpoint.start(
+            FLAG, self._bind, [route], shared=lambda address: is_trusted(address, self._trusted)
+        )
 
     async def stop(self) -> None:
         """Stop listening and end all connections."""
@@ -123,14 +131,17 @@ class Receiver:
         return _response(202, text)
 
     async def _receive(self, request: web.Request) -> tuple[metrics.Result, str]:
-        if wait := self._sources.take(source_of(request.remote)):
-            raise _Refusal(429, "limited", "too many requests from this address", wait)
+        namespace, name = request.match_info["namespace"], request.match_info["name"]
+        source = source_of(client_of(request.remote, request.headers.getall(HEADER, ()), self._trusted))
+        pair = (source, hash((namespace, name)))  # of any name the same few bytes are kept
+        self._admit(source, pair)
         if not self._ready():
             raise _Refusal(503, "not_ready", "the operator is starting; send it again", 1.0)
-        namespace, name = request.match_info["namespace"], request.match_info["name"]
         with self._budget.share() as claim:
             body = await _read(request, claim)
             self._prove(request, body, namespace, name)
+            self._sources.give_back(source)
+            self._pairs.give_back(pair)
             if wait := self._syncs.take((namespace, name)):
                 raise _Refusal(429, "limited", "too many deliveries for this sync", wait)
             push = read_push(request.headers, body)
@@ -139,6 +150,14 @@ class Receiver:
                 raise _Refusal(400, "malformed", push.reason)
             return "ignored", push.reason
         return await self._pass_on(namespace, name, push)
+
+    def _admit(self, source: str, pair: tuple[str, int]) -> None:
+        """Count a request before anything is read of it; one that is proven later is not counted."""
+        # What one sync is told too often does not use up what the address has for others.
+        if wait := self._pairs.take(pair):
+            raise _Refusal(429, "limited", "too many requests for this sync from this address", wait)
+        if wait := self._sources.take(source):
+            raise _Refusal(429, "limited", "too many requests from this address", wait)
 
     def _prove(self, request: web.Request, body: bytes, namespace: str, name: str) -> None:
         own = self._secrets(namespace, name)

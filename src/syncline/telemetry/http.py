@@ -110,15 +110,25 @@ class Endpoint:
         self._certificate = certificate
         self._handshakes: dict[web.RequestHandler, tuple[asyncio.Transport, asyncio.Task[None]]] = {}
         self._listener: asyncio.Server | None = None
+        self._shared: Callable[[str], bool] = lambda _: False
         self._newcomers: dict[web.RequestHandler, asyncio.TimerHandle] = {}
         self._addresses: dict[web.RequestHandler, str] = {}
         """All connections, the one that was used longest ago first."""
 
     @classmethod
     async def start(
-        cls, flag: str, bind: str, routes: Sequence[web.RouteDef], certificate: ServingCertificate | None = None
+        cls,
+        flag: str,
+        bind: str,
+        routes: Sequence[web.RouteDef],
+        certificate: ServingCertificate | None = None,
+        *,
+        shared: Callable[[str], bool] = lambda _: False,
     ) -> Self:
-        """Listen at a bind, which the flag named gave; with TLS where there is a certificate."""
+        """Listen at a bind, which the flag named gave; with TLS where there is a certificate.
+
+        `shared` tells the addresses that many have, such as those of proxies: they may have any number of connections.
+        """
         listening = listen(flag, bind)
         app = web.Application(client_max_size=1)
         runner = web.AppRunner(
@@ -132,6 +142,7 @@ class Endpoint:
             shutdown_timeout=1,
         )
         endpoint = cls(address_of(listening), runner, certificate)
+        endpoint._shared = shared
         app.add_routes(routes)
         app.middlewares.append(endpoint._attend)
         await runner.setup()
@@ -159,7 +170,8 @@ class Endpoint:
         open_now = {*server.connections, *self._handshakes}
         self._addresses = {one: address for one, address in self._addresses.items() if one in open_now}
         address = str((transport.get_extra_info("peername") or ("",))[0])
-        if not CONNECTIONS or sum(known == address for known in self._addresses.values()) >= PER_ADDRESS:
+        crowded = sum(known == address for known in self._addresses.values()) >= PER_ADDRESS
+        if not CONNECTIONS or (crowded and not self._shared(address)):
             transport.abort()
             return
         if len(self._addresses) >= CONNECTIONS:
