@@ -296,9 +296,9 @@ def mutated(fields: Json, dice: random.Random) -> Json:
             case 1 if isinstance(holder, dict):
                 holder[f"{last}x"] = holder.pop(last)
             case 2 if isinstance(holder, dict):
-                holder[dice.choice(("extra", "name", "value", "spec"))] = dice.choice(VALUES)
+                holder[dice.choice(("extra", "name", "value", "spec"))] = copy.deepcopy(dice.choice(VALUES))
             case _:
-                holder[last] = dice.choice(VALUES)
+                holder[last] = copy.deepcopy(dice.choice(VALUES))
     return result
 
 

@@ -180,7 +180,8 @@ def test_one_policy_for_every_key_is_the_policy_of_the_sync(
     story: Story, management: str, conflict: str, desired: Desired
 ) -> None:
     whole = Sync(play(story), Policy(management=management, conflict=conflict))
-    by_key = Sync(play(story), Policy(management=management, key_policies=(KeyPolicy(("*",), conflict),)))
+    rules = (KeyPolicy(("*",), conflict),)
+    by_key = Sync(play(story), Policy(management=management, conflict=conflict, key_policies=rules))
     known = whole.server.see(HOME)
     ours = known is not None and known.marker is not None
     if conflict == "Skip" and ours and known.base is not None:

@@ -24,6 +24,12 @@ _LOG_LINES = 15
 _PR_SET_PDEATHSIG = 1
 
 
+def freeze(process: "subprocess.Popen[bytes]") -> None:
+    """Stop a process in its tracks, and return once all its threads stand still."""
+    process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+
+
 class ControlPlane:
     """The components of one sandbox, as processes."""
 
@@ -75,9 +81,13 @@ class ControlPlane:
         process.kill()
         process.wait()
 
-    def signal(self, component: str, number: signal.Signals) -> None:
-        """Send a signal to a component."""
-        self._process(component).send_signal(number)
+    def pause(self, component: str) -> None:
+        """Freeze a component."""
+        freeze(self._process(component))
+
+    def resume(self, component: str) -> None:
+        """Let a frozen component go on."""
+        self._process(component).send_signal(signal.SIGCONT)
 
     def stop(self) -> None:
         """End all components at once; their data goes with the folder, so there is nothing to finish."""

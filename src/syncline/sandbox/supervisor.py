@@ -101,9 +101,9 @@ class Supervisor:
             case "kill":
                 plane.kill(order.component)
             case "pause":
-                plane.signal(order.component, signal.SIGSTOP)
+                plane.pause(order.component)
             case "resume":
-                plane.signal(order.component, signal.SIGCONT)
+                plane.resume(order.component)
 
     def _next_order(self, check: Callable[[], None]) -> Order:
         """Wait for an order; `check` is called whenever a component may have ended."""

@@ -19,7 +19,7 @@ from syncline import deploy
 from syncline.api.common import API_VERSION
 from syncline.api.kinds import KINDS
 from syncline.sandbox import RequestError, Sandbox
-from syncline.sandbox.processes import die_with_parent
+from syncline.sandbox.processes import die_with_parent, freeze
 
 READY_SECONDS = 60.0
 POLL = 0.05
@@ -138,7 +138,7 @@ class OperatorProcess:
 
     def pause(self) -> None:
         """Freeze it."""
-        self._process.send_signal(signal.SIGSTOP)
+        freeze(self._process)
 
     def resume(self) -> None:
         """Let it go on."""
