@@ -23,12 +23,12 @@ SECRETIVE = ("configsync", "manifestsync", "fleet", "tenancy", "cli")
 
 @pytest.fixture(scope="session")
 def eventually() -> Eventually:
-    """Wait until a check holds; fail when it does not within 90 seconds."""
+    """Wait until a check holds; fail when it does not within 180 seconds."""
 
     def wait(check: Check) -> None:
-        deadline = time.monotonic() + 90
+        deadline = time.monotonic() + 180
         while not check():
-            assert time.monotonic() < deadline, "not within 90 s"
+            assert time.monotonic() < deadline, "not within 180 s"
             time.sleep(0.02)
 
     return wait

@@ -16,7 +16,7 @@ from syncline.testing.audit import OPERATOR, AuditLog, Entry
 T = TypeVar("T")
 Json = dict[str, Any]
 
-SECONDS = 90.0
+SECONDS = 180.0
 FIRST_POLL = 0.02
 LAST_POLL = 0.2
 

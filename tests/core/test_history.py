@@ -109,7 +109,13 @@ class TestEntries:
 class TestRevisions:
     def test_repairs_of_one_revision_are_one_entry(self) -> None:
         assert played(synced("a", "3 created"), synced("a", "1 repaired"), by_revision=True) == [
-            ("a", "Synced", "1 repaired")
+            ("a", "Synced", "3 created, 1 repaired")
+        ]
+
+    def test_a_revision_that_took_several_passes_says_all_that_they_wrote(self) -> None:
+        cut = synced("a", "1 created, 9 updated")
+        assert played(cut, synced("a", "4 updated"), synced("a", "1 deleted"), by_revision=True) == [
+            ("a", "Synced", "1 created, 1 deleted, 13 updated")
         ]
 
     def test_a_commit_that_cannot_be_built_is_told_once_and_is_nowhere_to_go_back_to(self) -> None:
@@ -123,7 +129,7 @@ class TestRevisions:
         away = failed("", "GitUnreachable")
         repaired = failed("a", "GitUnreachable", "1 repaired")
         assert played(synced("a", "1 created"), away, away, repaired, away, repaired, away, by_revision=True) == [
-            ("a", "Failed", "1 repaired"),
+            ("a", "Failed", "2 repaired"),
             ("", "Failed", ""),
             ("a", "Synced", "1 created"),
         ]

@@ -24,7 +24,7 @@ LABEL = "scene"
 
 
 def wait_until(
-    check: Callable[[], object], what: str, seconds: float = 90.0, *, instead: Callable[[], object] = str
+    check: Callable[[], object], what: str, seconds: float = 180.0, *, instead: Callable[[], object] = str
 ) -> None:
     """Wait until a check holds; when it does not in time, fail with what was expected and what is so instead."""
     deadline = time.monotonic() + seconds
@@ -117,7 +117,7 @@ class Scene:
         held = {place: copy.get("data") for place, copy in self.copies().items()}
         return held == {(namespace, NAME): {"value": value} for namespace in namespaces}
 
-    def wait_for(self, namespaces: Iterable[str], value: str, seconds: float = 90.0) -> None:
+    def wait_for(self, namespaces: Iterable[str], value: str, seconds: float = 180.0) -> None:
         """Wait until these namespaces, and no others, have copies with this value, and the sync says so."""
         expected = list(namespaces)
         what = f"{value!r} in {expected}"

@@ -15,10 +15,10 @@ Until = Callable[[Callable[[], bool]], Awaitable[None]]
 
 @pytest.fixture
 def until() -> Until:
-    """Wait until a condition holds; fail when it does not within 90 seconds."""
+    """Wait until a condition holds; fail when it does not within 180 seconds."""
 
     async def wait(condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(90):
+        async with asyncio.timeout(180):
             while not condition():  # noqa: ASYNC110  # what tests wait for has no event of its own
                 await asyncio.sleep(0.01)
 

@@ -11,7 +11,7 @@ from msgspec import Struct, structs
 from syncline.api.common import AttemptResult, HistoryEntry
 from syncline.api.fitting import as_reason
 from syncline.core.conditions import Finding, shorten
-from syncline.core.outcome import Outcome, describe_changes
+from syncline.core.outcome import Outcome, add_changes, describe_changes
 
 LENGTH = 10
 MAX_REASON = 64
@@ -65,8 +65,8 @@ def extend(
 ) -> list[HistoryEntry]:
     """Return the history with an attempt, newest first, at most 10 entries.
 
-    Under `by_revision`, changes under one revision with one result are one entry. Under `amend`, the newest entry of
-    the same revision takes this result: its outcome is known only now.
+    Under `by_revision`, changes under one revision with one result are one entry, which adds them up. Under `amend`,
+    the newest entry of the same revision takes this result: its outcome is known only now.
     """
     if attempt is None:
         return list(history)
@@ -99,7 +99,7 @@ def _continued(newest: HistoryEntry, attempt: Attempt, now: str) -> HistoryEntry
         newest,
         time=now if attempt.changes else newest.time,
         result=attempt.result,
-        changes=attempt.changes or newest.changes,
+        changes=add_changes(newest.changes, attempt.changes),
         reason=_reason(attempt),
         message=shorten(attempt.message, MAX_MESSAGE),
     )

@@ -1,5 +1,6 @@
 """Outcomes: what happened at one target, and why. Status, events and metrics are views of outcomes."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -125,6 +126,9 @@ def conflicted(outcomes: Sequence[Outcome]) -> Finding | None:
     return Finding("Conflicted", "True", bad[0].reason, _explain(bad, outcomes)) if bad else None
 
 
+_CHANGE = re.compile(r"\b(\d{1,9}) ([a-z]{1,20})\b")
+
+
 def describe_changes(outcomes: Iterable[Outcome]) -> str:
     """Say in words what was written, or nothing."""
     words = {
@@ -139,6 +143,14 @@ def describe_changes(outcomes: Iterable[Outcome]) -> str:
     for outcome in outcomes:
         if outcome.written is not None:
             done["repaired" if outcome.drift else words[outcome.written]] += 1
+    return ", ".join(f"{number} {word}" for word, number in sorted(done.items()))
+
+
+def add_changes(before: str, more: str) -> str:
+    """Add up what was written in two passes, both as `describe_changes` says it."""
+    done: Counter[str] = Counter()
+    for number, word in _CHANGE.findall(f"{before}, {more}"):
+        done[word] += int(number)
     return ", ".join(f"{number} {word}" for word, number in sorted(done.items()))
 
 
