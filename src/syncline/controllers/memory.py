@@ -1,5 +1,7 @@
 """What is remembered of a sync between its turns. All of it can be lost."""
 
+from collections.abc import Callable, Collection
+
 from syncline.api.common import CONFIRM_DELETION, REQUESTED_AT
 from syncline.controllers.reporting import AnySync
 from syncline.core.objects import Target
@@ -11,6 +13,9 @@ OVERTAKEN_WITHIN = 60.0
 SHRINKAGE_GRACE = 2.0
 # Removals that nobody asked for count together for so long.
 SHRINKAGE_WINDOW = 600.0
+
+ObjectUid = tuple[str, str]
+"""The UID of a cluster, and that of an object in it."""
 
 
 class Memory:
@@ -27,8 +32,8 @@ class Memory:
         """The sync that we added the finalizer to, and when: a deletion may have overtaken it."""
         self._unwanted: tuple[frozenset[Target], float] = frozenset(), 0.0
         """The copies that are no longer wanted, and since when it is just these."""
-        self._shrunk: list[float] = []
-        """When copies were removed lately without anybody asking for it."""
+        self._pruned: dict[ObjectUid, float] = {}
+        """The objects whose removal nobody asked for, and when it was sent last."""
         self._handled: tuple[object, ...] = ()
         self._due = 0.0
 
@@ -48,18 +53,21 @@ class Memory:
             self._unwanted = unwanted, now
         return self._unwanted[1] + SHRINKAGE_GRACE - now if unwanted else 0.0
 
-    def recently_shrunk(self, now: float) -> int:
-        """Return how many copies were removed lately without anybody asking for it."""
-        self._shrunk = [at for at in self._shrunk if now - at < SHRINKAGE_WINDOW]
-        return len(self._shrunk)
+    def sends_pruning(self, one: ObjectUid, now: float) -> None:
+        """Note, before it is sent, a removal that nobody asked for: its answer may be late, or lost."""
+        self._pruned[one] = now
 
-    def shrank(self, count: int, now: float) -> None:
-        """Count removals that nobody asked for."""
-        self._shrunk += [now] * count
+    def recently_pruned(self, kept: Callable[[], Collection[ObjectUid]], now: float) -> int:
+        """Return how many objects were removed lately without anybody asking for it.
+
+        Those that are `kept` were not: the removal failed, or is still under way.
+        """
+        self._pruned = {one: at for one, at in self._pruned.items() if now - at < SHRINKAGE_WINDOW}
+        return len(self._pruned.keys() - kept()) if self._pruned else 0
 
     def was_confirmed(self) -> None:
         """Take it that a person has confirmed removals: those that went before are confirmed with them."""
-        self._shrunk.clear()
+        self._pruned.clear()
 
     def until_due(self, sync: AnySync, now: float) -> float:
         """Return for how many seconds a sync with an interval is not due; what its user asks for is due at once."""

@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 from syncline.api.common import ABANDON, CONFIRM_DELETION
 from syncline.controllers.cascade import reprieve, takes_others_along
 from syncline.controllers.gathering import Gathered
-from syncline.controllers.memory import Memory
+from syncline.controllers.memory import Memory, ObjectUid
 from syncline.controllers.reporting import AnySync, Problem
 from syncline.controllers.sites import Reached
 from syncline.controllers.survey import Site, Survey
@@ -47,6 +47,7 @@ LOOK_AGAIN = 60.0
 Owned = tuple[Site, Seen]
 Where = tuple[str, Target]
 """A cluster by its UID, and a place in it: what a sync calls the cluster may come to mean another one."""
+Sends = Callable[[Site, Seen], None]
 
 
 class Removed(Struct, frozen=True, kw_only=True):
@@ -114,7 +115,8 @@ class Remover:
         stale = unwanted(work, reached, wanted)
         derived = [one for one in stale if managed_id(*one) not in requested]
         now = time.monotonic()
-        verdict = self._brake(work, reached, stale, derived, memory.recently_shrunk(now))
+        recent = memory.recently_pruned(lambda: {_uid(*one) for one in owned(reached) if not one[1].deleting}, now)
+        verdict = self._brake(work, reached, stale, derived, recent)
         held = Problem("DeletionHeld", verdict.message) if verdict.held else None
         again: float | None = None
         if verdict.derived and not verdict.held:
@@ -123,14 +125,19 @@ class Remover:
         waits = {seen.target for _, seen in derived} if held is not None or again is not None else set()
         going = [one for one in stale if one[1].target not in waits]
         removed: list[Outcome] = []
-        for group in _in_order(going, staged=work.staged):
-            jobs = [(seen.target, partial(self._remove_proven, work, site, seen, wanted)) for site, seen in group]
-            removed += await memory.fan_out.run(jobs, _no_progress)
-        if verdict.derived:
-            shrunk = {seen.target for _, seen in derived}
-            memory.shrank(sum(one.written is not None and one.target in shrunk for one in removed), now)
-        else:
+        if not verdict.derived:
             memory.was_confirmed()
+        unasked = {_uid(*one) for one in derived} if verdict.derived else set()
+
+        def sends(site: Site, seen: Seen) -> None:
+            if _uid(site, seen) in unasked:
+                memory.sends_pruning(_uid(site, seen), time.monotonic())
+
+        for group in _in_order(going, staged=work.staged):
+            jobs = [
+                (seen.target, partial(self._remove_proven, work, site, seen, wanted, sends)) for site, seen in group
+            ]
+            removed += await memory.fan_out.run(jobs, _no_progress)
         stays = any(outcome.reason in (HOLDS_FOREIGN, UNPROVEN) for outcome in removed)
         return Removed(outcomes=tuple(removed), held=held, again=again, look_again=LOOK_AGAIN if stays else None)
 
@@ -212,16 +219,17 @@ class Remover:
     def _brake(self, work: Work, reached: Reached, stale: list[Owned], derived: list[Owned], recent: int = 0) -> Brake:
         return brake(
             _removals(derived, (PRUNED, work.unwanted)),
-            sum(1 for _ in owned(reached)) - (len(stale) - len(derived)) if derived else 0,
+            _staying(owned(reached)) - _staying(stale) + _staying(derived) if derived else 0,
             why=work.shrinkage,
             confirmed=work.sync.metadata.annotations.get(CONFIRM_DELETION, ""),
             recent=recent,
         )
 
-    async def _remove_proven(self, work: Work, site: Site, seen: Seen, wanted: Wanted) -> Outcome | None:
+    async def _remove_proven(self, work: Work, site: Site, seen: Seen, wanted: Wanted, sends: Sends) -> Outcome | None:
         """Remove a copy after a live look at its namespace has confirmed that it is unwanted."""
+        why = (PRUNED, work.unwanted)
         if not seen.target.namespace:
-            return await self._let_go(site, seen, (PRUNED, work.unwanted), wanted.targets)
+            return await self._let_go(site, seen, why, wanted.targets, sends=sends)
         try:
             wire = await site.cluster.client.get(NAMESPACES, seen.target.namespace, type=MetaWire, metadata_only=True)
         except NotFound:
@@ -237,7 +245,7 @@ class Remover:
             or _matches(site, live) != _matches(site, site.cluster.namespace(meta.name))
         ):
             return None
-        return await self._let_go(site, seen, (PRUNED, work.unwanted))
+        return await self._let_go(site, seen, why, sends=sends)
 
     async def _remove_all(self, sync: AnySync, memory: Memory, reached: Reached, *, staged: bool) -> list[Outcome]:
         """Remove every copy, found by the cache and by a live list: a cache may lag behind another leader's write."""
@@ -324,12 +332,15 @@ class Remover:
         wanted: frozenset[Where] = frozenset(),
         *,
         keep_edited: bool = False,
+        sends: Sends | None = None,
     ) -> Outcome | None:
-        """Remove a copy, unless others would go along with it."""
+        """Remove a copy, unless others would go along with it; `sends` is called just before."""
         if takes_others_along(seen.target) and any(one.verb is Verb.DELETE for one in _removals([(site, seen)], why)):
             stays = await reprieve(site, seen, wanted)
             if stays is not None:
                 return stays
+        if sends is not None:
+            sends(site, seen)
         return await self._writer(site).remove(seen, *why, keep_edited=keep_edited)
 
 
@@ -363,6 +374,15 @@ def _relabelled(site: Site, seen: Seen) -> Seen:
     if not site.place.cluster:
         return seen
     return structs.replace(seen, target=seen.target._replace(cluster=site.place.cluster))
+
+
+def _staying(copies: Iterable[Owned]) -> int:
+    """Count the copies that nobody has deleted yet: those that wait for a finalizer are removed already."""
+    return sum(not seen.deleting for _, seen in copies)
+
+
+def _uid(site: Site, seen: Seen) -> ObjectUid:
+    return site.cluster.uid, seen.uid
 
 
 def managed_id(site: Site, seen: Seen) -> bytes:
