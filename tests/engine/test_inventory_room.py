@@ -9,7 +9,7 @@ from syncline.api.common import ObjectMeta
 from syncline.api.connection import ClusterConnection, NameRef, WrittenCluster
 from syncline.api.manifestsync import ManifestSyncStatus
 from syncline.api.status import MAX_CLUSTERS, MAX_KEPT
-from syncline.controllers.keeping import KeepRoom, kept_mark, kept_marks, unmarked
+from syncline.controllers.keeping import KeepRoom, kept_mark, unmarked
 from syncline.controllers.remotes import _admitted, _Arrival
 from syncline.controllers.survey import Site
 from syncline.controllers.work import Place, SourceRef, Work
@@ -93,8 +93,28 @@ def test_under_keep_a_place_that_cannot_be_remembered_gets_no_copy() -> None:
 def test_a_place_without_room_is_not_marked_as_one_that_has_had_its_copy() -> None:
     here = site(management="Keep")
     outcomes = [unmarked(Target("a", "b")), Outcome(target=Target("a", "c"), state="Synced", reason="Synced")]
-    marks = kept_marks(sync(), [here], outcomes, [], partial_view=False)
+    marks = KeepRoom(sync()).marks([here], outcomes, [], partial_view=False)
     assert marks == [kept_mark(CLUSTER, Target("a", "c"))]
+
+
+def test_a_namespace_that_was_replaced_during_a_reconcile_has_not_had_its_copy() -> None:
+    here, target = site(management="Keep"), Target("a", "b")
+    uids = ["uid-of-the-first"]
+    cluster = cast("Any", SimpleNamespace(namespace=lambda _: SimpleNamespace(uid=uids[-1])))
+    here = structs.replace(here, cluster=cluster)
+    of_first = kept_mark(cluster, target)
+    room = KeepRoom(sync(kept=[of_first]))
+    assert room.take(here, target)
+    uids.append("uid-of-the-second")
+    outcomes = [Outcome(target=target, state="Skipped", reason="Kept")]
+    assert room.marks([here], outcomes, [], partial_view=False) == [of_first]
+    assert not KeepRoom(sync(kept=[of_first])).has(here, target)
+
+
+def test_an_object_that_was_pruned_has_not_had_its_place() -> None:
+    here, target = site(management="Keep"), Target("a", "b")
+    pruned = Outcome(target=target, state="Synced", reason="Pruned", gone=True)
+    assert KeepRoom(sync(kept=[kept_mark(CLUSTER, target)])).marks([here], [pruned], [], partial_view=False) == []
 
 
 def test_other_policies_need_no_room() -> None:

@@ -124,6 +124,12 @@ class Scene:
         wait_until(lambda: self.all_hold(expected, value), what, seconds, instead=self.ready)
         wait_until(lambda: self.is_settled(len(expected)), "the sync to be ready", seconds, instead=self.ready)
 
+    def wait_until_held(self, namespace: str, value: str) -> None:
+        """Wait until this namespace has a copy with this value, whatever others have."""
+        expected = {"value": value}
+        held = lambda: self.copies().get((namespace, NAME), {}).get("data") == expected  # noqa: E731
+        wait_until(held, f"{value!r} in {namespace}", instead=self.ready)
+
     def is_settled(self, copies: int | None = None) -> bool:
         """Whether the status speaks of the newest source and spec, and of so many copies, and says that all is well."""
         source = self.sandbox.request("GET", CONFIGMAPS.path(self.home, NAME))

@@ -24,7 +24,7 @@ from syncline.controllers.copier import RIGHTS_INTERVAL
 from syncline.controllers.dependencies import WAITS, Dependencies
 from syncline.controllers.foresight import Preview, together
 from syncline.controllers.judging import JudgedEdit, ScopeJudge
-from syncline.controllers.keeping import KeepRoom, kept_marks, unmarked
+from syncline.controllers.keeping import KeepRoom, unmarked
 from syncline.controllers.laps import Departed, Lap, Lapped, SyncMemory, TrackMemory, wellness
 from syncline.controllers.memory import Memory
 from syncline.controllers.origins import Origins
@@ -162,7 +162,7 @@ class ConfigSyncs(Controller):
         lapped = [await self._advance(work, reached, lap, memory, edit, room=room) for lap in laps]
         former = await self._let_go_of_former(work, reached, lapped, memory, edit)
         memory.keep(work.parts)
-        report = self._report(work, reached, lapped, former, edit)
+        report = self._report(work, reached, lapped, former, edit, room=room)
         if _is_room_made(report):
             self.queue.add(asking.key)
         self._rests.settle(asking.key, rest_of(spec, report, self._origins.opened(asking.key)))
@@ -331,7 +331,14 @@ class ConfigSyncs(Controller):
         return departed
 
     def _report(
-        self, work: Work, reached: Reached, lapped: Sequence[Lapped], former: Departed, edit: JudgedEdit
+        self,
+        work: Work,
+        reached: Reached,
+        lapped: Sequence[Lapped],
+        former: Departed,
+        edit: JudgedEdit,
+        *,
+        room: KeepRoom,
     ) -> Report:
         outcomes = [outcome for one in lapped for outcome in one.outcomes]
         outcomes += [*reached.outcomes, *former.outcomes]
@@ -348,7 +355,7 @@ class ConfigSyncs(Controller):
             revision=_revision(lapped),
             scope=edit.after(one for name in work.parts for one in owned(part_of(reached, name))),
             done=done,
-            kept=kept_marks(work.sync, reached.sites, outcomes, (), partial_view=reached.unsure or not looked_at),
+            kept=room.marks(reached.sites, outcomes, (), partial_view=reached.unsure or not looked_at),
             retry=retry,
             again=soonest(
                 reached.again,

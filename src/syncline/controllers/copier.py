@@ -19,7 +19,7 @@ from syncline.controllers.controller import Controller, Kind, Order, Shared, key
 from syncline.controllers.foresight import Preview, foreseen, foreseen_pair
 from syncline.controllers.gathering import Gathered, Gatherer
 from syncline.controllers.judging import ScopeJudge
-from syncline.controllers.keeping import KeepRoom, kept_mark, kept_marks, unmarked
+from syncline.controllers.keeping import KeepRoom, kept_mark, unmarked
 from syncline.controllers.memory import Memory
 from syncline.controllers.pipeline import Wish, desire
 from syncline.controllers.removal import Wanted, owned, wanted_by
@@ -80,7 +80,8 @@ class Copier(Controller):
         wanted = await self._wanted(work, reached, gathered, (surveyed, waiting))
         edit = await self._scopes.judge_copies(work, reached, gathered, wanted)
         await self._record(work, reached, edit.text)
-        converged = await self._converge(work, memory, wish, gathered.revision)
+        room = KeepRoom(sync)
+        converged = await self._converge(work, memory, wish, gathered.revision, room)
         pruned = await self._remover.prune(work, memory, reached, wanted, edit.requested)
         gone = await self._remover.sources_gone(work, memory, reached, gathered, wanted)
         seen = [*converged, *wish.failed, *surveyed.unnamed, *surveyed.passed_over, *reached.outcomes]
@@ -95,8 +96,8 @@ class Copier(Controller):
             revision=gathered.revision,
             observed=gathered.observed,
             scope=edit.after(owned(reached)),
-            kept=kept_marks(
-                work.sync, reached.sites, converged, gone.outcomes, partial_view=bool(gathered.absent) or reached.unsure
+            kept=room.marks(
+                reached.sites, converged, gone.outcomes, partial_view=bool(gathered.absent) or reached.unsure
             ),
             retry=any(outcome.retry for outcome in outcomes),
             again=soonest(pruned.again, gone.again, reached.again, _next(work)),
@@ -184,9 +185,8 @@ class Copier(Controller):
         )
         self.wakes.take_interest(key_of(work.sync), interest, work.claim(tuple(wants)))
 
-    async def _converge(self, work: Work, memory: Memory, wish: Wish, revision: str) -> list[Outcome]:
+    async def _converge(self, work: Work, memory: Memory, wish: Wish, revision: str, room: KeepRoom) -> list[Outcome]:
         """Write what differs, many at once."""
-        room = KeepRoom(work.sync)
         writers = {id(spot.site): self._writer(spot.site) for spot, _ in wish.desired}
         refused: list[Outcome] = []
         orders: list[Order] = []

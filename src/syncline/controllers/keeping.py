@@ -12,51 +12,57 @@ from syncline.core.outcome import Outcome
 from syncline.engine.cluster import Cluster
 
 
-def kept_marks(
-    sync: AnySync, sites: Sequence[Site], converged: Sequence[Outcome], gone: Sequence[Outcome], *, partial_view: bool
-) -> list[str]:
-    """Note which places have had their copy; one that went with its source has not."""
-    keeping = {site.place.cluster: site for site in sites if site.place.policy.management == "Keep"}
-    if not keeping:
-        return []
-
-    def marks(outcomes: Sequence[Outcome]) -> dict[str, Outcome]:
-        ours = (outcome for outcome in outcomes if outcome.target.cluster in keeping)
-        return {kept_mark(keeping[one.target.cluster].cluster, one.target): one for one in ours}
-
-    had = frozenset(sync.status.kept)
-    looked_at = marks(converged)
-    kept = {
-        mark
-        for mark, outcome in looked_at.items()
-        if mark in had or outcome.state == "Synced" or outcome.reason == "Kept"
-    }
-    went = {mark for mark, outcome in marks(gone).items() if outcome.written is not None}
-    # What was not looked at, for want of its source or cluster, stays as it was.
-    unseen = had - looked_at.keys() if partial_view else frozenset()
-    return sorted((kept | unseen) - went)
-
-
 class KeepRoom:
-    """The places under Keep that have had their copy, and room for more of them: one status remembers so many."""
+    """The places under Keep that have had their copy, and room for more of them: one status remembers so many.
+
+    It lasts for one reconcile. A place is named when it is planned: a namespace that was replaced since then is another
+    place, and what became of the plan says nothing about it.
+    """
 
     def __init__(self, sync: AnySync) -> None:
         self._kept = frozenset(sync.status.kept)
         self._taken = set(self._kept)
+        self._planned: dict[Target, str] = {}
 
     def has(self, site: Site, target: Target) -> bool:
         """Whether a place has had its copy."""
-        return bool(self._kept) and kept_mark(site.cluster, target) in self._kept
+        return bool(self._kept) and self._mark(site, target) in self._kept
 
     def take(self, site: Site, target: Target) -> bool:
         """Whether a place can be remembered; under other policies it need not be."""
         if site.place.policy.management != "Keep":
             return True
-        mark = kept_mark(site.cluster, target)
+        mark = self._planned[target] = kept_mark(site.cluster, target)
         if mark not in self._taken and len(self._taken) >= MAX_KEPT:
             return False
         self._taken.add(mark)
         return True
+
+    def marks(
+        self, sites: Sequence[Site], outcomes: Sequence[Outcome], gone: Sequence[Outcome], *, partial_view: bool
+    ) -> list[str]:
+        """Note which places have had their copy; one that went with its source, or was pruned, has not."""
+        keeping = {site.place.cluster: site for site in sites if site.place.policy.management == "Keep"}
+        if not keeping:
+            return []
+
+        def named(ones: Sequence[Outcome]) -> dict[str, Outcome]:
+            ours = (one for one in ones if one.target.cluster in keeping)
+            return {self._mark(keeping[one.target.cluster], one.target): one for one in ours}
+
+        looked_at = named([one for one in outcomes if not one.gone])
+        kept = {
+            mark
+            for mark, outcome in looked_at.items()
+            if mark in self._kept or outcome.state == "Synced" or outcome.reason == "Kept"
+        }
+        went = {mark for mark, outcome in named(gone).items() if outcome.written is not None}
+        # What was not looked at, for want of its source or cluster, stays as it was.
+        unseen = self._kept - looked_at.keys() if partial_view else frozenset()
+        return sorted((kept | unseen) - went)
+
+    def _mark(self, site: Site, target: Target) -> str:
+        return self._planned.get(target) or kept_mark(site.cluster, target)
 
 
 def unmarked(target: Target) -> Outcome:

@@ -91,10 +91,10 @@ class Writer:
 
     async def settle(self, desired: Desired, *, kept: bool = False) -> Outcome:
         """Bring one target about. What the API server says against it becomes the outcome; nothing is raised."""
-        seen = self._cluster.at(desired.target)
         invalid, overtaken = 0, False
         action: Action | None = None
         try:
+            seen = await self._observed(desired, kept=kept)
             for _ in range(TRIES):
                 try:
                     action = await self.decide(desired, seen, kept=kept)
@@ -164,6 +164,17 @@ class Writer:
         view = self._view(desired.target)
         view.observe_unmanaged(wire.metadata, self._owner.sync)
         return view.see(wire, body=True)
+
+    async def _observed(self, desired: Desired, *, kept: bool) -> Seen | None:
+        """Return what is known of the target.
+
+        Under Keep it is noted for good that a namespace has had its copy, so the first time the server is asked: what
+        the cache has may have gone with an earlier namespace of that name, since the two are watched separately.
+        """
+        seen = self._cluster.at(desired.target)
+        if seen is None or kept or self._policy.management != "Keep":
+            return seen
+        return await self.look(desired)
 
     def _left_to_do(self, desired: Desired, wire: Wire) -> Action | None:
         """Return what is still to be done after a write of ours, by its own answer; None: nothing is.
