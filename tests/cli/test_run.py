@@ -1,5 +1,7 @@
 """An operator that cannot work as it was told says why in one line, and ends."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -24,3 +26,22 @@ def test_a_flag_that_cannot_be_used_is_named(
     said = syncline("run", *flags, *cache, code=1)
     assert message in said
     assert "Traceback" not in said
+
+
+_STOPPED_WHILE_LOADING = """
+import os, runpy, signal, sys
+
+class Stop:
+    def find_spec(self, name, path=None, target=None):
+        if name == "syncline.operator":  # by then nothing of the operator is there yet
+            os.kill(os.getpid(), signal.SIGTERM)
+
+sys.meta_path.insert(0, Stop())
+sys.argv = ["syncline", "run"]
+runpy.run_module("syncline", run_name="__main__")
+"""
+
+
+def test_an_operator_that_is_stopped_while_it_is_loaded_ends_well_and_at_once() -> None:
+    ended = subprocess.run([sys.executable, "-c", _STOPPED_WHILE_LOADING], capture_output=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, b"")

@@ -4,6 +4,7 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 
+import syncline.cli._start  # noqa: F401 - first, see there
 import syncline.cli.diff as diff_command
 import syncline.cli.get as get_command
 import syncline.cli.install as install_command
