@@ -124,7 +124,9 @@ class World:
         deadline = time.monotonic() + _STOPPING
         while operator.returncode is None and time.monotonic() < deadline:
             time.sleep(0.05)
-        if operator.returncode != 0:
+        # Before it has begun there is nothing to end in order, and the signal itself ends it.
+        begun = '"event": "started"' in operator.log()
+        if operator.returncode != 0 and (begun or operator.returncode != -signal.SIGTERM):
             self.ended.append(f"operator {number} was stopped and ended with {operator.returncode}")
         self.kill_operator(number)
 

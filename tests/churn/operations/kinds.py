@@ -15,8 +15,9 @@ def make(actor: Actor) -> None:
     version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
     names = {"plural": "widgets", "singular": "widget", "kind": "Widget"}
     spec = {"group": "example.com", "scope": "Namespaced", "names": names, "versions": [version]}
-    actor.create(_PLACE[0], "", {"metadata": {"name": CUSTOM}, "spec": spec})
     while actor.admin.get(collection_of("Widget")) is None:
+        if actor.admin.read(_PLACE) is None:  # an outage may have swallowed the request
+            actor.create(_PLACE[0], "", {"metadata": {"name": CUSTOM}, "spec": spec})
         actor.rest(0.1)
     actor.history.tell("kind create", CUSTOM)
 
