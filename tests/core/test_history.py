@@ -9,7 +9,7 @@ from tests.core.strategies import thorough
 
 from syncline.api.common import HistoryEntry, TargetState
 from syncline.core.conditions import Finding
-from syncline.core.history import LENGTH, WAITING, Attempt, applied, attempt_of, extend, is_failure
+from syncline.core.history import LENGTH, WAITING, Attempt, applied, attempt_of, extend, is_certain_failure, is_failure
 from syncline.core.objects import Target
 from syncline.core.outcome import Outcome, readiness
 from syncline.core.plan import Verb
@@ -70,6 +70,33 @@ class TestOutcomes:
         ready = Finding("Ready", "False", "SourceForbidden", "no right")
         attempt = attempt_of((), ready, failed=is_failure(ready), revision=None)
         assert attempt == Attempt(result="Failed", reason="SourceForbidden", message="no right")
+
+    @pytest.mark.parametrize(
+        ("outcomes", "certain"),
+        [
+            ([at("Failed", "Forbidden")], True),
+            ([at("Failed", "Forbidden"), at("Synced")], True),
+            ([at("Conflict", "NotOurs")], True),
+            ([at("Failed", "Forbidden"), at("Pending", "NamespaceNotFound")], False),
+            ([at("Failed", "Forbidden"), at("Unknown", "Unreachable")], False),
+            ([at("Pending", "NamespaceNotFound")], False),
+            ([at("Pending", "InProgress")], False),
+            ([at("Unknown", "Unreachable")], False),
+            ([at("Synced")], False),
+        ],
+    )
+    def test_a_failure_is_certain_when_nothing_is_awaited(self, outcomes: list[Outcome], certain: bool) -> None:
+        assert is_certain_failure(readiness(outcomes), outcomes, whole=False) is certain
+
+    @pytest.mark.parametrize("reason", ["RenderFailed", "SourceForbidden", "KindNotWatched", "RevisionNotFound"])
+    def test_a_failure_of_the_whole_is_certain_whatever_targets_say(self, reason: str) -> None:
+        outcomes = [at("Unknown", reason)]
+        assert is_certain_failure(Finding("Ready", "False", reason, "no"), outcomes, whole=True)
+        assert not is_certain_failure(Finding("Ready", "Unknown", reason, "cannot tell"), outcomes, whole=True)
+
+    @pytest.mark.parametrize("reason", sorted(WAITING))
+    def test_what_is_waited_for_is_no_certain_failure(self, reason: str) -> None:
+        assert not is_certain_failure(Finding("Ready", "False", reason, "waits"), [], whole=True)
 
 
 class TestEntries:

@@ -15,7 +15,7 @@ from syncline.cli.subject import Subject, add_arguments, subject
 from syncline.cli.table import printable
 from syncline.cli.words import UsageError
 from syncline.core.conditions import find
-from syncline.core.history import WAITING
+from syncline.core.history import RETRYING
 
 _POLL = 0.2
 
@@ -65,18 +65,13 @@ class _Sync(Struct):
 
     @property
     def is_settled(self) -> bool:
-        """Whether the outcome is known: ready, or failed.
-
-        A failure that is tried again is one all the same, unless something is still awaited in addition.
-        """
+        """Whether the outcome is known: ready, or failed. A failure that is tried again is one all the same."""
         if not self.is_handled:
             return False
-        if find(self.status.conditions, "Reconciling") is None or find(self.status.conditions, "Stalled") is not None:
+        ready, reconciling = (find(self.status.conditions, name) for name in ("Ready", "Reconciling"))
+        if reconciling is None or find(self.status.conditions, "Stalled") is not None:
             return True
-        ready, counts = find(self.status.conditions, "Ready"), self.status.targets
-        if ready is None or ready.status != "False" or ready.reason in WAITING or counts is None:
-            return False
-        return counts.failed + counts.conflicted > 0 and counts.pending + counts.unknown == 0
+        return ready is not None and ready.status == "False" and reconciling.reason == RETRYING
 
 
 async def _suspend(given: argparse.Namespace, *, suspended: bool) -> int:

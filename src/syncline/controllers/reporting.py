@@ -15,7 +15,7 @@ from syncline.api.status import SyncStatus
 from syncline.controllers.announcing import EXPIRING, Announcement, Announcer
 from syncline.controllers.discretion import discreet
 from syncline.core.conditions import Finding, find, settle_conditions, shorten
-from syncline.core.history import Attempt, attempt_of, extend, is_failure
+from syncline.core.history import PROGRESSING, RETRYING, Attempt, attempt_of, extend, is_certain_failure, is_failure
 from syncline.core.inventory import FULL
 from syncline.core.outcome import Outcome, conflicted, count, describe_changes, listing, readiness
 from syncline.engine.record import Records, Sync, SyncWire
@@ -242,7 +242,7 @@ def compose_progress(sync: AnySync, message: str, revision: str, now: str) -> Sy
     generation = sync.metadata.generation
     findings = [
         Finding("Ready", "False", "Progressing", f"revision {revision}: {message}"),
-        Finding("Reconciling", "True", "Progressing", message),
+        Finding("Reconciling", "True", PROGRESSING, message),
     ]
     conditions = settle_conditions(sync.status.conditions, findings, generation, now)
     return structs.replace(sync.status, observed_generation=generation, conditions=conditions)
@@ -263,7 +263,8 @@ def _findings(report: Report) -> list[Finding]:
     if problem is not None and problem.stalled:
         findings.append(Finding("Stalled", "True", problem.reason, problem.message))
     elif report.retry or report.waits or any(outcome.reason == "InProgress" for outcome in outcomes):
-        findings.append(Finding("Reconciling", "True", "Retrying", "trying again"))
+        failed = is_certain_failure(ready, outcomes, whole=problem is not None)
+        findings.append(Finding("Reconciling", "True", RETRYING if failed else PROGRESSING, "trying again"))
     if (conflict := conflicted(outcomes)) is not None:
         findings.append(conflict)
     if report.warnings:

@@ -22,6 +22,11 @@ WAITING = frozenset(
     {"Progressing", "InProgress", "Connecting", "DependencyNotReady", "Suspended", "DryRun", "DeletionHeld"}
 )
 
+RETRYING = "Retrying"
+"""The reason of Reconciling: it has failed, and is tried again."""
+PROGRESSING = "Progressing"
+"""The reason of Reconciling: something is still awaited."""
+
 
 class Attempt(Struct, frozen=True, kw_only=True):
     """One attempt to bring a sync about."""
@@ -38,6 +43,16 @@ class Attempt(Struct, frozen=True, kw_only=True):
 def is_failure(ready: Finding) -> bool:
     """Whether a Ready condition tells of something that went wrong, rather than of something awaited."""
     return ready.status != "True" and ready.reason not in WAITING
+
+
+def is_certain_failure(ready: Finding, outcomes: Iterable[Outcome], *, whole: bool) -> bool:
+    """Whether an attempt has failed and nothing is awaited any more: whoever waits for its outcome knows it.
+
+    `whole` tells that the sync has failed as a whole: then its targets were not looked at.
+    """
+    if ready.status != "False" or not is_failure(ready):
+        return False
+    return whole or not any(outcome.state in {"Pending", "Unknown"} for outcome in outcomes)
 
 
 def attempt_of(outcomes: Iterable[Outcome], ready: Finding, *, failed: bool, revision: str | None) -> Attempt | None:
