@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import sys
 import zlib
 from collections.abc import AsyncIterator
 from typing import Any
@@ -253,3 +254,22 @@ async def test_the_memory_that_schemas_take_is_not_held_against_the_next_job(bui
         found = await builder.validate(check(of_cluster({"imagee": "a"}), schemas=schema(A=kind(image=STRING))))
     assert asked == [True]
     assert told(found) == ["0 spec.imagee: unknown field: did you mean image?"]
+
+
+_WITHOUT_LIBRARY = """
+import sys
+sys.modules["jsonschema_rs"] = None
+from syncline.render.buildjobs import Begin, Parse, Text
+from syncline.render.buildworker import work
+manifest = Text("a.yaml", b"{apiVersion: v1, kind: A, metadata: {name: a}}")
+print(*work(Begin([], [])), *work(Parse([manifest])), sep="\\n")
+"""
+
+
+async def test_a_missing_validator_is_named_and_builds_go_on() -> None:
+    child = await asyncio.create_subprocess_exec(sys.executable, "-c", _WITHOUT_LIBRARY, stdout=asyncio.subprocess.PIPE)
+    said, _ = await child.communicate()
+    refused, *built = said.decode().splitlines()
+    assert "install the package jsonschema-rs where the operator runs" in refused
+    assert "Failed" in refused
+    assert [line.partition("(")[0] for line in built] == ["Found", "Done"]

@@ -8,7 +8,7 @@ that reads what somebody pushed. It holds nothing of one job while it works on t
 import os
 import zlib
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyrage
@@ -41,10 +41,12 @@ from syncline.render.buildjobs import (
 from syncline.render.confinement import confine
 from syncline.render.errors import BuildError
 from syncline.render.recipe import Document
-from syncline.render.schemacheck import SchemaChecker
 from syncline.render.serving import serve
 from syncline.render.sorting import check_count, manifests_of, manifests_of_output, manifests_of_value
 from syncline.render.templates import FileTemplates
+
+if TYPE_CHECKING:
+    from syncline.render.schemacheck import SchemaChecker
 
 MEMORY_LIMIT = 136 * 1024 * 1024
 """Bytes beyond what the child has when it starts, which is about 60 MiB: less than 200 MiB in all."""
@@ -150,22 +152,36 @@ def _evaluate(job: Evaluate) -> Iterator[Answer]:
     yield from _found(check_count(manifests_of_value(value, job.entry), job.entry))
 
 
-_checker = SchemaChecker()
+def _load_checker() -> "SchemaChecker | str":
+    """Return the checker, or why there is none: builds that need none go on."""
+    try:
+        from syncline.render.schemacheck import SchemaChecker  # noqa: PLC0415 - see above
+    except ImportError as error:
+        return (
+            "install the package jsonschema-rs where the operator runs, or set spec.validation to DryRun or None: "
+            f"nothing can be validated without it ({error})"
+        )
+    return SchemaChecker()
+
+
+_checker = _load_checker()
 
 
 def _checked(job: Begin | Learn | Validate) -> Iterator[Answer]:
+    if isinstance(_checker, str):
+        raise BuildError(_checker)
     match job:
         case Begin():
             yield Lacking(_checker.begin(job.definitions, job.digests))
         case Learn():
             _checker.learn(job.digest, job.packed)
         case Validate():
-            yield from _validate(job)
+            yield from _validate(_checker, job)
 
 
-def _validate(job: Validate) -> Iterator[Answer]:
+def _validate(checker: "SchemaChecker", job: Validate) -> Iterator[Answer]:
     for index, (api_version, kind, fields) in enumerate(job.objects):
-        errors = _checker.errors(api_version, kind, fields, job.digests.get(api_version))
+        errors = checker.errors(api_version, kind, fields, job.digests.get(api_version))
         if found := [(index, error.path, error.cause) for error in errors]:
             yield Wrong(found)
 
