@@ -23,6 +23,7 @@ class TargetResources:
         self._found: dict[Key, dict[Key, dict[str, Verdict | None]]] = {}
         """By SyncTarget and sync."""
         self._names: dict[str, str] = {}
+        """By kind, how a server calls its resource; of the kinds that were found."""
         self._heard: set[Key] = set()
         self._unheard: set[Key] = set()
         self._is_expecting = False
@@ -75,6 +76,9 @@ class TargetResources:
             del self._found[target][sync]
             if not self._found[target]:
                 del self._found[target]
+        if changed:
+            used = {kind for syncs in self._found.values() for kinds in syncs.values() for kind in kinds}
+            self._names = {kind: name for kind, name in self._names.items() if kind in used}
         return changed
 
     def _tell(self, targets: Iterable[Key]) -> None:
