@@ -4,6 +4,7 @@ import threading
 import time
 import traceback
 from collections import Counter
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -31,6 +32,8 @@ _WATCHES = 60
 _TEN_MINUTES = 600.0
 _REFUSED = 400
 _KNOCKS = 4
+_LONGEST_OPERATION = 400.0
+"""Longer than the patience of one with outages, several of which it may meet."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,8 @@ class Plan:
 
     seconds: float
     seed: int
+    operations: int | None = None
+    """After how many operations users stop, if not before."""
     width: int = 4
     replicas: int = 1
     phase: float = 45.0
@@ -113,18 +118,20 @@ class Churn:
     def run(self) -> Verdict:
         """Play to the end."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._history = History(self._folder / "history.jsonl")
         begun = time.monotonic()
-        with World(self._folder, replicas=self.plan.replicas, far=self.plan.far) as self._world:
+        with (
+            closing(History(self._folder / "history.jsonl")) as self._history,
+            World(self._folder, replicas=self.plan.replicas, far=self.plan.far) as self._world,
+        ):
             self._admin = self._world.admin
             self._evidence = Evidence(self._world, self._admin, self._folder)
             self._prepare()
+            self._prepared = self._history.operations
             playing = time.monotonic()
-            while time.monotonic() - playing < self.plan.seconds:
+            while time.monotonic() - playing < self.plan.seconds and not self._is_enough():
                 left = self.plan.seconds - (time.monotonic() - playing)
                 self._work(min(self._rng.uniform(0.5, 1.5) * self.plan.phase, max(left, 5.0)))
                 self._check()
-        self._history.close()
         self._verdict.operations = self._history.operations
         self._verdict.counts = Counter(self._history.counts)
         self._verdict.seconds = time.monotonic() - begun
@@ -184,15 +191,24 @@ class Churn:
             trouble.start()
         for user in users:
             user.start()
-        time.sleep(seconds)
+        begun = time.monotonic()
+        while time.monotonic() - begun < seconds and not self._is_enough():
+            time.sleep(0.1)
+        seconds = time.monotonic() - begun
         self._stage.quiet.set()
         if self.plan.trouble:
             trouble.end()
+        deadline = time.monotonic() + _LONGEST_OPERATION
         for user in users:
-            user.join()
+            user.join(max(deadline - time.monotonic(), 0.0))
+            if user.is_alive():
+                raise TimeoutError("an operation does not end; the last lines of the history tell which were begun")
         self._world.mend()
         fleet_operations.mend(Actor(self._stage, self._rng))
         self._say(f"{self._history.operations - before} operations in {seconds:.0f} s")
+
+    def _is_enough(self) -> bool:
+        return self.plan.operations is not None and self._history.operations - self._prepared >= self.plan.operations
 
     def _use(self, rng: Random) -> None:
         actor = Actor(self._stage, rng)
