@@ -5,6 +5,7 @@ from functools import partial
 
 from syncline.core.objects import Target
 from syncline.core.outcome import Outcome
+from syncline.core.plan import Verb
 from syncline.engine.fanout import HURRY, PATIENCE, WIDTH, FanOut, Job
 
 QUICK, SLOW = Target("quick", "conf"), Target("slow", "conf")
@@ -36,6 +37,24 @@ async def test_a_target_that_does_not_answer_holds_up_no_turn_that_is_asked_for(
     answer.set()
     async with asyncio.timeout(1):
         await late.wait()
+
+
+async def test_what_was_written_after_its_run_had_ended_is_told_by_the_next_one_and_once() -> None:
+    answer, late = asyncio.Event(), asyncio.Event()
+    fan_out = FanOut(late.set, lambda: True)
+
+    async def write() -> Outcome:
+        await answer.wait()
+        return Outcome(target=SLOW, state="Synced", reason="Updated", written=Verb.UPDATE)
+
+    async def look() -> Outcome:
+        return Outcome(target=SLOW, state="Synced", reason="Synced")
+
+    (begun,) = await fan_out.run([(SLOW, write)], told)
+    answer.set()
+    await late.wait()
+    (reported,), (idle,) = await fan_out.run([(SLOW, look)], told), await fan_out.run([(SLOW, look)], told)
+    assert (begun.reason, reported.written, idle.written) == ("InProgress", Verb.UPDATE, None)
 
 
 async def test_without_one_the_turn_waits_for_it() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 
 import structlog
 
@@ -24,6 +25,7 @@ TICK = 2.0
 PATIENCE = 6.0
 HURRY = 0.5
 _GLANCE = 0.25
+_UNREPORTED = 1000
 
 
 class FanOut:
@@ -37,6 +39,8 @@ class FanOut:
         self._is_wanted = is_wanted
         self._busy: set[Target] = set()
         self._late: set[asyncio.Task[None]] = set()
+        self._unreported: dict[Target, Outcome] = {}
+        """What was written after the run that began it had ended: the next look at the target tells it."""
 
     async def run(self, jobs: Iterable[tuple[Target, Job]], progress: Progress) -> list[Outcome]:
         """Carry out the jobs; a target that is still busy, from this turn or an earlier one, is Pending."""
@@ -60,11 +64,12 @@ class FanOut:
             crew.dismiss()
             await _give_up(tasks, None)
             raise
+        late = crew.in_hand()
         for task in tasks:
             self._late.add(task)
-            task.add_done_callback(self._came_home)
+            task.add_done_callback(partial(self._came_home, crew, late))
         # The turn of those not begun comes with the next one, which may want something else of them.
-        return [*busy, *crew.outcomes(), *map(_still_busy, (*crew.in_hand(), *crew.dismiss()))]
+        return [*busy, *map(self._reported, crew.outcomes()), *map(_still_busy, (*late, *crew.dismiss()))]
 
     @property
     def in_flight(self) -> int:
@@ -75,9 +80,22 @@ class FanOut:
         """Wait so long for the stragglers, then give them up."""
         await _give_up(set(self._late), grace)
 
-    def _came_home(self, task: asyncio.Task[None]) -> None:
+    def _came_home(self, crew: "_Crew", late: set[Target], task: asyncio.Task[None]) -> None:
         self._late.discard(task)
+        for target in [target for target in late if target in crew.finished]:
+            late.discard(target)
+            outcome = crew.finished[target]
+            if outcome is not None and outcome.written is not None and not outcome.gone:
+                self._unreported[target] = outcome
+        while len(self._unreported) > _UNREPORTED:  # of targets that no run has any more
+            del self._unreported[next(iter(self._unreported))]
         self._on_late()
+
+    def _reported(self, outcome: Outcome) -> Outcome:
+        """Return an outcome; in place of one that found nothing to do, the write that came home since the last run."""
+        earlier = self._unreported.pop(outcome.target, None)
+        is_idle = outcome.state == "Synced" and outcome.written is None
+        return earlier if earlier is not None and is_idle else outcome
 
 
 class _Crew:
