@@ -25,6 +25,8 @@ from syncline.testing.operator import install
 ROUNDS = 2
 # What is let go of after minutes goes after this many seconds here.
 SOON = 0.5
+# A kind that a reconcile has opened must not be closed before that has ended, on a busy machine either.
+VIEW_GRACE = 15.0
 
 
 @pytest.fixture
@@ -47,7 +49,7 @@ async def running(kubeconfig: Path, cache: Path) -> AsyncIterator[Operator]:
         settings.mirrors() as mirrors,
         Fleet(allow_loopback=True, pace=QUICK) as fleet,
     ):
-        operator = Operator(Cluster(client, grace=SOON), Workshop(renderer, builder, mirrors), fleet, settings)
+        operator = Operator(Cluster(client, grace=VIEW_GRACE), Workshop(renderer, builder, mirrors), fleet, settings)
         work = asyncio.create_task(operator.run(stop))
         try:
             yield operator
