@@ -9,8 +9,9 @@ from tests.churn.world import Write
 WIDE_REF = "ConfigMapSync/home/wide"
 WINDOW = 600.0
 MOST = 10
-# For how long after a confirmation removals are taken for what was confirmed.
-CONFIRMED = 20.0
+# For how long after a confirmation removals are taken for what was confirmed. Meanwhile operator, API server and
+# etcd may be frozen, one after the other.
+CONFIRMED = 90.0
 
 
 def overruns(writes: Iterable[Write], starts: Sequence[float], confirmed: Sequence[float]) -> list[Deviation]:
