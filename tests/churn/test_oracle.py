@@ -249,6 +249,14 @@ def test_an_accepted_edit_of_one_side_must_be_on_both(scene: Snapshot, history: 
     assert found(scene, history) == set()
 
 
+def test_of_two_sides_an_edit_beats_a_deletion_also_in_what_was_put_back(scene: Snapshot, history: History) -> None:
+    scene.syncs[REF]["spec"] = {**SPEC, "direction": "Bidirectional"}
+    del scene.objects[SOURCE]
+    assert "unwanted" in found(scene, history)
+    history.restored.add(COPY)
+    assert "unwanted" not in found(scene, history)
+
+
 def test_of_two_that_want_one_place_the_younger_says_so(scene: Snapshot, history: History) -> None:
     rival = sync(deepcopy(SPEC))
     rival["metadata"] |= {"name": "rival", "uid": "rival", "creationTimestamp": "2026-01-02T00:00:00Z"}

@@ -137,7 +137,10 @@ class _Judge:
         source = (source[0].partition(".")[0], *source[1:]) if source else ()
         gone = bool(source) and source not in self._snapshot.objects
         if place in wishes.waiting or source in wishes.absent:
-            edited = content.was_edited(self._history, place, body["metadata"]["uid"])
+            # What was put back from a backup may hold an edit from before.
+            edited = place in self._history.restored or content.was_edited(
+                self._history, place, body["metadata"]["uid"]
+            )
             return wishes.orphans or (wishes.two_way and edited)
         if gone and wishes.orphans:
             return True
