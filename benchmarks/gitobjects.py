@@ -23,6 +23,7 @@ from benchmarks.usage import at_rest, children_mb, family_seconds, memory_mb
 from syncline.api.common import REQUESTED_AT
 from syncline.controllers.configsynckind import RESOURCE as CONFIGSYNCS
 from syncline.controllers.wishes import wish
+from syncline.core.marks import MarkKeys
 from syncline.core.objects import PLAIN, Target
 from syncline.core.ownership import OWNER_LABEL, Owner, place
 from syncline.core.placing import Placed
@@ -188,7 +189,7 @@ def _fields(resource: Resource, name: str, token: str) -> Json:
 
 def _creates(name: str, cluster: str) -> list[Request]:
     """Return the requests of the operator, under other marks."""
-    owner = Owner(CONFIGSYNCS.kind, HOME, name, name)
+    owner = Owner(CONFIGSYNCS.kind, HOME, name, name, keys=MarkKeys([bytes(32)]))
     requests = []
     for manifest in _manifests(name, "first"):
         resource = next(one for one in SHARES if one.kind == manifest["kind"])

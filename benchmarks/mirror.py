@@ -7,6 +7,7 @@ import msgspec
 from benchmarks.stage import HOME, Stage
 from benchmarks.subject import Subject
 from syncline.core.digest import DigestKey
+from syncline.core.marks import MarkKeys
 from syncline.core.objects import Desired, Marker, Seen, Target
 from syncline.core.ownership import OWNER_LABEL, Owner, place
 from syncline.core.plan import Edit
@@ -28,7 +29,7 @@ class Mirror:
     def __init__(self, subject: Subject, name: str, namespaces: Sequence[str], cluster: str) -> None:
         self._subject = subject
         self._targets = [Target(namespace, name, subject.kind) for namespace in namespaces]
-        self._owner = Owner(subject.syncs.kind, HOME, name, name)
+        self._owner = Owner(subject.syncs.kind, HOME, name, name, keys=MarkKeys([bytes(32)]))
         self._cluster = cluster
 
     @classmethod

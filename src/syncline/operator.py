@@ -22,6 +22,7 @@ from syncline.controllers.configsynckind import ConfigSyncKind
 from syncline.controllers.controller import Controller, Shared
 from syncline.controllers.copier import Copier, CopyingKind
 from syncline.controllers.manifestsync import ManifestSyncs
+from syncline.controllers.mark_renewal import MarkRenewal
 from syncline.controllers.remotes import FleetSites, user_key
 from syncline.controllers.sites import LocalSites, Sites
 from syncline.controllers.synctarget import SyncTargetController
@@ -198,6 +199,7 @@ class Operator:
         self._remotes = FleetSites(hub, fleet, self._targets, self._resources)
         copiers, self._git = controllers(hub, workshop, events, settings, self._remotes)
         self._syncs: tuple[Controller, ...] = (*copiers, self._git)
+        self._marks = MarkRenewal(hub, settings.namespace, self._syncs, self._leads)
         self._receiver = Receiver(
             settings.webhook_bind,
             global_secret=_webhook_secret(settings),
@@ -283,6 +285,7 @@ class Operator:
         for reflector in (self._hub.namespaces, *self._reflectors):
             await reflector.synced.wait()
         log.info("caches are complete")
+        await _persistently("read or make the keys of marks", self._marks.load)
         self._resources.expect(
             user_key(controller.queue.name, key)
             for controller in self._syncs
@@ -292,6 +295,7 @@ class Operator:
         )
         await asyncio.gather(
             self._git.read_webhook_secrets(),
+            self._marks.run(),
             *(
                 run_workers(one.queue, WORKERS, partial(self._reconcile, one), ready=self._leading)
                 for one in self._controllers

@@ -205,6 +205,7 @@ def test_whoever_may_not_ask_for_the_rights_of_the_operator_is_told_that_they_we
     body = {"apiVersion": API_VERSION, "kind": CONFIG_MAP_SYNC.kind, "metadata": {"name": "maps"}, "spec": spec}
     kubeconfig = world.sandbox.kubeconfig_for(token, account.name)
     told = syncline("plan", "-f", "-", "-n", world.home, stdin=json.dumps(body), kubeconfig=kubeconfig).splitlines()
-    assert told[-2] == "1 to create"
+    assert told[-3] == "1 to create"
     operator = "system:serviceaccount:syncline-system:syncline"
-    assert told[-1].startswith(f"note: the rights of {operator} were not checked: cannot create subjectaccessreviews")
+    assert told[-2].startswith(f"note: the rights of {operator} were not checked: cannot create subjectaccessreviews")
+    assert told[-1].startswith("note: marks were not checked, and are taken at their word: you may not read the Secret")

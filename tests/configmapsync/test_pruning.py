@@ -3,6 +3,7 @@
 import re
 
 from tests.configmapsync.world import Sync, World
+from tests.own_status import write_own_status
 
 from syncline.api.common import CONFIRM_DELETION
 
@@ -195,8 +196,7 @@ def test_a_status_of_an_earlier_version_asks_for_no_removals(world: World) -> No
     sync.becomes("Synced", synced=MANY)
     sync.change(suspend=True)
     sync.becomes("Suspended")
-    patch = {"apiVersion": "syncline.dev/v1alpha1", "kind": "ConfigMapSync", "status": {"scope": "0123456789abcdef"}}
-    world.sandbox.request("PATCH", f"{sync.path}/status?fieldManager=earlier&force=true", patch)
+    write_own_status(world.sandbox, sync.path, scope="0123456789abcdef")
     sync.change(suspend=False, destinationNamespaces=[f"{world.name}-other"])
     assert "12 of 12 copies" in sync.becomes("DeletionHeld", desired=1)["message"]
 

@@ -12,10 +12,12 @@ from typing import Any
 
 import msgspec
 
+from syncline.core.marks import MarkKeys
 from syncline.core.objects import Seen, Target
 from syncline.core.wire import DataWire, see
 
 Json = dict[str, Any]
+KEYS = MarkKeys([b"k" * 32])
 
 
 class RefusedError(Exception):
@@ -34,7 +36,8 @@ class ApiServer:
         stored = self.objects.get(target)
         if stored is None:
             return None
-        return see(msgspec.json.decode(msgspec.json.encode(stored), type=DataWire), kind=target.kind, body=body)
+        wire = msgspec.json.decode(msgspec.json.encode(stored), type=DataWire)
+        return see(wire, kind=target.kind, body=body, marks=KEYS)
 
     def snapshot(self) -> dict[Target, bytes]:
         return {target: msgspec.json.encode(stored, order="sorted") for target, stored in self.objects.items()}

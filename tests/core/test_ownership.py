@@ -4,11 +4,13 @@ import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec import structs
+from tests.core.server import KEYS
 from tests.core.strategies import quick
 from tests.core.world import CLUSTER, EARLIER, HOME, OTHER, OWNER, here
 
 from syncline.core.objects import Marker, Seen, Target
-from syncline.core.ownership import MARKER, Owner, Standing, place, read_marker, standing
+from syncline.core.ownership import MARKER, Marks, Owner, Standing, place, read_marks, standing
 
 texts = st.text(max_size=20)
 json = st.recursive(
@@ -19,7 +21,7 @@ json = st.recursive(
 
 
 def seen(*, owner: str = OWNER.label, sync: str = OWNER.ref, at: str = here(HOME), marked: bool = True) -> Seen:
-    marker = Marker(sync=sync, at=at) if marked else None
+    marker = Marker(sync=sync, at=at, owner=owner, proof=KEYS.current) if marked else None
     return Seen(target=HOME, uid="uid", version="1", digest="", owner=owner, marker=marker)
 
 
@@ -81,10 +83,12 @@ class TestReadingTheMarker:
         ],
     )
     def test_it_is_read_as_it_was_written(self, marker: Marker) -> None:
-        assert read_marker({MARKER: msgspec.json.encode(marker).decode()}) == marker
+        read = read_marks({MARKER: KEYS.write(marker)}, KEYS)
+        assert read == Marks(marker=structs.replace(marker, proof=KEYS.current))
 
     def test_a_field_of_a_newer_version_is_passed_over(self) -> None:
-        assert read_marker({MARKER: '{"sync": "s", "at": "p", "new": {"x": 1}}'}) == Marker(sync="s", at="p")
+        read = read_marks({MARKER: '{"sync": "s", "at": "p", "new": {"x": 1}}'}, KEYS)
+        assert read == Marks(claim=Marker(sync="s", at="p"))
 
     @quick
     @given(texts)
@@ -96,14 +100,15 @@ class TestReadingTheMarker:
     @example('{"sync": "s", "at": "p", "labels": "team"}')
     @example('{"sync": "\\ud800", "at": "p"}')
     def test_any_text_is_read_or_is_no_marker(self, text: str) -> None:
-        assert read_marker({MARKER: text}) is None
+        assert read_marks({MARKER: text}, KEYS) == Marks()
 
     @quick
     @given(json)
     def test_any_json_is_read_or_is_no_marker(self, value: object) -> None:
-        marker = read_marker({MARKER: msgspec.json.encode(value).decode()})
-        assert marker is None or {"sync", "at"} <= set(value)  # type: ignore[call-overload]
+        marker, claim = read_marks({MARKER: msgspec.json.encode(value).decode()}, KEYS)
+        assert marker is None
+        assert claim is None or {"sync", "at"} <= set(value)  # type: ignore[call-overload]
 
     def test_nothing_there_is_no_marker(self) -> None:
-        assert read_marker({}) is None
-        assert read_marker({"note": "text"}) is None
+        assert read_marks({}, KEYS) == Marks()
+        assert read_marks({"note": "text"}, KEYS) == Marks()

@@ -2,8 +2,9 @@
 
 import msgspec
 import pytest
+from tests.core.server import KEYS
 
-from syncline.core.objects import Content, Seen, Target
+from syncline.core.objects import Content, Marker, Seen, Target
 from syncline.core.wire import DataWire, see
 
 
@@ -11,7 +12,11 @@ def seen(*, body: bool = False, cluster: str = "", **fields: object) -> Seen:
     metadata = {"namespace": "team-a", "name": "settings", "uid": "u", "resourceVersion": "7"}
     metadata |= fields.pop("metadata", {})  # type: ignore[arg-type]
     text = msgspec.json.encode({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, **fields})
-    return see(msgspec.json.decode(text, type=DataWire), body=body, cluster=cluster)
+    return see(msgspec.json.decode(text, type=DataWire), body=body, cluster=cluster, marks=KEYS)
+
+
+def marks(digest: str, at: str = "c/ConfigMap/team-a/settings") -> dict[str, str]:
+    return {"syncline.dev/copy": KEYS.write(Marker(sync="s", at=at, digest=digest))}
 
 
 def test_the_body_is_dropped_unless_asked_for() -> None:
@@ -75,12 +80,16 @@ def test_an_object_that_is_being_deleted_is_seen_so() -> None:
 )
 def test_who_wrote_last_besides_us_is_named_on_a_changed_copy(managers: list[tuple[str, str]], named: str) -> None:
     entries = [{"manager": manager, "time": f"2030-01-{day}T00:00:00Z"} for manager, day in managers]
-    marker = '{"sync": "s", "at": "p", "digest": "of something else"}'
-    metadata = {"managedFields": entries, "annotations": {"syncline.dev/copy": marker}}
+    metadata = {"managedFields": entries, "annotations": marks("of something else")}
     assert seen(metadata=metadata).changed_by == named
 
 
 def test_nobody_is_named_on_an_unchanged_copy() -> None:
-    marker = msgspec.json.encode({"sync": "s", "at": "p", "digest": Content().digest()}).decode()
-    metadata = {"managedFields": [{"manager": "kubectl"}], "annotations": {"syncline.dev/copy": marker}}
+    metadata = {"managedFields": [{"manager": "kubectl"}], "annotations": marks(Content().digest())}
     assert seen(metadata=metadata).changed_by == ""
+
+
+def test_the_marks_of_a_clone_say_nothing_about_it() -> None:
+    assert seen(metadata={"annotations": marks("d")}).marker is not None
+    clone = seen(metadata={"annotations": marks("d", at="c/ConfigMap/team-b/settings")})
+    assert (clone.marker, clone.claim) == (None, None)

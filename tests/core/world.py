@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from msgspec import Struct, structs
-from tests.core.server import ApiServer
+from tests.core.server import KEYS, ApiServer
 
 from syncline.core.digest import leaves_digest
 from syncline.core.ignoring import compared_leaves
@@ -15,9 +15,9 @@ from syncline.core.writing import create_body, release_patch, update_patch
 
 CLUSTER = "cluster-uid"
 HOME = Target("team-a", "settings")
-OWNER = Owner("ConfigMapSync", "ops", "settings", "uid-of-the-sync")
-EARLIER = Owner("ConfigMapSync", "ops", "settings", "uid-of-an-earlier-sync-of-this-name")
-OTHER = Owner("ConfigMapSync", "ops", "other", "uid-of-another-sync")
+OWNER = Owner("ConfigMapSync", "ops", "settings", "uid-of-the-sync", keys=KEYS)
+EARLIER = Owner("ConfigMapSync", "ops", "settings", "uid-of-an-earlier-sync-of-this-name", keys=KEYS)
+OTHER = Owner("ConfigMapSync", "ops", "other", "uid-of-another-sync", keys=KEYS)
 
 
 def here(target: Target) -> str:

@@ -94,12 +94,14 @@ def _config_map(item: Json) -> Json:
     masked: Json = _masked(item)
     annotations = masked["metadata"].get("annotations", {})
     if MARKER in annotations:
-        annotations[MARKER] = {**json.loads(annotations[MARKER]), "revision": ""}
+        annotations[MARKER] = {**json.loads(annotations[MARKER]), "revision": "", "owner": "", "proof": ""}
     return masked
 
 
 def _sync(item: Json) -> Any:
-    status = {key: value for key, value in (item.get("status") or {}).items() if key not in ("history", "scope")}
+    status = {
+        key: value for key, value in (item.get("status") or {}).items() if key not in ("history", "scope", "proof")
+    }
     conditions = sorted(status.get("conditions", []), key=lambda condition: str(condition["type"]))
     return _masked({**item, "status": {**status, "conditions": conditions, "sourceRevision": ""}})
 

@@ -7,8 +7,9 @@ import pytest
 from tests.configmapsync.world import Thing, until
 from tests.fleet.scene import Scene, becomes, edge, ready, targets, turns
 from tests.fleet.world import Remote
+from tests.own_status import write_own_status
 
-from syncline.api.common import API_VERSION, REQUESTED_AT
+from syncline.api.common import REQUESTED_AT
 from syncline.sandbox import Sandbox
 from syncline.testing.faults import Fault
 from syncline.testing.operator import OperatorProcess
@@ -183,8 +184,7 @@ def test_a_kind_that_was_written_and_is_no_longer_served_there_does_not_keep_the
     scene.source(password="one")
     sync = scene.sync(edge(namespace))
     turns(sync, "True", "Synced")
-    body = {"apiVersion": API_VERSION, "kind": "ManifestSync", "status": {"written": ["edge/Secret,Gone.example.com"]}}
-    scene.hub.request("PATCH", f"{sync.path}/status?fieldManager=somebody&force=true", body)
+    write_own_status(scene.hub, sync.path, written=["edge/Secret,Gone.example.com"])
     sync.annotate({REQUESTED_AT: "now"})
     until(lambda: sync.read()["status"].get("lastHandledRequest"), lambda handled: handled == "now")
     scene.source(password="two")

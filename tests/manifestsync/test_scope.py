@@ -5,8 +5,9 @@ import re
 import pytest
 from tests.configmapsync.world import Json, until
 from tests.manifestsync.world import Manifests, ManifestSync
+from tests.own_status import write_own_status
 
-from syncline.api.common import API_VERSION, CONFIRM_DELETION
+from syncline.api.common import CONFIRM_DELETION
 
 MANY = 12
 
@@ -184,9 +185,7 @@ def test_a_kind_that_can_no_longer_be_watched_does_not_let_removals_pass_after_a
     sync = world.msync("sync", source, targets={"inCluster": {"namespaces": [extra], "namespaceSelector": selector}})
     sync.becomes("Synced", synced=MANY + 1)
     # As if copies of a kind had been written that the operator has no rights to any more.
-    written = {"status": {"written": [*sync.status["written"], "LimitRange"]}}
-    body = {"apiVersion": API_VERSION, "kind": "ManifestSync", **written}
-    world.sandbox.request("PATCH", f"{sync.path}/status?fieldManager=somebody&force=true", body)
+    write_own_status(world.sandbox, sync.path, written=[*sync.status["written"], "LimitRange"])
     sync.change(targets={"inCluster": {"namespaceSelector": selector}})
     world.find("Secret", extra).gone()
     sync.change(suspend=True)

@@ -33,7 +33,7 @@ class Account:
         before = self._rights.setdefault(namespace, {}).get(resource, ())
         self._rights[namespace][resource] = verbs
         rules = [
-            {"apiGroups": [GROUPS.get(of, "")], "resources": [of], "verbs": list(may)}
+            {"apiGroups": [_group(of)], "resources": [of], "verbs": list(may)}
             for of, may in self._rights[namespace].items()
             if may
         ]
@@ -63,7 +63,14 @@ class Account:
 
 def is_allowed(sandbox: Sandbox, user: str, namespace: str, resource: str, verb: str) -> bool:
     """Ask the API server."""
-    attributes = {"namespace": namespace, "group": GROUPS.get(resource, ""), "resource": resource, "verb": verb}
+    name, _, subresource = resource.partition("/")
+    attributes = {
+        "namespace": namespace,
+        "group": _group(resource),
+        "resource": name,
+        "subresource": subresource,
+        "verb": verb,
+    }
     review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SubjectAccessReview",
@@ -71,3 +78,7 @@ def is_allowed(sandbox: Sandbox, user: str, namespace: str, resource: str, verb:
     }
     answer = sandbox.request("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
     return bool(answer["status"]["allowed"])
+
+
+def _group(resource: str) -> str:
+    return GROUPS.get(resource.partition("/")[0], "")

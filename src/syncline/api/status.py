@@ -75,6 +75,13 @@ class SyncStatus(Struct, frozen=True, kw_only=True, rename="camel", omit_default
             extra=Role.INVENTORY.mark,
         ),
     ] = field(default_factory=list)
+    proof: Annotated[
+        Annotated[str, Meta(max_length=128)] | None,
+        Meta(
+            description="Proves that the operator wrote this status, for this very object. A status that somebody else"
+            " has written is put right, and not acted on.",
+        ),
+    ] = None
 
 
 class RemoteSyncStatus(SyncStatus, frozen=True, kw_only=True, rename="camel", omit_defaults=True):

@@ -8,6 +8,7 @@ import syncline.cli._start  # noqa: F401 - first, see there
 import syncline.cli.diff as diff_command
 import syncline.cli.get as get_command
 import syncline.cli.install as install_command
+import syncline.cli.keys as keys_command
 import syncline.cli.plan as plan_command
 import syncline.cli.reconcile as reconcile_command
 import syncline.cli.rollback as rollback_command
@@ -27,6 +28,7 @@ _COMMANDS = (
     reconcile_command,
     rollback_command,
     install_command,
+    keys_command,
     sandbox_command,
 )
 

@@ -18,8 +18,11 @@ from syncline.controllers.foresight import Preview
 from syncline.controllers.remotes import FleetSites
 from syncline.controllers.synctargets import SyncTargets
 from syncline.core.digest import DigestKey
+from syncline.core.marks import MarkKeys
 from syncline.engine.cluster import Cluster
 from syncline.engine.digestkey import read_digest_key
+from syncline.engine.markkeys import NAME as MARK_KEYS
+from syncline.engine.markkeys import MarkRing, read_mark_keys
 from syncline.engine.record import SyncWire
 from syncline.fleet import Fleet
 from syncline.kube.client import Client
@@ -83,7 +86,13 @@ class Previewer:
 
     def unchecked(self) -> list[str]:
         """Say whose rights could not be asked for, so that nothing is known of them."""
-        return [f"the rights of {who} were not checked: {why}" for who, why in self.access.unchecked.items()]
+        unchecked = [f"the rights of {who} were not checked: {why}" for who, why in self.access.unchecked.items()]
+        if not self.hub.marks.keys.checked:
+            unchecked.append(
+                f"marks were not checked, and are taken at their word: you may not read the Secret {MARK_KEYS} of the "
+                "operator"
+            )
+        return unchecked
 
 
 @asynccontextmanager
@@ -99,7 +108,8 @@ async def previewer(connection: Connection, given: argparse.Namespace) -> AsyncI
     ):
         # A first read tells at once, and in words, what a watch would try again and again.
         await client.version()
-        hub = Cluster(client, key=await _key(client, settings.namespace))
+        marks = await _mark_keys(client, settings.namespace)
+        hub = Cluster(client, key=await _key(client, settings.namespace), marks=MarkRing(marks))
         await hub.identify()
         targets = SyncTargets(hub, lambda *_: None)
         remotes = FleetSites(hub, fleet, targets)
@@ -128,6 +138,14 @@ async def _key(client: Client, namespace: str) -> DigestKey:
         return await read_digest_key(client, namespace)
     except KubeError:
         return DigestKey()
+
+
+async def _mark_keys(client: Client, namespace: str) -> MarkKeys:
+    """Read the keys of marks; for somebody who may not do that, marks are taken at their word."""
+    try:
+        return await read_mark_keys(client, namespace)
+    except KubeError:
+        return MarkKeys(checked=False)
 
 
 async def _synced(reflectors: Sequence[AnyReflector]) -> None:

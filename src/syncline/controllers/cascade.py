@@ -22,7 +22,7 @@ from syncline.api.common import ObjectMeta
 from syncline.controllers.survey import Site
 from syncline.core.objects import Seen, Target
 from syncline.core.outcome import HOLDS_FOREIGN, UNPROVEN, Outcome
-from syncline.core.ownership import DISABLED, OWNER_LABEL, PRUNE, RECONCILE, place, read_marker
+from syncline.core.ownership import DISABLED, OWNER_LABEL, PRUNE, RECONCILE, place, read_marks
 from syncline.engine.cluster import kind_name
 from syncline.kube.discovery import Served
 from syncline.kube.errors import Forbidden, Gone, KubeError, NotFound
@@ -117,7 +117,7 @@ def _why_stays(site: Site, held: Target, meta: _Meta, wanted: Container[tuple[st
     """Say whose an object is that must not go along; empty where it may."""
     if meta.deletion_timestamp is not None or (held.kind, held.name) in _EVERYWHERE:
         return ""
-    marker = read_marker(meta.annotations)
+    marker = read_marks(meta.annotations, site.owner.keys).marker
     ours = (
         marker is not None
         and meta.labels.get(OWNER_LABEL) == site.owner.label

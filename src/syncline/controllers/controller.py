@@ -6,7 +6,7 @@ A turn starts from what is so now, whatever woke it. What a turn does is up to e
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Protocol
@@ -21,10 +21,12 @@ from syncline.controllers.memory import Memory
 from syncline.controllers.removal import Remover
 from syncline.controllers.reporting import AnySync, Problem, Report, Reporter
 from syncline.controllers.sites import Reached, Sites, emptied_kinds
+from syncline.controllers.status_trust import StatusTrust
 from syncline.controllers.survey import Site
 from syncline.controllers.wakes import Wakes
 from syncline.controllers.work import Work
 from syncline.core.inventory import without_kinds
+from syncline.core.marks import sync_id
 from syncline.core.objects import Target
 from syncline.core.outcome import Outcome
 from syncline.engine.claims import Claim, Claims
@@ -48,6 +50,7 @@ from syncline.render import Renderer
 log = structlog.get_logger(__name__)
 
 
+UNSURE = frozenset({"Failed", "Pending", "Unknown"})
 HELD_BY_OTHERS = frozenset({"OwnedByOther", "ClaimedByOther"})
 
 Order = tuple[Site, Target, Job]
@@ -94,7 +97,8 @@ class Controller(ABC):
         self._sites = sites
         self._shared = shared
         self._hub = shared.hub
-        self._records = Records(shared.hub.client, kind.resource)
+        self._records = Records(shared.hub.client, kind.resource, shared.hub.marks)
+        self._trust = StatusTrust(shared.hub.marks)
         self._reporter = Reporter(kind.name, self._records, shared.events, self._writing, kind.finish)
         self.wakes = Wakes(kind.name, self.queue, shared.hub, shared.claims)
         self._remover = Remover(self._writer)
@@ -136,7 +140,17 @@ class Controller(ABC):
         """Begin to remember a sync."""
         return Memory(fan_out)
 
+    def take_over_statuses(self, uids: Container[str]) -> None:
+        """Let the statuses of an earlier version count that are there now: those of these syncs, by their UIDs."""
+        for reflector in self.syncs.values():
+            for sync in reflector.values():
+                if sync.metadata.uid in uids:
+                    self._trust.take_over(sync)
+
     def _sync_changed(self, key: Key, old: AnySync | None, new: AnySync | None, by: str) -> None:
+        self._trust.observe(new)
+        if new is None and old is not None:
+            self._trust.forget(old.metadata.uid)
         if new is None or new.spec is None:
             self.wakes.lose_interest(key)
         elif old is None or _spec_of(old) != _spec_of(new) or new.deleting:
@@ -193,8 +207,10 @@ class Controller(ABC):
             if not sync.deleting:
                 waiters, ref = self._shared.claims.waiters, sync.owner.sync
                 waiters.begin(ref)
+                self._hub.marks.begin(ref)
                 report = await self._turn(sync, memory)
                 waiters.end(ref)
+                self._note_takeover(sync, report)
                 return report
             left = await self._finalize(sync, memory)
             if left is None:
@@ -208,6 +224,15 @@ class Controller(ABC):
             log.exception("a turn failed in an unforeseen way")
             message = f"unforeseen {type(error).__name__}; the operator's log has the details"
             return Report(sync=sync, problem=Problem("InternalError", message), retry=True)
+
+    def _note_takeover(self, sync: AnySync, report: Report) -> None:
+        """Note that a sync has nothing left to take over, once it has looked at all that it wants."""
+        marks = self._hub.marks
+        if not marks.keys.takeovers or not marks.is_finished(sync.owner.sync):
+            return
+        is_unsure = report.retry or report.problem is not None or report.outcomes is None
+        if not is_unsure and not any(outcome.state in UNSURE for outcome in report.outcomes or ()):
+            marks.taken_over.add(sync_id(sync.metadata.uid))
 
     async def _remove_finalizer(self, sync: AnySync, memory: Memory) -> None:
         """Let the sync go, but remember it: a write that a crash left in flight may still make a copy."""
@@ -271,7 +296,7 @@ class Controller(ABC):
                 return sync
             memory.finalizer_added = sync, time.monotonic()
             observe(wire)
-        return self._kind.read(wire)
+        return self._trust.trusted(self._kind.read(wire))
 
     async def _record(self, work: Work, reached: Reached, scope: str | None = None) -> None:
         """Write down the kinds and clusters that are about to be written to, before the first write there.
@@ -324,8 +349,10 @@ class Controller(ABC):
         )
 
     def _get(self, key: Key) -> AnySync | None:
+        """Return a sync with the status that counts."""
         reflector = self._reflector(key.namespace)
-        return reflector.get(key) if reflector is not None else None
+        sync = reflector.get(key) if reflector is not None else None
+        return self._trust.trusted(sync) if sync is not None else None
 
     def _reflector(self, namespace: str) -> Reflector[SyncWire, AnySync] | None:
         return self.syncs.get(None if None in self.syncs else namespace)
@@ -356,11 +383,12 @@ class Controller(ABC):
         if now is None or now.metadata.uid != sync.metadata.uid:
             return sync
         metadata = structs.replace(sync.metadata, resource_version=now.metadata.resource_version)
-        return structs.replace(sync, metadata=metadata, status=now.status)
+        return structs.replace(sync, metadata=metadata, status=now.status, stored=now.stored)
 
     def _forget(self, key: Key) -> None:
         self._memory.pop(key, None)
         self._sites.forget(self._kind.name, key)
+        self._hub.marks.begin(f"{self._kind.name}/{key.namespace}/{key.name}")
         self._reporter.forget(key)
         self.queue.forget(key)
 

@@ -12,8 +12,9 @@ from syncline.controllers.reporting import Problem
 from syncline.controllers.work import Source, SourceRef, Work
 from syncline.core.carry import needs_account, protected
 from syncline.core.digest import short_digest
+from syncline.core.marks import UNSIGNED
 from syncline.core.objects import Target
-from syncline.core.ownership import OWNER_LABEL, place, read_marker
+from syncline.core.ownership import OWNER_LABEL, Marks, place, read_marks
 from syncline.core.remedies import grant, grant_operator, with_cause
 from syncline.core.secrets import decoded
 from syncline.core.selectors import selector_words
@@ -182,7 +183,11 @@ class Gatherer:
 
     async def _copied_by(self, work: Work, meta: ObjectMeta, target: Target) -> str:
         """Name the living sync that made an object, or nothing: a copy is never a source."""
-        marker = read_marker(meta.annotations) if OWNER_LABEL in meta.labels else None
+        keys = self._hub.marks.keys
+        marker, claim = read_marks(meta.annotations, keys) if OWNER_LABEL in meta.labels else Marks()
+        # What may be a copy of another hub, or of an earlier version, is no source either; what is made up may be one.
+        if claim is not None and (claim.proof != UNSIGNED or claim.hub or UNSIGNED in keys.takeovers):
+            marker = claim
         if marker is None or marker.at != place(self._hub.uid, target):
             return ""
         self._claims.wait(work.sync.owner.sync, self._hub.name, target, marker.sync)

@@ -290,7 +290,7 @@ class FleetSites(LocalSites):
             lost = _outcomes(work, named, ("Unknown", reason or "Unreachable", message), cluster)
             again = CONNECTING if member.up else None
             return _Arrival(key=resolved.key, cluster=cluster.name, outcomes=lost, again=again)
-        owner = structs.replace(work.sync.owner, hub=self._hub.uid)
+        owner = structs.replace(work.sync.owner, hub=self._hub.uid, keys=self._hub.marks.keys)
         home = member.uid == self._hub.uid
         site = Site(place=named, cluster=cluster, client=member.client, owner=owner, home=home)
         arrival = await self._look(work, site)
@@ -333,6 +333,7 @@ class FleetSites(LocalSites):
                 member.client,
                 name=name,
                 key=self._hub.key,
+                marks=self._hub.marks,
                 follow=member.follow,
                 uid=lambda: member.uid,
                 grace=self._hub.grace,

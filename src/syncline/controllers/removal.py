@@ -21,8 +21,8 @@ from syncline.core.inventory import read_written
 from syncline.core.objects import Seen, Target
 from syncline.core.ordering import removal_stages
 from syncline.core.outcome import HOLDS_FOREIGN, UNPROVEN, Outcome
-from syncline.core.ownership import OWNER_LABEL
-from syncline.core.plan import Action, Verb
+from syncline.core.ownership import OWNER_LABEL, Standing, is_proven, place, standing
+from syncline.core.plan import MARK_UNPROVEN, Action, Verb
 from syncline.core.scope import Namespace
 from syncline.core.scope_record import object_id
 from syncline.core.surplus import Brake, brake, plan_removal
@@ -192,7 +192,8 @@ class Remover:
             return Ending(outcomes=tuple(removed), problem=problem)
         closed = sum(not _is_open(site, seen) for site, seen in owned(reached))
         words = [f"{len(failed)} copies could not be removed and were left: {failed[0].message}"] if failed else []
-        words += [f"{one.target}: {one.message}" for one in removed if one.reason in (HOLDS_FOREIGN, UNPROVEN)][:1]
+        told = (HOLDS_FOREIGN, UNPROVEN, MARK_UNPROVEN)
+        words += [f"{one.target}: {one.message}" for one in removed if one.reason in told][:1]
         words += [f"{closed} copies stay in namespaces that are ignored or being deleted"] if closed else []
         return Ending(outcomes=tuple(removed), warning="; ".join(words))
 
@@ -270,7 +271,7 @@ class Remover:
                     continue
                 known.update((seen.target, (site, seen)) for seen in found)
         why = ("SyncDeleted", "the sync was deleted")
-        removed: list[Outcome] = []
+        removed = [_left_unproven(seen) for site, seen in known.values() if _is_unproven(site, seen)]
         for group in _in_order(known.values(), staged=staged):
             removed += await self._remove(memory, group, why)
         return [*removed, *troubles]
@@ -352,9 +353,32 @@ def owned(reached: Reached) -> Iterator[Owned]:
     for sites in clusters.values():
         first = sites[0]
         for seen in first.cluster.copies_of(first.owner.ref):
-            if seen.marker is not None and seen.marker.hub == first.owner.hub:
+            if _is_owned(first, seen):
                 site = first if len(sites) == 1 else _wanting(sites, seen)
                 yield site, _relabelled(site, seen)
+
+
+def _is_owned(site: Site, seen: Seen) -> bool:
+    """Whether an object whose marker names the sync is its own: a forged mark or a clone counts for nothing."""
+    marker = seen.marker
+    return (
+        marker is not None
+        and marker.hub == site.owner.hub
+        and marker.at == place(site.cluster.uid, seen.target)
+        and is_proven(seen, site.owner)
+    )
+
+
+def _is_unproven(site: Site, seen: Seen) -> bool:
+    return standing(seen, site.owner, place(site.cluster.uid, seen.target)) is Standing.UNPROVEN
+
+
+def _left_unproven(seen: Seen) -> Outcome:
+    message = (
+        "it is left, with all others like it, since its mark is signed with a key that is not known; delete it yourself"
+        " if it was this sync's"
+    )
+    return Outcome(target=seen.target, state="Skipped", reason=MARK_UNPROVEN, message=message, gone=True)
 
 
 def _wanting(sites: list[Site], seen: Seen) -> Site:

@@ -125,7 +125,7 @@ class Reporter:
         self._count(report.sync.status, outcomes)
         self._count_failures(report)
         with self._writing(meta) as observe:
-            stored = await store(self._records, meta, report.sync.status, status, now)
+            stored = await store(self._records, meta, report.sync.stored_status, status, now)
             if stored.wire is not None:
                 observe(stored.wire)
         if stored.refusal is not None:
@@ -209,7 +209,7 @@ class Reporter:
 
     async def _store(self, sync: AnySync, status: SyncStatus) -> None:
         with self._writing(sync.metadata) as observe:
-            wire = await self._records.write_status(sync.metadata, sync.status, fit(status))
+            wire = await self._records.write_status(sync.metadata, sync.stored_status, fit(status))
             if wire is not None:
                 observe(wire)
 

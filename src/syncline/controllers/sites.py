@@ -79,14 +79,13 @@ class LocalSites:
         """
         unseen = await self._open(local_kinds(work.sync.status))
         client = self._hub.acting_as(work.user)
+        owner = structs.replace(work.sync.owner, keys=self._hub.marks.keys)
         sites = tuple(
-            Site(place=place, cluster=self._hub, client=client, owner=work.sync.owner)
-            for place in work.places
-            if place.local
+            Site(place=place, cluster=self._hub, client=client, owner=owner) for place in work.places if place.local
         )
         left: tuple[Site, ...] = ()
         if former and not sites and local_kinds(work.sync.status):
-            left = (Site(place=Place(scope=NOWHERE), cluster=self._hub, client=client, owner=work.sync.owner),)
+            left = (Site(place=Place(scope=NOWHERE), cluster=self._hub, client=client, owner=owner),)
         return Reached(sites=sites, former=left, unsure=bool(unseen), unseen_kinds=unseen)
 
     def record(self, work: Work, reached: Reached, status: SyncStatus) -> SyncStatus:  # noqa: ARG002 - see the protocol

@@ -113,6 +113,10 @@ class Marker(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     annotations: tuple[str, ...] = ()
     unkept: tuple[str, ...] = ()
     """Empty values of what was sent that the API server did not keep, by the answer to the write (`fields.unkept`)."""
+    owner: str = ""
+    """The label that goes with it: a label that somebody has put on does not make an object of a former sync ours."""
+    proof: str = ""
+    """Always last. As written, the id of the key and the MAC (`marks`); as read, only the id of the key."""
 
 
 class Seen(Struct, frozen=True, kw_only=True):
@@ -125,6 +129,9 @@ class Seen(Struct, frozen=True, kw_only=True):
     """Of a kind that is not compared by content: what its marker says; `fields` tells whether that still holds."""
     owner: str = ""
     marker: Marker | None = None
+    """Only one that we wrote (`marks`)."""
+    claim: Marker | None = None
+    """A marker of which that is not known: unsigned, or of an unknown key. It makes nothing ours by itself."""
     immutable: bool = False
     type: str = ""
     labels: Mapping[str, str] = {}

@@ -1,19 +1,22 @@
 """Ownership: whose an object is.
 
-Ours = the label *and* an annotation that names exactly this object. A clone made by `kubectl get | apply -n other` or
-restored by a backup tool carries both, but its annotation names another place, so it is foreign.
+Ours = the label *and* an annotation that names exactly this object and proves that we wrote it (`marks`). A clone made
+by `kubectl get | apply -n other` or restored by a backup tool carries both, but its annotation names another place, so
+it is foreign; so is an object with marks that somebody made up.
 """
 
 from collections.abc import Mapping
 from enum import Enum
 from functools import lru_cache
 from sys import intern
+from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct, structs
 
 from syncline.api.common import GROUP
 from syncline.core.digest import short_digest
+from syncline.core.marks import NO_KEYS, UNSIGNED, MarkKeys, Proof
 from syncline.core.objects import Marker, Seen, Target
 
 OWNER_LABEL = f"{GROUP}/owner"
@@ -24,7 +27,7 @@ RECONCILE = f"{GROUP}/reconcile"
 DISABLED = "Disabled"
 
 _decoder = msgspec.json.Decoder(Marker)
-_SHARED = ("sync", "hub", "source", "revision", "digest", "key", "mode")
+_SHARED = ("sync", "hub", "source", "revision", "digest", "key", "mode", "owner", "proof")
 
 
 class Owner(Struct, frozen=True):
@@ -40,6 +43,8 @@ class Owner(Struct, frozen=True):
     """The part of a sync that has copies of its own, such as an environment."""
     heir_of: tuple[str, ...] = ()
     """Owners, by `ref`, that are no more and whose copies this one takes over: parts that left the sync."""
+    keys: MarkKeys = NO_KEYS
+    """What its marks are signed with."""
 
     @property
     def sync(self) -> str:
@@ -64,6 +69,10 @@ class Standing(Enum):
     """Written by this very sync."""
     FORMER = "former"
     """Written by a sync of this name that is gone, or by a part that left the sync: ours to take again."""
+    RENEWABLE = "renewable"
+    """Its mark names this sync and proves nothing, but may be taken over: ours where it is wanted, never to remove."""
+    UNPROVEN = "unproven"
+    """Its mark names a key that is not known: perhaps ours, so it is neither touched nor taken for a stranger's."""
     RIVAL = "rival"
     """Written by another sync."""
     FOREIGN = "foreign"
@@ -80,26 +89,89 @@ def place(cluster_id: str, target: Target) -> str:
     return f"{cluster_id}/{target.kind}/{target.namespace}/{target.name}"
 
 
-def read_marker(annotations: Mapping[str, str]) -> Marker | None:
-    """Return the marker, or None where there is none that can be read: then the object is foreign."""
+class Marks(NamedTuple):
+    """The marker of an object, as far as it is worth anything."""
+
+    marker: Marker | None = None
+    """One that we wrote."""
+    claim: Marker | None = None
+    """One of which that is not known."""
+
+
+def read_marks(annotations: Mapping[str, str], keys: MarkKeys, *, unsigned: bool = False) -> Marks:
+    """Return the marker, where there is one that can be read and was not forged.
+
+    `unsigned`: one without a proof counts, if any sync may take such ones over.
+    """
     text = annotations.get(MARKER)
     if text is None:
-        return None
+        return Marks()
     try:
         marker = _decoder.decode(text)
     except msgspec.MsgspecError:
-        return None
+        return Marks()
+    key, proof = keys.check(text, marker.proof)
+    structs.force_setattr(marker, "proof", key)
     # All copies of a source say the same in these: it is held once for all of them.
     for name in _SHARED:
         structs.force_setattr(marker, name, intern(getattr(marker, name)))
-    return marker
+    match proof:
+        case Proof.FORGED:
+            return Marks()
+        case Proof.PROVEN:
+            return Marks(marker=marker)
+        case Proof.UNSIGNED if unsigned and UNSIGNED in keys.takeovers:
+            return Marks(marker=marker)
+        case _:
+            return Marks(claim=marker)
 
 
 def standing(seen: Seen, owner: Owner, here: str) -> Standing:
     """Tell whose the object is, from what it carries alone."""
-    if not seen.owner or seen.marker is None or seen.marker.at != here:
+    marker = seen.marker or seen.claim
+    if not seen.owner or marker is None or marker.at != here:
         return Standing.FOREIGN
-    if (seen.marker.sync, seen.marker.hub) != (owner.ref, owner.hub):
-        inherited = seen.marker.hub == owner.hub and seen.marker.sync in owner.heir_of
+    inherited = marker.hub == owner.hub and marker.sync in owner.heir_of
+    named = (marker.sync, marker.hub) == (owner.ref, owner.hub)
+    if not is_proven(seen, owner):
+        return _standing_of_claim(marker, owner, named=named or inherited)
+    if not named:
         return Standing.FORMER if inherited else Standing.RIVAL
-    return Standing.OURS if seen.owner == owner.label else Standing.FORMER
+    is_its_own = seen.owner == owner.label and marker.owner in (owner.label, "")
+    return Standing.OURS if is_its_own else Standing.FORMER
+
+
+def is_proven(seen: Seen, owner: Owner) -> bool:
+    """Whether we wrote the marker of an object, or it counts as long as this sync may take unsigned ones over."""
+    marker = seen.marker
+    if marker is None:
+        return False
+    if marker.proof == UNSIGNED:
+        return UNSIGNED in owner.keys.taken_over_by(owner.uid)
+    return marker.proof in owner.keys
+
+
+def recognise(seen: Seen, owner: Owner, here: str) -> Seen:
+    """Return an object that a sync wants with the marker that counts for that sync: one that it may take over too."""
+    claim = seen.claim
+    if claim is None or standing(seen, owner, here) is not Standing.RENEWABLE:
+        return seen
+    return structs.replace(seen, marker=claim, digest=seen.digest or claim.digest)
+
+
+def must_renew(seen: Seen, owner: Owner, here: str) -> bool:
+    """Whether the mark of an object is to be signed anew: it is this sync's, and not signed with the current key."""
+    marker = seen.marker or seen.claim
+    if marker is None or not owner.keys.current or marker.proof == owner.keys.current:
+        return False
+    return standing(seen, owner, here) in (Standing.OURS, Standing.RENEWABLE)
+
+
+def _standing_of_claim(claim: Marker, owner: Owner, *, named: bool) -> Standing:
+    if claim.hub != owner.hub:
+        return Standing.RIVAL  # another hub has other keys; what it says of itself only keeps us away
+    if named and claim.proof in owner.keys.taken_over_by(owner.uid):
+        return Standing.RENEWABLE
+    if not named and claim.proof in owner.keys.takeovers:
+        return Standing.RIVAL  # the sync that it names may still take it over
+    return Standing.FOREIGN if claim.proof == UNSIGNED else Standing.UNPROVEN

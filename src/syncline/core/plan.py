@@ -16,13 +16,18 @@ from syncline.core.fields import extra_paths, is_ours, lost_paths
 from syncline.core.ignoring import compared_leaves, without
 from syncline.core.keypolicies import KeyedMerge, KeyPolicies, KeyPolicy, merge_by_key
 from syncline.core.objects import Content, Desired, Marker, Seen, Target
-from syncline.core.ownership import MARKER, Owner, Standing, standing
+from syncline.core.ownership import MARKER, Owner, Standing, recognise, standing
 from syncline.core.sanitize import is_state
 
 # The base is an annotation; Kubernetes allows 256 KiB for all annotations of an object together.
 MAX_BASE = 64 * 1024
 NAMED = 3
 METADATA_DIFFERS = "labels, annotations or marks differ from what was sent"
+MARK_UNPROVEN = "MarkUnproven"
+UNPROVEN_MESSAGE = (
+    "restore the key of the marks, or run `syncline keys heal`; if the object is not this sync's, delete it: its mark "
+    "is signed with a key that is not known, so it is neither changed nor removed"
+)
 
 
 class Verb(Enum):
@@ -104,12 +109,15 @@ def plan(
         return _plan_absent(desired, policy, rival, kept=kept)
     if (first := _plan_first(desired, seen)) is not None:
         return first
+    whose = standing(seen, owner, here)
+    if whose is Standing.UNPROVEN:
+        return _leave(desired, MARK_UNPROVEN, UNPROVEN_MESSAGE, "Conflict")
+    seen = recognise(seen, owner, here)
     if desired.body is not None:
         seen = _judged(desired, seen, extras=policy.management == "Overwrite")
     elif desired.ignored:
         seen = _without_ignored(desired, seen)
-    whose = standing(seen, owner, here)
-    if whose in (Standing.OURS, Standing.FORMER):
+    if whose in (Standing.OURS, Standing.RENEWABLE, Standing.FORMER):
         return _plan_ours(desired, seen, policy, former=whose is Standing.FORMER)
     if rival:
         return _leave(

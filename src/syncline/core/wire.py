@@ -13,8 +13,9 @@ from syncline.api.common import ObjectMeta
 from syncline.core.digest import DigestKey, brief, leaf_digests, leaves_digest
 from syncline.core.fields import APPLY, MANAGER, owned
 from syncline.core.health import Health, health_of
+from syncline.core.marks import NO_KEYS, MarkKeys
 from syncline.core.objects import HEALTHY, PLAIN, Content, Marker, Seen, Target
-from syncline.core.ownership import BASE, DISABLED, MARKER, OWNER_LABEL, PRUNE, RECONCILE, read_marker
+from syncline.core.ownership import BASE, DISABLED, MARKER, OWNER_LABEL, PRUNE, RECONCILE, read_marks
 
 _base_decoder = msgspec.json.Decoder(dict[str, str])
 
@@ -90,10 +91,17 @@ def see(
     cluster: str = "",
     body: bool = False,
     key: DigestKey = PLAIN,
+    marks: MarkKeys = NO_KEYS,
+    unsigned: bool = False,
 ) -> Seen:
-    """Reduce an object to what a plan needs; the body is dropped unless asked for."""
+    """Reduce an object to what a plan needs; the body is dropped unless asked for.
+
+    `unsigned`: whether a mark without a proof may count (see `ownership.read_marks`).
+    """
     meta = wire.metadata
-    marker = read_marker(meta.annotations)
+    marker, claim = read_marks(meta.annotations, marks, unsigned=unsigned)
+    if not _names(marker or claim, kind, meta):
+        marker = claim = None  # a clone: what it says is about another object
     base = _read_base(meta.annotations.get(BASE))
     leaves: dict[str, str] | None = None
     if isinstance(wire, DataWire):
@@ -109,6 +117,7 @@ def see(
         digest=intern(digest),
         owner=intern(meta.labels.get(OWNER_LABEL, "")),
         marker=marker,
+        claim=claim,
         immutable=isinstance(wire, DataWire) and bool(wire.immutable),
         type=intern(wire.type) if isinstance(wire, DataWire) else "",
         labels={key: value for key, value in meta.labels.items() if key != OWNER_LABEL} or _NOTHING,
@@ -128,6 +137,11 @@ def see(
         health=HEALTHY if isinstance(wire, DataWire) else _health(wire, kind),
         content=wire.content() if body and isinstance(wire, DataWire) else None,
     )
+
+
+def _names(marker: Marker | None, kind: str, meta: CopyMeta) -> bool:
+    """Whether a marker names this object, whatever the cluster."""
+    return marker is not None and marker.at.partition("/")[2] == f"{kind}/{meta.namespace}/{meta.name}"
 
 
 def _health(wire: ObjectWire, kind: str) -> Health:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from syncline.core.digest import brief, short_digest
 from syncline.core.objects import Body, Content, Desired, Marker, Seen
@@ -117,6 +118,16 @@ def marks_patch(desired: Desired, seen: Seen, owner: Owner, here: str, edit: Edi
     return [*_guards(seen, version=False), *marks]
 
 
+def renewal_patch(seen: Seen, owner: Owner) -> list[Json]:
+    """Return the JSON patch that signs the marker of an object anew; it says the same as before."""
+    marker = seen.marker or seen.claim
+    assert marker is not None  # noqa: S101 - the caller looked
+    signed = owner.keys.write(structs.replace(marker, sync=owner.ref, owner=owner.label, proof=""))
+    patch = _guards(seen, version=True)
+    patch.append({"op": "replace", "path": f"/metadata/annotations/{escape(MARKER)}", "value": signed})
+    return patch
+
+
 def release_patch(seen: Seen) -> list[Json]:
     """Return the JSON patch that takes our marks off and leaves everything else."""
     patch = _guards(seen, version=False)
@@ -200,8 +211,9 @@ def _marks(desired: Desired, owner: Owner, here: str, edit: Edit) -> dict[str, s
         labels=tuple(sorted(desired.labels)),
         annotations=tuple(sorted(desired.annotations)),
         unkept=edit.unkept,
+        owner=owner.label,
     )
-    marks = {MARKER: msgspec.json.encode(marker).decode()}
+    marks = {MARKER: owner.keys.write(marker)}
     if edit.base is not None:
         marks[BASE] = msgspec.json.encode(edit.base, order="sorted").decode()
     return marks

@@ -3,6 +3,7 @@
 NAMESPACE = "syncline-system"
 SERVICE_ACCOUNT = "syncline"
 DIGEST_KEY = "syncline-digest-key"
+MARK_KEYS = "syncline-mark-keys"
 IMAGE = "syncline:0.1.0"
 
 METRICS_PORT = 8443

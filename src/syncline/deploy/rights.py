@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from syncline.api.common import GROUP
 from syncline.api.kinds import KINDS
-from syncline.deploy.names import AGGREGATE_LABEL, DIGEST_KEY, LABELS, NAMESPACE, SERVICE_ACCOUNT
+from syncline.deploy.names import AGGREGATE_LABEL, DIGEST_KEY, LABELS, MARK_KEYS, NAMESPACE, SERVICE_ACCOUNT
 from syncline.deploy.text import Manifest
 
 METRICS_READER = "syncline-metrics-reader"
@@ -74,8 +74,21 @@ SECRETS = (
 )
 LEASE = (Grant("coordination.k8s.io", ("leases",), ("get", "create", "update"), "elect one leader"),)
 DIGEST_KEY_RIGHTS = (
-    Grant("", ("secrets",), ("get",), "read the key of the digests that stand for values", (DIGEST_KEY,)),
-    Grant("", ("secrets",), ("create",), "make that key once; a right to create cannot be given for one name"),
+    Grant(
+        "",
+        ("secrets",),
+        ("get", "patch"),
+        "read the key of the digests that stand for values; note that there are keys of marks",
+        (DIGEST_KEY,),
+    ),
+    Grant(
+        "",
+        ("secrets",),
+        ("get", "list", "watch", "patch"),
+        "read the keys that prove marks, and notice new ones; note who has taken over marks of an earlier version",
+        (MARK_KEYS,),
+    ),
+    Grant("", ("secrets",), ("create",), "make these keys once; a right to create cannot be given for one name"),
 )
 VIEW = (Grant(GROUP, _PLURALS, _READ, "see syncs and their status"),)
 EDIT = (

@@ -12,6 +12,7 @@ from syncline.core.remedies import unwatched
 from syncline.core.scope import Namespace
 from syncline.core.wire import DataWire, ObjectWire
 from syncline.engine.attention import Attention
+from syncline.engine.markkeys import MarkRing
 from syncline.engine.view import MetaWire, View
 from syncline.kube.cache import Key
 from syncline.kube.client import Client
@@ -73,6 +74,7 @@ class Cluster:
         *,
         name: str = "",
         key: DigestKey = PLAIN,
+        marks: MarkRing | None = None,
         follow: Follow | None = None,
         uid: Callable[[], str] | None = None,
         grace: float = VIEW_GRACE,
@@ -80,6 +82,7 @@ class Cluster:
         self.client = client
         self.name = name
         self.key = key
+        self.marks = marks or MarkRing()
         self._follow = follow or _follow
         self._uid = uid
         self._found_uid = ""
@@ -282,6 +285,7 @@ class Cluster:
             name,
             resource,
             key=self.key,
+            marks=self.marks,
             attention=self.attention,
             on_copy=self._copy_changed,
             on_stranger=self._stranger_changed,

@@ -5,20 +5,27 @@ from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
 import msgspec
+import structlog
 from msgspec import Struct, field
 
 from syncline.api.common import FINALIZER, ObjectMeta
 from syncline.api.fitting import repair
+from syncline.api.status import SyncStatus
 from syncline.core.ownership import Owner
+from syncline.core.status_proof import sign_status
+from syncline.engine.markkeys import MarkRing
 from syncline.kube.client import Client, PatchKind
 from syncline.kube.errors import Conflict, Invalid, KubeError, NotFound
 from syncline.kube.resources import Resource
+
+log = structlog.get_logger(__name__)
 
 # How often a status is sent again because somebody edited the sync meanwhile.
 TRIES = 5
 
 Spec_co = TypeVar("Spec_co", bound=Struct, covariant=True)
 Status_co = TypeVar("Status_co", bound=Struct, covariant=True)
+Status = TypeVar("Status", bound=Struct)
 
 
 class SyncWire(Struct, rename="camel"):
@@ -48,12 +55,20 @@ class Sync(Struct, Generic[Spec_co, Status_co], frozen=True, kw_only=True):
     metadata: ObjectMeta
     spec: Spec_co | None
     status: Status_co
+    """The status that counts."""
+    stored: Status_co | None = None
+    """The status that is stored, where that is another one: one that somebody else wrote."""
     error: str = ""
 
     @property
     def owner(self) -> Owner:
         """Return the sync as the owner of copies."""
         return Owner(self.kind, self.metadata.namespace, self.metadata.name, self.metadata.uid)
+
+    @property
+    def stored_status(self) -> Status_co:
+        """Return the status as it is stored."""
+        return self.status if self.stored is None else self.stored
 
     @property
     def deleting(self) -> bool:
@@ -79,9 +94,16 @@ class Records:
     Every write names the uid and the version that it is about: an operator that wakes up late overwrites nothing.
     """
 
-    def __init__(self, client: Client, resource: Resource) -> None:
+    def __init__(self, client: Client, resource: Resource, marks: MarkRing | None = None) -> None:
         self._client = client
         self._resource = resource
+        self._marks = marks or MarkRing()
+
+    def signed(self, metadata: ObjectMeta, status: Status) -> Status:
+        """Return a status as it is stored: with a proof that we wrote it, for a sync."""
+        if not isinstance(status, SyncStatus):
+            return status
+        return sign_status(status, self._resource.kind, metadata.uid, self._marks.keys)
 
     async def hold(self, metadata: ObjectMeta) -> SyncWire | None:
         """Add our finalizer, before the first write; None where it is there. Raises `SyncGone`."""
@@ -112,14 +134,19 @@ class Records:
 
         An edit of the sync meanwhile does not matter; another status does. Raises `SyncGone` and `StatusConflict`.
         """
-        value: dict[str, Any] = msgspec.to_builtins(new)
+        value: dict[str, Any] = msgspec.to_builtins(self.signed(metadata, new))
         if value == msgspec.to_builtins(old):
             return None
         version, tries = metadata.resource_version, TRIES
         while True:
             try:
                 with _gone_if_not_found(metadata):
-                    return await self._send_status(metadata, version, value)
+                    wire = await self._send_status(metadata, version, value)
+                if "proof" in value and b'"proof"' not in bytes(wire.status):
+                    log.warning(
+                        "the CRDs are of an earlier version, so that statuses are not proven; install them anew"
+                    )
+                return wire
             except (Conflict, Invalid) as error:
                 live = await self.verify(metadata)
                 tries -= 1

@@ -41,9 +41,9 @@ async def store(records: Records, metadata: ObjectMeta, old: Status, new: Status
     Where the API server refuses it, the inventory is stored with a Ready=False that says what was refused. Raises what
     may pass by itself.
     """
-    if new == old:
-        return Stored(status=new)
-    new = fit(new)
+    if records.signed(metadata, new) == old:
+        return Stored(status=old)
+    new = records.signed(metadata, fit(new))
     try:
         return Stored(status=new, wire=await records.write_status(metadata, old, new))
     except ApiError as error:
@@ -52,7 +52,9 @@ async def store(records: Records, metadata: ObjectMeta, old: Status, new: Status
         refusal = error
     log.warning("the API server refused a status", error=str(refusal))
     conditions = settle_conditions(old.conditions, [_refused(new, refusal)], metadata.generation, now)
-    least = fit(essential(new, conditions=conditions, observed_generation=metadata.generation))
+    least = records.signed(
+        metadata, fit(essential(new, conditions=conditions, observed_generation=metadata.generation))
+    )
     try:
         return Stored(status=least, wire=await records.write_status(metadata, old, least), refusal=refusal)
     except ApiError as error:

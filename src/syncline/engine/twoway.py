@@ -77,7 +77,7 @@ class TwoWay:
         try:
             for _ in range(TRIES):
                 wire = await self._read(desired.target)
-                seen = self._cluster.view(desired.target.kind).see(wire, body=True) if wire is not None else None
+                seen = self._see(desired, wire)
                 try:
                     action = await self._writer.decide(desired, seen, kept=kept)
                     if seen is None or wire is None or action.verb is Verb.CREATE:
@@ -95,12 +95,17 @@ class TwoWay:
     async def preview(self, upstream: Upstream, desired: Desired, *, kept: bool) -> Action:
         """Return what would be done, without doing it; the message tells what would reach the source."""
         wire = await self._read(desired.target)
-        seen = self._cluster.view(desired.target.kind).see(wire, body=True) if wire is not None else None
+        seen = self._see(desired, wire)
         planned = await self._writer.decide(desired, seen, kept=kept)
         if seen is None or wire is None or (planned.verb is Verb.LEAVE and planned.reason in _BEFORE):
             return planned
         agreement, action, settled = self._decide(upstream, desired, seen, wire.metadata, planned)
         return structs.replace(action, verb=Verb.LEAVE) if settled and not agreement.up else action
+
+    def _see(self, desired: Desired, wire: DataWire | None) -> Seen | None:
+        if wire is None:
+            return None
+        return self._writer.recognised(self._cluster.view(desired.target.kind).see(wire, body=True))
 
     async def _carry_out(self, action: Action, desired: Desired, seen: Seen | None) -> Outcome:
         return outcome_of(action) if action.verb is Verb.LEAVE else await self._writer.carry_out(action, desired, seen)
@@ -124,6 +129,7 @@ class TwoWay:
         if agreement.up and (outcome := await self._write_up(upstream, desired, seen, agreement)) is not None:
             return outcome
         if settled:
+            await self._writer.renew(seen)
             outcome = outcome_of(structs.replace(action, verb=Verb.LEAVE))
             return structs.replace(outcome, written=Verb.UPDATE) if agreement.up else outcome
         return await self._writer.carry_out(action, desired, seen)

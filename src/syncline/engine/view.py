@@ -6,11 +6,13 @@ from msgspec import Struct, field
 
 from syncline.api.common import ObjectMeta
 from syncline.core.digest import DigestKey
-from syncline.core.objects import Seen
+from syncline.core.marks import UNSIGNED
+from syncline.core.objects import Seen, Target
 from syncline.core.ownership import OWNER_LABEL
 from syncline.core.wire import DATA_KINDS, DataWire, ObjectWire, see
 from syncline.engine.attention import Attention
 from syncline.engine.copies import Copies
+from syncline.engine.markkeys import MarkRing
 from syncline.kube.cache import Key
 from syncline.kube.client import Client
 from syncline.kube.reflector import AnyReflector, Reflector
@@ -39,6 +41,7 @@ class View:
         resource: Resource,
         *,
         key: DigestKey,
+        marks: MarkRing,
         attention: Attention,
         on_copy: Callable[[Seen | None, Seen | None, str], None],
         on_stranger: Callable[[str, Key, str], None],
@@ -47,6 +50,7 @@ class View:
         self.resource = resource
         self.wire: type[DataWire | ObjectWire] = DataWire if kind in DATA_KINDS else ObjectWire
         self._key = key
+        self._marks = marks
         self.copies = Copies(client, resource, self.wire, self.see, on_copy)
         self.strangers: Reflector[MetaWire, str] = Reflector(
             client,
@@ -86,7 +90,18 @@ class View:
 
     def see(self, wire: Wire, *, body: bool = False) -> Seen:
         """Reduce an object to what a plan needs."""
-        return see(wire, kind=self.kind, body=body, key=self._key)
+        keys = self._marks.keys
+        unsigned = UNSIGNED in keys.takeovers and self._was_there(wire.metadata)
+        return see(wire, kind=self.kind, body=body, key=self._key, marks=keys, unsigned=unsigned)
+
+    def _was_there(self, meta: ObjectMeta) -> bool:
+        """Whether an object had its unsigned mark when the kind was first listed: so nobody puts one on later."""
+        if not self.copies.reflector.synced.is_set():
+            return True
+        known = self.copies.at(Target(meta.namespace, meta.name, self.kind))
+        return (
+            known is not None and known.uid == meta.uid and known.marker is not None and known.marker.proof == UNSIGNED
+        )
 
     def observe_unmanaged(self, meta: ObjectMeta, by: str) -> None:
         """Take in an object without our label that `by` has read or written, so that its end is noticed too.

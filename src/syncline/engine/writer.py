@@ -11,11 +11,11 @@ from syncline.core.carry import carried
 from syncline.core.fields import holder
 from syncline.core.objects import Content, Desired, Seen, Target
 from syncline.core.outcome import Outcome, outcome_of
-from syncline.core.ownership import Owner, Standing, place, standing
+from syncline.core.ownership import Owner, Standing, must_renew, place, recognise, standing
 from syncline.core.plan import NAMED, Action, Edit, Policy, Verb, lost_message, merged_content, plan
 from syncline.core.surplus import plan_removal
 from syncline.core.wire import DataWire, ObjectWire
-from syncline.core.writing import create_body, release_patch, update_patch, write_digest
+from syncline.core.writing import create_body, release_patch, renewal_patch, update_patch, write_digest
 from syncline.engine.applying import Applier
 from syncline.engine.claims import Claims
 from syncline.engine.cluster import Cluster
@@ -99,6 +99,7 @@ class Writer:
                 try:
                     action = await self.decide(desired, seen, kept=kept)
                     if action.verb is Verb.LEAVE:
+                        await self.renew(seen)
                         return outcome_of(action)
                     if action.verb is not Verb.READ:
                         action = await self._told(_guarded(action) if overtaken else action, desired)
@@ -163,7 +164,32 @@ class Writer:
             return None
         view = self._view(desired.target)
         view.observe_unmanaged(wire.metadata, self._owner.sync)
-        return view.see(wire, body=True)
+        return self.recognised(view.see(wire, body=True))
+
+    async def renew(self, seen: Seen | None) -> None:
+        """Sign the mark of an object anew that is left as it is, where its key is not the current one.
+
+        Not more than a few at a time, and not where somebody has just written it: the next pass looks again.
+        """
+        if seen is None or not must_renew(seen, self._owner, place(self._cluster.uid, seen.target)):
+            return
+        marks = self._cluster.marks
+        if seen.deleting or seen.reconcile_disabled:
+            marks.unfinished.add(self._owner.sync)
+            return
+        if not marks.may_renew(self._owner.sync):
+            return
+        try:
+            with self._view(seen.target).copies.writing(seen.target):
+                wire = await self._patch(seen, renewal_patch(seen, self._owner))
+                self._view(seen.target).copies.observe(wire, self._owner.sync)
+        except KubeError as error:
+            marks.unfinished.add(self._owner.sync)
+            log.debug("a mark could not be signed anew yet", error=str(error), **seen.target.fields())
+
+    def recognised(self, seen: Seen | None) -> Seen | None:
+        """Return an object with the marker that counts for this sync."""
+        return recognise(seen, self._owner, place(self._cluster.uid, seen.target)) if seen is not None else None
 
     async def _observed(self, desired: Desired, *, kept: bool) -> Seen | None:
         """Return what is known of the target.
@@ -171,7 +197,7 @@ class Writer:
         Under Keep it is noted for good that a namespace has had its copy, so the first time the server is asked: what
         the cache has may have gone with an earlier namespace of that name, since the two are watched separately.
         """
-        seen = self._cluster.at(desired.target)
+        seen = self.recognised(self._cluster.at(desired.target))
         if seen is None or kept or self._policy.management != "Keep":
             return seen
         return await self.look(desired)
@@ -194,7 +220,7 @@ class Writer:
         if seen is None:
             namespace = self._cluster.namespace(target.namespace) if target.namespace else None
             return await self._claims.winner(sync, cluster, target, namespace, self._view(target).resource)
-        marker = seen.marker
+        marker = seen.marker or seen.claim
         if marker is None or standing(seen, self._owner, here) is not Standing.RIVAL:
             return ""
         if marker.hub != self._owner.hub:  # a sync of another cluster: whether it lives cannot be known from here
@@ -265,7 +291,11 @@ class Writer:
         """Deal with a change that the server refuses: a field that cannot be changed, or content that cannot be."""
         target, seen = desired.target, await self.look(desired)
         here = place(self._cluster.uid, target)
-        if seen is None or standing(seen, self._owner, here) not in (Standing.OURS, Standing.FORMER):
+        if seen is None or standing(seen, self._owner, here) not in (
+            Standing.OURS,
+            Standing.RENEWABLE,
+            Standing.FORMER,
+        ):
             return failure(target, error)
         edit = Edit(digest=desired.digest, mode=seen.marker.mode if seen.marker else "Created")
         if not await self._could_be_created(desired, edit, error):

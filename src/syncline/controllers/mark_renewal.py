@@ -1,0 +1,149 @@
+"""Keeps the keys of marks, and sees to it that every mark is signed with the current one in the end.
+
+A sync signs marks anew when it looks at its objects, a few at a time. Here the syncs that were not through with that
+are enqueued again, and those that are through leave the list of who may take marks over.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+
+import structlog
+
+from syncline.api.common import FINALIZER
+from syncline.controllers.controller import Controller, key_of
+from syncline.core.marks import NO_KEYS, UNSIGNED, sync_id
+from syncline.engine.cluster import Cluster
+from syncline.engine.markkeys import (
+    NAME,
+    KeysWire,
+    ensure_mark_keys,
+    note_keys,
+    noted_keys,
+    read_keys,
+    write_takeovers,
+)
+from syncline.kube.cache import Key
+from syncline.kube.errors import ConfigError, KubeError
+from syncline.kube.reflector import Reflector
+from syncline.kube.resources import SECRETS
+
+log = structlog.get_logger(__name__)
+
+# How often it is looked whether syncs wait, while some do.
+INTERVAL = 5.0
+# How long a new key only proves, before it signs.
+SIGNING_DELAY = 5.0
+
+
+class MarkRenewal:
+    """The keys of marks, for as long as the operator runs."""
+
+    def __init__(
+        self, hub: Cluster, namespace: str, controllers: Sequence[Controller], leads: Callable[[], bool]
+    ) -> None:
+        self._hub = hub
+        self._namespace = namespace
+        self._controllers = {controller.queue.name: controller for controller in controllers}
+        self._leads = leads
+        self._signs_at: float | None = None
+        self._next = NO_KEYS
+        self._watch: Reflector[KeysWire, KeysWire] = Reflector(
+            hub.client,
+            SECRETS,
+            decode=KeysWire,
+            project=lambda wire: wire,
+            namespace=namespace,
+            fields=f"metadata.name={NAME}",
+            on_change=self._changed,
+            part="keys",
+        )
+
+    async def load(self) -> None:
+        """Read the keys, or make one. Raises what any request raises."""
+        worked_on = [uid for uid, was_worked_on in self._syncs() if was_worked_on]
+        keys = await ensure_mark_keys(self._hub.client, self._namespace, worked_on)
+        self._hub.marks.keys = keys
+        unsigned = {uid for uid, _ in self._syncs() if UNSIGNED in keys.taken_over_by(uid)}
+        for controller in self._controllers.values():
+            controller.take_over_statuses(unsigned)
+
+    async def run(self) -> None:
+        """Look after marks that are to be signed anew, for good; it asks for nothing as long as there are none."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._watch.run())
+            tasks.create_task(self._tend())
+
+    def _changed(self, _key: Key, _old: KeysWire | None, new: KeysWire | None, _by: str) -> None:
+        """Take keys that somebody has added or removed; a Secret that is gone or broken changes nothing.
+
+        A new key proves at once, and signs a little later: by then every replica knows it.
+        """
+        if new is None:
+            log.error("the keys of marks are gone: restore the Secret before the operator is restarted", secret=NAME)
+            return
+        try:
+            found = read_keys(new.data, NAME)
+        except ConfigError as error:
+            log.warning("the keys of marks cannot be read any more; those that were read count", error=str(error))
+            return
+        marks = self._hub.marks
+        before, self._next = marks.keys, found
+        marks.keys = found.signing(before.current) if before.current in found else found
+        if found.ids != before.ids or found.takeovers.keys() - before.takeovers.keys():
+            log.info("keys of marks have changed", keys=sorted(found.ids))
+            marks.taken_over.clear()
+            self._signs_at = asyncio.get_running_loop().time() + SIGNING_DELAY
+
+    def _sign(self) -> None:
+        """Sign with the newest key, once it is time, and have every sync look at its marks."""
+        if self._signs_at is None or asyncio.get_running_loop().time() < self._signs_at:
+            return
+        self._signs_at = None
+        self._hub.marks.keys = self._next
+        for controller in self._controllers.values():
+            for reflector in controller.syncs.values():
+                for sync in reflector.values():
+                    controller.queue.add(key_of(sync), priority=1)
+
+    async def _tend(self) -> None:
+        marks = self._hub.marks
+        while True:
+            await asyncio.sleep(INTERVAL)
+            self._sign()
+            for ref in tuple(marks.waiting):
+                kind, namespace, name = ref.split("/")
+                if (controller := self._controllers.get(kind)) is not None:
+                    controller.queue.add(Key(namespace, name), priority=1)
+            if marks.keys.takeovers and self._leads():
+                try:
+                    await self._end_takeovers()
+                except KubeError as error:
+                    log.warning("cannot note which marks were taken over; trying again", error=str(error))
+
+    async def _end_takeovers(self) -> None:
+        """Take the syncs off the list that have nothing left to take over, and those that are gone."""
+        marks = self._hub.marks
+        living = {sync_id(uid) for uid, _ in self._syncs()}
+        listed = frozenset().union(*marks.keys.takeovers.values())
+        ended = {sync for sync in listed if sync in marks.taken_over or sync not in living}
+        if not ended:
+            return
+        client, before = self._hub.client, marks.keys.takeovers.keys()
+        left = await write_takeovers(client, self._namespace, lambda now: _without(now, ended))
+        marks.keys = left
+        if healed := before - left.takeovers.keys() - {UNSIGNED}:
+            await note_keys(client, self._namespace, await noted_keys(client, self._namespace) - healed)
+        if not left.takeovers:
+            log.info("all marks are signed; unsigned ones do not count any more")
+
+    def _syncs(self) -> list[tuple[str, bool]]:
+        return [
+            (sync.metadata.uid, FINALIZER in sync.metadata.finalizers or sync.status.observed_generation > 0)
+            for controller in self._controllers.values()
+            for reflector in controller.syncs.values()
+            for sync in reflector.values()
+        ]
+
+
+def _without(takeovers: Mapping[str, frozenset[str]], ended: set[str]) -> dict[str, frozenset[str]]:
+    return {key: syncs - ended for key, syncs in takeovers.items()}
