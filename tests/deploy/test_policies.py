@@ -8,6 +8,7 @@ from tests.deploy.authors import Eventually
 from syncline import deploy
 from syncline.api.common import API_VERSION
 from syncline.api.kinds import KINDS
+from syncline.api.status import SyncStatus
 from syncline.deploy.policy.kinds import CLUSTER_WIDE, NAMESPACED
 from syncline.sandbox import RequestError, Sandbox
 from syncline.testing.fixtures import SandboxFactory
@@ -17,7 +18,9 @@ POLICIES = [manifest for manifest in deploy.policy() if manifest["kind"] == "Val
 
 def test_every_kind_has_a_policy_that_refuses_where_it_cannot_decide() -> None:
     named = {policy["metadata"]["name"]: policy["spec"]["failurePolicy"] for policy in POLICIES}
-    assert named == {f"{kind.plural}-authors.syncline.dev": "Fail" for kind in KINDS}
+    authors = [f"{kind.plural}-authors.syncline.dev" for kind in KINDS]
+    removers = [f"{kind.plural}-removers.syncline.dev" for kind in KINDS if issubclass(kind.status, SyncStatus)]
+    assert named == dict.fromkeys((*authors, *removers), "Fail")
 
 
 def test_no_expression_checks_more_rights_than_it_can_pay_for() -> None:

@@ -5,17 +5,21 @@ from syncline.deploy.policy.parts import (
     ACCOUNT,
     ACCOUNT_NEEDS,
     OR_ACCOUNT,
+    REMOVAL_NEEDS,
     Needs,
     Validation,
     account,
     authors,
     name,
+    removal,
+    removers,
     without_account,
 )
 from syncline.deploy.text import Manifest
 
 AUTHORS = name(PLURAL)
 NEEDS: Needs = (
+    *REMOVAL_NEEDS,
     *ACCOUNT_NEEDS,
     ("names no account", "`get` on the source"),
     (
@@ -50,8 +54,8 @@ variables.destination == '' ? 'all namespaces (this sync does not name exactly o
 
 
 def policy() -> list[Manifest]:
-    """Return the policy and its binding."""
-    return authors(
+    """Return the policies and their bindings."""
+    checks = authors(
         PLURAL,
         _VARIABLES,
         account(),
@@ -60,6 +64,11 @@ def policy() -> list[Manifest]:
         *map(_source_written, ("create", "update")),
         _destination_read(),
     )
+    copies = removal(
+        "variables.copies.name(variables.copy).check('delete').allowed()",
+        "'delete ConfigMaps in ' + variables.destinationWords",
+    )
+    return [*checks, *removers(PLURAL, _VARIABLES, copies)]
 
 
 def _source() -> Validation:

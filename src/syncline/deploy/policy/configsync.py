@@ -9,16 +9,20 @@ from syncline.deploy.policy.parts import (
     ACCOUNT,
     ACCOUNT_NEEDS,
     EVERYTHING,
+    REMOVAL_NEEDS,
     Needs,
     account,
     authors,
     name,
+    removal,
+    removers,
     without_account,
 )
 from syncline.deploy.text import Manifest
 
 AUTHORS = name(PLURAL)
 NEEDS: Needs = (
+    *REMOVAL_NEEDS,
     *ACCOUNT_NEEDS,
     (
         "names no account",
@@ -28,8 +32,8 @@ NEEDS: Needs = (
 
 
 def policy() -> list[Manifest]:
-    """Return the policy and its binding."""
-    return authors(
+    """Return the policies and their bindings."""
+    checks = authors(
         PLURAL,
         ACCOUNT,
         account(),
@@ -40,3 +44,5 @@ def policy() -> list[Manifest]:
 + ' write spec.serviceAccountName with an account that has just the rights that it needs'""",
         ),
     )
+    everything = removal(EVERYTHING, "'do everything everywhere'")
+    return [*checks, *removers(PLURAL, ACCOUNT, everything)]

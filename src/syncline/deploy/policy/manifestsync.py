@@ -14,17 +14,21 @@ from syncline.deploy.policy.parts import (
     ACCOUNT_NEEDS,
     EVERYTHING,
     OR_ACCOUNT,
+    REMOVAL_NEEDS,
     Needs,
     Validation,
     account,
     authors,
     name,
+    removal,
+    removers,
     without_account,
 )
 from syncline.deploy.text import Manifest
 
 AUTHORS = name(PLURAL)
 NEEDS: Needs = (
+    *REMOVAL_NEEDS,
     *ACCOUNT_NEEDS,
     ("names no account", "`get` on the source, or `list` on its kind in its namespace where labels select it"),
     (
@@ -119,10 +123,11 @@ variables.ownClusters.filter(cluster, has(cluster.connection.syncTargetRef))
 
 
 def policy() -> list[Manifest]:
-    """Return the policy and its binding."""
-    return authors(
+    """Return the policies and their bindings."""
+    variables = {**ACCOUNT, **_SOURCES, **_COPIES, **_REFERENCES}
+    checks = authors(
         PLURAL,
-        {**ACCOUNT, **_SOURCES, **_COPIES, **_REFERENCES},
+        variables,
         account(),
         _roles(),
         _everything(),
@@ -134,6 +139,23 @@ def policy() -> list[Manifest]:
         _references(GROUP, SYNC_TARGETS, "syncTargets", "SyncTarget"),
         _sync_targets_by_labels(),
     )
+    return [*checks, *removers(PLURAL, variables, *_removals())]
+
+
+def _removals() -> list[Validation]:
+    """Return the checks of removals; in another cluster they are the business of its credential, as writes are."""
+    return [
+        removal(f"variables.resource != '' || {EVERYTHING}", "'do everything everywhere'"),
+        removal(
+            """\
+variables.resource == '' || !has(object.spec.targets.inCluster)
+|| variables.copies.name(variables.copyName).check('delete').allowed()""",
+            "'delete ' + variables.resource + variables.copyWords",
+        ),
+        _references("", "secrets", "secrets", "Secret"),
+        _references(GROUP, SYNC_TARGETS, "syncTargets", "SyncTarget"),
+        _sync_targets_by_labels(),
+    ]
 
 
 def _roles() -> Validation:
