@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import structlog
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from syncline.controllers.configmapsync import ConfigMapSyncs
 from syncline.controllers.configsync import ConfigSyncs
@@ -35,13 +35,16 @@ from syncline.engine.cluster import Cluster
 from syncline.engine.digestkey import ensure_digest_key
 from syncline.engine.fights import Fights
 from syncline.engine.metrics_guard import metrics_guard
+from syncline.engine.own_rights import OwnRights
 from syncline.engine.unkept import UnkeptFields
 from syncline.engine.view import MetaWire
 from syncline.fleet import Fleet
 from syncline.git import Mirrors
+from syncline.kube.account_token import AccountToken
 from syncline.kube.cache import Key
 from syncline.kube.client import Client
 from syncline.kube.config import Connection
+from syncline.kube.credentials import Credential
 from syncline.kube.errors import KubeError
 from syncline.kube.events import EventRecorder
 from syncline.kube.lease import LeaderElection
@@ -58,6 +61,9 @@ log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
 LEASE = "syncline"
+ACCOUNT = "syncline"
+# How long an API server may take before the operator starts without knowing who it is.
+INTRODUCTION = 5.0
 WORKERS = 8
 # Kubernetes gives a pod 30 s: so long for the turns in hand, then for their writes in flight, then for the lease.
 FINISH_GRACE = 12.0
@@ -106,9 +112,10 @@ class Settings(Struct, frozen=True, kw_only=True):
         services = KeyServices(allow_loopback=self.allow_loopback)
         return Builder(key_services=services, unconfined=self.allow_unconfined_builds)
 
-    def tenancy(self) -> Tenancy:
-        """Return what the flags say about tenants."""
+    def tenancy(self, rights: OwnRights | None = None) -> Tenancy:
+        """Return what the flags and the operator's own rights say about tenants."""
         return Tenancy(
+            rights=rights,
             guarded=frozenset({self.namespace, *self.protected_namespaces}),
             default_account=self.default_service_account,
             require_account=self.require_service_account,
@@ -116,15 +123,27 @@ class Settings(Struct, frozen=True, kw_only=True):
         )
 
 
-async def run(connection: Connection, settings: Settings) -> None:
-    """Run until SIGINT or SIGTERM; then finish the writes in flight and stop."""
+async def run(connection: Connection, settings: Settings, *, as_installed: bool = False) -> None:
+    """Run until SIGINT or SIGTERM; then finish the writes in flight and stop.
+
+    `as_installed`: as the ServiceAccount that was installed, by tokens that the user of the connection requests.
+    """
+    async with Client(connection) as requester:
+        account = AccountToken(requester, settings.namespace, ACCOUNT) if as_installed else None
+        if account is not None:
+            await account.token()  # what stands in the way of that is for whoever has started this
+            connection = structs.replace(connection, client_cert_pem=None, client_key_pem=None)
+        await _run(connection, settings, account)
+
+
+async def _run(connection: Connection, settings: Settings, credential: Credential | None) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     news = News()
     async with (
-        Client(connection) as client,
+        Client(connection, credential=credential) as client,
         Renderer(unconfined=settings.allow_unconfined_builds) as renderer,
         settings.builder() as builder,
         settings.mirrors(news.tell) as mirrors,
@@ -155,10 +174,16 @@ class Workshop(Struct, frozen=True):
 
 
 def controllers(
-    hub: Cluster, workshop: Workshop, events: EventRecorder, settings: Settings, remotes: Sites | None = None
+    hub: Cluster,
+    workshop: Workshop,
+    events: EventRecorder,
+    settings: Settings,
+    *,
+    remotes: Sites | None = None,
+    rights: OwnRights | None = None,
 ) -> tuple[tuple[Copier, ...], ConfigSyncs]:
     """Return the controllers of all syncs."""
-    tenancy = settings.tenancy()
+    tenancy = settings.tenancy(rights)
     kinds: tuple[CopyingKind, ...] = (ConfigMapSyncs(tenancy), ManifestSyncs(tenancy))
     git = ConfigSyncKind(tenancy)
     shared = Shared(
@@ -197,7 +222,8 @@ class Operator:
         )
         self._resources = TargetResources(self._health.set_resources, self._health.resources_complete)
         self._remotes = FleetSites(hub, fleet, self._targets, self._resources)
-        copiers, self._git = controllers(hub, workshop, events, settings, self._remotes)
+        self._rights = OwnRights()
+        copiers, self._git = controllers(hub, workshop, events, settings, remotes=self._remotes, rights=self._rights)
         self._syncs: tuple[Controller, ...] = (*copiers, self._git)
         self._marks = MarkRenewal(hub, settings.namespace, self._syncs, self._leads)
         self._receiver = Receiver(
@@ -230,6 +256,7 @@ class Operator:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until `stop` is set. Turns in hand are finished, writes in flight too, nothing new is started."""
+        await self._introduce()
         await self._look_at_walls()
         endpoints = await serve(
             health=self._settings.health_bind,
@@ -282,6 +309,9 @@ class Operator:
             "read or make the key of digests", partial(ensure_digest_key, self._hub.client, self._settings.namespace)
         )
         await _persistently("find out the UID of the cluster", self._hub.identify)
+        if not self._rights.learned:
+            await _persistently("find out its own rights", partial(self._rights.learn, self._hub.client))
+            self._report_rights()
         for reflector in (self._hub.namespaces, *self._reflectors):
             await reflector.synced.wait()
         log.info("caches are complete")
@@ -356,6 +386,28 @@ class Operator:
     def _is_working(self) -> bool:
         """Whether turns may be in hand: before the caches are complete and while another leads, there are none."""
         return self._leads() and all(reflector.synced.is_set() for reflector in self._reflectors)
+
+    async def _introduce(self) -> None:
+        """Say first of all who this is; what an API server that does not answer would tell is found out later."""
+        try:
+            async with asyncio.timeout(INTRODUCTION):
+                await self._rights.learn(self._hub.client)
+        except (KubeError, TimeoutError) as error:
+            server = self._hub.client.connection.server
+            log.warning("who this operator is cannot be found out yet", server=server, error=str(error))
+            return
+        self._report_rights()
+
+    def _report_rights(self) -> None:
+        user, namespace = self._rights.user, self._settings.namespace
+        server = self._hub.client.connection.server
+        log.info("operator", identity=user or "unknown", server=server, rights=self._rights.profile or "unknown")
+        if user != f"system:serviceaccount:{namespace}:{ACCOUNT}" and self._rights.profile is not None:
+            log.warning(
+                "this operator acts with the rights of whoever runs it, not with those that were installed: "
+                "`syncline run --as-installed` acts with the installed ones",
+                identity=user,
+            )
 
     async def _look_at_walls(self) -> None:
         """Find out whether builds can be confined here, and say so where they cannot."""

@@ -9,6 +9,7 @@ from typing import Protocol
 import pytest
 from tests.manifestsync.conftest import grant
 from tests.manifestsync.world import Manifests
+from tests.tenancy.accounts import Account
 
 from syncline.sandbox import Sandbox
 from syncline.testing.operator import OperatorProcess
@@ -50,3 +51,11 @@ def world(sandbox: Sandbox, operator: OperatorProcess, rights: None) -> Iterator
     yield world
     world.end()
     assert operator.returncode is None, operator.log()[-2000:]
+
+
+@pytest.fixture
+def account(world: Manifests) -> Iterator[Account]:
+    """A service account without rights."""
+    made = Account(world)
+    yield made
+    made.end()

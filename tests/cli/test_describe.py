@@ -40,10 +40,7 @@ def test_a_patch_that_is_not_there_is_named(world: Manifests) -> None:
 def test_a_kind_that_the_operator_may_not_watch_is_told_with_the_way_to_allow_it(world: Manifests) -> None:
     source = world.make("LimitRange", spec={"limits": []})
     ready = world.msync("sync", source, into=[world.namespace("a")]).becomes("KindNotWatched")
-    assert ready["message"].startswith(
-        "give the operator get, list, watch, create, patch, update and delete of limitranges by a ClusterRole with the "
-        'label syncline.dev/aggregate-to-operator: "true": cannot '
-    )
+    assert ready["message"].startswith("run `syncline grant limitranges`: cannot ")
     assert ready["message"].count("limitranges: 403") == 1
 
 

@@ -1,7 +1,6 @@
 """`syncline plan` for syncs of any kind: what would be done where, and why."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -81,14 +80,6 @@ def test_plan_takes_the_flags_that_the_operator_has(world: Manifests, syncline: 
     assert "AccountRequired: this operator acts only as service accounts" in told
 
 
-@pytest.fixture
-def account(world: Manifests) -> Iterator[Account]:
-    """A service account without rights."""
-    made = Account(world)
-    yield made
-    made.end()
-
-
 def test_a_plan_that_can_be_carried_out_says_so_and_a_plan_of_nothing_too(world: Manifests, syncline: Command) -> None:
     target = world.namespace("a")
     wanted = manifest(world, world.secret("key"), into=[target])
@@ -156,14 +147,11 @@ def test_a_kind_that_the_operator_may_not_watch_is_not_promised(world: Manifests
     told = syncline("plan", "-f", "-", stdin=manifest(world, source, into=[target]), code=1)
     row = planned(told)[f"{target}/limits"]
     assert row[::4] == ["-", "Failed"]
-    assert row[5].startswith(
-        "give the operator get, list, watch, create, patch, update and delete of limitranges by a ClusterRole with the "
-        'label syncline.dev/aggregate-to-operator: "true"'
-    )
+    assert row[5].startswith("run `syncline grant limitranges`: ")
     assert row[5].endswith("syncline-system:syncline may not get, list, watch limitranges in all namespaces")
     assert told.splitlines()[-1] == "1 cannot be done"
     shown = syncline("diff", "-f", "-", stdin=manifest(world, source, into=[target]), code=2)
-    assert f"# Failed: LimitRange {target}/limits: give the operator get, list" in shown
+    assert f"# Failed: LimitRange {target}/limits: run `syncline grant limitranges`: " in shown
     other = syncline(
         "plan", "-f", "-", "--operator-user", "kubernetes-admin", stdin=manifest(world, source, into=[target]), code=1
     )
@@ -182,7 +170,8 @@ def test_what_the_account_of_a_sync_may_not_write_is_not_promised(
     assert rows[f"{open_}/key"][0] == "create"
     assert rows[f"{closed}/key"][::4] == ["-", "Failed"]
     assert rows[f"{closed}/key"][5] == (
-        f"give {account.user} the right: it may not create secrets in namespace '{closed}'"
+        f"run `syncline grant secrets --to {world.home}/{account.name} -n {closed}`: "
+        f"{account.user} may not create secrets in namespace '{closed}'"
     )
 
 

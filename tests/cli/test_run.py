@@ -17,6 +17,10 @@ from tests.cli.conftest import Command
         (("--webhook-bind", "everywhere"), "--webhook-bind"),
         (("--trusted-proxies", "10.0.0.0/8,ingress"), "--trusted-proxies: write an address or a network"),
         (("--trusted-proxies", "0.0.0.0/0"), "--trusted-proxies: 0.0.0.0/0 means every address"),
+        (
+            ("--as-installed", "--namespace", "nowhere"),
+            "there is no ServiceAccount nowhere/syncline: run `syncline ins",
+        ),
     ],
 )
 def test_a_flag_that_cannot_be_used_is_named(

@@ -101,7 +101,8 @@ def test_an_account_that_may_not_write_is_named_with_verb_kind_and_namespace_and
     sync.becomes("Forbidden", synced=1, failed=1)
     assert world.config_map(open_).data == {"colour": "red"}
     message = sync.target(closed)["message"]
-    assert message.startswith(f"cannot create configmaps in namespace '{closed}': 403 Forbidden")
+    assert message.startswith("run `syncline grant configmaps --to ")
+    assert f" -n {closed}`: cannot create configmaps in namespace '{closed}': 403 Forbidden" in message
     assert account.user in message
     account.may(closed, *ALL)
     world.config_map(closed).becomes(colour="red")

@@ -222,8 +222,8 @@ def test_a_definition_stays_while_others_have_objects_of_its_kind_also_when_the_
 
 
 def test_a_kind_that_could_never_be_watched_holds_up_no_deletion_and_is_not_on_record(world: GitWorld) -> None:
-    cron = manifest("batch/v1", "CronJob", "tick", spec={"schedule": "@daily", "jobTemplate": {}})
-    world.push({"app.yaml": config_map("app"), "cron.yaml": cron})
+    quota = manifest("v1", "ResourceQuota", "quota", spec={"hard": {"pods": "1"}})
+    world.push({"app.yaml": config_map("app"), "quota.yaml": quota})
     sync = world.csync()
     sync.becomes("KindNotWatched", synced=1, failed=1)
     assert sync.status["written"] == ["ConfigMap"]

@@ -8,8 +8,9 @@ import pytest
 
 from syncline import deploy
 from syncline.api.kinds import KINDS
+from syncline.core.profiles import DEFAULT, SHARES
 from syncline.deploy.names import AGGREGATE_LABEL, DIGEST_KEY
-from syncline.deploy.rights import CONFIG_MAPS, CORE, DIGEST_KEY_RIGHTS, LEASE, REVIEWS, SECRETS, Grant
+from syncline.deploy.rights import CORE, DIGEST_KEY_RIGHTS, LEASE, REVIEWS, Grant, shared
 from syncline.sandbox import RequestError, Sandbox
 
 Apply = Callable[[Iterable[deploy.Manifest]], None]
@@ -62,8 +63,8 @@ def test_the_operator_has_the_rights_that_it_needs(sandbox: Sandbox, eventually:
     eventually(lambda: all_of(sandbox, (*CORE, *REVIEWS)))
     eventually(lambda: all_of(sandbox, LEASE, deploy.NAMESPACE))
     eventually(lambda: all_of(sandbox, DIGEST_KEY_RIGHTS, deploy.NAMESPACE))
-    eventually(lambda: all_of(sandbox, CONFIG_MAPS))
-    eventually(lambda: all_of(sandbox, SECRETS))
+    for share in SHARES:
+        eventually(lambda: all_of(sandbox, shared(share, DEFAULT)))  # noqa: B023
 
 
 @pytest.mark.parametrize(
@@ -79,7 +80,11 @@ def test_the_operator_has_the_rights_that_it_needs(sandbox: Sandbox, eventually:
         ("create", "syncline.dev", "configsyncs", ""),
         ("create", "syncline.dev", "synctargets", ""),
         ("create", "apiextensions.k8s.io", "customresourcedefinitions", ""),
-        ("get", "apps", "deployments", ""),
+        ("get", "", "pods", ""),
+        ("create", "apps", "deployments", ""),
+        ("patch", "", "services", ""),
+        ("get", "", "limitranges", ""),
+        ("get", "rbac.authorization.k8s.io", "clusterroles", ""),
         ("impersonate", "", "users", ""),
         ("impersonate", "", "groups", ""),
         ("create", "", "serviceaccounts/token", ""),

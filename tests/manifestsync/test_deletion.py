@@ -20,12 +20,12 @@ def test_a_deleted_sync_takes_its_copies_of_all_kinds_along(world: Manifests) ->
 
 
 def test_a_sync_of_a_kind_that_could_never_be_watched_goes_at_once(world: Manifests) -> None:
-    limits = world.make("LimitRange", spec={"limits": [{"type": "Container", "max": {"cpu": "1"}}]})
+    quota = world.make("ResourceQuota", spec={"hard": {"pods": "1"}})
     secret = world.secret()
     target = world.namespace("a")
     sync = world.msync("sync", secret, into=[target])
     sync.becomes("Synced", synced=1)
-    sync.change(sourceRef=None, sourceRefs=[secret.ref, limits.ref])
+    sync.change(sourceRef=None, sourceRefs=[secret.ref, quota.ref])
     sync.becomes("KindNotWatched")
     assert sync.status["written"] == ["Secret"]
     sync.delete()

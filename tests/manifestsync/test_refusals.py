@@ -81,7 +81,7 @@ def test_a_kind_that_the_operator_has_no_rights_to_is_named_with_what_to_do_and_
     ready = sync.becomes("KindNotWatched")
     assert re.search("cannot (watch|list) limitranges: 403", ready["message"])
     assert "forbidden" in ready["message"].lower()
-    assert "by a ClusterRole with the label syncline.dev/aggregate-to-operator" in ready["message"]
+    assert ready["message"].startswith("run `syncline grant limitranges`: ")
     with world.granted("", "limitranges"):
         world.find("LimitRange", target).appears()
         sync.becomes("Synced")
@@ -91,9 +91,9 @@ def test_a_kind_that_the_operator_has_no_rights_to_is_named_with_what_to_do_and_
 
 
 def test_syncs_that_cannot_go_on_do_not_hold_up_the_others(world: Manifests) -> None:
-    ingress = world.make("Ingress", spec={"defaultBackend": {"service": {"name": "app", "port": {"number": 80}}}})
+    quota = world.make("ResourceQuota", spec={"hard": {"pods": "1"}})
     target = world.namespace("a")
-    stuck = [world.msync(f"stuck-{number}", ingress, into=[target]) for number in range(12)]
+    stuck = [world.msync(f"stuck-{number}", quota, into=[target]) for number in range(12)]
     for sync in stuck:
         sync.becomes("KindNotWatched")
     source = world.secret()

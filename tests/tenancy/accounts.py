@@ -10,7 +10,7 @@ from syncline.sandbox import Sandbox
 
 RBAC = "rbac.authorization.k8s.io"
 ALL = ("get", "create", "update", "patch", "delete")
-GROUPS = {"deployments": "apps", **{kind.plural: GROUP for kind in KINDS}}
+GROUPS = {"deployments": "apps", "ingresses": "networking.k8s.io", **{kind.plural: GROUP for kind in KINDS}}
 GROUPS |= dict.fromkeys(("roles", "rolebindings", "clusterroles"), RBAC)
 
 

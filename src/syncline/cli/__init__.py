@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import syncline.cli._start  # noqa: F401 - first, see there
 import syncline.cli.diff as diff_command
 import syncline.cli.get as get_command
+import syncline.cli.grant as grant_command
 import syncline.cli.install as install_command
 import syncline.cli.keys as keys_command
 import syncline.cli.plan as plan_command
@@ -29,6 +30,7 @@ _COMMANDS = (
     rollback_command,
     install_command,
     keys_command,
+    grant_command,
     sandbox_command,
 )
 

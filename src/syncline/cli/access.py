@@ -6,7 +6,7 @@ from typing import Any
 from syncline.controllers.survey import Site
 from syncline.core.objects import Target
 from syncline.core.outcome import Outcome
-from syncline.core.remedies import grant_operator, with_cause
+from syncline.core.remedies import grant_operator, grant_writer, with_cause
 from syncline.core.rights import WATCHING
 from syncline.kube.client import Client
 from syncline.kube.errors import KubeError
@@ -39,19 +39,23 @@ class AccessReviews:
         writer = watcher or (_Subject(site.client, user) if user is not None else None)
         missing = [verb for verb in WATCHING if not await self._may(watcher, verb, resource, "")]
         if missing:
-            return _refused(target, "KindNotWatched", self._message(watcher, missing, resource, ""))
+            message = self._message(watcher, missing, resource, "", read=writer is not None)
+            return _refused(target, "KindNotWatched", message)
         missing = [verb for verb in verbs if not await self._may(writer, verb, resource, target.namespace)]
         if missing:
             return _refused(target, "Forbidden", self._message(writer, missing, resource, target.namespace))
         return None
 
-    def _message(self, who: "_Subject | None", verbs: Sequence[str], resource: Resource, namespace: str) -> str:
+    def _message(
+        self, who: "_Subject | None", verbs: Sequence[str], resource: Resource, namespace: str, *, read: bool = False
+    ) -> str:
         what = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
         where = f" in namespace {namespace!r}" if namespace else " in all namespaces"
         lacking = f"may not {', '.join(verbs)} {what}{where}"
         if who is not None:
-            return with_cause(f"give {who.name} the right", f"it {lacking}")
-        return with_cause(grant_operator(what), f"{self.operator} {lacking}")
+            remedy = grant_writer(who.name, what, namespace) or f"give {who.name} the right"
+            return with_cause(remedy, f"{who.name} {lacking}")
+        return with_cause(grant_operator(what, read=read), f"{self.operator} {lacking}")
 
     async def _may(self, who: "_Subject | None", verb: str, resource: Resource, namespace: str) -> bool:
         name = who.name if who is not None else self.operator

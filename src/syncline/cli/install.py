@@ -10,11 +10,13 @@ from msgspec import Struct, field
 from syncline import deploy
 from syncline.api.common import ABANDON, FINALIZER, ObjectMeta
 from syncline.api.status import SyncStatus
-from syncline.cli import connect
+from syncline.cli import choices, connect
+from syncline.cli.grant import revoke_all
 from syncline.cli.table import printable
 from syncline.cli.words import SYNCS, resource_of
 from syncline.controllers.removal import CLEANUP_FAILED
 from syncline.core.conditions import find
+from syncline.core.profiles import DEFAULT, MEANINGS
 from syncline.engine.record import Records
 from syncline.engine.view import MetaWire
 from syncline.kube.client import Client, PatchKind
@@ -34,12 +36,12 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     manifests = commands.add_parser(
         "manifests", help="print all that a cluster needs: namespace, CRDs, RBAC, policy, Deployment"
     )
-    manifests.add_argument("--image", default=deploy.IMAGE, help="image of the operator (default %(default)s)")
-    manifests.set_defaults(func=lambda given: _print(deploy.everything(given.image)))
+    choices.add_flags(manifests, profile=DEFAULT, kinds="all")
+    manifests.set_defaults(func=lambda given: _print(deploy.everything(given.image, choices.chosen(given))))
 
     install = commands.add_parser("install", help="apply the manifests to a cluster")
     connect.add_flags(install)
-    install.add_argument("--image", default=deploy.IMAGE, help="image of the operator (default %(default)s)")
+    choices.add_flags(install, profile=f"what is installed, else {DEFAULT}", kinds="what is installed, else all")
     install.add_argument(
         "--without-deployment", action="store_true", help="all but the Deployment, to run the operator elsewhere"
     )
@@ -68,7 +70,8 @@ def _print(manifests: Sequence[deploy.Manifest]) -> int:
 
 async def _install(connection: Connection, given: argparse.Namespace) -> int:
     async with Client(connection) as client:
-        for manifest in deploy.everything(given.image):
+        choice = choices.chosen(given, await choices.installed(client))
+        for manifest in deploy.everything(given.image, choice):
             if given.without_deployment and manifest["kind"] == "Deployment":
                 continue
             meta = manifest["metadata"]
@@ -76,6 +79,9 @@ async def _install(connection: Connection, given: argparse.Namespace) -> int:
                 deploy.resource(manifest), meta["name"], meta.get("namespace"), manifest, PatchKind.APPLY, force=True
             )
             print(f"applied {manifest['kind']} {meta['name']}")
+    print(f"the operator has the rights of profile {choice.profile}: {MEANINGS[choice.profile]}")
+    if given.without_deployment:
+        print("run it with these rights: syncline run --as-installed")
     return 0
 
 
@@ -92,6 +98,7 @@ async def _uninstall(connection: Connection, given: argparse.Namespace) -> int:
                 "--keep-copies to leave their copies where they are."
             )
             return 1
+        await revoke_all(client)
         # The Deployment goes first so that nothing runs without its rights, the namespace last so that it is empty.
         for manifest in reversed(deploy.everything(deploy.IMAGE)):
             meta = manifest["metadata"]

@@ -23,6 +23,7 @@ from syncline.engine.cluster import Cluster
 from syncline.engine.digestkey import read_digest_key
 from syncline.engine.markkeys import NAME as MARK_KEYS
 from syncline.engine.markkeys import MarkRing, read_mark_keys
+from syncline.engine.own_rights import OwnRights
 from syncline.engine.record import SyncWire
 from syncline.fleet import Fleet
 from syncline.kube.client import Client
@@ -114,7 +115,10 @@ async def previewer(connection: Connection, given: argparse.Namespace) -> AsyncI
         targets = SyncTargets(hub, lambda *_: None)
         remotes = FleetSites(hub, fleet, targets)
         workshop = Workshop(renderer, builder, mirrors)
-        copiers, git = controllers(hub, workshop, EventRecorder(client, "syncline", "preview"), settings, remotes)
+        rights = OwnRights()
+        await rights.learn(client)
+        events = EventRecorder(client, "syncline", "preview")
+        copiers, git = controllers(hub, workshop, events, settings, remotes=remotes, rights=rights)
         reflectors: tuple[AnyReflector, ...] = (
             targets.reflector,
             *(reflector for one in (*copiers, git) for reflector in one.syncs.values()),

@@ -22,6 +22,12 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     parser.add_argument(
         "--namespace", metavar="N", help="the operator's own namespace (default: the pod's, else syncline-system)"
     )
+    parser.add_argument(
+        "--as-installed",
+        action="store_true",
+        help="act as the ServiceAccount that `syncline install` made, with its rights, and not as the user of the "
+        "kubeconfig, who needs the right to create its tokens",
+    )
     parser.add_argument("--leader-elect", action="store_true", help="let one of several replicas lead, by a Lease")
     parser.add_argument(
         "--metrics-bind", default="0", metavar="ADDR", help="serve /metrics here, e.g. :8443 (default 0 = off)"
@@ -106,7 +112,7 @@ def _run(given: argparse.Namespace) -> int:
         trusted_proxies=connect.split(given.trusted_proxies),
     )
     try:
-        asyncio.run(run_operator(connection, settings))
+        asyncio.run(run_operator(connection, settings, as_installed=given.as_installed))
     except (BindError, GitError, SettingsError) as error:
         print(f"syncline: {error}", file=sys.stderr)
         return 1

@@ -58,6 +58,11 @@ def reference(first: str | None, second: str | None, kinds: Sequence[Kind] = KIN
     return Reference((_find_kind(word, kinds) or _refuse_kind(word, kinds),), name or second)
 
 
+def named_kind(word: str, kinds: Sequence[Kind] = KINDS) -> Kind:
+    """Return the kind that a word means; `UsageError` where it means none."""
+    return _find_kind(word, kinds) or _refuse_kind(word, kinds)
+
+
 def _find_kind(word: str, kinds: Sequence[Kind]) -> Kind | None:
     """Return the kind that a word means: `ConfigMapSync`, `configmapsyncs` or `cms`, with or without the group."""
     plain = word.lower().removesuffix(f".{GROUP}")

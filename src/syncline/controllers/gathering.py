@@ -70,7 +70,7 @@ class Gatherer:
         absent: list[Target] = []
         for ref in work.sources:
             self._refuse(work, ref)
-            view = await self._open(ref)
+            view = await self._open(work, ref)
             found = await self._read(client, work, ref, view)
             sources += found
             if ref.name and not found:
@@ -139,14 +139,14 @@ class Gatherer:
             message = f"{ref.kind_name} is not copied: {why}; an operator with --allow-kinds={ref.kind_name} does it"
             raise Problem("KindProtected", message, stalled=True)
 
-    async def _open(self, ref: SourceRef) -> View:
+    async def _open(self, work: Work, ref: SourceRef) -> View:
         try:
             view = await self._hub.open(ref.group, ref.kind, ref.version)
             await self._hub.complete(view, LIST_PATIENCE)
         except KindNotServed as error:
             raise Problem("KindNotServed", str(error), retry=True) from error
         except NotWatchedError as error:
-            remedy = grant_operator(error.resource) if error.forbidden else ""
+            remedy = grant_operator(error.resource, read=work.user is not None) if error.forbidden else ""
             raise Problem("KindNotWatched", with_cause(remedy, error), retry=True) from error
         return view
 

@@ -98,7 +98,10 @@ async def watched(wanted: Wanted) -> Outcome | None:
 
 def _unwatched(site: Site, error: NotWatchedError) -> str:
     place = site.place
-    remedy = grant_operator(error.resource) if place.local else grant_credential(error.resource, place.cluster)
+    if place.local:
+        remedy = grant_operator(error.resource, read=site.client.user is not None)
+    else:
+        remedy = grant_credential(error.resource, place.cluster)
     return with_cause(remedy if error.forbidden else "", error)
 
 

@@ -4,6 +4,12 @@ from msgspec import Struct
 
 from syncline.controllers.reporting import Problem
 from syncline.core.durations import seconds
+from syncline.engine.own_rights import OwnRights
+
+_NOTHING_OF_ITS_OWN = (
+    "set serviceAccountName to an account of this namespace that has the rights, or install with --rights config: this "
+    "operator writes nothing in its own name, its profile of rights is none"
+)
 
 
 class Tenancy(Struct, frozen=True, kw_only=True):
@@ -14,6 +20,8 @@ class Tenancy(Struct, frozen=True, kw_only=True):
     default_account: str = ""
     require_account: bool = False
     min_interval: float = 10.0
+    rights: OwnRights | None = None
+    """What the operator may do in its own name."""
 
     def user(self, namespace: str, account: str | None) -> str | None:
         """Return whom a sync of this namespace acts as; None: the operator itself.
@@ -26,6 +34,8 @@ class Tenancy(Struct, frozen=True, kw_only=True):
         if self.require_account:
             message = "this operator acts only as service accounts: set serviceAccountName to one of this namespace"
             raise Problem("AccountRequired", message, stalled=True)
+        if self.rights is not None and self.rights.profile == "none":
+            raise Problem("AccountRequired", _NOTHING_OF_ITS_OWN, stalled=True)
         return None
 
     def interval(self, text: str) -> float:

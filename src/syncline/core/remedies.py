@@ -4,9 +4,10 @@ Texts are cut to the limits of a status, and the words of a server are dropped w
 somebody has to do must survive both.
 """
 
-from syncline.api.common import GROUP
+import re
 
-AGGREGATE = f'the label {GROUP}/aggregate-to-operator: "true"'
+from syncline.core.profiles import profile_of
+
 EVERY_VERB = "get, list, watch, create, patch, update and delete"
 OPERATOR = "the operator, which this sync acts as"
 
@@ -16,9 +17,33 @@ def with_cause(remedy: str, cause: object) -> str:
     return f"{remedy}: {cause}" if remedy else str(cause)
 
 
-def grant_operator(resource: str) -> str:
-    """Say how the operator gets all that it needs to write a resource, such as `deployments.apps`."""
-    return f"give the operator {EVERY_VERB} of {resource} by a ClusterRole with {AGGREGATE}"
+def grant_operator(resource: str, *, read: bool = False) -> str:
+    """Say how the operator gets what it needs to write a resource, such as `deployments.apps`.
+
+    `read`: it only watches what somebody else writes.
+    """
+    if read:
+        return f"run `syncline grant --read {resource}`"
+    profile = profile_of(resource)
+    return f"run `syncline grant {resource}`" + (f" or install with --rights {profile}" if profile else "")
+
+
+def grant_writer(user: str | None, resource: str, namespace: str) -> str:
+    """Say how a user gets the right to write a resource, in a namespace or in none; None is the operator itself."""
+    if user is None:
+        return grant_operator(resource)
+    account = _ACCOUNT.fullmatch(user)
+    where = f"-n {namespace}" if namespace else "-A"
+    return f"run `syncline grant {resource} --to {account[1]}/{account[2]} {where}`" if account is not None else ""
+
+
+def lacks_right(refusal: str) -> bool:
+    """Tell whether a server refuses for lack of a right, and not for a quota or a policy."""
+    return _NO_RIGHT.search(refusal) is not None
+
+
+_NO_RIGHT = re.compile(r'User "[^"]+" cannot [a-z]+ resource "')
+_ACCOUNT = re.compile(r"system:serviceaccount:([a-z0-9-]+):([a-z0-9.-]+)")
 
 
 def grant_credential(resource: str, cluster: str) -> str:

@@ -9,7 +9,7 @@ from syncline.deploy.manifests import crds, everything, namespace
 from syncline.deploy.names import IMAGE, NAMESPACE, SERVICE_ACCOUNT
 from syncline.deploy.policy import policy
 from syncline.deploy.resources import resource
-from syncline.deploy.rights import rbac
+from syncline.deploy.rights import Choice, rbac
 from syncline.deploy.text import Manifest, to_yaml
 from syncline.deploy.workload import deployment
 
@@ -17,6 +17,7 @@ __all__ = [
     "IMAGE",
     "NAMESPACE",
     "SERVICE_ACCOUNT",
+    "Choice",
     "Manifest",
     "crds",
     "deployment",

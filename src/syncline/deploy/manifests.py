@@ -4,7 +4,7 @@ from syncline.api.crd import crd
 from syncline.api.kinds import KINDS
 from syncline.deploy.names import IMAGE, LABELS, NAMESPACE
 from syncline.deploy.policy import policy
-from syncline.deploy.rights import rbac
+from syncline.deploy.rights import AS_SHIPPED, Choice, rbac
 from syncline.deploy.text import Manifest
 from syncline.deploy.workload import deployment
 
@@ -20,9 +20,9 @@ def namespace() -> list[Manifest]:
     return [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": {**LABELS, **level}}}]
 
 
-def everything(image: str = IMAGE) -> list[Manifest]:
+def everything(image: str = IMAGE, choice: Choice = AS_SHIPPED) -> list[Manifest]:
     """Return all that is needed to run the operator; each object only needs those before it.
 
     The policy comes before the operator: no sync is carried out whose author was not checked.
     """
-    return [*namespace(), *crds(), *rbac(), *policy(), *deployment(image)]
+    return [*namespace(), *crds(), *rbac(choice), *policy(), *deployment(image, choice.profile)]

@@ -8,22 +8,12 @@ from syncline.api.common import API_VERSION
 from syncline.api.crd import schema
 from syncline.api.kinds import CONFIG_MAP_SYNC, CONFIG_SYNC, KINDS, MANIFEST_SYNC, SYNC_TARGET, Kind
 from syncline.api.schema import VALIDATIONS, Schema
+from syncline.core.profiles import DEFAULT, PROFILES, SHARES, Share
 from syncline.deploy.names import AGGREGATE_LABEL
 from syncline.deploy.policy import configmapsync, configsync, manifestsync, synctarget
 from syncline.deploy.policy.kinds import CLUSTER_WIDE, NAMESPACED
 from syncline.deploy.policy.parts import Needs
-from syncline.deploy.rights import (
-    CONFIG_MAPS,
-    CORE,
-    DIGEST_KEY_RIGHTS,
-    EDIT,
-    LEASE,
-    METRICS_READER,
-    REVIEWS,
-    SECRETS,
-    VIEW,
-    Grant,
-)
+from syncline.deploy.rights import CORE, DIGEST_KEY_RIGHTS, LEASE, METRICS_READER, REVIEWS, VIEW, Grant, editing
 
 _POLICIES = (
     (CONFIG_MAP_SYNC, configmapsync),
@@ -106,9 +96,15 @@ def _rights() -> str:
             "## The operator\n",
             "ClusterRole `syncline-core`: what the operator always needs.\n",
             _table(header, [_grant_row(grant) for grant in (*CORE, *REVIEWS)]),
-            "ClusterRoles `syncline-configmaps` and `syncline-secrets`: what syncs without `serviceAccountName` are",
-            "carried out with.\n",
-            _table(header, [_grant_row(grant) for grant in (*CONFIG_MAPS, *SECRETS)]),
+            "Whoever installs the operator chooses the rest by a profile, with `--rights` of `syncline install` and",
+            f"`syncline manifests` (default `{DEFAULT}`). Syncs without `serviceAccountName` act with these rights.",
+            "A kind that is only read is watched for syncs with an account, and written as that account.\n",
+            _table(
+                ("ClusterRole", "API group", "Resources", *(f"`{profile}`" for profile in PROFILES)),
+                [row for share in SHARES for row in _share_rows(share)],
+            ),
+            "Writing is get, list, watch, create, patch, update and delete; of ConfigMaps and Secrets, all but update.",
+            "`admin` writes every kind, and is as good as cluster-admin.\n",
             f'Every ClusterRole with the label `{AGGREGATE_LABEL}: "true"` is added to the operator\'s rights',
             "in the same way; remove one and the operator loses them.\n",
             "Roles `syncline-leader` and `syncline-digest-key`, in the operator's namespace only:\n",
@@ -116,8 +112,11 @@ def _rights() -> str:
             "## People\n",
             "ClusterRole `syncline-view`, part of the cluster's own roles view, edit and admin:\n",
             _table(header, [_grant_row(grant) for grant in VIEW]),
-            "ClusterRole `syncline-edit`, part of the cluster's own roles edit and admin:\n",
-            _table(header, [_grant_row(grant) for grant in EDIT]),
+            "ClusterRole `syncline-edit`, part of the cluster's own roles edit and admin; `--tenant-kinds` chooses the",
+            "kinds, by default all:\n",
+            _table(header, [_grant_row(grant) for grant in editing()]),
+            "ClusterRole `syncline-write` has all kinds and is part of no other role: bind it to whom you want to give",
+            "more than edit and admin have.\n",
             f"ClusterRole `{METRICS_READER}`, bound to nobody, for those who [scrape](../operations.md#metrics):",
             "`get` on the nonResourceURL `/metrics`.\n",
             "## Authors\n",
@@ -147,6 +146,23 @@ def _grant_row(grant: Grant) -> tuple[str, ...]:
         ", ".join(grant.verbs),
         grant.why,
     )
+
+
+def _share_rows(share: Share) -> Iterator[tuple[str, ...]]:
+    for group, resources in share.rules:
+        may = [_may(share.verbs_in(profile)) for profile in PROFILES]
+        yield (
+            f"`{share.role}`",
+            f"`{group}`" if group else "core",
+            ", ".join(f"`{resource}`" for resource in resources),
+            *may,
+        )
+
+
+def _may(verbs: tuple[str, ...]) -> str:
+    if "create" in verbs:
+        return "write"
+    return "read" if verbs else "-"
 
 
 def _fields(struct: Schema, prefix: str = "") -> Iterator[tuple[str, Schema, bool]]:

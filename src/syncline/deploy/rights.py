@@ -2,6 +2,9 @@
 
 The operator has a small fixed role, and one that Kubernetes puts together from all ClusterRoles with the label
 `syncline.dev/aggregate-to-operator: "true"`: a cluster admin adds kinds by adding such a role.
+
+What is chosen at installation changes the rules of these roles, never which roles there are: applying the roles of one
+profile over those of another one also takes away what is no longer granted.
 """
 
 from typing import Any
@@ -10,7 +13,16 @@ from msgspec import Struct
 
 from syncline.api.common import GROUP
 from syncline.api.kinds import KINDS
-from syncline.deploy.names import AGGREGATE_LABEL, DIGEST_KEY, LABELS, MARK_KEYS, NAMESPACE, SERVICE_ACCOUNT
+from syncline.core.profiles import DEFAULT, LABEL, ROLE, SHARES, Profile, Share
+from syncline.deploy.names import (
+    AGGREGATE_LABEL,
+    DIGEST_KEY,
+    LABELS,
+    MARK_KEYS,
+    NAMESPACE,
+    SERVICE_ACCOUNT,
+    TENANT_KINDS,
+)
 from syncline.deploy.text import Manifest
 
 METRICS_READER = "syncline-metrics-reader"
@@ -29,6 +41,16 @@ class Grant(Struct, frozen=True):
     why: str
     names: tuple[str, ...] = ()
 
+
+class Choice(Struct, frozen=True, kw_only=True):
+    """What whoever installs chooses: the operator's profile, and which of our kinds `edit` and `admin` may write."""
+
+    profile: Profile = DEFAULT
+    tenant_kinds: tuple[str, ...] = _PLURALS
+    """Plurals."""
+
+
+AS_SHIPPED = Choice()
 
 CORE = (
     Grant(
@@ -51,26 +73,11 @@ CORE = (
     ),
     Grant("events.k8s.io", ("events",), ("create",), "tell the story of a sync"),
     Grant("", ("serviceaccounts",), ("impersonate",), "act as the account that a sync names, with its rights only"),
+    Grant("rbac.authorization.k8s.io", ("clusterroles",), ("get",), "know the profile of rights it has", (ROLE,)),
 )
 REVIEWS = (
     Grant("authentication.k8s.io", ("tokenreviews",), ("create",), "know who asks for metrics"),
     Grant("authorization.k8s.io", ("subjectaccessreviews",), ("create",), "ask whether they may read metrics"),
-)
-CONFIG_MAPS = (
-    Grant(
-        "",
-        ("configmaps",),
-        (*_READ, "create", "patch", "delete"),
-        "copy ConfigMaps for syncs that name no account",
-    ),
-)
-SECRETS = (
-    Grant(
-        "",
-        ("secrets",),
-        (*_READ, "create", "patch", "delete"),
-        "copy Secrets, and read the credentials of other clusters, for syncs that name no account",
-    ),
 )
 LEASE = (Grant("coordination.k8s.io", ("leases",), ("get", "create", "update"), "elect one leader"),)
 DIGEST_KEY_RIGHTS = (
@@ -90,19 +97,25 @@ DIGEST_KEY_RIGHTS = (
     ),
     Grant("", ("secrets",), ("create",), "make these keys once; a right to create cannot be given for one name"),
 )
+WRITING = (*_READ, "create", "update", "patch", "delete", "deletecollection")
 VIEW = (Grant(GROUP, _PLURALS, _READ, "see syncs and their status"),)
-EDIT = (
-    Grant(
-        GROUP,
-        _PLURALS,
-        (*_READ, "create", "update", "patch", "delete", "deletecollection"),
-        "write syncs; the admission policy checks that the author may do what the sync does",
-    ),
-)
 
 
-def rbac() -> list[Manifest]:
+def shared(share: Share, profile: Profile) -> tuple[Grant, ...]:
+    """Return what a profile grants of a share."""
+    verbs = share.verbs_in(profile)
+    return tuple(Grant(group, resources, verbs, share.why) for group, resources in share.rules if verbs)
+
+
+def editing(plurals: tuple[str, ...] = _PLURALS) -> tuple[Grant, ...]:
+    """Return what lets people write these kinds of ours."""
+    why = "write syncs; the admission policy checks that the author may do what the sync does"
+    return (Grant(GROUP, plurals, WRITING, why),) if plurals else ()
+
+
+def rbac(choice: Choice = AS_SHIPPED) -> list[Manifest]:
     """Return the operator's account with its roles, and the roles that grant people our kinds."""
+    kinds = "all" if set(choice.tenant_kinds) == set(_PLURALS) else ",".join(choice.tenant_kinds) or "none"
     return [
         {
             "apiVersion": "v1",
@@ -110,9 +123,8 @@ def rbac() -> list[Manifest]:
             "metadata": {"name": SERVICE_ACCOUNT, "namespace": NAMESPACE, "labels": LABELS},
             "automountServiceAccountToken": False,
         },
-        _cluster_role("syncline-core", (*CORE, *REVIEWS)),
-        _cluster_role("syncline-configmaps", CONFIG_MAPS, {AGGREGATE_LABEL: "true"}),
-        _cluster_role("syncline-secrets", SECRETS, {AGGREGATE_LABEL: "true"}),
+        _cluster_role(ROLE, (*CORE, *REVIEWS), {LABEL: choice.profile}),
+        *(_cluster_role(share.role, shared(share, choice.profile), {AGGREGATE_LABEL: "true"}) for share in SHARES),
         {
             # No rules here: the control plane writes them, and applying an empty list again would take them away.
             "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -121,7 +133,10 @@ def rbac() -> list[Manifest]:
             "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {AGGREGATE_LABEL: "true"}}]},
         },
         _cluster_role("syncline-view", VIEW, _aggregate_to("view", "edit", "admin")),
-        _cluster_role("syncline-edit", EDIT, _aggregate_to("edit", "admin")),
+        _cluster_role(
+            "syncline-edit", editing(choice.tenant_kinds), _aggregate_to("edit", "admin"), {TENANT_KINDS: kinds}
+        ),
+        _cluster_role("syncline-write", editing()),
         {
             "apiVersion": "rbac.authorization.k8s.io/v1",
             "kind": "ClusterRole",
@@ -130,18 +145,24 @@ def rbac() -> list[Manifest]:
         },
         _role("syncline-leader", LEASE),
         _role(DIGEST_KEY, DIGEST_KEY_RIGHTS),
-        _binding("ClusterRole", "syncline-core"),
+        _binding("ClusterRole", ROLE),
         _binding("ClusterRole", "syncline"),
         _binding("Role", "syncline-leader"),
         _binding("Role", DIGEST_KEY),
     ]
 
 
-def _cluster_role(name: str, grants: tuple[Grant, ...], labels: dict[str, str] | None = None) -> Manifest:
+def _cluster_role(
+    name: str,
+    grants: tuple[Grant, ...],
+    labels: dict[str, str] | None = None,
+    annotations: dict[str, str] | None = None,
+) -> Manifest:
+    more = {"annotations": annotations} if annotations else {}
     return {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",
-        "metadata": {"name": name, "labels": {**LABELS, **(labels or {})}},
+        "metadata": {"name": name, "labels": {**LABELS, **(labels or {})}, **more},
         "rules": [_rule(grant) for grant in grants],
     }
 

@@ -5,6 +5,7 @@ Push webhooks are taken at a Service of their own; what leads there from outside
 
 from typing import Any
 
+from syncline.core.profiles import DEFAULT, LABEL, Profile
 from syncline.deploy.names import (
     HEALTH_PORT,
     IMAGE,
@@ -24,7 +25,7 @@ _CACHE = "/var/cache/syncline"
 _PORTS = {"metrics": METRICS_PORT, "health": HEALTH_PORT, "webhooks": WEBHOOK_PORT}
 
 
-def deployment(image: str = IMAGE) -> list[Manifest]:
+def deployment(image: str = IMAGE, profile: Profile = DEFAULT) -> list[Manifest]:
     """Return the Deployment of the operator, the NetworkPolicy around it, and the Services for webhooks and metrics."""
     return [
         {
@@ -47,7 +48,11 @@ def deployment(image: str = IMAGE) -> list[Manifest]:
             "spec": {
                 "replicas": 1,
                 "selector": {"matchLabels": SELECTOR},
-                "template": {"metadata": {"labels": LABELS}, "spec": _pod(image)},
+                # The operator learns its profile when it starts, so that another one means another pod.
+                "template": {
+                    "metadata": {"labels": LABELS, "annotations": {LABEL: profile}},
+                    "spec": _pod(image),
+                },
             },
         },
     ]

@@ -13,6 +13,7 @@ from syncline.core.objects import Content, Desired, Seen, Target
 from syncline.core.outcome import Outcome, outcome_of
 from syncline.core.ownership import Owner, Standing, must_renew, place, recognise, standing
 from syncline.core.plan import NAMED, Action, Edit, Policy, Verb, lost_message, merged_content, plan
+from syncline.core.remedies import grant_writer, lacks_right, with_cause
 from syncline.core.surplus import plan_removal
 from syncline.core.wire import DataWire, ObjectWire
 from syncline.core.writing import create_body, release_patch, renewal_patch, update_patch, write_digest
@@ -121,7 +122,7 @@ class Writer:
                     log.debug("planned anew", cause=type(error).__name__, **desired.target.fields())
                 seen = await self.look(desired)
         except KubeError as error:
-            return _failed_repair(action, error) or failure(desired.target, error)
+            return _failed_repair(action, error) or self._failure(desired.target, error)
         return contended(desired.target)
 
     async def remove(self, seen: Seen, reason: str, message: str, *, keep_edited: bool = False) -> Outcome | None:
@@ -153,7 +154,7 @@ class Writer:
             self._view(seen.target).copies.observe_gone(seen, self._owner.sync)
             return None
         except KubeError as error:
-            return failure(seen.target, error, gone=True)
+            return self._failure(seen.target, error, gone=True)
         return contended(seen.target, gone=True)
 
     async def look(self, desired: Desired) -> Seen | None:
@@ -296,10 +297,10 @@ class Writer:
             Standing.RENEWABLE,
             Standing.FORMER,
         ):
-            return failure(target, error)
+            return self._failure(target, error)
         edit = Edit(digest=desired.digest, mode=seen.marker.mode if seen.marker else "Created")
         if not await self._could_be_created(desired, edit, error):
-            return _failed_repair(action, error) or failure(target, error)
+            return _failed_repair(action, error) or self._failure(target, error)
         if self._policy.management != "Overwrite" or target.kind in IRREPLACEABLE:
             hint = "delete the copy to have it created again"
             if target.kind not in IRREPLACEABLE:
@@ -383,6 +384,15 @@ class Writer:
             type=view.wire,
             fair_key=self._owner.ref,
         )
+
+    def _failure(self, target: Target, error: KubeError, *, gone: bool = False) -> Outcome:
+        """Say what stands in the way; where it is a right, with the command that grants it."""
+        outcome = failure(target, error, gone=gone)
+        resource = self._cluster.resource_name(target.kind)
+        if not isinstance(error, Forbidden) or self._cluster.name or resource is None or not lacks_right(str(error)):
+            return outcome
+        remedy = grant_writer(self._client.user, resource, target.namespace)
+        return structs.replace(outcome, message=with_cause(remedy, outcome.message))
 
 
 def is_surprise(error: KubeError, *, existed: bool) -> bool:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, cast
 import msgspec
 
 from syncline.kube.config import Connection
+from syncline.kube.credentials import Credential, credential_of
 from syncline.kube.errors import BadAnswer, Gone
 from syncline.kube.limiter import FairLimiter
 from syncline.kube.lines import split_lines
@@ -65,10 +66,23 @@ class Client:
     """A client of one API server. Share it: all callers use one pool, one credential and one set of limits."""
 
     def __init__(
-        self, connection: Connection, *, max_in_flight: int = 32, timeout: float = 30.0, retry: Retry | None = None
+        self,
+        connection: Connection,
+        *,
+        credential: Credential | None = None,
+        max_in_flight: int = 32,
+        timeout: float = 30.0,
+        retry: Retry | None = None,
     ) -> None:
+        """`credential` stands in for the one of the connection."""
         self.connection = connection
-        self._session = Session(connection, max_in_flight=max_in_flight, timeout=timeout, retry=retry or Retry())
+        self._session = Session(
+            connection,
+            credential=credential or credential_of(connection),
+            max_in_flight=max_in_flight,
+            timeout=timeout,
+            retry=retry or Retry(),
+        )
         self._user: str | None = None
 
     def impersonating(self, user: str) -> "Client":
@@ -76,6 +90,11 @@ class Client:
         view = object.__new__(Client)
         view.connection, view._session, view._user = self.connection, self._session, user
         return view
+
+    @property
+    def user(self) -> str | None:
+        """Whom this client acts as; None: whom its credential names."""
+        return self._user
 
     @property
     def writes(self) -> FairLimiter:
@@ -200,6 +219,29 @@ class Client:
             body=_encode(body),
             content_type=_JSON,
             fair_key=fair_key,
+        )
+        return await self._ask(request, type)
+
+    async def create_for(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str | None,
+        subresource: str,
+        body: Body,
+        *,
+        type: type[T] = _OBJECT,
+    ) -> T:
+        """Create what belongs to an object, such as a token of a ServiceAccount."""
+        request = Request(
+            verb="create",
+            resource=f"{resource.plural}/{subresource}",
+            namespace=namespace,
+            name=name,
+            method="POST",
+            path=resource.path(namespace, name, subresource),
+            body=_encode(body),
+            content_type=_JSON,
         )
         return await self._ask(request, type)
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from syncline.kube import metrics
 from syncline.kube.config import Connection
-from syncline.kube.credentials import Credential, credential_of
+from syncline.kube.credentials import Credential
 from syncline.kube.errors import ApiError, KubeError, TooManyRequests, Unauthorized, Unreachable, from_response
 from syncline.kube.limiter import FairLimiter
 from syncline.kube.retry import Retry
@@ -43,12 +43,14 @@ class Request(Struct, frozen=True, kw_only=True):
 class Session:
     """A pool of connections, a credential and the limits on what is in flight, shared by all who use one server."""
 
-    def __init__(self, connection: Connection, *, max_in_flight: int, timeout: float, retry: Retry) -> None:
+    def __init__(
+        self, connection: Connection, *, credential: Credential, max_in_flight: int, timeout: float, retry: Retry
+    ) -> None:
         self.retry = retry
         self.writes = FairLimiter(max_in_flight)
         self.reads = FairLimiter(2 * max_in_flight)
         self._transport = Transport(connection, timeout=timeout)
-        self._credential: Credential = credential_of(connection)
+        self._credential = credential
 
     async def close(self) -> None:
         """Close all connections."""

@@ -21,6 +21,8 @@ OPERATOR = f"system:serviceaccount:{deploy.NAMESPACE}:{deploy.SERVICE_ACCOUNT}"
 """The user name of the operator."""
 
 _READS = frozenset({"get", "list", "watch"})
+REVIEWING = frozenset({"authentication.k8s.io", "authorization.k8s.io"})
+"""The groups of reviews, which are created to ask something, and change nothing."""
 _DENIED = 403
 _REFUSED = 400
 _PATIENCE = 30.0
@@ -61,7 +63,7 @@ class Entry(Struct, frozen=True, kw_only=True):
     @property
     def changes(self) -> bool:
         """Whether it could have changed something."""
-        return self.verb not in _READS
+        return self.verb not in _READS and self.group not in REVIEWING
 
     @property
     def denied(self) -> bool:

@@ -19,7 +19,7 @@ from yarl import URL
 from syncline.sandbox import Sandbox
 from syncline.sandbox.kubeconfig import write_private
 from syncline.sandbox.pki import Authority
-from syncline.testing.faults import Asked, Cut, Fault, Lines, Rule, read_request, refusal
+from syncline.testing.faults import Asked, Cut, Fault, Lines, Rule, is_review, read_request, refusal
 from syncline.testing.loop import OnLoop
 
 _PASSED_ON = ("Accept", "Authorization", "Content-Type", "User-Agent", "Impersonate-User")
@@ -107,8 +107,9 @@ class FaultProxy(OnLoop):
 
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
         body = b"".join([chunk async for chunk in request.content.iter_any()])
-        self._numbered += request.method != "GET"
-        number = self._numbered if request.method != "GET" else 0
+        changes = request.method != "GET" and not is_review(request.path)
+        self._numbered += changes
+        number = self._numbered if changes else 0
         asked = read_request(request.method, request.raw_path, request.headers.get("Authorization", ""), number)
         self.requests.append(asked)
         try:

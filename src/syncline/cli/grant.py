@@ -1,0 +1,116 @@
+"""`syncline grant`: give the operator, or the account of a sync, the rights that a message says are missing."""
+
+import argparse
+import asyncio
+from typing import Any
+
+from syncline import deploy
+from syncline.cli import connect
+from syncline.cli.words import UsageError
+from syncline.core.profiles import READ, WRITE
+from syncline.deploy.names import AGGREGATE_LABEL, GRANTED_LABEL, LABELS
+from syncline.kube.client import Client, PatchKind
+from syncline.kube.config import Connection
+from syncline.kube.errors import NotFound
+
+_RBAC = "rbac.authorization.k8s.io"
+_KINDS = ("RoleBinding", "Role", "ClusterRoleBinding", "ClusterRole")
+
+
+def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "grant",
+        help="give the operator, or an account, the rights to write a kind",
+        description="Gives the operator the rights to write a kind in its own name, in all namespaces; with --read the "
+        "rights to watch it, for syncs with an account. With --to, gives an account the rights to write it. Each grant "
+        "is a role with the label syncline.dev/granted: delete the role to take it back.",
+    )
+    connect.add_flags(parser)
+    parser.add_argument("resources", nargs="+", metavar="RESOURCE", help="such as services or deployments.apps")
+    parser.add_argument("--read", action="store_true", help="only to read and watch it")
+    parser.add_argument(
+        "--to", default="", metavar="NAMESPACE/ACCOUNT", help="a service account (default: the operator itself)"
+    )
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("-n", "--namespace", metavar="N", help="where the account may write it (with --to)")
+    where.add_argument(
+        "-A", "--all-namespaces", action="store_true", help="everywhere, and what is in no namespace (with --to)"
+    )
+    parser.set_defaults(func=_grant)
+
+
+def _grant(given: argparse.Namespace) -> int:
+    verbs = READ if given.read else WRITE
+    if given.to:
+        manifests = [one for named in given.resources for one in _to_account(named, verbs, given)]
+    elif given.namespace or given.all_namespaces:
+        raise UsageError("-n and -A are for --to: the operator itself works in all namespaces")
+    else:
+        manifests = [_to_operator(named, verbs) for named in given.resources]
+    return asyncio.run(_apply(connect.connection(given), manifests))
+
+
+def _to_operator(resource: str, verbs: tuple[str, ...]) -> deploy.Manifest:
+    labels = {AGGREGATE_LABEL: "true"}
+    return _role("ClusterRole", _metadata(f"syncline-grant-{resource}", "", labels), resource, verbs)
+
+
+def _to_account(resource: str, verbs: tuple[str, ...], given: argparse.Namespace) -> list[deploy.Manifest]:
+    home, slash, account = str(given.to).partition("/")
+    if not (home and slash and account) or "/" in account:
+        raise UsageError(f"--to {given.to}: write NAMESPACE/ACCOUNT")
+    if bool(given.namespace) == bool(given.all_namespaces):
+        raise UsageError("where may the account write it? Give -n NAMESPACE, or -A for everywhere")
+    kind = "Role" if given.namespace else "ClusterRole"
+    name, namespace = f"syncline-grant-{home}-{account}-{resource}", str(given.namespace or "")
+    binding = {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": f"{kind}Binding",
+        "metadata": _metadata(name, namespace),
+        "roleRef": {"apiGroup": _RBAC, "kind": kind, "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": home}],
+    }
+    return [_role(kind, _metadata(name, namespace), resource, verbs), binding]
+
+
+def _role(kind: str, metadata: dict[str, Any], resource: str, verbs: tuple[str, ...]) -> deploy.Manifest:
+    plural, _, group = resource.partition(".")
+    if not plural or "*" in resource:
+        raise UsageError(f"{resource}: name one resource, such as deployments.apps")
+    return {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": kind,
+        "metadata": metadata,
+        "rules": [{"apiGroups": [group], "resources": [plural], "verbs": list(verbs)}],
+    }
+
+
+def _metadata(name: str, namespace: str, labels: dict[str, str] | None = None) -> dict[str, Any]:
+    where = {"namespace": namespace} if namespace else {}
+    return {"name": name, **where, "labels": {**LABELS, GRANTED_LABEL: "true", **(labels or {})}}
+
+
+async def _apply(connection: Connection, manifests: list[deploy.Manifest]) -> int:
+    async with Client(connection) as client:
+        for manifest in manifests:
+            meta = manifest["metadata"]
+            await client.patch(
+                deploy.resource(manifest), meta["name"], meta.get("namespace"), manifest, PatchKind.APPLY, force=True
+            )
+            print(f"applied {manifest['kind']} {meta['name']}")
+    return 0
+
+
+async def revoke_all(client: Client) -> None:
+    """Take back everything that was granted."""
+    for kind in _KINDS:
+        resource = deploy.resource({"apiVersion": f"{_RBAC}/v1", "kind": kind})
+        granted, _ = await client.list(resource, labels=f"{GRANTED_LABEL}=true", metadata_only=True)
+        for one in granted:
+            meta = one["metadata"]
+            try:
+                await client.delete(resource, meta["name"], meta.get("namespace"))
+            except NotFound:
+                continue
+            print(f"removed {kind} {meta['name']}")

@@ -1,0 +1,109 @@
+"""The profiles of rights that the operator is installed with, as data: which kinds it writes in its own name.
+
+Every profile reads what a usual application has, so that syncs with an account can write it: the operator watches, the
+account writes. Of other kinds it knows nothing until somebody grants them.
+"""
+
+from typing import Literal, get_args
+
+from msgspec import Struct
+
+from syncline.api.common import GROUP
+
+Profile = Literal["none", "config", "workloads", "admin"]
+PROFILES: tuple[Profile, ...] = get_args(Profile)
+"""From the least to the most: each writes all that those before it write."""
+DEFAULT: Profile = "config"
+
+MEANINGS: dict[Profile, str] = {
+    "none": "it writes nothing in its own name, so that every sync needs a serviceAccountName",
+    "config": "it writes ConfigMaps and Secrets in its own name",
+    "workloads": "it writes what a usual application has in its own name",
+    "admin": "it writes every kind in its own name",
+}
+
+ROLE = "syncline-core"
+"""The ClusterRole that every operator has."""
+LABEL = f"{GROUP}/rights"
+"""On that role: the profile that was installed."""
+
+READ = ("get", "list", "watch")
+WRITE = (*READ, "create", "patch", "update", "delete")
+_WRITE_DATA = (*READ, "create", "patch", "delete")
+
+
+class Share(Struct, frozen=True, kw_only=True):
+    """A part of the operator's rights that is a ClusterRole of its own."""
+
+    role: str
+    since: Profile
+    """The first profile that writes it."""
+    rules: tuple[tuple[str, tuple[str, ...]], ...]
+    """API groups and resources."""
+    verbs: tuple[str, ...] = WRITE
+    read: bool = True
+    """Whether lesser profiles read it."""
+    why: str
+
+    def verbs_in(self, profile: Profile) -> tuple[str, ...]:
+        """Return what a profile may do with it."""
+        if is_at_least(profile, self.since):
+            return self.verbs
+        return READ if self.read else ()
+
+
+SHARES = (
+    Share(
+        role="syncline-configmaps",
+        since="config",
+        rules=(("", ("configmaps",)),),
+        verbs=_WRITE_DATA,
+        why="copy ConfigMaps for syncs that name no account",
+    ),
+    Share(
+        role="syncline-secrets",
+        since="config",
+        rules=(("", ("secrets",)),),
+        verbs=_WRITE_DATA,
+        why="copy Secrets, and read the credentials of other clusters, for syncs that name no account",
+    ),
+    Share(
+        role="syncline-workloads",
+        since="workloads",
+        rules=(
+            ("", ("services", "serviceaccounts", "persistentvolumeclaims")),
+            ("apps", ("deployments", "statefulsets", "daemonsets")),
+            ("batch", ("jobs", "cronjobs")),
+            ("networking.k8s.io", ("ingresses", "networkpolicies")),
+            ("autoscaling", ("horizontalpodautoscalers",)),
+            ("policy", ("poddisruptionbudgets",)),
+        ),
+        why="write what a usual application has for syncs that name no account",
+    ),
+    Share(
+        role="syncline-admin",
+        since="admin",
+        rules=(("*", ("*",)),),
+        read=False,
+        why="write every kind for syncs that name no account",
+    ),
+)
+
+
+def is_at_least(profile: Profile, least: Profile) -> bool:
+    """Tell whether a profile writes all that another one writes."""
+    return PROFILES.index(profile) >= PROFILES.index(least)
+
+
+def profile_of(resource: str) -> Profile | None:
+    """Return the least profile that names a resource, such as `deployments.apps`, among those that it writes."""
+    plural, _, group = resource.partition(".")
+    for share in SHARES:
+        if any(group == of and plural in resources for of, resources in share.rules):
+            return share.since
+    return None
+
+
+def known(name: str) -> Profile | None:
+    """Return the profile of this name; None where there is none."""
+    return next((profile for profile in PROFILES if profile == name), None)
