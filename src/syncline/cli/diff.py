@@ -15,7 +15,7 @@ from syncline.api.kinds import CONFIG_SYNC, MANIFEST_SYNC
 from syncline.api.manifestsync import ManifestSyncSpec
 from syncline.cli import connect
 from syncline.cli.change import States, removed, written
-from syncline.cli.preview import BOTH_WAYS, Previewer, goes_both_ways, previewer
+from syncline.cli.preview import BOTH_WAYS, Previewer, goes_both_ways, namespaces_of, previewer
 from syncline.cli.subject import find_kind
 from syncline.cli.table import printable
 from syncline.cli.veil import shown
@@ -88,7 +88,7 @@ def _asked(given: argparse.Namespace) -> tuple[Reference, list[Json]]:
 async def _diff_all(connection: Connection, given: argparse.Namespace, manifests: list[Json], named: Reference) -> int:
     home = given.namespace or connection.namespace or "default"
     code = SAME
-    async with previewer(connection, given) as eyes:
+    async with previewer(connection, given, namespaces_of(manifests, home)) as eyes:
         asked = [(one["kind"], await eyes.check(one, home)) for one in manifests]
         if not manifests:
             kind = (await find_kind(eyes.client, named, home)).kind

@@ -8,7 +8,7 @@ from typing import Any
 
 from syncline.api.configmapsync import KIND as CONFIG_MAP_SYNC
 from syncline.cli import connect
-from syncline.cli.preview import previewer
+from syncline.cli.preview import namespaces_of, previewer
 from syncline.cli.table import print_table, printable
 from syncline.cli.words import UsageError, read_syncs
 from syncline.controllers.foresight import Preview
@@ -60,8 +60,8 @@ def _plan_file(given: argparse.Namespace) -> int:
 
 
 async def _plan_all(connection: Connection, given: argparse.Namespace, manifests: list[dict[str, Any]]) -> int:
-    async with previewer(connection, given) as eyes:
-        home = given.namespace or connection.namespace or "default"
+    home = given.namespace or connection.namespace or "default"
+    async with previewer(connection, given, namespaces_of(manifests, home)) as eyes:
         wires = [await eyes.check(manifest, home) for manifest in manifests]
         previews = [await eyes.preview(manifest["kind"], wire) for manifest, wire in zip(manifests, wires, strict=True)]
     code = POSSIBLE

@@ -2,7 +2,7 @@
 
 import argparse
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -10,6 +10,7 @@ import msgspec
 
 from syncline.cli import connect
 from syncline.cli.access import AccessReviews
+from syncline.cli.partial import NotVisible, PartialCluster
 from syncline.cli.strict import explain
 from syncline.cli.words import UsageError
 from syncline.controllers.configsync import ConfigSyncs
@@ -19,7 +20,6 @@ from syncline.controllers.remotes import FleetSites
 from syncline.controllers.synctargets import SyncTargets
 from syncline.core.digest import DigestKey
 from syncline.core.marks import MarkKeys
-from syncline.engine.cluster import Cluster
 from syncline.engine.digestkey import read_digest_key
 from syncline.engine.markkeys import NAME as MARK_KEYS
 from syncline.engine.markkeys import MarkRing, read_mark_keys
@@ -43,7 +43,7 @@ class Previewer:
     """Plans syncs that exist, and syncs that do not."""
 
     def __init__(
-        self, client: Client, hub: Cluster, controllers: Sequence[Copier | ConfigSyncs], access: AccessReviews
+        self, client: Client, hub: PartialCluster, controllers: Sequence[Copier | ConfigSyncs], access: AccessReviews
     ) -> None:
         self.client = client
         self.hub = hub
@@ -82,23 +82,32 @@ class Previewer:
         return await self.client.get(self._controllers[kind].kind.resource, name, namespace, type=SyncWire)
 
     async def preview(self, kind: str, wire: SyncWire) -> Preview:
-        """Plan a turn without taking it."""
-        return await self._controllers[kind].preview(wire, self.access)
+        """Plan a reconcile without doing it. Raises `NotVisible` where whoever asks may not see what it takes."""
+        await self.hub.look_at_namespaces(msgspec.json.decode(wire.spec))
+        try:
+            return await self._controllers[kind].preview(wire, self.access)
+        except NotVisible as error:
+            raise NotVisible(f"{kind} {wire.metadata.namespace}/{wire.metadata.name}: {error}") from None
 
     def unchecked(self) -> list[str]:
-        """Say whose rights could not be asked for, so that nothing is known of them."""
+        """Say whose rights could not be asked for and what is not visible, so that nothing is known of them."""
         unchecked = [f"the rights of {who} were not checked: {why}" for who, why in self.access.unchecked.items()]
         if not self.hub.marks.keys.checked:
             unchecked.append(
                 f"marks were not checked, and are taken at their word: you may not read the Secret {MARK_KEYS} of the "
                 "operator"
             )
-        return unchecked
+        return [*unchecked, *self.hub.unseen()]
 
 
 @asynccontextmanager
-async def previewer(connection: Connection, given: argparse.Namespace) -> AsyncIterator[Previewer]:
-    """Fill the caches, and hold them for as long as the block lasts; `given` says what the operator is like."""
+async def previewer(
+    connection: Connection, given: argparse.Namespace, namespaces: Iterable[str]
+) -> AsyncIterator[Previewer]:
+    """Fill the caches, and hold them for as long as the block lasts; `given` says what the operator is like.
+
+    `namespaces` are those of the syncs. Whoever may not see the syncs of others sees those of one namespace.
+    """
     settings = connect.settings(given)
     async with (
         Client(connection) as client,
@@ -109,10 +118,16 @@ async def previewer(connection: Connection, given: argparse.Namespace) -> AsyncI
     ):
         # A first read tells at once, and in words, what a watch would try again and again.
         await client.version()
-        marks = await _mark_keys(client, settings.namespace)
-        hub = Cluster(client, key=await _key(client, settings.namespace), marks=MarkRing(marks))
+        home, *others = sorted(set(namespaces))
+        marks = MarkRing(await _mark_keys(client, settings.namespace))
+        hub = PartialCluster(client, home, key=await _key(client, settings.namespace), marks=marks)
+        await hub.look_around()
         await hub.identify()
-        targets = SyncTargets(hub, lambda *_: None)
+        if not hub.sees_syncs:
+            if others:
+                raise UsageError("plan the syncs of one namespace at a time: you may not list those of all namespaces")
+            settings = msgspec.structs.replace(settings, watch_namespaces=(home,))
+        targets = SyncTargets(hub, lambda *_: None, None if hub.sees_syncs else home)
         remotes = FleetSites(hub, fleet, targets)
         workshop = Workshop(renderer, builder, mirrors)
         rights = OwnRights()
@@ -134,6 +149,11 @@ async def previewer(connection: Connection, given: argparse.Namespace) -> AsyncI
             await asyncio.gather(*watches, return_exceptions=True)
             await remotes.stop()
             await hub.stop()
+
+
+def namespaces_of(manifests: Iterable[Mapping[str, Any]], home: str) -> list[str]:
+    """Return the namespaces of syncs; of one that names none, or that is named and not in a file, it is `home`."""
+    return [str(one["metadata"].get("namespace") or home) for one in manifests] or [home]
 
 
 async def _key(client: Client, namespace: str) -> DigestKey:

@@ -146,7 +146,7 @@ def _named(scope: Scope, cluster: Cluster) -> Iterator[Namespace]:
     # Without globs and selectors the cost is that of the names, however many namespaces there are.
     open_ended = bool(scope.globs) or scope.selector is not None
     spelled = (cluster.namespace(name) for name in sorted(scope.names))
-    found: Iterable[Namespace | None] = cluster.namespaces.values() if open_ended else spelled
+    found: Iterable[Namespace | None] = cluster.all_namespaces() if open_ended else spelled
     yield from (namespace for namespace in found if namespace is not None)
 
 

@@ -24,12 +24,13 @@ Listener = Callable[[Key, TargetSync | None, TargetSync | None], None]
 class SyncTargets:
     """All SyncTargets, in one watch for those who use them and for those who look after them."""
 
-    def __init__(self, hub: Cluster, on_change: Callable[[], None]) -> None:
+    def __init__(self, hub: Cluster, on_change: Callable[[], None], namespace: str | None = None) -> None:
+        """`namespace`: the only one whose SyncTargets are watched."""
         self.hub = hub
         self._on_change = on_change
         self._listeners: list[Listener] = []
         self.reflector: Reflector[SyncWire, TargetSync] = Reflector(
-            hub.client, RESOURCE, decode=SyncWire, project=_read, on_change=self._changed
+            hub.client, RESOURCE, decode=SyncWire, project=_read, namespace=namespace, on_change=self._changed
         )
 
     def listen(self, listener: Listener) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextvars
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -167,6 +167,10 @@ class Cluster:
         """Return a namespace by name."""
         return self.namespaces.get(Key("", name))
 
+    def all_namespaces(self) -> Iterable[Namespace]:
+        """Return all namespaces, for globs and selectors."""
+        return self.namespaces.values()
+
     async def open(self, group: str, kind: str, version: str | None = None) -> View:
         """Return the view of a kind, and begin to watch it if nobody did.
 
@@ -287,11 +291,20 @@ class Cluster:
             key=self.key,
             marks=self.marks,
             attention=self.attention,
+            namespace=self._namespace_of(name),
             on_copy=self._copy_changed,
             on_stranger=self._stranger_changed,
         )
         self._views[name] = view
         self._opened[name] = self._needed[name] = self._clock()
+        self._begin(view)
+
+    def _namespace_of(self, _name: str) -> str | None:
+        """Return the only namespace in which a kind is watched; None: all."""
+        return None
+
+    def _begin(self, view: View) -> None:
+        """Begin to watch a kind."""
         self._run(*view.reflectors)
         if self._tasks is not None:
             self._tasks[view] = asyncio.create_task(self._attend(view), context=contextvars.Context())

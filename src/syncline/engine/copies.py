@@ -25,13 +25,22 @@ class Copies:
         wire: type[DataWire] | type[ObjectWire],
         see: Callable[[Wire], Seen],
         on_change: Callable[[Seen | None, Seen | None, str], None],
+        *,
+        namespace: str | None = None,
     ) -> None:
         self._by_sync: dict[str, set[Key]] = {}
         self._events: EventBuffer[Key, Seen] = EventBuffer(
             lambda seen: (seen.uid, seen.version), lambda _, old, new, by: on_change(old, new, by)
         )
         self.reflector: Reflector[Wire, Seen] = Reflector(
-            client, resource, decode=wire, project=see, labels=OWNER_LABEL, on_change=self._changed, part="copies"
+            client,
+            resource,
+            decode=wire,
+            project=see,
+            labels=OWNER_LABEL,
+            namespace=namespace,
+            on_change=self._changed,
+            part="copies",
         )
 
     def at(self, target: Target) -> Seen | None:

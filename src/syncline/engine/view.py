@@ -43,6 +43,7 @@ class View:
         key: DigestKey,
         marks: MarkRing,
         attention: Attention,
+        namespace: str | None = None,
         on_copy: Callable[[Seen | None, Seen | None, str], None],
         on_stranger: Callable[[str, Key, str], None],
     ) -> None:
@@ -51,13 +52,14 @@ class View:
         self.wire: type[DataWire | ObjectWire] = DataWire if kind in DATA_KINDS else ObjectWire
         self._key = key
         self._marks = marks
-        self.copies = Copies(client, resource, self.wire, self.see, on_copy)
+        self.copies = Copies(client, resource, self.wire, self.see, on_copy, namespace=namespace)
         self.strangers: Reflector[MetaWire, str] = Reflector(
             client,
             resource,
             decode=MetaWire,
             project=lambda wire: wire.metadata.resource_version if attention.is_paid(kind, wire.metadata) else None,
             labels=f"!{OWNER_LABEL}",
+            namespace=namespace,
             metadata_only=True,
             on_change=lambda at, _old, _new, by: on_stranger(kind, at, by),
             part="others",
