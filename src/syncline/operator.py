@@ -62,8 +62,6 @@ T = TypeVar("T")
 
 LEASE = "syncline"
 ACCOUNT = "syncline"
-# How long an API server may take before the operator starts without knowing who it is.
-INTRODUCTION = 5.0
 WORKERS = 8
 # Kubernetes gives a pod 30 s: so long for the turns in hand, then for their writes in flight, then for the lease.
 FINISH_GRACE = 12.0
@@ -222,7 +220,7 @@ class Operator:
         )
         self._resources = TargetResources(self._health.set_resources, self._health.resources_complete)
         self._remotes = FleetSites(hub, fleet, self._targets, self._resources)
-        self._rights = OwnRights()
+        self._rights = OwnRights(f"system:serviceaccount:{settings.namespace}:{ACCOUNT}")
         copiers, self._git = controllers(hub, workshop, events, settings, remotes=self._remotes, rights=self._rights)
         self._syncs: tuple[Controller, ...] = (*copiers, self._git)
         self._marks = MarkRenewal(hub, settings.namespace, self._syncs, self._leads)
@@ -256,8 +254,6 @@ class Operator:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until `stop` is set. Turns in hand are finished, writes in flight too, nothing new is started."""
-        await self._introduce()
-        await self._look_at_walls()
         endpoints = await serve(
             health=self._settings.health_bind,
             metrics=self._settings.metrics_bind,
@@ -272,6 +268,10 @@ class Operator:
         await self._receiver.start()
         if self._receiver.port:
             served["webhooks"] = f":{self._receiver.port}"
+        await self._rights.introduce(self._hub.client, stop)
+        await self._look_at_walls()
+        if self._settings.allow_insecure_metrics and "metrics" in served:
+            log.warning("metrics are served in plain text to everybody, as --allow-insecure-metrics says")
         if served:
             log.info("serving", **served)
         self._hub.start()
@@ -311,7 +311,6 @@ class Operator:
         await _persistently("find out the UID of the cluster", self._hub.identify)
         if not self._rights.learned:
             await _persistently("find out its own rights", partial(self._rights.learn, self._hub.client))
-            self._report_rights()
         for reflector in (self._hub.namespaces, *self._reflectors):
             await reflector.synced.wait()
         log.info("caches are complete")
@@ -387,28 +386,6 @@ class Operator:
         """Whether turns may be in hand: before the caches are complete and while another leads, there are none."""
         return self._leads() and all(reflector.synced.is_set() for reflector in self._reflectors)
 
-    async def _introduce(self) -> None:
-        """Say first of all who this is; what an API server that does not answer would tell is found out later."""
-        try:
-            async with asyncio.timeout(INTRODUCTION):
-                await self._rights.learn(self._hub.client)
-        except (KubeError, TimeoutError) as error:
-            server = self._hub.client.connection.server
-            log.warning("who this operator is cannot be found out yet", server=server, error=str(error))
-            return
-        self._report_rights()
-
-    def _report_rights(self) -> None:
-        user, namespace = self._rights.user, self._settings.namespace
-        server = self._hub.client.connection.server
-        log.info("operator", identity=user or "unknown", server=server, rights=self._rights.profile or "unknown")
-        if user != f"system:serviceaccount:{namespace}:{ACCOUNT}" and self._rights.profile is not None:
-            log.warning(
-                "this operator acts with the rights of whoever runs it, not with those that were installed: "
-                "`syncline run --as-installed` acts with the installed ones",
-                identity=user,
-            )
-
     async def _look_at_walls(self) -> None:
         """Find out whether builds can be confined here, and say so where they cannot."""
         self._missing_walls = await missing_walls()
@@ -427,11 +404,9 @@ class Operator:
 
     def _metrics_guard(self) -> Guard | None:
         settings = self._settings
-        if not settings.allow_insecure_metrics:
-            return metrics_guard(self._hub.client, settings.namespace, settings.metrics_cert_dir)
-        if settings.metrics_bind != "0":
-            log.warning("metrics are served in plain text to everybody, as --allow-insecure-metrics says")
-        return None
+        if settings.allow_insecure_metrics:
+            return None
+        return metrics_guard(self._hub.client, settings.namespace, settings.metrics_cert_dir)
 
     def _webhooks_ready(self) -> tuple[bool, str]:
         ready = not self._receiver.port or self._git.webhook_secrets.complete

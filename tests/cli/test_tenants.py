@@ -39,7 +39,8 @@ class Tenant:
         """Run plan or diff on a sync at home."""
         meta = {"name": name, "namespace": self._namespace}
         sync = {"apiVersion": API_VERSION, "kind": kind, "metadata": meta, "spec": spec}
-        return self._syncline(command, "-f", "-", stdin=json.dumps(sync), code=code, kubeconfig=self.kubeconfig)
+        arguments = (command, "-f", "-", "--allow-loopback")
+        return self._syncline(*arguments, stdin=json.dumps(sync), code=code, kubeconfig=self.kubeconfig)
 
     def diffs(self, kind: str, name: str, code: int) -> str:
         """Run diff on a sync that exists."""
@@ -107,6 +108,19 @@ def test_a_target_in_a_namespace_that_the_tenant_may_not_read_is_planned_as_the_
     assert rows(told)[f"{closed}/app"][-1].startswith(command)
     unread = f"note: whether these namespaces exist was not checked, since you may not read them: {closed}, {open_}"
     assert unread in told
+
+
+def test_an_object_that_a_sync_elsewhere_has_written_is_a_conflict_though_that_sync_is_not_visible(
+    world: Manifests, tenant: Tenant, robot: Account
+) -> None:
+    world.source()
+    platform = Manifests(world.sandbox)
+    platform.source("shared")
+    platform.sync(configMapName="shared", destinationNamespace=world.home).becomes("Synced", synced=1)
+    spec = {"sourceNamespace": world.home, "configMapName": "app", "destinationNamespace": world.home}
+    told = tenant.runs("plan", "ConfigMapSync", 1, **spec, destinationName="shared", serviceAccountName=robot.name)
+    assert rows(told)[f"{world.home}/shared"][::2] == ["leave", "Conflict"]
+    platform.end()
 
 
 @pytest.mark.parametrize("command", ["plan", "diff"])

@@ -11,6 +11,7 @@ from tests.manifestsync.world import Manifests
 
 from syncline.api.common import API_VERSION
 from syncline.api.kinds import KINDS
+from syncline.cli import main
 from syncline.sandbox import Options, RequestError, Sandbox
 from syncline.testing.operator import OperatorProcess, install
 
@@ -54,12 +55,17 @@ def test_uninstall_waits_for_the_operator_to_let_go_of_the_copies_then_removes_e
         world.sync(destinationNamespace=goes).becomes("Synced")
         world.sync("orphaning", destinationNamespace=stays, deletionPolicy="Orphan").becomes("Synced")
         world.msync("secrets", world.secret(), into=[goes]).becomes("Synced")
+        assert main(["grant", "limitranges", "--kubeconfig", str(sandbox.kubeconfig)]) == 0
+        to_account = ["secrets", "--to", f"{world.home}/robot", "-n", stays]
+        assert main(["grant", *to_account, "--kubeconfig", str(sandbox.kubeconfig)]) == 0
         result = uninstall(sandbox)
         assert (result.returncode, result.stderr) == (0, "")
     assert f"deleting ConfigMapSync {world.home}/sync" in result.stdout
     assert f"deleting ManifestSync {world.home}/secrets" in result.stdout
     assert "removed CustomResourceDefinition" in result.stdout
     removed(sandbox)
+    for plural in ("roles", "rolebindings"):
+        assert not sandbox.request("GET", f"/apis/rbac.authorization.k8s.io/v1/namespaces/{stays}/{plural}")["items"]
     assert world.config_map(goes).look() is None
     assert world.find("Secret", goes).look() is None
     assert world.config_map(stays).data == {"colour": "red"}

@@ -12,10 +12,12 @@ from syncline.api.configmapsync import KIND, PLURAL
 from syncline.core.ownership import MARKER, OWNER_LABEL
 from syncline.sandbox import RequestError, Sandbox
 from syncline.testing.audit import OPERATOR, AuditLog, Entry
+from syncline.testing.operator import chosen_profile
 
 T = TypeVar("T")
 Json = dict[str, Any]
 
+RBAC = "rbac.authorization.k8s.io"
 SECONDS = 180.0
 FIRST_POLL = 0.02
 LAST_POLL = 0.2
@@ -224,16 +226,39 @@ class Sync(Thing):
         return next(event for event in seen if event["reason"] == reason)
 
 
-class World:
-    """All that one test makes. Syncs and sources live in `home`."""
+def account_of_tests() -> str:
+    """Return the account that syncs of tests name where the operator writes nothing in its own name; else nothing."""
+    return "tests" if chosen_profile() == "none" else ""
 
-    def __init__(self, sandbox: Sandbox) -> None:
+
+class World:
+    """All that one test makes. Syncs and sources live in `home`.
+
+    With an `account`, syncs that name none name this one, which may do everything.
+    """
+
+    def __init__(self, sandbox: Sandbox, *, account: str | None = None) -> None:
         self.sandbox = sandbox
+        self.account = account_of_tests() if account is None else account
         self.name = f"w{uuid4().hex[:8]}"
         self.home = f"{self.name}-home"
         self._syncs: list[Sync] = []
         self._audit = AuditLog(sandbox)
         self.namespace("home")
+        if self.account:
+            self._empower()
+
+    def _empower(self) -> None:
+        """Let the account do everything."""
+        role = {"apiGroup": RBAC, "kind": "ClusterRole", "name": "cluster-admin"}
+        user = {"kind": "ServiceAccount", "name": self.account, "namespace": self.home}
+        Thing(self.sandbox, f"/apis/{RBAC}/v1/clusterrolebindings", self.home).create(
+            {"metadata": {"name": self.home}, "roleRef": role, "subjects": [user]}
+        )
+
+    def acting(self, spec: Mapping[str, Any]) -> Json:
+        """Return a spec that names the account, if this world has one and the spec names none."""
+        return {"serviceAccountName": self.account, **spec} if self.account else dict(spec)
 
     def namespace(self, short: str, **labels: str) -> str:
         """Create a namespace and return its full name."""
@@ -278,7 +303,7 @@ class World:
                 "apiVersion": API_VERSION,
                 "kind": KIND,
                 "metadata": {**(metadata or {}), "name": name},
-                "spec": {"sourceNamespace": self.home, "configMapName": "app", **spec},
+                "spec": self.acting({"sourceNamespace": self.home, "configMapName": "app", **spec}),
             }
         )
         return made

@@ -78,8 +78,8 @@ class ConfigSync(Sync):
 class GitWorld(Manifests):
     """A world with a repository of its own, served over https."""
 
-    def __init__(self, sandbox: Sandbox, server: GitServer) -> None:
-        super().__init__(sandbox)
+    def __init__(self, sandbox: Sandbox, server: GitServer, *, account: str | None = None) -> None:
+        super().__init__(sandbox, account=account)
         self.server = server
         self.repository: Repository = server.repository(self.name)
         self.secret("git-ca", **{"ca.crt": server.ca.decode()})
@@ -102,7 +102,12 @@ class GitWorld(Manifests):
         made = ConfigSync(self.sandbox, self.home, name)
         self._syncs.append(made)
         source = {} if "source" in spec or "sources" in spec else {"source": self.git(**(git or {}))}
-        body = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "spec": {**source, **spec}}
+        body = {
+            "apiVersion": API_VERSION,
+            "kind": KIND,
+            "metadata": {"name": name},
+            "spec": self.acting({**source, **spec}),
+        }
         made.create(body)
         return made
 

@@ -159,8 +159,8 @@ class ManifestSync(Sync):
 class Manifests(World):
     """A world with objects of any kind. Syncs and sources live in `home`."""
 
-    def __init__(self, sandbox: Sandbox) -> None:
-        super().__init__(sandbox)
+    def __init__(self, sandbox: Sandbox, *, account: str | None = None) -> None:
+        super().__init__(sandbox, account=account)
         self._log = AuditLog(sandbox)
         self._made: list[Thing] = []
 
@@ -212,7 +212,7 @@ class Manifests(World):
                 "apiVersion": API_VERSION,
                 "kind": KIND,
                 "metadata": {**(metadata or {}), "name": name},
-                "spec": {"targets": targets, **named, **spec},
+                "spec": self.acting({"targets": targets, **named, **spec}),
             }
         )
         return made

@@ -4,13 +4,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.cli.conftest import Command, syncline
+from tests.configmapsync.world import until
+from tests.deploy.test_install import may
 from tests.manifestsync.conftest import grant
 from tests.manifestsync.world import Manifests
 from tests.tenancy.accounts import Account
 from tests.tenancy.canaries import Canaries
 
 from syncline.sandbox import Sandbox
-from syncline.testing.operator import OperatorProcess
+from syncline.testing.operator import OperatorProcess, chosen_profile
+
+__all__ = ["syncline"]
+
+TESTS_ROLE = "/apis/rbac.authorization.k8s.io/v1/clusterroles/tests-copied-kinds"
 
 
 @pytest.fixture(scope="session")
@@ -50,3 +57,18 @@ def alone(arena: Sandbox, quiet: Path) -> Iterator[Manifests]:  # noqa: ARG001 -
     world = Manifests(arena)
     yield world
     world.end_alone()
+
+
+@pytest.fixture(scope="module")
+def installed_with_none(arena: Sandbox, quiet: Path, syncline: Command) -> Iterator[Sandbox]:  # noqa: ARG001
+    """A cluster where the operator was installed with the profile `none`, and no rights were added."""
+    arena.request("DELETE", TESTS_ROLE)
+    told = syncline("install", "--without-deployment", "--rights", "none", kubeconfig=arena.kubeconfig)
+    assert told.splitlines()[-1] == "run it with these rights: syncline run --as-installed"
+    for group, plural in (("", "secrets"), ("apps", "deployments")):
+        until(lambda: may(arena, "create", group, plural), lambda allowed: not allowed)  # noqa: B023
+    yield arena
+    profile = chosen_profile()
+    syncline("install", "--without-deployment", "--rights", profile, kubeconfig=arena.kubeconfig)
+    until(lambda: may(arena, "create", "", "secrets"), lambda allowed: allowed == (profile != "none"))
+    grant(arena)

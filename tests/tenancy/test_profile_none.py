@@ -1,13 +1,10 @@
 """An operator with the profile `none` writes nothing but as accounts, started as the guide says."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from tests.cli.conftest import Command, syncline
+from tests.cli.conftest import Command
 from tests.configmapsync.world import until
-from tests.deploy.test_install import may
-from tests.manifestsync.conftest import grant
 from tests.manifestsync.world import Manifests
 from tests.tenancy.accounts import ALL, Account
 
@@ -15,50 +12,31 @@ from syncline.sandbox import Sandbox
 from syncline.testing.audit import OPERATOR, AuditLog
 from syncline.testing.operator import OperatorProcess
 
-__all__ = ["syncline"]
-
-TESTS_ROLE = "/apis/rbac.authorization.k8s.io/v1/clusterroles/tests-copied-kinds"
 # What the operator writes for itself, with rights that every profile has.
 OWN = frozenset({"configmapsyncs", "manifestsyncs", "configsyncs", "synctargets", "events", "leases"})
 
 
-@pytest.fixture
-def installed_with_none(arena: Sandbox, quiet: Path, syncline: Command) -> Iterator[Sandbox]:  # noqa: ARG001
-    """A cluster where this profile is installed."""
-    arena.request("DELETE", TESTS_ROLE)
-    told = syncline("install", "--without-deployment", "--rights", "none", kubeconfig=arena.kubeconfig)
-    assert told.splitlines()[-1] == "run it with these rights: syncline run --as-installed"
-    until(lambda: may(arena, "create", "", "secrets"), lambda allowed: not allowed)
-    until(lambda: may(arena, "create", "apps", "deployments"), lambda allowed: not allowed)
-    yield arena
-    syncline("install", "--without-deployment", "--rights", "config", kubeconfig=arena.kubeconfig)
-    until(lambda: may(arena, "create", "", "secrets"), bool)
-    grant(arena)
-
-
-@pytest.fixture
+@pytest.fixture(scope="module")
 def operator(installed_with_none: Sandbox) -> Iterator[OperatorProcess]:
     with OperatorProcess(installed_with_none.kubeconfig, "--as-installed") as running:
         yield running
 
 
 @pytest.fixture
-def world(installed_with_none: Sandbox) -> Iterator[Manifests]:
-    world = Manifests(installed_with_none)
+def world(installed_with_none: Sandbox, operator: OperatorProcess) -> Iterator[Manifests]:
+    world = Manifests(installed_with_none, account="")
     yield world
-    world.end_alone()
+    world.end()
+    assert operator.returncode is None, operator.log()[-2000:]
 
 
-def test_the_first_line_of_the_log_names_identity_server_and_profile(
-    world: Manifests, operator: OperatorProcess
-) -> None:
+def test_the_first_line_of_the_log_names_identity_server_and_profile(operator: OperatorProcess) -> None:
     first = operator.events()[0]
     assert first["event"] == "operator"
     assert first["identity"] == OPERATOR
     assert first["server"].startswith("https://127.0.0.1:")
     assert first["rights"] == "none"
     assert "not with those that were installed" not in operator.log()
-    assert world.home
 
 
 def test_a_sync_without_an_account_is_told_what_to_do_and_works_once_it_has_one(
@@ -117,11 +95,7 @@ def test_the_kinds_that_an_application_has_are_watched_and_others_are_told(
     assert operator.is_ready()
 
 
-def test_a_plan_says_that_the_operator_writes_nothing_of_its_own(
-    world: Manifests,
-    operator: OperatorProcess,  # noqa: ARG001 - one runs
-    syncline: Command,
-) -> None:
+def test_a_plan_says_that_the_operator_writes_nothing_of_its_own(world: Manifests, syncline: Command) -> None:
     world.source()
     spec = f"{{sourceNamespace: {world.home}, configMapName: app, destinationNamespace: {world.namespace('a')}}}"
     sync = f"{{apiVersion: syncline.dev/v1alpha1, kind: ConfigMapSync, metadata: {{name: sync}}, spec: {spec}}}"
@@ -133,5 +107,5 @@ def test_a_plan_says_that_the_operator_writes_nothing_of_its_own(
 def test_an_operator_that_runs_as_somebody_else_says_so(installed_with_none: Sandbox) -> None:
     with OperatorProcess(installed_with_none.kubeconfig) as running:
         first, second = running.events()[:2]
-    assert (first["event"], first["identity"], first["rights"]) == ("operator", "kubernetes-admin", "none")
+    assert (first["event"], first["identity"], first["rights"]) == ("operator", "admin", "none")
     assert "`syncline run --as-installed`" in second["event"]

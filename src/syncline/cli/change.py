@@ -11,13 +11,14 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
+from syncline.cli.veil import shown
 from syncline.controllers.survey import Site
 from syncline.core.adoption import hand_over
 from syncline.core.carry import allocated
 from syncline.core.fields import owned
 from syncline.core.grafting import grafted
 from syncline.core.objects import Desired, Seen, Target
-from syncline.core.ownership import place
+from syncline.core.ownership import BASE, MARKER, place
 from syncline.core.plan import Action, Verb, merged_content
 from syncline.core.unsent import drop_unsent
 from syncline.core.wire import CopyMeta
@@ -58,6 +59,21 @@ async def written(site: Site, desired: Desired, action: Action) -> States:
         if site.place.policy.management != "Overwrite":
             raise
         return live, fresh  # a field that cannot be changed: it is deleted and created again
+
+
+def is_same(states: States) -> bool:
+    """Tell whether an object stays as it is, but for the record that we keep on it."""
+    before, after = (_without_record(state) for state in states)
+    old, new = shown(before, after, secret=False)
+    return old == new
+
+
+def _without_record(state: Json | None) -> Json | None:
+    if state is None:
+        return None
+    annotations = state["metadata"].get("annotations") or {}
+    kept = {name: value for name, value in annotations.items() if name not in (MARKER, BASE)}
+    return {**state, "metadata": {**state["metadata"], "annotations": kept}}
 
 
 async def removed(cluster: Cluster, client: Client, action: Action) -> States:

@@ -3,13 +3,14 @@
 import argparse
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import msgspec
 
 from syncline.cli import connect
 from syncline.cli.access import AccessReviews
+from syncline.cli.change import is_same, written
 from syncline.cli.partial import NotVisible, PartialCluster
 from syncline.cli.strict import explain
 from syncline.cli.words import UsageError
@@ -20,6 +21,7 @@ from syncline.controllers.remotes import FleetSites
 from syncline.controllers.synctargets import SyncTargets
 from syncline.core.digest import DigestKey
 from syncline.core.marks import MarkKeys
+from syncline.core.plan import Action, Verb
 from syncline.engine.digestkey import read_digest_key
 from syncline.engine.markkeys import NAME as MARK_KEYS
 from syncline.engine.markkeys import MarkRing, read_mark_keys
@@ -85,9 +87,10 @@ class Previewer:
         """Plan a reconcile without doing it. Raises `NotVisible` where whoever asks may not see what it takes."""
         await self.hub.look_at_namespaces(msgspec.json.decode(wire.spec))
         try:
-            return await self._controllers[kind].preview(wire, self.access)
+            preview = await self._controllers[kind].preview(wire, self.access)
         except NotVisible as error:
             raise NotVisible(f"{kind} {wire.metadata.namespace}/{wire.metadata.name}: {error}") from None
+        return preview if self.hub.key.secret else await _compared(preview)
 
     def unchecked(self) -> list[str]:
         """Say whose rights could not be asked for and what is not visible, so that nothing is known of them."""
@@ -98,6 +101,22 @@ class Previewer:
                 "operator"
             )
         return [*unchecked, *self.hub.unseen()]
+
+
+async def _compared(preview: Preview) -> Preview:
+    """Find out which updates change nothing, by the objects themselves: digests of another key say nothing of it."""
+    wanted = {desired.target: (site, desired) for site, desired in preview.desired}
+    actions = []
+    for action in preview.actions:
+        if action.verb is Verb.UPDATE and action.target in wanted:
+            with suppress(KubeError):  # then it is left open
+                if is_same(await written(*wanted[action.target], action)):
+                    message = "agrees with the source"
+                    same = Action(verb=Verb.LEAVE, target=action.target, reason="Synced", message=message)
+                    actions.append(same)
+                    continue
+        actions.append(action)
+    return msgspec.structs.replace(preview, actions=tuple(actions))
 
 
 @asynccontextmanager

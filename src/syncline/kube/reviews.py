@@ -6,6 +6,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from syncline.kube.client import Client
+from syncline.kube.errors import Forbidden, NotFound
 from syncline.kube.resources import Resource
 
 TOKEN_REVIEWS = Resource("authentication.k8s.io", "v1", "tokenreviews", "TokenReview", namespaced=False)
@@ -13,6 +14,8 @@ ACCESS_REVIEWS = Resource("authorization.k8s.io", "v1", "subjectaccessreviews", 
 OWN_ACCESS_REVIEWS = Resource(
     "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False
 )
+
+OWN_REVIEWS = Resource("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False)
 
 
 class User(Struct, frozen=True):
@@ -33,6 +36,14 @@ class _TokenReview(Struct, frozen=True):
     status: _TokenStatus = field(default_factory=_TokenStatus)
 
 
+class _OwnStatus(Struct, frozen=True, rename="camel"):
+    user_info: User = field(default_factory=User)
+
+
+class _OwnReview(Struct, frozen=True):
+    status: _OwnStatus = field(default_factory=_OwnStatus)
+
+
 class _AccessStatus(Struct, frozen=True):
     allowed: bool = False
     denied: bool = False
@@ -47,6 +58,15 @@ async def review_token(client: Client, token: str) -> User | None:
     body = {"apiVersion": TOKEN_REVIEWS.api_version, "kind": TOKEN_REVIEWS.kind, "spec": {"token": token}}
     status = (await client.create(TOKEN_REVIEWS, body, type=_TokenReview)).status
     return status.user if status.authenticated and status.user is not None and status.user.username else None
+
+
+async def own_name(client: Client) -> str:
+    """Return who this client is; empty where the API server does not tell."""
+    body = {"apiVersion": OWN_REVIEWS.api_version, "kind": OWN_REVIEWS.kind}
+    try:
+        return (await client.create(OWN_REVIEWS, body, type=_OwnReview)).status.user_info.username
+    except (NotFound, Forbidden):
+        return ""
 
 
 async def may_get_url(client: Client, user: User, path: str) -> bool:

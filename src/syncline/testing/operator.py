@@ -18,6 +18,7 @@ from typing import Any, Self
 from syncline import deploy
 from syncline.api.common import API_VERSION
 from syncline.api.kinds import KINDS
+from syncline.core.profiles import DEFAULT, Profile, known
 from syncline.sandbox import RequestError, Sandbox
 from syncline.sandbox.processes import die_with_parent, freeze
 
@@ -25,9 +26,14 @@ READY_SECONDS = 60.0
 POLL = 0.05
 
 
-def install(sandbox: Sandbox) -> Path:
+def chosen_profile() -> Profile:
+    """Return the profile of rights that SYNCLINE_TEST_RIGHTS asks for, or the one that is shipped."""
+    return known(os.environ.get("SYNCLINE_TEST_RIGHTS", "")) or DEFAULT
+
+
+def install(sandbox: Sandbox, profile: Profile | None = None) -> Path:
     """Install all but the Deployment, and return a kubeconfig for the operator's own ServiceAccount."""
-    for manifest in deploy.everything():
+    for manifest in deploy.everything(choice=deploy.Choice(profile=profile or chosen_profile())):
         if manifest["kind"] != "Deployment":
             metadata = manifest["metadata"]
             path = deploy.resource(manifest).path(metadata.get("namespace"), metadata["name"])
