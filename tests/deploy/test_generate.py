@@ -9,8 +9,11 @@ from syncline import deploy
 from syncline.api.crd import schema
 from syncline.api.kinds import KINDS, Kind
 from syncline.deploy import generate, reference
+from syncline.deploy.workload import deployment
+from syncline.git import Limits
 
 ROOT = Path(__file__).parents[2]
+MIB = 1024 * 1024
 FILES = generate.files()
 
 
@@ -70,3 +73,25 @@ def leaves(node: Any, name: str = "") -> Iterator[tuple[str, str]]:
             yield from leaves(value, name)
     elif name in {"description", "message"}:
         yield name, node
+
+
+def test_the_pod_has_room_for_everything_at_its_limit() -> None:
+    (pod,) = [each["spec"]["template"]["spec"] for each in deployment() if each["kind"] == "Deployment"]
+    (container,) = pod["containers"]
+    memory = int(container["resources"]["limits"]["memory"].removesuffix("Mi"))
+    volumes = {each["name"]: int(each["emptyDir"]["sizeLimit"].removesuffix("Mi")) for each in pod["volumes"]}
+    limits = Limits()
+    operator = 256 + limits.held_at_most // MIB
+    git = limits.process_memory_at_most // MIB
+    children = 2 * (96 + 48) + 2 * (136 + 48 + 200)
+    assert memory >= operator + git + children + volumes["tmp"]
+    assert volumes["cache"] >= limits.disk_at_most // MIB
+    # A tenant's half is enough for the largest repository, and for the longest list.
+    assert limits.cache_bytes // 2 >= limits.repository_bytes
+    assert limits.listings_bytes // 2 >= limits.listing_bytes
+
+
+def test_what_the_pod_has_room_for_is_documented() -> None:
+    text = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
+    for size in (Limits().held_at_most, Limits().reads * Limits().local_memory_bytes):
+        assert f"{size // MIB} MiB" in text

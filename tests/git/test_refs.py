@@ -128,7 +128,7 @@ def test_the_list_of_a_server_is_read() -> None:
     refs = Refs.parse(listing.encode(), limit=10)
     assert refs.head == "refs/heads/main"
     assert choose(refs, "v1") == Commit(D, "refs/tags/v1", C)
-    assert refs == Refs.parse(listing.encode(), limit=10)
+    assert refs.digest == Refs.parse(listing.encode(), limit=10).digest
     with pytest.raises(TooLarge):
         Refs.parse(listing.encode(), limit=2)
     with pytest.raises(Unreachable):

@@ -30,6 +30,7 @@ from syncline.core.patching import merge_patch
 from syncline.core.placing import Build, Placement, ScopeOf, by_values, place
 from syncline.core.shape import field_errors, group_of
 from syncline.engine.cluster import Cluster
+from syncline.fairness import FairSemaphore
 from syncline.git import GitError
 from syncline.kube.errors import KindNotServed, KubeError
 from syncline.render.errors import BuildError, RenderFailed
@@ -43,6 +44,7 @@ GroupVersionKind = tuple[str, str, str]
 _NAMED = 5
 # A cluster is upgraded seldom: so long its version counts.
 VERSION_LASTS = 300.0
+BUILDS_IN_MEMORY = 4
 
 BUILDS = Counter("syncline_builds_total", "Builds of what Git says; there is none where nothing that goes in changed.")
 
@@ -123,6 +125,9 @@ class Builds:
         self._references = references
         self._builder = builder
         self._version = "", 0.0
+        # Files are in memory from when they are read until they are built: a few builds at a time, and not of one
+        # namespace alone.
+        self._in_memory = FairSemaphore(BUILDS_IN_MEMORY, share=BUILDS_IN_MEMORY // 2)
 
     def warm(self) -> None:
         """Get ready: something is to be built soon."""
@@ -157,10 +162,11 @@ class Builds:
         for values, listed in by_values(spec.targets):
             for strand in asked.track.strands:
                 how = _recipe(asked, strand, pantry, values, listed)
-                needs = await inputs(forest, how)
-                paths |= {path: forest.digest(path) for path in needs}
-                BUILDS.inc()
-                built = await self._builder.build(await forest.files(needs), how)
+                async with self._in_memory.slot(asked.asking.key.namespace):
+                    needs = await inputs(forest, how)
+                    paths |= {path: forest.digest(path) for path in needs}
+                    BUILDS.inc()
+                    built = await self._builder.build(await forest.files(needs), how)
                 notes += built.notes
                 builds.append(Build(built.documents, built.data, listed))
         scopes = await self._scopes(builds)

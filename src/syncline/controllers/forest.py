@@ -4,11 +4,12 @@ import hashlib
 import posixpath
 from collections.abc import Iterable, Mapping, Sequence
 
-from syncline.git import Mode, PathNotFound, Tree
+from syncline.git import Limits, Mode, PathNotFound, TooLarge, Tree
 from syncline.render.inputs import EntryKind
 from syncline.render.recipe import File
 
 ROOT = "."
+READ_LIMIT = Limits().read_bytes
 
 
 class ObjectTree:
@@ -105,6 +106,7 @@ class Forest:
             name = next(iter(self._trees)) if "" in self._trees else path.split("/", 1)[0]
             by_tree.setdefault(name, []).append(path)
         found: dict[str, tuple[bytes, Mode]] = {}
+        self._refuse_too_much(paths)
         for name, members in by_tree.items():
             tree = self._trees.get(name)
             rests = {path: self._at(path)[1] for path in members}
@@ -117,6 +119,18 @@ class Forest:
                     entry = tree.entry(rest)
                     found[path] = (contents[rest], entry.mode if entry is not None else Mode.REGULAR)
         return found
+
+    def _refuse_too_much(self, paths: Sequence[str]) -> None:
+        """Raise `TooLarge` where files of all sources together are more than is held in memory; of each, git tells."""
+        size = 0
+        for path in paths:
+            tree, rest = self._at(path)
+            entry = tree.entry(rest) if isinstance(tree, Tree) else None
+            size += entry.size if entry is not None else 0
+        if len(self._trees) > 1 and size > READ_LIMIT:
+            raise TooLarge(
+                f"choose smaller paths: {len(paths)} files of all sources have {size} bytes, not {READ_LIMIT}"
+            )
 
     def _parts(self, path: str) -> list[tuple[str, Tree | ObjectTree, str]]:
         if path == ROOT:

@@ -48,7 +48,8 @@ class Origins:
         for name in before.keys() - wanted.keys():
             self._mirrors.unfollow((asking.key, name))
         for name, (remote, revisions) in wanted.items():
-            self._mirrors.follow((asking.key, name), remote, asking.interval, revisions)
+            tenant = asking.key.namespace
+            self._mirrors.follow((asking.key, name), remote, asking.interval, revisions, tenant=tenant)
         self._remotes[asking.key] = {name: remote for name, (remote, _) in wanted.items()}
         # A commit is what it is, whatever the server says: an outage is not waited for.
         self._checked[asking.key] = tuple(

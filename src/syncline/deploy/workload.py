@@ -17,9 +17,35 @@ from syncline.deploy.names import (
     WEBHOOK_PORT,
 )
 from syncline.deploy.text import Manifest
+from syncline.git.limits import Limits
+from syncline.render.builder import WORKERS
+from syncline.render.buildworker import MEMORY_LIMIT as BUILD_MEMORY
+from syncline.render.confinement import MEMORY_LIMIT as TRANSFORM_MEMORY
+from syncline.render.toolrun import MEMORY_LIMIT as TOOL_MEMORY
 
 _NOBODY = 65532
 _CACHE = "/var/cache/syncline"
+_MIB = 1024 * 1024
+_TMP = 128 * _MIB
+_PYTHON = 48 * _MIB
+"""What a process of Python takes before it has done anything."""
+_CACHES = 256 * _MIB
+"""What the operator itself takes for a few thousand syncs and their objects, without what Git servers sent."""
+
+OPERATOR_MEMORY = _CACHES + Limits().held_at_most
+"""Bytes that the operator itself may take: the processes that it starts have limits of their own."""
+
+MEMORY = (
+    OPERATOR_MEMORY
+    + Limits().process_memory_at_most
+    + WORKERS * (TRANSFORM_MEMORY + _PYTHON)
+    + WORKERS * (BUILD_MEMORY + _PYTHON + TOOL_MEMORY)
+    + _TMP
+)
+"""Bytes that everything takes when it is at its limit at once. A pod that has less can be made to run out of it."""
+
+DISK = Limits().disk_at_most
+"""Bytes that the mirrors of repositories take at most."""
 
 
 _PORTS = {"metrics": METRICS_PORT, "health": HEALTH_PORT, "webhooks": WEBHOOK_PORT}
@@ -103,7 +129,7 @@ def _pod(image: str) -> dict[str, Any]:
                 "ports": [{"name": name, "containerPort": port} for name, port in _PORTS.items()],
                 "livenessProbe": {"httpGet": {"path": "/healthz", "port": "health"}, "periodSeconds": 20},
                 "readinessProbe": {"httpGet": {"path": "/readyz", "port": "health"}, "periodSeconds": 5},
-                "resources": {"requests": {"cpu": "50m", "memory": "96Mi"}, "limits": {"memory": "1Gi"}},
+                "resources": {"requests": {"cpu": "50m", "memory": "96Mi"}, "limits": {"memory": _quantity(MEMORY)}},
                 # Mirrors and the folders that charts and kustomizations are built in; nothing in them outlives the pod.
                 "volumeMounts": [{"name": "cache", "mountPath": _CACHE}, {"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108
                 "securityContext": {
@@ -114,8 +140,14 @@ def _pod(image: str) -> dict[str, Any]:
             }
         ],
         "volumes": [
-            {"name": "cache", "emptyDir": {"sizeLimit": "2Gi"}},
+            {"name": "cache", "emptyDir": {"sizeLimit": _quantity(DISK)}},
             # In memory: decrypted files are here while a tool reads them.
-            {"name": "tmp", "emptyDir": {"medium": "Memory", "sizeLimit": "128Mi"}},
+            {"name": "tmp", "emptyDir": {"medium": "Memory", "sizeLimit": _quantity(_TMP)}},
         ],
     }
+
+
+def _quantity(size: int) -> str:
+    """Return a number of bytes as Kubernetes writes it, rounded up to a quarter of a GiB where it is large."""
+    step = 256 if size > 1024 * _MIB else 1
+    return f"{-(-size // (step * _MIB)) * step}Mi"

@@ -8,8 +8,9 @@ which is killed when the time is over or the caller gives up.
 import asyncio
 import contextlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
@@ -42,6 +43,10 @@ BASE = {
 """What every program is told; `PATH` is added, and what a caller has to say."""
 
 
+Sink = Callable[[bytes], Awaitable[None]]
+"""Takes what a program prints, piece by piece."""
+
+
 class Finished(Struct, frozen=True):
     """How a program ended."""
 
@@ -71,10 +76,13 @@ async def run(
     environment: Mapping[str, str] | None = None,
     given: bytes | None = None,
     folder: Path | None = None,
+    sink: Sink | None = None,
 ) -> Finished:
     """Run a program to its end and return how it ended; raise `TimeoutError` when it takes too long.
 
-    Nothing that it started is left, whatever happens. Raises `OSError` where it cannot be started.
+    What it prints goes to `sink` as it comes, if there is one, and is not kept; while the sink takes its time, the
+    program waits, and what the sink raises ends it. Nothing that it started is left, whatever happens. Raises `OSError`
+    where it cannot be started.
     """
     process = await started(
         asyncio.create_subprocess_exec(
@@ -89,7 +97,7 @@ async def run(
     )
     try:
         async with asyncio.timeout(caps.seconds):
-            (out, flooded), error = await _talk(process, given, caps.output)
+            (out, flooded), error = await _talk(process, given, caps.output, sink)
             if flooded:
                 kill(process)
             code = await process.wait()
@@ -101,27 +109,43 @@ async def run(
 
 
 async def _talk(
-    process: asyncio.subprocess.Process, given: bytes | None, limit: int
+    process: asyncio.subprocess.Process, given: bytes | None, limit: int, sink: Sink | None
 ) -> tuple[tuple[bytes, bool], bytes]:
     assert process.stdout is not None  # noqa: S101 - it was asked for
     assert process.stderr is not None  # noqa: S101
-    (out, flooded), (error, _), _ = await asyncio.gather(
-        _read(process, process.stdout, limit, is_flood=True),
-        _read(process, process.stderr, _ERROR_LIMIT),
-        _write(process, given),
-    )
-    return (out, flooded), error
+    tasks: list[asyncio.Task[Any]] = [
+        asyncio.create_task(_read(process, process.stdout, limit, is_flood=True, sink=sink)),
+        asyncio.create_task(_read(process, process.stderr, _ERROR_LIMIT)),
+        asyncio.create_task(_write(process, given)),
+    ]
+    try:
+        out, (error, _), _ = await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        # An error that leads back to itself would keep all that it has met in memory for long.
+        del task
+        tasks.clear()
+    return out, error
 
 
 async def _read(
-    process: asyncio.subprocess.Process, stream: asyncio.StreamReader, limit: int, *, is_flood: bool = False
+    process: asyncio.subprocess.Process,
+    stream: asyncio.StreamReader,
+    limit: int,
+    *,
+    is_flood: bool = False,
+    sink: Sink | None = None,
 ) -> tuple[bytes, bool]:
-    """Read to the end and keep what fits."""
+    """Read to the end and keep what fits, or hand it on."""
     chunks: list[bytes] = []
     size = 0
     while chunk := await stream.read(_CHUNK):
         size += len(chunk)
-        if size <= limit:
+        if size <= limit and sink is not None:
+            await sink(chunk)
+        elif size <= limit:
             chunks.append(chunk)
         elif is_flood:
             kill(process)

@@ -12,6 +12,7 @@ from syncline.git.errors import (
     CertificateUntrusted,
     GitError,
     HostKeyUnknown,
+    NeedsMore,
     Refused,
     RepositoryNotFound,
     RevisionNotFound,
@@ -41,7 +42,8 @@ class Damaged(GitError):
 _SIGNS: tuple[tuple[str, type[GitError], str], ...] = (
     (r"No space left on device|Disk quota exceeded", CacheFailure, "the disk with the mirrors is full"),
     (r"File too large|signal 25|File size limit", TooLarge, "the repository is larger than allowed"),
-    (r"out of memory|Cannot allocate memory|malloc failed", TooLarge, "the repository takes more memory than allowed"),
+    ((r"[Oo]ut of memory|Cannot allocate memory|[mc]alloc failed|Memory allocation|cannot create async thread|"
+     r"unable to create thread|mmap failed|failed to map"), NeedsMore, "the repository takes more memory than allowed"),
     (r"Permission denied \((?!publickey|password|keyboard|gssapi|hostbased)|Read-only file system", CacheFailure,
      "the folder with the mirrors cannot be written"),
     (r"(?:git|ssh): (?:command )?not found|cannot run (?:git|ssh)", CacheFailure, "git or ssh is not installed"),

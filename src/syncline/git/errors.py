@@ -75,6 +75,15 @@ class TooLarge(GitError):
     """The repository, or what is read of it, is more than the limits allow."""
 
 
+class NeedsMore(TooLarge):
+    """It takes more than what is ordinary has; raised only until it was tried with what the large may have."""
+
+    @property
+    def reason(self) -> str:
+        """The same as of what is too large for good."""
+        return TooLarge.__name__
+
+
 class Unverified(GitError):
     """The commit is not signed by a key that the sync trusts."""
 

@@ -8,18 +8,21 @@ import contextlib
 import hashlib
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TypeVar
 
-from syncline.git.command import BLOCK, Caps, Finished, run
+from syncline.git.budget import Ticket
+from syncline.git.command import BLOCK, Caps, Finished, Sink, run
 from syncline.git.diagnosis import Damaged, NotOffered
-from syncline.git.errors import CacheFailure, GitError, RevisionNotFound, TooLarge, Unreachable
+from syncline.git.errors import CacheFailure, GitError, NeedsMore, RevisionNotFound, TooLarge, Unreachable
+from syncline.git.folder import size as size_on_disk
 from syncline.git.limits import Limits
 from syncline.git.locks import open_lock
 from syncline.git.refs import HEADS, TAGS, Commit
 from syncline.git.remotes import Remote
 from syncline.git.transport import Transport
-from syncline.git.tree import Entry, Listing, parse_listing
+from syncline.git.tree import Entry, Listing, ListingReader
 
 T = TypeVar("T")
 
@@ -29,14 +32,24 @@ _FIRST_DEPTH = 50
 _DEEPER = 10
 _LOCAL_SECONDS = 60.0
 _LOCK_PAUSE = 0.05
-_LISTING_BYTES = 96 * 1024 * 1024
+_LISTING_BYTES = 256 * 1024 * 1024  # read as it comes, and not kept
 _OVERHEAD = 256
 _SMALL = 256 * 1024
-_SETTINGS = ("-c", "core.hooksPath=/dev/null", "-c", "gc.auto=0", "-c", "pack.threads=1", "-c", "safe.directory=*")
+_SETTINGS = tuple(
+    part
+    for setting in (
+        *("core.hooksPath=/dev/null", "gc.auto=0", "safe.directory=*", "core.bigFileThreshold=16m"),
+        *("core.deltaBaseCacheLimit=16m", "pack.threads=1", "pack.windowMemory=16m", "pack.deltaCacheSize=8m"),
+    )
+    for part in ("-c", setting)
+)
 _SHA1_DIGITS = 40
 
-Room = Callable[[], Awaitable[int]]
-"""Tells how many bytes a fetch may write; raises `CacheFailure` where there is no room at all."""
+Room = Callable[[int], AbstractAsyncContextManager[int]]
+"""Holds room for so many bytes on disk, or as many as there are; raises `CacheFailure` where there is none at all."""
+
+Hold = Callable[[int], Awaitable[Ticket]]
+"""Takes room for so many bytes of memory."""
 
 
 class Mirror:
@@ -50,6 +63,7 @@ class Mirror:
         self._limits = limits
         self._turn = asyncio.Lock()
         self._generation = 0
+        self._is_large = False
         self._reads: dict[str, _Read] = {}
         self._reading: asyncio.Task[None] | None = None
 
@@ -60,18 +74,17 @@ class Mirror:
         async with self._turn, self._locked():
             if self.has(commit):
                 return
-            allowed = await room()
             try:
-                await self._fetch(self.path, commit, allowed)
+                await self._fetch(self.path, commit, room)
             except Damaged:
-                await self._rebuild(commit, allowed)
+                await self._rebuild(commit, room)
             # What is asked for is here, whatever becomes of what is old.
             with contextlib.suppress(GitError):
-                await self._pack({commit.sha, commit.tag, *keep})
+                await self._pack({commit.sha, commit.tag, *keep}, room)
 
-    async def listing(self, commit: Commit, room: Room) -> Listing:
-        """Return what a commit has, which must have been fetched."""
-        return await self._repairing(lambda: self._list(commit), commit, room)
+    async def listing(self, commit: Commit, room: Room, hold: Hold) -> tuple[Listing, str]:
+        """Return what a commit has, which must have been fetched, and which tenant the memory for it is counted to."""
+        return await self._repairing(lambda: self._list(commit, hold), commit, room)
 
     async def blobs(self, commit: Commit, entries: Sequence[Entry], room: Room) -> Mapping[str, bytes]:
         """Return the content of entries of a commit, by their ids."""
@@ -99,31 +112,47 @@ class Mirror:
         """Whether a commit, and the tag that led to it, is on disk."""
         return all((self.path / _KEPT / each).is_file() for each in (commit.sha, commit.tag) if each)
 
-    async def _fetch(self, path: Path, commit: Commit, allowed: int) -> None:
+    async def _fetch(self, path: Path, commit: Commit, room: Room) -> None:
+        if not self._is_large:
+            try:
+                small = min(self._limits.small_fetch_bytes, self._limits.repository_bytes)
+                await self._fetch_within(path, commit, small, room)
+            except TooLarge:
+                self._is_large = True
+            else:
+                return
+        async with self._transport.large(self.remote):
+            await self._fetch_within(path, commit, self._limits.repository_bytes, room)
+
+    async def _fetch_within(self, path: Path, commit: Commit, most: int, room: Room) -> None:
         # Whoever fetched before may have been killed.
         await asyncio.to_thread(_tidy, path)
         await self._init(path, commit)
-        try:
-            await self._transfer(path, commit, allowed)
-        except GitError as error:
-            overflowed = _overflowed(path, allowed)
-            await asyncio.to_thread(_tidy, path)
-            if overflowed and allowed < self._limits.repository_bytes:
-                raise no_room(self._limits) from None
-            if overflowed:
-                raise TooLarge(f"the repository is larger than the {allowed} bytes that are allowed") from None
-            raise error from None
+        async with room(most) as allowed:
+            try:
+                await self._transfer(path, commit, allowed)
+            except GitError as error:
+                overflowed = _overflowed(path, allowed)
+                await asyncio.to_thread(_tidy, path)
+                if overflowed and allowed < most:
+                    raise no_room(self._limits) from None
+                if overflowed:
+                    raise TooLarge(f"the repository is larger than the {allowed} bytes that are allowed") from None
+                raise error from None
 
     async def _transfer(self, path: Path, commit: Commit, allowed: int) -> None:
         # An annotated tag brings its commit; old servers give the commit only by way of the tag.
         named = commit.tag or commit.sha
         try:
-            await self._transport.fetch(self.remote, path, [f"+{named}:{_KEPT}/{named}"], depth=1, file_size=allowed)
+            await self._get(path, [f"+{named}:{_KEPT}/{named}"], 1, allowed)
         except NotOffered as refused:
             await self._search(path, commit, allowed, refused)
             return
         if commit.tag and not await self._keep(path, commit.sha):
             raise Damaged(f"the tag {commit.tag} came without its commit")
+
+    async def _get(self, path: Path, refspecs: Sequence[str], depth: int, allowed: int) -> None:
+        await self._transport.fetch(self.remote, path, refspecs, depth=depth, file_size=allowed, large=self._is_large)
 
     async def _search(self, path: Path, commit: Commit, allowed: int, refused: NotOffered) -> None:
         """Look for a commit in the history of branches and tags, ever deeper."""
@@ -131,7 +160,7 @@ class Mirror:
         depth = min(_FIRST_DEPTH, self._limits.depth)
         try:
             while True:
-                await self._transport.fetch(self.remote, path, refspecs, depth=depth, file_size=allowed)
+                await self._get(path, refspecs, depth, allowed)
                 if all([await self._keep(path, each) for each in (commit.sha, commit.tag) if each]):
                     return
                 if depth >= self._limits.depth or not (path / "shallow").exists():
@@ -161,14 +190,14 @@ class Mirror:
         if finished.code:
             raise CacheFailure(f"no mirror can be made in the folder for mirrors: {finished.error.strip()[:200]}")
 
-    async def _rebuild(self, commit: Commit, allowed: int) -> None:
+    async def _rebuild(self, commit: Commit, room: Room) -> None:
         """Fetch into a new place and put it in the place of the old; the old stays for as long as that fails."""
         fresh = self.path.with_suffix(".new")
         old = self.path.with_suffix(".old")
         for each in (fresh, old):
             await asyncio.to_thread(shutil.rmtree, each, ignore_errors=True)
         try:
-            await self._fetch(fresh, commit, allowed)
+            await self._fetch(fresh, commit, room)
         except Damaged as damaged:
             raise Unreachable(str(damaged)) from None
         finally:
@@ -188,25 +217,45 @@ class Mirror:
         except Damaged:
             async with self._turn, self._locked():
                 if generation == self._generation:
-                    await self._rebuild(commit, await room())
+                    await self._rebuild(commit, room)
                 elif not self.has(commit):
-                    await self._fetch(self.path, commit, await room())
+                    await self._fetch(self.path, commit, room)
         try:
             return await work()
         except Damaged as damaged:
             raise CacheFailure(f"the mirror is damaged again right after it was fetched: {damaged}") from None
 
-    async def _list(self, commit: Commit) -> Listing:
+    async def _list(self, commit: Commit, hold: Hold) -> tuple[Listing, str]:
         raw = (await self._read({commit.sha: _SMALL}))[commit.sha]
         if not raw.startswith(b"tree "):
             raise RevisionNotFound(f"{commit.sha} is not a commit; check the revision")
         root = raw[len(b"tree ") :].split(b"\n", 1)[0].decode()
-        finished = await self._git("ls-tree", "-r", "-t", "-l", "-z", "--full-tree", root, output=_LISTING_BYTES)
+        try:
+            return await self._listed(root, self._limits.small_listing_bytes, hold)
+        except NeedsMore:
+            # Held until it counts as one that is in use: so no more than a few are ever under way.
+            async with self._transport.large(self.remote):
+                return await self._listed(root, self._limits.listing_bytes, hold)
+
+    async def _listed(self, root: str, most: int, hold: Hold) -> tuple[Listing, str]:
+        reader = ListingReader(root, self._limits, most)
+
+        async def take(chunk: bytes) -> None:
+            await asyncio.to_thread(reader.feed, chunk)
+
+        finished = await self._git(
+            *("ls-tree", "-r", "-t", "-l", "-z", "--full-tree", root), output=_LISTING_BYTES, sink=take
+        )
         if finished.flooded:
             raise TooLarge(f"the commit has more than {self._limits.files} files and folders")
+        if finished.code and "memory" in finished.error:
+            raise TooLarge("make folders smaller: to list the commit's files takes more memory than allowed")
         if finished.code:
             raise Damaged(finished.error.strip()[:200])
-        return await asyncio.to_thread(parse_listing, root, finished.out, self._limits)
+        listing = await asyncio.to_thread(reader.finish)
+        ticket = await hold(listing.cost)
+        ticket.tie(listing)
+        return listing, ticket.tenant
 
     async def _read(self, sizes: Mapping[str, int]) -> dict[str, bytes]:
         """Read objects. All that is wanted while one process of `git` reads is for the next."""
@@ -248,7 +297,7 @@ class Mirror:
             raise TooLarge("a commit or tag is larger than allowed")
         return await asyncio.to_thread(_contents, finished.out)
 
-    async def _pack(self, keep: set[str]) -> None:
+    async def _pack(self, keep: set[str], room: Room) -> None:
         """Let go of old commits when there have been many fetches."""
         if len(list((self.path / "objects" / "pack").glob("*.pack"))) <= self._limits.packs:
             return
@@ -256,8 +305,11 @@ class Mirror:
         for ref in refs[self._limits.commits :]:
             if ref.name not in keep:
                 ref.unlink()
-        await self._git("repack", "-a", "-d", "-q", seconds=self._limits.fetch_seconds)
-        await self._git("prune", "--expire=now", seconds=self._limits.fetch_seconds)
+        # What is packed anew is there twice for a while.
+        wanted = await asyncio.to_thread(size_on_disk, self.path)
+        async with room(wanted) as allowed:
+            await self._git("repack", "-a", "-d", "-q", seconds=self._limits.fetch_seconds, file_size=allowed)
+            await self._git("prune", "--expire=now", seconds=self._limits.fetch_seconds)
 
     async def _git(
         self,
@@ -266,10 +318,14 @@ class Mirror:
         given: bytes | None = None,
         output: int = _SMALL,
         seconds: float = _LOCAL_SECONDS,
+        file_size: int = _SMALL,
+        sink: Sink | None = None,
     ) -> Finished:
-        caps = Caps(seconds, output=output, memory=self._limits.memory_bytes)
+        caps = Caps(seconds, output=output, file_size=file_size, memory=self._limits.local_memory_bytes)
+        called = ["git", *_SETTINGS, f"--git-dir={path or self.path}", *arguments]
         try:
-            return await run(["git", *_SETTINGS, f"--git-dir={path or self.path}", *arguments], caps, given=given)
+            async with self._transport.read(self.remote):
+                return await run(called, caps, given=given, sink=sink)
         except TimeoutError:
             raise CacheFailure(f"git {arguments[0]} took longer than {seconds:g} s; is the disk slow?") from None
         except OSError as error:

@@ -1,8 +1,10 @@
 """All remotes of all syncs: followed, resolved, fetched and read, each once for everybody."""
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Hashable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from types import TracebackType
@@ -10,8 +12,10 @@ from typing import Any, Self, TypeVar, cast
 
 import msgspec
 
+from syncline.git.budget import Budget, Ticket
 from syncline.git.errors import CacheFailure, GitError, Refused, TooLarge
 from syncline.git.folder import Folder, age, size
+from syncline.git.kept_refs import KeptRefs
 from syncline.git.limits import Limits
 from syncline.git.metrics import FETCH_SECONDS, FETCHES
 from syncline.git.mirror import Mirror, no_room
@@ -32,6 +36,7 @@ _FORGOTTEN = 24 * 3600.0
 _MEASURED = 60.0
 _DEEPEST = 4
 _SPARE = 10
+_MOST_PARENTS = 10_000
 
 
 def _nobody(_: Hashable) -> None:
@@ -57,16 +62,25 @@ class Mirrors:
         self._on_change = on_change
         self._folder = Folder(folder)
         self._transport = Transport(
-            self._folder.run, self._limits, allow_insecure=allow_insecure, allow_loopback=allow_loopback
+            self._folder.run,
+            self._limits,
+            allow_insecure=allow_insecure,
+            allow_loopback=allow_loopback,
+            tenants=lambda remote: self._tenants_of(remote.key),
         )
+        self._kept = KeptRefs(self._limits.all_refs_bytes)
+        self._budget = Budget(self._limits.listings_bytes, self._forget_tree)
         self._watches: OrderedDict[str, Watch] = OrderedDict()
         self._mirrors: dict[str, Mirror] = {}
         self._followed: dict[Hashable, str] = {}
-        self._trees: OrderedDict[Hashable, Tree] = OrderedDict()
+        self._tenants: dict[str, dict[Hashable, str]] = {}
+        self._parents: OrderedDict[str, set[str]] = OrderedDict()
+        self._trees: OrderedDict[Hashable, tuple[Tree, str]] = OrderedDict()
         self._verified: dict[Hashable, str] = {}
         self._shared: dict[Hashable, asyncio.Task[Any]] = {}
         self._sizes: dict[str, int] = {}
         self._measured = float("-inf")
+        self._reserved: Counter[str] = Counter()
 
     async def __aenter__(self) -> Self:
         return self
@@ -76,21 +90,31 @@ class Mirrors:
     ) -> None:
         await self.close()
 
-    def follow(self, who: Hashable, remote: Remote, interval: float, revisions: Collection[str] = ()) -> None:
+    def follow(
+        self, who: Hashable, remote: Remote, interval: float, revisions: Collection[str] = (), *, tenant: str = ""
+    ) -> None:
         """Check a remote every so many seconds, at least, and tell `on_change` who is concerned.
 
+        What the remote costs, slots, memory and disk, is counted to a tenant who follows it: each has a share.
         Told are those for whom a revision means something else than before, or, where they name none, of every change;
         and all when the remote fails, and when it answers again. Whoever followed another remote no longer does.
         """
         if self._followed.get(who, remote.key) != remote.key:
             self.unfollow(who)
         self._followed[who] = remote.key
+        self._tenants.setdefault(remote.key, {})[who] = tenant
         self._watch(remote).follow(who, interval, revisions)
 
     def unfollow(self, who: Hashable) -> None:
         """Stop following."""
         key = self._followed.pop(who, None)
-        if key is not None and (watch := self._watches.get(key)):
+        if key is None:
+            return
+        if tenants := self._tenants.get(key):
+            tenants.pop(who, None)
+            if not tenants:
+                del self._tenants[key]
+        if watch := self._watches.get(key):
             watch.unfollow(who)
 
     def status(self, remote: Remote) -> Status:
@@ -151,10 +175,10 @@ class Mirrors:
             async def look(everything: bool) -> Refs:
                 return await self._transport.refs(remote, everything=everything)
 
-            watch = self._watches[remote.key] = Watch(look, self._on_change)
+            watch = self._watches[remote.key] = Watch(look, self._on_change, self._kept)
             idle = [key for key, each in self._watches.items() if each.is_idle and each is not watch]
             for key in idle[: max(0, len(idle) - _UNFOLLOWED)]:
-                del self._watches[key]
+                self._kept.drop(self._watches.pop(key))
         self._watches.move_to_end(remote.key)
         return watch
 
@@ -168,23 +192,37 @@ class Mirrors:
 
     async def _tree(self, remote: Remote, commit: Commit, levels: int) -> Tree:
         key = (remote.key, commit.sha, levels)
-        if tree := self._trees.get(key):
+        if kept := self._trees.get(key):
             self._trees.move_to_end(key)
-            return tree
+            return kept[0]
         return await self._share(key, lambda: self._load(remote, commit, levels))
 
     async def _load(self, remote: Remote, commit: Commit, levels: int) -> Tree:
         mirror = await self._fetched(remote, commit)
-        listing = await mirror.listing(commit, self._room)
+
+        async def hold(size: int) -> Ticket:
+            return await self._budget.take(size, self._tenants_of(remote.key))
+
+        listing, tenant = await mirror.listing(commit, partial(self._room, mirror), hold)
 
         async def blobs(entries: Sequence[Entry]) -> Mapping[str, bytes]:
             fetched = await self._fetched(remote, commit)
-            return await fetched.blobs(commit, entries, self._room)
+            return await fetched.blobs(commit, entries, partial(self._room, fetched))
 
         tree = Tree(commit, listing, blobs, self._limits)
         if levels and tree.submodules:
-            tree = Tree(commit, listing, blobs, self._limits, await self._mounts(mirror, tree, levels))
-        self._remember((remote.key, commit.sha, levels), tree)
+            mounts = await self._mounts(mirror, tree, levels)
+            cost = tree.cost + sum(mount.cost for mount in mounts.values())
+            # At each level of submodules there is one more list of what is below.
+            if cost > (most := self._limits.listing_bytes // _DEEPEST):
+                raise TooLarge(
+                    "make paths shorter or files fewer: the list of the commit's files, with those of its submodules, "
+                    f"takes more than {most} bytes"
+                )
+            ticket = await hold(cost)
+            tree = Tree(commit, listing, blobs, self._limits, mounts)
+            ticket.tie(tree)
+        self._trees[remote.key, commit.sha, levels] = tree, tenant
         return tree
 
     async def _mounts(self, mirror: Mirror, tree: Tree, levels: int) -> dict[str, Tree]:
@@ -200,6 +238,10 @@ class Mirrors:
                 raise Refused(f"the submodule {entry.path!r} has no URL in .gitmodules")
             url = absolute(mirror.remote.url, places[entry.path])
             remote = remote_of(mirror.remote, at, url, self._transport.locate(url))
+            self._parents.setdefault(remote.key, set()).add(mirror.remote.key)
+            self._parents.move_to_end(remote.key)
+            while len(self._parents) > _MOST_PARENTS:
+                self._parents.popitem(last=False)
             mounts[entry.path] = await self._tree(remote, Commit(entry.id), levels - 1)
         return mounts
 
@@ -211,11 +253,11 @@ class Mirrors:
         return mirror
 
     async def _fetch(self, mirror: Mirror, commit: Commit) -> None:
-        keep = {tree.commit.sha for tree in self._trees.values()}
+        keep = {tree.commit.sha for tree, _ in self._trees.values()}
         while True:
             try:
                 with FETCH_SECONDS.time():
-                    await mirror.fetch(commit, self._room, keep=keep)
+                    await mirror.fetch(commit, partial(self._room, mirror), keep=keep)
             except CacheFailure as error:
                 FETCHES.labels(error.reason).inc()
                 if not await self._evict(1):
@@ -231,21 +273,46 @@ class Mirrors:
 
     async def _verify(self, remote: Remote, commit: Commit, keys: Mapping[str, bytes]) -> str:
         mirror = await self._fetched(remote, commit)
-        raw = await mirror.objects(commit, [each for each in (commit.sha, commit.tag) if each], self._room)
+        ids = [each for each in (commit.sha, commit.tag) if each]
+        raw = await mirror.objects(commit, ids, partial(self._room, mirror))
         return await signer(commit, raw[commit.sha], raw.get(commit.tag, b""), keys, self._folder.run)
 
-    async def _room(self) -> int:
-        """Return how many bytes a fetch may write; make room first where there is little."""
+    @asynccontextmanager
+    async def _room(self, mirror: Mirror, wanted: int) -> AsyncIterator[int]:
+        """Hold room on disk for so many bytes, or as many as there are; make room first where there is little."""
         cache = self._limits.cache_bytes
-        wanted = min(self._limits.repository_bytes, cache // _SPARE)
+        enough = min(wanted, cache // _SPARE)
         free = cache - await self._used()
-        if free < wanted:
+        if free < enough:
             free = cache - await self._used(anew=True)
-        if free < wanted:
-            free += await self._evict(wanted - free)
+        if free < enough:
+            free += await self._evict(enough - free)
+        tenant = min(self._tenants_of(mirror.remote.key), key=self._used_by, default="")
+        if tenant:
+            # Whoever follows nothing may take all; of tenants each leaves half to the others.
+            free = min(free, cache // 2 - self._used_by(tenant))
         if free <= 0:
             raise no_room(self._limits)
-        return min(self._limits.repository_bytes, free)
+        allowed = min(wanted, free)
+        self._reserved[tenant] += allowed
+        try:
+            yield allowed
+        finally:
+            self._reserved[tenant] -= allowed
+
+    def _used_by(self, tenant: str) -> int:
+        """Return how many bytes of the disk are counted to a tenant: nobody else follows what is there."""
+        names = (name for name, mirror in self._mirrors.items() if set(self._tenants_of(mirror.remote.key)) == {tenant})
+        return sum(self._sizes.get(name, 0) for name in names) + self._reserved[tenant]
+
+    def _tenants_of(self, key: str) -> Collection[str]:
+        """Return who follows a remote, or what it is a submodule of."""
+        keys = {key}
+        for _ in range(_DEEPEST + 1):
+            if found := {tenant for each in keys for tenant in self._tenants.get(each, {}).values()}:
+                return sorted(found)
+            keys = {parent for each in keys for parent in self._parents.get(each, ())}
+        return ()
 
     async def _used(self, *, anew: bool = False) -> int:
         """Return how many bytes all mirrors take; those of other processes as they were a moment ago."""
@@ -254,7 +321,7 @@ class Mirrors:
             self._measured = now
             await self._evict(0)
             self._sizes = {use.name: use.size for use in await asyncio.to_thread(self._folder.uses)}
-        return sum(self._sizes.values())
+        return sum(self._sizes.values()) + self._reserved.total()
 
     async def _evict(self, wanted: int) -> int:
         """Remove mirrors that nobody follows until there is so much more room; return how much it is.
@@ -280,12 +347,13 @@ class Mirrors:
             isinstance(each, tuple) and key in each for each in self._shared
         )
 
-    def _remember(self, key: Hashable, tree: Tree) -> None:
-        self._trees[key] = tree
-        size = sum(len(each.entries) for each in self._trees.values())
-        while size > self._limits.trees and len(self._trees) > 1:
-            _, old = self._trees.popitem(last=False)
-            size -= len(old.entries)
+    def _forget_tree(self, tenant: str | None) -> bool:
+        """Let go of the tree that was not used for the longest time, of a tenant or of all."""
+        for key, (_, whose) in self._trees.items():
+            if tenant in (None, whose):
+                del self._trees[key]
+                return True
+        return False
 
     async def _share(self, key: Hashable, work: Callable[[], Awaitable[T]]) -> T:
         """Do something once for all who want it now; it goes on when those who wait give up."""
@@ -294,7 +362,10 @@ class Mirrors:
             task = self._shared[key] = asyncio.ensure_future(work())
             task.add_done_callback(lambda done: self._settle(key, done))
         await asyncio.wait([task])
-        return cast("T", task.result())
+        try:
+            return cast("T", task.result())
+        finally:
+            del task  # an error would lead back to itself by it, and keep in memory what it has met
 
     def _settle(self, key: Hashable, done: "asyncio.Future[Any]") -> None:
         self._shared.pop(key, None)

@@ -13,12 +13,14 @@ So a tag never takes the place of a branch, and a branch that is called `1.x` is
 """
 
 import re
+import sys
 from collections.abc import Mapping
 from functools import cached_property
+from hashlib import blake2b
 
 from msgspec import Struct
 
-from syncline.git.errors import InvalidSource, RevisionNotFound, TooLarge, Unreachable
+from syncline.git.errors import GitError, InvalidSource, NeedsMore, RevisionNotFound, TooLarge, Unreachable
 from syncline.git.versions import Range, Version
 
 HEADS = "refs/heads/"
@@ -29,6 +31,8 @@ _ABBREVIATED = re.compile(r"[0-9a-fA-F]{7,64}")
 _UNSAFE = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/$|\.lock(?:/|$)|(?:^|/)\.|^-|\.$")
 _MAX_LENGTH = 256
 _SHOWN = 5
+_ID_COST = 200  # the id, and the place of both in a dict
+_LARGEST_FACTOR = 300
 
 
 class Commit(Struct, frozen=True):
@@ -57,25 +61,23 @@ class Refs:
 
     @classmethod
     def parse(cls, listing: bytes, *, limit: int) -> "Refs":
-        """Read what `git ls-remote --symref` prints."""
-        ids: dict[str, str] = {}
-        head = ""
-        for line in listing.decode(errors="replace").splitlines():
-            told, _, name = line.partition("\t")
-            if told.startswith("ref: "):
-                head = told.removeprefix("ref: ") if name == "HEAD" else head
-            elif _COMMIT.fullmatch(told) and name:
-                ids[name] = told
-            else:
-                raise Unreachable("the server's list of refs cannot be read; check that the URL is a Git repository")
-            if len(ids) > limit:
-                raise TooLarge(f"the repository has more than {limit} branches and tags")
-        return cls(ids, head)
+        """Read what `git ls-remote --symref` prints, all of it."""
+        reader = RefsReader(refs=limit, size=len(listing) * _LARGEST_FACTOR)
+        reader.feed(listing)
+        return reader.finish()
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Refs) and self.ids == other.ids and self.head == other.head
+    @cached_property
+    def digest(self) -> bytes:
+        """Names the whole of it: equal digests mean equal refs."""
+        hashed = blake2b(self.head.encode(errors="surrogatepass"))
+        for name in sorted(self.ids):
+            hashed.update(f"\n{name}\t{self.ids[name]}".encode(errors="surrogatepass"))
+        return hashed.digest()
 
-    __hash__ = None  # type: ignore[assignment]  # equal refs are found by comparing, never by looking up
+    @cached_property
+    def size(self) -> int:
+        """About how many bytes it takes of memory."""
+        return sum(_cost(name) for name in self.ids)
 
     @cached_property
     def versions(self) -> list[tuple[Version, str]]:
@@ -94,6 +96,60 @@ class Refs:
             return None
         peeled = self.ids.get(ref + _PEELED)
         return Commit(peeled, ref, sha) if peeled else Commit(sha, ref)
+
+
+class RefsReader:
+    """Reads what `git ls-remote --symref` prints, as it comes, and no more than allowed."""
+
+    def __init__(self, *, refs: int, size: int) -> None:
+        self._most_refs = refs
+        self._most_bytes = size
+        self._ids: dict[str, str] = {}
+        self._head = ""
+        self._rest = b""
+        self._size = 0
+
+    def feed(self, chunk: bytes) -> None:
+        """Take a piece; raises `TooLarge` as soon as it is too much, and `NeedsMore` where only the bytes are."""
+        try:
+            *lines, self._rest = (self._rest + chunk).split(b"\n")
+            for line in lines:
+                self._take(line)
+            self._check(len(self._rest))
+        except GitError:
+            # The error may be kept for a while, and with it everything that leads here.
+            self._ids, self._rest = {}, b""
+            raise
+
+    def finish(self) -> Refs:
+        """Return what was read."""
+        if self._rest:
+            self._take(self._rest)
+        return Refs(self._ids, self._head)
+
+    def _take(self, line: bytes) -> None:
+        told, _, name = line.decode(errors="replace").removesuffix("\r").partition("\t")
+        if told.startswith("ref: "):
+            self._head = told.removeprefix("ref: ") if name == "HEAD" else self._head
+        elif _COMMIT.fullmatch(told) and name:
+            self._ids[name] = told
+            self._size += _cost(name)
+        else:
+            raise Unreachable("the server's list of refs cannot be read; check that the URL is a Git repository")
+        self._check(0)
+
+    def _check(self, pending: int) -> None:
+        if len(self._ids) > self._most_refs:
+            raise TooLarge(f"delete branches and tags: the repository has more than {self._most_refs}")
+        if self._size + pending > self._most_bytes:
+            raise NeedsMore(
+                f"delete branches and tags: the names of those that the repository has take more than "
+                f"{self._most_bytes} bytes"
+            )
+
+
+def _cost(name: str) -> int:
+    return sys.getsizeof(name) + _ID_COST
 
 
 def check_revision(revision: str) -> None:

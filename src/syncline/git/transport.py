@@ -5,15 +5,15 @@ authorities. It is gone when the call ends. So no credential is an argument, or 
 Redirects are never followed by `git`; one within the same server is learned, any other refused.
 """
 
-import asyncio
 import base64
 import re
 import shlex
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from urllib.parse import urljoin, urlsplit
 from weakref import WeakValueDictionary
@@ -21,13 +21,15 @@ from weakref import WeakValueDictionary
 from msgspec import Struct
 from msgspec.structs import replace
 
-from syncline.git.command import Caps, Finished, run
+from syncline.fairness import FairSemaphore
+from syncline.git.command import Caps, Finished, Sink, run
 from syncline.git.diagnosis import Damaged, Redirected, diagnose, scrub
 from syncline.git.errors import (
     AuthenticationFailed,
     CacheFailure,
     GitError,
     InvalidSource,
+    NeedsMore,
     Refused,
     RepositoryNotFound,
     Unreachable,
@@ -35,12 +37,11 @@ from syncline.git.errors import (
 from syncline.git.githubapp import AppTokens
 from syncline.git.limits import Limits
 from syncline.git.location import Location, addresses, as_address, host_refusal, locate
-from syncline.git.refs import Refs
+from syncline.git.refs import Refs, RefsReader
 from syncline.git.remotes import Basic, Bearer, GitHubApp, Proxy, Remote, Ssh
 
 _INFO_REFS = "/info/refs"
 _REDIRECTION = re.compile(r"Recv header: [Ll]ocation: (\S+)")
-_BYTES_PER_REF = 320
 _MAX_MOVED = 1000
 _TRACE = 4 * 1024 * 1024
 
@@ -49,6 +50,7 @@ _SETTINGS = """\
 [core]
 	hooksPath = /dev/null
 	bigFileThreshold = 16m
+	deltaBaseCacheLimit = 16m
 	askPass = /bin/false
 [credential]
 	helper =
@@ -89,6 +91,8 @@ class _Call(Struct, frozen=True):
     environment: dict[str, str]
     secrets: tuple[str, ...]
     folder: Path
+    tenants: tuple[str, ...] = ()
+    """Who wants it."""
     has_other_addresses: bool = False
     """Whether the host has addresses that this call does not try."""
 
@@ -104,7 +108,15 @@ class _AgainError(Exception):
 class Transport:
     """Talks to Git servers. Whoever makes it closes it."""
 
-    def __init__(self, folder: Path, limits: Limits, *, allow_insecure: bool, allow_loopback: bool) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        limits: Limits,
+        *,
+        allow_insecure: bool,
+        allow_loopback: bool,
+        tenants: Callable[[Remote], Collection[str]] = lambda _: (),
+    ) -> None:
         self._folder = folder
         self._limits = limits
         self._allow_insecure = allow_insecure
@@ -113,8 +125,12 @@ class Transport:
         self._lookups = ThreadPoolExecutor(16, thread_name_prefix="git-lookup")
         self._tokens = AppTokens(self._lookups, allow_insecure=allow_insecure, allow_loopback=allow_loopback)
         self._moved: dict[str, str] = {}
-        self._turns = asyncio.Semaphore(limits.talks)
-        self._turns_at: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        self._tenants = tenants
+        self._slots = FairSemaphore(limits.talks, share=_half(limits.talks))
+        self._slots_at: WeakValueDictionary[str, FairSemaphore] = WeakValueDictionary()
+        self._large = FairSemaphore(limits.large, share=_half(limits.large))
+        self._reads = FairSemaphore(limits.reads, share=_half(limits.reads))
+        self._many_refs: OrderedDict[str, None] = OrderedDict()
 
     def close(self) -> None:
         """End the threads that look names up."""
@@ -124,41 +140,87 @@ class Transport:
         """Take a URL apart, or raise `InvalidSource` or `Refused`."""
         return locate(url, allow_insecure=self._allow_insecure, allow_loopback=self._allow_loopback)
 
+    def large(self, remote: Remote) -> AbstractAsyncContextManager[None]:
+        """Wait for one of the few slots for what is large."""
+        return self._large.slot(*self._tenants(remote))
+
+    def read(self, remote: Remote) -> AbstractAsyncContextManager[None]:
+        """Wait for one of the slots for what reads mirrors."""
+        return self._reads.slot(*self._tenants(remote))
+
     async def refs(self, remote: Remote, *, everything: bool) -> Refs:
         """Ask a server what it has: branches and tags, or everything, with what HEAD stands for."""
+        limits = self._limits
+        if remote.key not in self._many_refs:
+            try:
+                return await self._refs(remote, limits.small_listing_bytes, limits.memory_bytes, everything=everything)
+            except NeedsMore:
+                self._many_refs[remote.key] = None
+                while len(self._many_refs) > _MAX_MOVED:
+                    self._many_refs.popitem(last=False)
+        async with self.large(remote):
+            return await self._refs(remote, limits.refs_bytes, limits.large_memory_bytes, everything=everything)
+
+    async def _refs(self, remote: Remote, size: int, memory: int, *, everything: bool) -> Refs:
         wanted = ["--symref"] if everything else ["--heads", "--tags"]
-        caps = Caps(self._limits.check_seconds, output=self._limits.refs * _BYTES_PER_REF)
+        caps = Caps(self._limits.check_seconds, output=2 * self._limits.refs_bytes, memory=memory)
+        readers: list[RefsReader] = []
+
+        def sink() -> Sink:
+            readers.append(RefsReader(refs=self._limits.refs, size=size))
+
+            async def take(chunk: bytes) -> None:
+                readers[-1].feed(chunk)
+
+            return take
+
         try:
-            finished = await self._talk(remote, ["ls-remote", "--quiet", *wanted, "--end-of-options"], [], caps)
+            await self._talk(remote, ["ls-remote", "--quiet", *wanted, "--end-of-options"], [], caps, sink)
         except Damaged as unknown:
             raise Unreachable(str(unknown)) from None
-        return Refs.parse(finished.out, limit=self._limits.refs)
+        return readers[-1].finish()
 
     async def fetch(
-        self, remote: Remote, repository: Path, refspecs: Sequence[str], *, depth: int, file_size: int
+        self, remote: Remote, repository: Path, refspecs: Sequence[str], *, depth: int, file_size: int, large: bool
     ) -> None:
-        """Fetch into a bare repository, no file larger than allowed."""
+        """Fetch into a bare repository, no file larger than allowed. Who says `large` holds a slot for that."""
         arguments = [f"--git-dir={repository}", "fetch", "--quiet", "--force", "--no-tags", "--no-write-fetch-head"]
         arguments += ["--no-recurse-submodules", "--no-auto-maintenance", f"--depth={depth}", "--end-of-options"]
-        caps = Caps(self._limits.fetch_seconds, file_size=file_size, memory=self._limits.memory_bytes)
-        await self._talk(remote, arguments, refspecs, caps)
+        memory = self._limits.large_memory_bytes if large else self._limits.memory_bytes
+        await self._talk(
+            remote, arguments, refspecs, Caps(self._limits.fetch_seconds, file_size=file_size, memory=memory)
+        )
 
-    async def _talk(self, remote: Remote, before: Sequence[str], after: Sequence[str], caps: Caps) -> Finished:
+    async def _talk(
+        self,
+        remote: Remote,
+        before: Sequence[str],
+        after: Sequence[str],
+        caps: Caps,
+        sink: Callable[[], Sink] | None = None,
+    ) -> Finished:
         """Call `git` with the URL between two lots of arguments, again where a first failure teaches how."""
         try:
-            return await self._try(remote, before, after, caps, attempt=0)
+            return await self._try(remote, [before, after], caps, sink, attempt=0)
         except _AgainError:
             pass
         try:
-            return await self._try(remote, before, after, caps, attempt=1)
+            return await self._try(remote, [before, after], caps, sink, attempt=1)
         except _AgainError as again:
             raise again.cause from None
 
     async def _try(
-        self, remote: Remote, before: Sequence[str], after: Sequence[str], caps: Caps, *, attempt: int
+        self,
+        remote: Remote,
+        around: Sequence[Sequence[str]],
+        caps: Caps,
+        sink: Callable[[], Sink] | None,
+        *,
+        attempt: int,
     ) -> Finished:
+        before, after = around
         async with self._call(remote, attempt) as call:
-            finished = await self._run(["git", *before, call.url, *after], call, caps)
+            finished = await self._run(["git", *before, call.url, *after], call, caps, sink() if sink else None)
             if finished.flooded:
                 raise Unreachable(f"{call.location.host}: the server sends more than allowed")
             if finished.code == 0:
@@ -177,12 +239,14 @@ class Transport:
                     raise _AgainError(error)
             raise error
 
-    async def _run(self, arguments: Sequence[str], call: _Call, caps: Caps) -> Finished:
-        turns = self._turns_at.get(call.location.origin) or asyncio.Semaphore(self._limits.talks_per_host)
-        self._turns_at[call.location.origin] = turns
+    async def _run(self, arguments: Sequence[str], call: _Call, caps: Caps, sink: Sink | None = None) -> Finished:
+        at = self._slots_at.get(call.location.origin)
+        if at is None:
+            most = self._limits.talks_per_host
+            at = self._slots_at[call.location.origin] = FairSemaphore(most, share=_half(most))
         try:
-            async with turns, self._turns:
-                return await run(arguments, caps, environment=call.environment)
+            async with at.slot(*call.tenants), self._slots.slot(*call.tenants):
+                return await run(arguments, caps, environment=call.environment, sink=sink)
         except TimeoutError:
             raise Unreachable(f"{call.location.host}: no end after {caps.seconds:g} s; git was stopped") from None
         except OSError as error:
@@ -194,7 +258,9 @@ class Transport:
         environment = call.environment | {"GIT_TRACE_CURL": str(trace), "GIT_TRACE_CURL_NO_DATA": "1"}
         arguments = ["git", "ls-remote", "--quiet", "--heads", "--end-of-options", call.url]
         await self._run(
-            arguments, replace(call, environment=environment), Caps(self._limits.check_seconds, file_size=_TRACE)
+            arguments,
+            replace(call, environment=environment),
+            Caps(self._limits.check_seconds, output=_TRACE, file_size=_TRACE, memory=self._limits.memory_bytes),
         )
         found = _REDIRECTION.findall(trace.read_text(errors="replace")) if trace.exists() else []
         target = urljoin(call.url + _INFO_REFS, found[-1]) if found else ""
@@ -240,7 +306,15 @@ class Transport:
                 secrets = (*secrets, header, header.partition(" ")[2])
                 settings = _http_settings(folder, remote, header, location, found)
             environment["GIT_CONFIG_GLOBAL"] = str(_write(folder / "settings", (_SETTINGS + settings).encode()))
-            yield _Call(location.url, location, environment, secrets, folder, location.is_ssh and len(found) > 1)
+            yield _Call(
+                location.url,
+                location,
+                environment,
+                secrets,
+                folder,
+                tuple(self._tenants(remote)),
+                location.is_ssh and len(found) > 1,
+            )
         except OSError as error:
             raise CacheFailure(f"the folder for mirrors cannot be written: {error.strerror}") from None
         finally:
@@ -254,6 +328,10 @@ class Transport:
         if address := as_address(host):
             return [address]
         return await addresses(host, port, allow_loopback=self._allow_loopback, executor=self._lookups)
+
+
+def _half(slots: int) -> int:
+    return max(1, slots // 2)
 
 
 def _header(credential: Basic | Bearer | None) -> str:

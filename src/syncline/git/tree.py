@@ -2,6 +2,7 @@
 
 import posixpath
 import re
+import sys
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
@@ -10,7 +11,7 @@ from hashlib import sha256
 from msgspec import Struct
 
 from syncline.git.diagnosis import Damaged
-from syncline.git.errors import InvalidSource, PathNotFound, Refused, TooLarge
+from syncline.git.errors import GitError, InvalidSource, NeedsMore, PathNotFound, Refused, TooLarge
 from syncline.git.limits import Limits
 from syncline.git.refs import Commit
 
@@ -19,6 +20,8 @@ _MAX_PATTERN = 1024
 _LONGEST_LINK = 4096
 _KEPT_GLOBS = 100
 _WILD = frozenset("*?[")
+_TOLD_BYTES = 200  # mode, kind, id and size
+_ENTRY_COST = 232  # the entry, its id and size, and its place in the lists
 
 
 class Mode(StrEnum):
@@ -28,6 +31,9 @@ class Mode(StrEnum):
     EXECUTABLE = "100755"
     SYMLINK = "120000"
     SUBMODULE = "160000"
+
+
+_MODES = {mode.value: mode for mode in Mode}
 
 
 class Entry(Struct, frozen=True, gc=False):
@@ -44,7 +50,7 @@ Blobs = Callable[[Sequence[Entry]], Awaitable[Mapping[str, bytes]]]
 """Reads the content of entries, by their ids."""
 
 
-class Listing(Struct, frozen=True):
+class Listing(Struct, frozen=True, weakref=True):
     """What `git ls-tree` says of a commit."""
 
     root: str
@@ -52,6 +58,8 @@ class Listing(Struct, frozen=True):
     """Sorted by path."""
     folders: Mapping[str, str]
     """The ids of folders, by path."""
+    cost: int = 0
+    """About how many bytes it takes of memory."""
 
 
 class Tree:
@@ -77,6 +85,11 @@ class Tree:
     def root(self) -> str:
         """The id of the whole tree."""
         return self._listing.root
+
+    @property
+    def cost(self) -> int:
+        """About how many bytes it takes of memory, with the files of its submodules."""
+        return self._listing.cost + sum(tree.cost for tree in self._mounts.values())
 
     @property
     def submodules(self) -> tuple[Entry, ...]:
@@ -285,29 +298,69 @@ def _choice(inside: str) -> str:
     return f"(?!/)[{members}]" if members else "(?!)"
 
 
-def parse_listing(root: str, output: bytes, limits: Limits) -> Listing:
-    """Read what `git ls-tree -r -t -l -z` prints; raise `TooLarge` or `Refused` for what is too much or unsafe."""
-    entries: list[Entry] = []
-    folders: dict[str, str] = {}
-    modes = {mode.value: mode for mode in Mode}
-    for count, line in enumerate(output.split(b"\0")[:-1], 1):
+class ListingReader:
+    """Reads what `git ls-tree -r -t -l -z` prints, as it comes, and no more than allowed."""
+
+    def __init__(self, root: str, limits: Limits, most: int) -> None:
+        self._root = root
+        self._limits = limits
+        self._most = most
+        self._entries: list[Entry] = []
+        self._folders: dict[str, str] = {}
+        self._rest = b""
+        self._cost = 0
+
+    def feed(self, chunk: bytes) -> None:
+        """Take a piece; raises `TooLarge`, or `NeedsMore` where only bytes are, and `Refused` for what is unsafe."""
+        try:
+            self._feed(chunk)
+        except GitError:
+            # The error may be kept for a while, and with it everything that leads here.
+            self._entries, self._folders, self._rest = [], {}, b""
+            raise
+
+    def _feed(self, chunk: bytes) -> None:
+        *lines, self._rest = (self._rest + chunk).split(b"\0")
+        for line in lines:
+            self._take(line)
+        if len(self._rest) > self._limits.path_bytes + _TOLD_BYTES:
+            raise TooLarge(f"the commit has a path of more than {self._limits.path_bytes} bytes, which are allowed")
+
+    def finish(self) -> Listing:
+        """Return what was read."""
+        return Listing(self._root, tuple(sorted(self._entries, key=_path)), self._folders, self._cost)
+
+    def _take(self, line: bytes) -> None:
         told, _, raw = line.partition(b"\t")
-        if count > limits.files:
+        limits = self._limits
+        if len(self._entries) + len(self._folders) >= limits.files:
             raise TooLarge(f"the commit has more than {limits.files} files and folders")
         if len(raw) > limits.path_bytes:
             raise TooLarge(f"the commit has a path of {len(raw)} bytes; {limits.path_bytes} are allowed")
         mode, kind, identity, size = told.decode().split()
         path = raw.decode(errors="backslashreplace")
+        self._cost += sys.getsizeof(path) + _ENTRY_COST
+        if self._cost > self._most:
+            raise NeedsMore(
+                f"make paths shorter or files fewer: the list of the commit's files takes more than {self._most} bytes"
+            )
         if any(part in ("", ".", "..") or part.lower() == ".git" for part in path.split("/")):
             raise Refused(f"the commit has a path that Git forbids: {path!r}")
         if kind == "tree":
-            folders[path] = identity
+            self._folders[path] = identity
         elif size == "BAD":
             raise Damaged(f"the object of {path!r} is not there")
         else:
             # Modes of old tools, such as 100664, count as files.
-            entries.append(Entry(path, modes.get(mode, Mode.REGULAR), identity, 0 if size == "-" else int(size)))
-    return Listing(root, tuple(sorted(entries, key=_path)), folders)
+            known = _MODES.get(mode, Mode.REGULAR)
+            self._entries.append(Entry(path, known, identity, 0 if size == "-" else int(size)))
+
+
+def parse_listing(root: str, output: bytes, limits: Limits) -> Listing:
+    """Read a list of files that is here already; raises as `ListingReader` does."""
+    reader = ListingReader(root, limits, limits.listing_bytes)
+    reader.feed(output)
+    return reader.finish()
 
 
 def _path(entry: Entry) -> str:

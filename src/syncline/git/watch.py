@@ -11,6 +11,8 @@ from msgspec import Struct
 from structlog.typing import FilteringBoundLogger
 
 from syncline.git.errors import GitError, Unreachable
+from syncline.git.kept_refs import KeptRefs
+from syncline.git.limits import Limits
 from syncline.git.metrics import CHECKS
 from syncline.git.refs import Commit, Refs, choose, needs_all
 
@@ -26,6 +28,8 @@ SPACING = 0.5
 """Seconds between the beginnings of two checks, whoever asks for them: a check costs more than to ask for it."""
 SLACK = 60.0
 """How much older than the interval it may be for those who do not want to wait for the one under way."""
+
+_MANY = 5_000
 
 Look = Callable[[bool], Awaitable[Refs]]
 """Asks the server what it has; for everything, or for branches and tags only."""
@@ -48,11 +52,12 @@ class _Follower(Struct, frozen=True):
 class Watch:
     """One remote. Checks are shared by all who want one at the same time."""
 
-    def __init__(self, look: Look, on_change: Callable[[Hashable], None]) -> None:
+    def __init__(self, look: Look, on_change: Callable[[Hashable], None], kept: KeptRefs | None = None) -> None:
         self._look = look
         self._on_change = on_change
+        self._kept = kept or KeptRefs(Limits().all_refs_bytes)
         self._followers: dict[Hashable, _Follower] = {}
-        self._refs: Refs | None = None
+        self._digest = b""
         self._status = Status()
         self._everything = False
         self._interval = UNFOLLOWED_SECONDS
@@ -100,6 +105,7 @@ class Watch:
 
     async def close(self) -> None:
         """Stop checking."""
+        self._kept.drop(self)
         tasks = [task for task in (self._poll, self._check) if task is not None and not task.done()]
         for task in tasks:
             task.cancel()
@@ -109,15 +115,25 @@ class Watch:
     async def resolve(self, revision: str) -> Commit:
         """Return what a revision means, by the last check if it is recent, else by a new one."""
         self._everything = self._everything or needs_all(revision)
-        if self._everything and not self._told_everything and self._refs is not None:
+        if self._everything and not self._told_everything and self._digest:
             await self.check(_now())
         age = self._pause
         if self._followers and self._status.failure is None:
             age += SLACK
         await self.check(_now() - age)
         if self._status.failure is not None:
-            raise self._status.failure
-        return choose(self._refs or Refs({}), revision)
+            # It is raised many times: it must not gather up all the places where it was.
+            raise self._status.failure.with_traceback(None)
+        refs = self._kept.get(self) or await self._asked_again()
+        return choose(refs, revision)
+
+    async def _asked_again(self) -> Refs:
+        """Ask for a list that was too large to be kept; it is gone when the caller is done with it."""
+        try:
+            return await self._look(self._everything)
+        except GitError as error:
+            self._fail(error)
+            raise
 
     async def check(self, since: float) -> None:
         """Have a check that began at this time of the loop's clock or later, and has ended, well or not."""
@@ -158,7 +174,7 @@ class Watch:
             await self.check(_now())
 
     async def _ask(self, started: float) -> None:
-        before, failed, everything = self._refs, self._status.failure, self._everything
+        before, known, failed, everything = self._kept.get(self), self._digest, self._status.failure, self._everything
         try:
             refs = await self._look(everything)
         except GitError as error:
@@ -169,13 +185,15 @@ class Watch:
         else:
             CHECKS.labels("ok").inc()
             self._failures = 0
-            self._refs = refs
+            # A long list takes a while: nobody else is to wait for that.
+            self._digest = await asyncio.to_thread(getattr, refs, "digest") if len(refs.ids) > _MANY else refs.digest
+            self._kept.put(self, refs)
             self._told_everything = everything
             self._status = Status(dt.datetime.now(dt.UTC))
             if failed is not None:
                 self._tell(self._followers)
-            elif before is not None and before != refs:
-                self._tell(self._concerned(before, refs))
+            elif known and known != self._digest:
+                self._tell(self._concerned(before, refs) if before is not None else self._followers)
         finally:
             self._finished = started
 
@@ -183,7 +201,7 @@ class Watch:
         CHECKS.labels(error.reason).inc()
         failed = self._status.failure
         self._failures += 1
-        self._status = Status(self._status.checked, error)
+        self._status = Status(self._status.checked, error.with_traceback(None))
         if failed is None or failed.reason != error.reason:
             self._tell(self._followers)
 

@@ -17,6 +17,7 @@ from typing import Any, Self, TypeVar
 import msgspec
 
 from syncline.api.build import Helm, Jsonnet
+from syncline.fairness import FairSemaphore
 from syncline.programs import in_thread
 from syncline.render import kustomization, program, toolrun, tools
 from syncline.render.buildchild import BuildChild
@@ -45,11 +46,13 @@ from syncline.render.recipe import Built, DataFile, Document, Files, Recipe, has
 from syncline.render.sops import DATA_KEY, may_be_encrypted
 from syncline.render.sorting import MANIFEST_SUFFIXES
 from syncline.render.trees import Tree, covers
-from syncline.render.turns import Turns
 from syncline.render.validation import InvalidObject, Validation, validate
 from syncline.render.workspace import Workshop, write_tree
 
 R = TypeVar("R")
+
+WORKERS = 2
+"""How many builds run at once; as many transforms do beside them."""
 
 INPUT_LIMIT = 24 * 1024 * 1024
 MOST_FILES = 10_000
@@ -73,7 +76,7 @@ class Builder:
     def __init__(
         self,
         *,
-        workers: int = 2,
+        workers: int = WORKERS,
         deadline: float = 5.0,
         folder: Path | None = None,
         key_services: KeyServices | None = None,
@@ -83,8 +86,8 @@ class Builder:
         self._deadline = deadline
         self._workshop = Workshop(folder)
         self._key_services = key_services or KeyServices()
-        self._turns = Turns(workers)
-        self._turns_of_suspects = Turns(max(1, workers - 1))
+        self._turns = FairSemaphore(workers)
+        self._turns_of_suspects = FairSemaphore(max(1, workers - 1))
         self._quarantine = Quarantine()
         self._crew = Crew(BuildChild, unconfined=unconfined)
         self._unconfined = unconfined
@@ -111,7 +114,7 @@ class Builder:
 
     async def _warm(self) -> None:
         with suppress(RenderFailed):  # the build will meet it too
-            async with self._turns.turn(""), self._crew.lend():
+            async with self._turns.slot(""), self._crew.lend():
                 pass
 
     async def build(self, files: Files, recipe: Recipe) -> Built:
@@ -154,8 +157,8 @@ class Builder:
         try:
             suspect = digest in self._quarantine
             async with (
-                self._turns_of_suspects.turn(tenant) if suspect else nullcontext(),
-                self._turns.turn(tenant),
+                self._turns_of_suspects.slot(tenant) if suspect else nullcontext(),
+                self._turns.slot(tenant),
             ):
                 result = await self._performed(perform)
         except toolrun.Unconfined as refused:

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Generic, TypeVar
 
+from syncline.fairness import FairSemaphore
 from syncline.render.child import ChildCrashed, Process
 from syncline.render.errors import RenderFailed
-from syncline.render.turns import Turns
 
 IDLE_SECONDS = 60.0
 """How long a child without work is kept."""
@@ -53,7 +53,7 @@ class Crew(Generic[P]):
         if not child.gone.done():
             self._idle[child] = asyncio.get_running_loop().call_later(IDLE_SECONDS, child.kill)
 
-    async def close(self, turns: Turns, places: int) -> None:
+    async def close(self, turns: FairSemaphore, places: int) -> None:
         """End all children, and wait until they are gone; `turns` has so many places, without which none is started."""
         self._closed = True
         for child in self.children:
@@ -61,7 +61,7 @@ class Crew(Generic[P]):
         async with self._closing, AsyncExitStack() as held:
             # Who holds all places knows that nobody is about to start a child.
             for _ in range(places):
-                await held.enter_async_context(turns.turn(""))
+                await held.enter_async_context(turns.slot(""))
             await asyncio.gather(*(child.gone for child in self.children))
 
     def refuse_when_closed(self) -> None:

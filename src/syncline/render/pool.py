@@ -14,6 +14,7 @@ from typing import Self
 import msgspec
 
 from syncline.api.content import Transform
+from syncline.fairness import FairSemaphore
 from syncline.render.child import Child, ChildCrashed
 from syncline.render.confinement import MEMORY_LIMIT
 from syncline.render.crew import Crew
@@ -32,7 +33,6 @@ from syncline.render.jobs import (
     TextJob,
 )
 from syncline.render.quarantine import Quarantine
-from syncline.render.turns import Turns
 
 TARGETS_PER_TURN = 250
 """How many targets are named to a child at once; it may do fewer."""
@@ -64,8 +64,8 @@ class Renderer:
     def __init__(self, *, workers: int = 2, deadline: float = 5.0, unconfined: bool = False) -> None:
         self._deadline = deadline
         self._workers = workers
-        self._turns = Turns(workers)
-        self._turns_of_suspects = Turns(max(1, workers - 1))
+        self._turns = FairSemaphore(workers)
+        self._turns_of_suspects = FairSemaphore(max(1, workers - 1))
         self._quarantine = Quarantine()
         self._crew = Crew(Child, unconfined=unconfined)
 
@@ -112,7 +112,7 @@ class Renderer:
             raise RenderFailed(held.reason, retry_after=held.seconds)
         try:
             suspect = digest in self._quarantine
-            async with self._turns_of_suspects.turn(job.source.namespace) if suspect else nullcontext():
+            async with self._turns_of_suspects.slot(job.source.namespace) if suspect else nullcontext():
                 results = await self._render(job)
         except _StoppedError as stopped:
             held = self._quarantine.add(digest, str(stopped), now())
@@ -129,7 +129,7 @@ class Renderer:
         results = _Results(job)
         budget = self._deadline + SECONDS_PER_TARGET * len(job.targets)
         while rest := job.targets[len(results.all) :]:
-            async with self._turns.turn(job.source.namespace), self._crew.lend() as child:
+            async with self._turns.slot(job.source.namespace), self._crew.lend() as child:
                 started = now()
                 answers, done = await self._turn(child, msgspec.structs.replace(job, targets=rest[:TARGETS_PER_TURN]))
                 budget -= now() - started

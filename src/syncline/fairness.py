@@ -1,0 +1,78 @@
+"""Slots for a few at a time, shared fairly between groups, so that a crowd in one holds up only that one."""
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+
+class FairSemaphore:
+    """Slots for a few at a time. A free slot goes to the group that holds fewest; equals take turns.
+
+    No group holds more than `share` slots, however many are free: whoever holds a slot may hold it for long, and the
+    next group must find one. What is wanted for no group has no share.
+    """
+
+    def __init__(self, slots: int, *, share: int | None = None) -> None:
+        self._free = slots
+        self._share = slots if share is None else share
+        self._held: Counter[str] = Counter()
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+
+    @asynccontextmanager
+    async def slot(self, *groups: str) -> AsyncIterator[None]:
+        """Wait for a slot, and hold it for the length of the block.
+
+        What several groups want is counted to the one that has least in hand: nobody can put work of others behind
+        their own by wanting the same.
+        """
+        group = min(groups, key=self._load, default="")
+        await self._take(group)
+        try:
+            yield
+        finally:
+            self._give_back(group)
+
+    def _load(self, group: str) -> int:
+        return self._held[group] + len(self._waiting.get(group, ()))
+
+    def _may_hold_more(self, group: str) -> bool:
+        return not group or self._held[group] < self._share
+
+    async def _take(self, group: str) -> None:
+        if self._free and self._may_hold_more(group):
+            self._free -= 1
+            self._held[group] += 1
+            return
+        place = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(group, deque()).append(place)
+        try:
+            await place
+        except asyncio.CancelledError:
+            if place.done() and not place.cancelled():
+                self._give_back(group)
+            else:
+                self._abandon(group, place)
+            raise
+
+    def _abandon(self, group: str, place: "asyncio.Future[None]") -> None:
+        queue = self._waiting.get(group)
+        if queue is not None and place in queue:
+            queue.remove(place)
+            if not queue:
+                del self._waiting[group]
+
+    def _give_back(self, group: str) -> None:
+        self._held -= Counter([group])
+        self._free += 1
+        ready = [each for each in self._waiting if self._may_hold_more(each)]
+        if not ready:
+            return
+        following = min(ready, key=self._held.__getitem__)
+        queue = self._waiting.pop(following)
+        place = queue.popleft()
+        if queue:
+            self._waiting[following] = queue  # behind its equals
+        self._free -= 1
+        self._held[following] += 1
+        place.set_result(None)
