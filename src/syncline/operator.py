@@ -102,6 +102,7 @@ class Settings(Struct, frozen=True, kw_only=True):
             Path(self.git_cache) if self.git_cache else _default_cache(),
             allow_insecure=self.allow_insecure_git,
             allow_loopback=self.allow_loopback,
+            unconfined=self.allow_unconfined_builds,
             on_change=on_change,
         )
 
@@ -387,7 +388,7 @@ class Operator:
         return self._leads() and all(reflector.synced.is_set() for reflector in self._reflectors)
 
     async def _look_at_walls(self) -> None:
-        """Find out whether builds can be confined here, and say so where they cannot."""
+        """Find out whether builds and git can be confined here, and say so where they cannot."""
         self._missing_walls = await missing_walls()
         missing = bool(self._missing_walls)
         telemetry_metrics.set_unconfined(missing=missing, allowed=self._settings.allow_unconfined_builds)
@@ -397,10 +398,10 @@ class Operator:
     def _builds_confined(self) -> tuple[bool, str]:
         missing = ", no ".join(self._missing_walls)
         if not missing:
-            return True, "builds are confined"
+            return True, "builds and git are confined"
         if self._settings.allow_unconfined_builds:
-            return True, f"builds run unconfined, as --allow-unconfined-builds says: no {missing}"
-        return False, f"builds are refused, because they cannot be confined here: no {missing}"
+            return True, f"builds and git run unconfined, as --allow-unconfined-builds says: no {missing}"
+        return False, f"builds and git are refused, because they cannot be confined here: no {missing}"
 
     def _metrics_guard(self) -> Guard | None:
         settings = self._settings

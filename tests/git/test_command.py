@@ -28,19 +28,22 @@ async def test_a_program_that_prints_too_much_is_stopped() -> None:
     finished = await run(["yes"], Caps(30, output=100_000))
     assert finished.flooded
     assert len(finished.out) <= 100_000
-    noisy = await run(["sh", "-c", "head -c 1000000 /dev/zero >&2"], Caps(30))
+    noisy = await run(["sh", "-c", "printf '%1000000s' x >&2"], Caps(30))
     assert len(noisy.error) <= 64 * 1024
 
 
 async def test_a_program_that_takes_too_long_ends_with_all_that_it_started(tmp_path: Path) -> None:
-    script = f"sleep 1000 & echo $! > {tmp_path}/pid; wait"
+    os.mkfifo(tmp_path / "never")
+    script = f"(read x < {tmp_path}/never) & echo $! > {tmp_path}/pid; wait"
     with pytest.raises(TimeoutError):
-        await run(["sh", "-c", script], Caps(0.5))
+        await run(["sh", "-c", script], Caps(10, write=[tmp_path]))
     assert not alive(int((tmp_path / "pid").read_text()))
 
 
 async def test_a_program_ends_with_all_that_it_started_when_its_caller_gives_up(tmp_path: Path) -> None:
-    task = asyncio.create_task(run(["sh", "-c", f"sleep 1000 & echo $! > {tmp_path}/pid; wait"], Caps(60)))
+    os.mkfifo(tmp_path / "never")
+    script = f"(read x < {tmp_path}/never) & echo $! > {tmp_path}/pid; wait"
+    task = asyncio.create_task(run(["sh", "-c", script], Caps(60, write=[tmp_path])))
     pid = tmp_path / "pid"
     async with asyncio.timeout(30):
         while not (pid.exists() and pid.read_text()):  # noqa: ASYNC110 - another process writes it
@@ -53,8 +56,9 @@ async def test_a_program_ends_with_all_that_it_started_when_its_caller_gives_up(
 
 @pytest.mark.parametrize("turns", range(8))
 async def test_a_program_that_is_given_up_while_it_starts_ends_too(tmp_path: Path, turns: int) -> None:
-    script = f"echo $$ > {tmp_path}/pid; sleep 1000"
-    task = asyncio.create_task(run(["sh", "-c", script], Caps(60)))
+    os.mkfifo(tmp_path / "never")
+    script = f"echo $$ > {tmp_path}/pid; read x < {tmp_path}/never"
+    task = asyncio.create_task(run(["sh", "-c", script], Caps(60, write=[tmp_path])))
     for _ in range(turns):
         await asyncio.sleep(0)
     task.cancel()
@@ -66,7 +70,8 @@ async def test_a_program_that_is_given_up_while_it_starts_ends_too(tmp_path: Pat
 
 async def test_a_program_cannot_write_a_larger_file_or_take_more_memory_than_allowed(tmp_path: Path) -> None:
     copy = ["dd", "if=/dev/zero", "status=none"]
-    assert (await run([*copy, f"of={tmp_path}/file", "bs=1000", "count=1000"], Caps(30, file_size=51_200))).code
+    caps = Caps(30, file_size=51_200, write=[tmp_path])
+    assert (await run([*copy, f"of={tmp_path}/file", "bs=1000", "count=1000"], caps)).code
     assert (tmp_path / "file").stat().st_size == 51_200
     assert (await run([*copy, "of=/dev/null", "bs=512M", "count=1"], Caps(30, memory=100_000_000))).code
     assert (await run(["printf", "%s", "$HOME; `x` 'y'"], Caps(30, memory=100_000_000))).out == b"$HOME; `x` 'y'"

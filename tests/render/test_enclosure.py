@@ -5,13 +5,16 @@ import contextlib
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.kernel import no_landlock
 from tests.render.conftest import Until
 
-from syncline.render import enclosure, toolrun, tools
+from syncline.confinement import walls
+from syncline.render import toolrun, tools
 from syncline.render.toolrun import Finished, Overrun
+
+__all__ = ["no_landlock"]
 
 
 async def kustomize(folder: Path, text: str, *options: str) -> Finished:
@@ -86,10 +89,11 @@ _SPY = """
 import asyncio, sys
 from pathlib import Path
 from typing import Any
+from syncline.confinement import programs
 from syncline.render import toolrun
 spy = Path(sys.argv[1]) / "spy.py"
 spy.write_text("import os\\nprint(*os.environ)\\n")
-toolrun._ENCLOSURE = str(spy)
+programs.LAUNCHER = str(spy)
 done = asyncio.run(toolrun.run(Path("/none"), [], Path(sys.argv[1]), seconds=4, environment={"TOLD": "this"}))
 print(done.output.decode())
 """
@@ -127,37 +131,9 @@ def _running(folder: Path) -> bool:
 
 
 def test_the_walls_are_known_for_both_machines() -> None:
-    assert enclosure._SOCKETS["x86_64"].keys() == enclosure._SOCKETS["aarch64"].keys()
-    assert enclosure._REACHING_OUT["x86_64"].keys() == enclosure._REACHING_OUT["aarch64"].keys()
-
-
-NO_LANDLOCK = """
-import ctypes, runpy, sys
-sys.argv = sys.argv[1:]
-real = ctypes.CDLL
-class Kernel:
-    def __init__(self, *arguments, **options):
-        self._libc = real(*arguments, **options)
-        self.prctl = self._libc.prctl
-    def syscall(self, number, *arguments):
-        return -1 if number in (444, 445, 446) else self._libc.syscall(number, *arguments)
-ctypes.CDLL = Kernel
-runpy.run_path(sys.argv[0], run_name="__main__")
-"""
-
-
-@pytest.fixture
-def no_landlock(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run programs as on a kernel that has no Landlock."""
-    wrapper = tmp_path_factory.mktemp("kernel") / "no_landlock.py"
-    wrapper.write_text(NO_LANDLOCK)
-    real = asyncio.create_subprocess_exec
-
-    async def wrapped(python: str, *arguments: Any, **options: Any) -> Any:
-        at = arguments.index(toolrun._ENCLOSURE)
-        return await real(python, *arguments[:at], str(wrapper), *arguments[at:], **options)
-
-    monkeypatch.setattr(asyncio, "create_subprocess_exec", wrapped)
+    assert walls._SOCKETS["x86_64"].keys() == walls._SOCKETS["aarch64"].keys()
+    assert walls._REACHING_OUT["x86_64"].keys() == walls._REACHING_OUT["aarch64"].keys()
+    assert walls._SIGNAL_A_THREAD.keys() == walls._SOCKETS.keys() == walls._REACHING_OUT.keys()
 
 
 @pytest.mark.usefixtures("no_landlock")

@@ -1,30 +1,30 @@
-"""Runs programs that must not outlive their time, fill the disk or flood the memory.
+"""Runs programs that must not outlive their time, fill the disk, flood the memory or look around.
 
-Arguments are lists, never read by a shell. The environment is made anew: nothing of the operator's own, no
-configuration of the machine or of a home folder, no prompts. The program and all that it starts is one process group,
-which is killed when the time is over or the caller gives up.
+They run behind walls (`syncline.confinement`): they see what the call is about and nothing else, and reach no server
+but where they must. Arguments are lists, never read by a shell. The environment is made anew: nothing of the operator's
+own, no configuration of the machine or of a home folder, no prompts. The program and all that it starts is one process
+group, which is killed when the time is over or the caller gives up.
 """
 
 import asyncio
 import contextlib
+import errno
 import os
+import shutil
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
+from syncline.confinement.programs import Unconfined, Walls, missing_walls, system
+from syncline.confinement.walls import UNCONFINED
 from syncline.programs import bury, finished, kill, started
 
 _CHUNK = 256 * 1024
 _ERROR_LIMIT = 64 * 1024
-_KIB = 1024
-# The same words for every program; what differs are arguments, which the shell does not read.
-# A limit that cannot be set is already lower.
-_CAPPED = '{ ulimit -c 0; ulimit -f "$1"; ulimit -d "$2"; } 2>/dev/null; shift 2; exec "$@"'
-
-BLOCK = 512
-"""The size of files is capped in whole blocks of this many bytes."""
+_HELPERS = {"git": ("ssh", "sh")}
+"""What programs start: git talks by ssh, and has a shell read how."""
 
 BASE = {
     "GIT_ASKPASS": "/bin/false",
@@ -59,7 +59,7 @@ class Finished(Struct, frozen=True):
 
 
 class Caps(Struct, frozen=True):
-    """What a program may take."""
+    """What a program may take, see and reach."""
 
     seconds: float
     output: int = 64 * 1024 * 1024
@@ -67,6 +67,14 @@ class Caps(Struct, frozen=True):
     """The largest file that it may write; 0 for no cap."""
     memory: int = 0
     """What it and each of its children may allocate; 0 for no cap."""
+    write: Sequence[Path] = ()
+    """Folders that it may read and write."""
+    read: Sequence[Path] = ()
+    """Folders that it may read."""
+    port: int | None = None
+    """Where it may connect to; None: it has no network."""
+    unconfined: bool = False
+    """Whether it runs where it cannot be confined."""
 
 
 async def run(
@@ -75,23 +83,22 @@ async def run(
     *,
     environment: Mapping[str, str] | None = None,
     given: bytes | None = None,
-    folder: Path | None = None,
     sink: Sink | None = None,
 ) -> Finished:
     """Run a program to its end and return how it ended; raise `TimeoutError` when it takes too long.
 
     What it prints goes to `sink` as it comes, if there is one, and is not kept; while the sink takes its time, the
     program waits, and what the sink raises ends it. Nothing that it started is left, whatever happens. Raises `OSError`
-    where it cannot be started.
+    where it cannot be started, and `Unconfined` where it cannot be confined.
     """
     process = await started(
         asyncio.create_subprocess_exec(
-            *_capped(arguments, caps),
+            *_confined(arguments, caps),
             stdin=asyncio.subprocess.DEVNULL if given is None else asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             env={**BASE, "PATH": os.environ.get("PATH", os.defpath), **(environment or {})},
-            cwd=folder or "/",
+            cwd="/",
             start_new_session=True,
         )
     )
@@ -105,6 +112,8 @@ async def run(
         kill(process)
         await finished(bury(process))
         raise
+    if code == UNCONFINED and not caps.unconfined and (missing := await missing_walls()):
+        raise Unconfined(f"{Path(arguments[0]).name} is", missing)
     return Finished(code, out, error.decode(errors="replace"), flooded)
 
 
@@ -165,11 +174,20 @@ async def _write(process: asyncio.subprocess.Process, given: bytes | None) -> No
         await process.stdin.wait_closed()
 
 
-def _capped(arguments: Sequence[str | Path], caps: Caps) -> list[str]:
-    """Return what runs a program under its caps: they hold before it starts, and for all that it starts."""
-    plain = list(map(str, arguments))
-    if not caps.file_size and not caps.memory:
-        return plain
-    file_size = str(caps.file_size // BLOCK) if caps.file_size else "unlimited"
-    memory = str(caps.memory // _KIB) if caps.memory else "unlimited"
-    return ["/bin/sh", "-c", _CAPPED, "sh", file_size, memory, *plain]
+def _confined(arguments: Sequence[str | Path], caps: Caps) -> list[str]:
+    """Return what runs a program behind its walls: they are there before it starts, and for all that it starts."""
+    name, *rest = map(str, arguments)
+    program = shutil.which(name)
+    if program is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+    run, read = system(name, *_HELPERS.get(name, ()))
+    walls = Walls(
+        write=caps.write,
+        read=(*read, *caps.read),
+        run=run,
+        ports=None if caps.port is None else (caps.port,),
+        memory=caps.memory or None,
+        file_size=caps.file_size or None,
+        unconfined=caps.unconfined,
+    )
+    return walls.around(os.path.realpath(program), rest)

@@ -12,10 +12,11 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TypeVar
 
+from syncline.confinement.programs import Unconfined
 from syncline.git.budget import Ticket
-from syncline.git.command import BLOCK, Caps, Finished, Sink, run
+from syncline.git.command import Caps, Finished, Sink, run
 from syncline.git.diagnosis import Damaged, NotOffered
-from syncline.git.errors import CacheFailure, GitError, NeedsMore, RevisionNotFound, TooLarge, Unreachable
+from syncline.git.errors import CacheFailure, GitError, NeedsMore, Refused, RevisionNotFound, TooLarge, Unreachable
 from syncline.git.folder import size as size_on_disk
 from syncline.git.limits import Limits
 from syncline.git.locks import open_lock
@@ -31,6 +32,7 @@ _SEARCHED = "refs/search"
 _FIRST_DEPTH = 50
 _DEEPER = 10
 _LOCAL_SECONDS = 60.0
+_PRIVATE = 0o700
 _LOCK_PAUSE = 0.05
 _LISTING_BYTES = 256 * 1024 * 1024  # read as it comes, and not kept
 _OVERHEAD = 256
@@ -44,6 +46,7 @@ _SETTINGS = tuple(
     for part in ("-c", setting)
 )
 _SHA1_DIGITS = 40
+_WRITING = frozenset({"init", "update-ref", "repack", "prune"})
 
 Room = Callable[[int], AbstractAsyncContextManager[int]]
 """Holds room for so many bytes on disk, or as many as there are; raises `CacheFailure` where there is none at all."""
@@ -183,6 +186,7 @@ class Mirror:
         if (path / "HEAD").exists():
             return
         await asyncio.to_thread(shutil.rmtree, path, ignore_errors=True)
+        await asyncio.to_thread(path.mkdir, _PRIVATE)
         kind = "sha1" if len(commit.sha) == _SHA1_DIGITS else "sha256"
         finished = await self._git(
             *("init", "--quiet", "--bare", "--template=", "--initial-branch=none", f"--object-format={kind}"), path=path
@@ -321,11 +325,21 @@ class Mirror:
         file_size: int = _SMALL,
         sink: Sink | None = None,
     ) -> Finished:
-        caps = Caps(seconds, output=output, file_size=file_size, memory=self._limits.local_memory_bytes)
-        called = ["git", *_SETTINGS, f"--git-dir={path or self.path}", *arguments]
+        at = path or self.path
+        caps = Caps(
+            seconds,
+            output=output,
+            file_size=file_size,
+            memory=self._limits.local_memory_bytes,
+            write=(at,) if arguments[0] in _WRITING else (),
+            read=(at,),
+            unconfined=self._transport.unconfined,
+        )
         try:
             async with self._transport.read(self.remote):
-                return await run(called, caps, given=given, sink=sink)
+                return await run(["git", *_SETTINGS, f"--git-dir={at}", *arguments], caps, given=given, sink=sink)
+        except Unconfined as refused:
+            raise Refused(str(refused)) from None
         except TimeoutError:
             raise CacheFailure(f"git {arguments[0]} took longer than {seconds:g} s; is the disk slow?") from None
         except OSError as error:
@@ -400,7 +414,7 @@ def no_room(limits: Limits) -> CacheFailure:
 
 def _overflowed(path: Path, allowed: int) -> bool:
     """Whether a fetch was stopped for the size of what it wrote; git itself only says that something ended early."""
-    return any(left.stat().st_size >= allowed // BLOCK * BLOCK for left in path.glob("objects/pack/tmp_*"))
+    return any(left.stat().st_size >= allowed for left in path.glob("objects/pack/tmp_*"))
 
 
 def _tidy(path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Self, TypeVar, cast
 import msgspec
 
 from syncline.git.budget import Budget, Ticket
+from syncline.git.command import Caps
 from syncline.git.errors import CacheFailure, GitError, Refused, TooLarge
 from syncline.git.folder import Folder, age, size
 from syncline.git.kept_refs import KeptRefs
@@ -36,6 +37,8 @@ _FORGOTTEN = 24 * 3600.0
 _MEASURED = 60.0
 _DEEPEST = 4
 _SPARE = 10
+_CHECK_SECONDS = 20.0
+_CHECK_BYTES = 4 * 1024 * 1024
 _MOST_PARENTS = 10_000
 
 
@@ -56,6 +59,7 @@ class Mirrors:
         limits: Limits | None = None,
         allow_insecure: bool = False,
         allow_loopback: bool = False,
+        unconfined: bool = False,
         on_change: Callable[[Hashable], None] = _nobody,
     ) -> None:
         self._limits = limits or Limits()
@@ -66,6 +70,7 @@ class Mirrors:
             self._limits,
             allow_insecure=allow_insecure,
             allow_loopback=allow_loopback,
+            unconfined=unconfined,
             tenants=lambda remote: self._tenants_of(remote.key),
         )
         self._kept = KeptRefs(self._limits.all_refs_bytes)
@@ -275,7 +280,15 @@ class Mirrors:
         mirror = await self._fetched(remote, commit)
         ids = [each for each in (commit.sha, commit.tag) if each]
         raw = await mirror.objects(commit, ids, partial(self._room, mirror))
-        return await signer(commit, raw[commit.sha], raw.get(commit.tag, b""), keys, self._folder.run)
+        caps = Caps(
+            _CHECK_SECONDS,
+            output=_CHECK_BYTES,
+            file_size=_CHECK_BYTES,
+            memory=self._limits.local_memory_bytes,
+            unconfined=self._transport.unconfined,
+        )
+        async with self._transport.read(remote):
+            return await signer(commit, raw[commit.sha], raw.get(commit.tag, b""), keys, self._folder.run, caps=caps)
 
     @asynccontextmanager
     async def _room(self, mirror: Mirror, wanted: int) -> AsyncIterator[int]:

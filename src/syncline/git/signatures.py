@@ -12,12 +12,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from syncline.confinement.programs import Unconfined
 from syncline.git.command import Caps, Finished, run
-from syncline.git.errors import CacheFailure, CredentialError, Unverified
+from syncline.git.errors import CacheFailure, CredentialError, Refused, Unverified
 from syncline.git.refs import Commit
 
-_CAPS = Caps(20.0, output=256 * 1024)
 _PGP = b"-----BEGIN PGP PUBLIC KEY BLOCK-----"
 _KEY_TYPE = re.compile(rb"(?:ssh-(?:ed25519|rsa)|ecdsa-sha2-\S+|sk-\S+)(?:@openssh\.com)?")
 _SSH_SIGNATURE = b"-----BEGIN SSH SIGNATURE-----"
@@ -60,8 +61,12 @@ class Signed(Struct, frozen=True):
         return cls(raw[: start + 1], raw[start + 1 :]) if start >= 0 else cls(raw, b"")
 
 
-async def signer(commit: Commit, raw_commit: bytes, raw_tag: bytes, keys: Mapping[str, bytes], folder: Path) -> str:
+async def signer(
+    commit: Commit, raw_commit: bytes, raw_tag: bytes, keys: Mapping[str, bytes], folder: Path, *, caps: Caps
+) -> str:
     """Return who signed; raise `Unverified` where nobody did whom the keys name.
+
+    What checks that sees a folder of its own, below `folder`, and has no network.
 
     A signed tag counts if it is about this commit and has the name under which it was found: an old tag under a new
     name would be a way back to an old state.
@@ -81,7 +86,9 @@ async def signer(commit: Commit, raw_commit: bytes, raw_tag: bytes, keys: Mappin
         except OSError as error:
             raise CacheFailure(f"the folder for mirrors cannot be written: {error.strerror}") from None
         try:
-            return await (_by_ssh if _SSH_SIGNATURE in each.signature else _by_pgp)(each, keys, home)
+            return await (_by_ssh if _SSH_SIGNATURE in each.signature else _by_pgp)(
+                each, keys, home, replace(caps, write=(home,))
+            )
         except Unverified as error:
             reasons.append(str(error))
         finally:
@@ -94,7 +101,7 @@ def _is_about(raw_tag: bytes, commit: Commit) -> bool:
     return f"object {commit.sha}".encode() in head and f"tag {commit.tag_name}".encode() in head
 
 
-async def _by_ssh(signed: Signed, keys: Mapping[str, bytes], folder: Path) -> str:
+async def _by_ssh(signed: Signed, keys: Mapping[str, bytes], folder: Path, caps: Caps) -> str:
     allowed = allowed_signers(keys)
     if not allowed:
         raise Unverified("it is signed with ssh, and the Secret of verify.secretRef has no ssh keys")
@@ -103,12 +110,12 @@ async def _by_ssh(signed: Signed, keys: Mapping[str, bytes], folder: Path) -> st
     signature.write_bytes(signed.signature)
     when = _TIME.search(signed.payload)
     timing = [] if when is None else [f"-Overify-time={_stamp(int(when[1]))}"]
-    found = await _run(["ssh-keygen", "-Y", "find-principals", *timing, "-f", str(signers), "-s", str(signature)])
+    found = await _run(["ssh-keygen", "-Y", "find-principals", *timing, "-f", str(signers), "-s", str(signature)], caps)
     for principal in dict.fromkeys(found.out.decode(errors="replace").split("\n")):
         if found.code or not principal or principal.startswith("-"):
             continue
         arguments = ["ssh-keygen", "-Y", "verify", *timing, "-n", "git", "-f", str(signers), "-I", principal]
-        verified = await _run([*arguments, "-s", str(signature)], signed.payload)
+        verified = await _run([*arguments, "-s", str(signature)], caps, signed.payload)
         if verified.code == 0:
             return principal
     raise Unverified("its ssh signature is of no key in the Secret of verify.secretRef, or does not fit")
@@ -135,17 +142,17 @@ def _stamp(seconds: int) -> str:
     return dt.datetime.fromtimestamp(min(seconds, _LAST_SECOND), dt.UTC).strftime("%Y%m%d%H%M%SZ")
 
 
-async def _by_pgp(signed: Signed, keys: Mapping[str, bytes], folder: Path) -> str:
+async def _by_pgp(signed: Signed, keys: Mapping[str, bytes], folder: Path, caps: Caps) -> str:
     armoured = [value for _, value in sorted(keys.items()) if _PGP in value]
     if not armoured:
         raise Unverified("it is signed with PGP, and the Secret of verify.secretRef has no PGP keys")
     gpg = ["gpg", "--homedir", str(folder), "--batch", "--no-tty", "--no-options", "--no-autostart"]
     gpg += ["--disable-dirmngr", "--no-auto-key-retrieve", "--trust-model", "always"]
     try:
-        await _run([*gpg, "--import"], b"\n".join(armoured))
+        await _run([*gpg, "--import"], caps, b"\n".join(armoured))
         signature = folder / "signature"
         signature.write_bytes(signed.signature)
-        verified = await _run([*gpg, "--status-fd", "1", "--verify", str(signature), "-"], signed.payload)
+        verified = await _run([*gpg, "--status-fd", "1", "--verify", str(signature), "-"], caps, signed.payload)
     except FileNotFoundError:
         raise Unverified("it is signed with PGP, and this operator has no gpg; sign with an ssh key") from None
     said = verified.out.decode(errors="replace")
@@ -155,8 +162,10 @@ async def _by_pgp(signed: Signed, keys: Mapping[str, bytes], folder: Path) -> st
     return f"{good[1][:200]} ({valid[2] or valid[1]})"
 
 
-async def _run(arguments: list[str], given: bytes | None = None) -> Finished:
+async def _run(arguments: list[str], caps: Caps, given: bytes | None = None) -> Finished:
     try:
-        return await run(arguments, _CAPS, given=given)
+        return await run(arguments, caps, given=given)
     except TimeoutError:
         raise Unverified(f"{arguments[0]} took too long") from None
+    except Unconfined as refused:
+        raise Refused(str(refused)) from None

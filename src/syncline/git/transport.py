@@ -21,6 +21,7 @@ from weakref import WeakValueDictionary
 from msgspec import Struct
 from msgspec.structs import replace
 
+from syncline.confinement.programs import Unconfined
 from syncline.fairness import FairSemaphore
 from syncline.git.command import Caps, Finished, Sink, run
 from syncline.git.diagnosis import Damaged, Redirected, diagnose, scrub
@@ -91,6 +92,8 @@ class _Call(Struct, frozen=True):
     environment: dict[str, str]
     secrets: tuple[str, ...]
     folder: Path
+    port: int
+    """Where it connects to: of the server, or of its proxy."""
     tenants: tuple[str, ...] = ()
     """Who wants it."""
     has_other_addresses: bool = False
@@ -115,9 +118,12 @@ class Transport:
         *,
         allow_insecure: bool,
         allow_loopback: bool,
+        unconfined: bool = False,
         tenants: Callable[[Remote], Collection[str]] = lambda _: (),
     ) -> None:
         self._folder = folder
+        self.unconfined = unconfined
+        """Whether git runs where it cannot be confined."""
         self._limits = limits
         self._allow_insecure = allow_insecure
         self._allow_loopback = allow_loopback
@@ -187,9 +193,8 @@ class Transport:
         arguments = [f"--git-dir={repository}", "fetch", "--quiet", "--force", "--no-tags", "--no-write-fetch-head"]
         arguments += ["--no-recurse-submodules", "--no-auto-maintenance", f"--depth={depth}", "--end-of-options"]
         memory = self._limits.large_memory_bytes if large else self._limits.memory_bytes
-        await self._talk(
-            remote, arguments, refspecs, Caps(self._limits.fetch_seconds, file_size=file_size, memory=memory)
-        )
+        caps = Caps(self._limits.fetch_seconds, file_size=file_size, memory=memory, write=(repository,))
+        await self._talk(remote, arguments, refspecs, caps)
 
     async def _talk(
         self,
@@ -244,9 +249,12 @@ class Transport:
         if at is None:
             most = self._limits.talks_per_host
             at = self._slots_at[call.location.origin] = FairSemaphore(most, share=_half(most))
+        caps = replace(caps, write=(*caps.write, call.folder), port=call.port, unconfined=self.unconfined)
         try:
             async with at.slot(*call.tenants), self._slots.slot(*call.tenants):
                 return await run(arguments, caps, environment=call.environment, sink=sink)
+        except Unconfined as refused:
+            raise Refused(str(refused)) from None
         except TimeoutError:
             raise Unreachable(f"{call.location.host}: no end after {caps.seconds:g} s; git was stopped") from None
         except OSError as error:
@@ -295,7 +303,10 @@ class Transport:
         except OSError as error:
             raise CacheFailure(f"the folder for mirrors cannot be written: {error.strerror}") from None
         try:
-            environment = {"GIT_ALLOW_PROTOCOL": "https:ssh:http" if self._allow_insecure else "https:ssh"}
+            environment = {
+                "GIT_ALLOW_PROTOCOL": "https:ssh:http" if self._allow_insecure else "https:ssh",
+                "TMPDIR": str(folder),
+            }
             if isinstance(credential, Ssh):
                 # Ssh is given one address: the next time, the next.
                 environment["GIT_SSH_COMMAND"] = _ssh(folder, credential, location, found[attempt % len(found)])
@@ -312,6 +323,7 @@ class Transport:
                 environment,
                 secrets,
                 folder,
+                remote.proxy.port if remote.proxy else location.port,
                 tuple(self._tenants(remote)),
                 location.is_ssh and len(found) > 1,
             )

@@ -4,9 +4,9 @@
 little memory and little time, and gives back the data or the text for each target. `Builder` does the same for a tree
 of files: decrypted, templated, built by kustomize, helm or jsonnet, and read as manifests; `inputs` tells which paths
 of the tree a build depends on. Manifests are checked there too, against the schemas of a cluster. What a child is
-denied is in `confinement`, and what a program that is not ours is denied, in `enclosure`. Nothing here reads or writes
-a cluster, and nothing is fetched but the key of a SOPS file from a key service (`key_services`). Nothing here decides
-what goes where.
+denied is in `confinement`, and what a program that is not ours is denied, in `syncline.confinement`. Nothing here reads
+or writes a cluster, and nothing is fetched but the key of a SOPS file from a key service (`key_services`). Nothing here
+decides what goes where.
 """
 
 from syncline.render.builder import Builder

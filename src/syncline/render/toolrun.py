@@ -1,16 +1,15 @@
-"""One run of a program that is not ours, in a folder of its own, behind the walls of `enclosure`."""
+"""One run of a program that is not ours, in a folder of its own, behind walls."""
 
 import asyncio
-import json
 import signal
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
+from syncline.confinement.programs import Unconfined, Walls, missing_walls
+from syncline.confinement.walls import UNCONFINED
 from syncline.programs import bury, finished, kill, started
-from syncline.render.enclosure import NO_PROGRAM, UNCONFINED
 
 OUTPUT_LIMIT = 24 * 1024 * 1024
 """Bytes that a program may write to its output, or into one file."""
@@ -24,13 +23,12 @@ MAPPING_LIMIT = 64 * 1024 * 1024
 PATIENCE = 12
 """How many times its processor time a program may take by the clock: a busy machine is no fault of the files."""
 
-PROBE_SECONDS = 30.0
+__all__ = ["Finished", "Overrun", "Unconfined", "missing_walls", "run"]
 
 _HEAP = "130MiB"
 _UNTOUCHED = 64 * 1024 * 1024  # what a Go program asks for when it begins, and hardly uses
 _ERROR_LIMIT = 64 * 1024
 _CHUNK = 64 * 1024
-_ENCLOSURE = str(Path(__file__).with_name("enclosure.py"))
 _CPU_SIGNALS = {-signal.SIGXCPU, -signal.SIGKILL}
 
 
@@ -40,16 +38,6 @@ class Finished(msgspec.Struct, frozen=True):
     code: int
     output: bytes
     errors: bytes
-
-
-class Unconfined(Exception):  # noqa: N818 - what happened
-    """The program was not run: this machine lacks a wall. The message names it."""
-
-    def __init__(self, missing: Sequence[str]) -> None:
-        super().__init__(
-            "builds are refused, because the operator's --allow-unconfined-builds is off and this machine has no "
-            f"{', no '.join(missing)}"
-        )
 
 
 class Overrun(Exception):  # noqa: N818 - what happened
@@ -70,18 +58,19 @@ async def run(
     Raises Overrun when it takes more than it may, and Unconfined, unless `unconfined` allows it, where it cannot be
     kept behind walls. Whatever happens, nothing of it runs on afterwards.
     """
-    walls = {
-        "folder": str(folder),
-        "unconfined": unconfined,
-        "seconds": max(1, round(seconds)),
+    walls = Walls(
+        write=(folder,),
+        seconds=max(1, round(seconds)),
         # The last mapping may go beyond the limit by its whole size.
-        "memory": MEMORY_LIMIT + _UNTOUCHED - MAPPING_LIMIT,
-        "mapping": MAPPING_LIMIT,
-        "output": OUTPUT_LIMIT,
-    }
+        memory=MEMORY_LIMIT + _UNTOUCHED - MAPPING_LIMIT,
+        mapping=MAPPING_LIMIT,
+        file_size=OUTPUT_LIMIT,
+        threads=True,
+        unconfined=unconfined,
+    )
     process = await started(
         asyncio.create_subprocess_exec(
-            *(sys.executable, "-I", "-S", _ENCLOSURE, json.dumps(walls), str(program), *arguments),
+            *walls.around(program, arguments),
             cwd=folder,
             env={
                 "PATH": "",
@@ -113,33 +102,8 @@ async def run(
     if b"out of memory" in errors or b"cannot allocate memory" in errors:
         raise Overrun(f"took more than {MEMORY_LIMIT >> 20} MiB of memory")
     if code == UNCONFINED and not unconfined:
-        raise Unconfined(await missing_walls())
+        raise Unconfined("builds are", await missing_walls())
     return Finished(code, output, errors)
-
-
-async def missing_walls() -> list[str]:
-    """Name the walls that this machine cannot put up around a program; an empty list: it has all of them."""
-    walls = {"folder": "/nowhere", "seconds": 10, "memory": MEMORY_LIMIT, "mapping": MAPPING_LIMIT, "output": 0}
-    process = await started(
-        asyncio.create_subprocess_exec(
-            *(sys.executable, "-I", "-S", _ENCLOSURE, json.dumps(walls), NO_PROGRAM),
-            env={},
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-            start_new_session=True,
-        )
-    )
-    try:
-        async with asyncio.timeout(PROBE_SECONDS):
-            said = await _read(process.stdout, _ERROR_LIMIT)
-            await process.wait()
-        return msgspec.json.decode(said, type=list[str])
-    except (TimeoutError, msgspec.MsgspecError):
-        return ["answer from a probe of its walls"]
-    finally:
-        kill(process)
-        await asyncio.shield(bury(process))
 
 
 async def _read(stream: asyncio.StreamReader | None, limit: int, *, rest: bool = False) -> bytes:

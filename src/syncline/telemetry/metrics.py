@@ -47,7 +47,7 @@ _repairs = Counter("syncline_drift_repairs", "Copies that somebody had changed a
 _conflicts = Counter("syncline_conflicts", "Targets found in the hands of somebody else.", ["kind"])
 _unconfined = Gauge(
     "syncline_builds_unconfined",
-    "1 while builds run without confinement, because the machine lacks a wall and --allow-unconfined-builds is set.",
+    "1 while builds and git run unconfined, because the machine lacks a wall and --allow-unconfined-builds is set.",
 )
 _build = Gauge("syncline_build_info", "Always 1; the labels say what runs.", ["version", "python"])
 # Kinds are named by users, and by what they push: past this many, the rest are counted together.
@@ -61,7 +61,7 @@ _build.labels(syncline.__version__, platform.python_version()).set(1)
 
 
 def set_unconfined(*, missing: bool, allowed: bool) -> None:
-    """Say whether builds run without confinement."""
+    """Say whether builds and git run without confinement."""
     _unconfined.set(int(missing and allowed))
 
 

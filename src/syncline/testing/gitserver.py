@@ -7,6 +7,7 @@ ssh is in `gitssh`.
 
 import asyncio
 import base64
+import contextlib
 import os
 import ssl
 import subprocess
@@ -19,7 +20,6 @@ from typing import NamedTuple
 
 from aiohttp import web
 
-from syncline.git.command import Caps, run
 from syncline.sandbox.kubeconfig import write_private
 from syncline.sandbox.pki import Authority
 from syncline.testing.loop import OnLoop
@@ -39,7 +39,6 @@ _ENVIRONMENT = {
     "LC_ALL": "C",
 }
 _CHUNK = 64 * 1024
-_CAPS = Caps(seconds=60, output=256 * 1024 * 1024)
 
 
 def environment() -> dict[str, str]:
@@ -309,7 +308,20 @@ class GitServer(OnLoop):
         }
         if name not in self.old_protocol:
             told["GIT_PROTOCOL"] = asked.protocol
-        output = (await run(["git", "http-backend"], _CAPS, environment=told, given=body)).out
+        process = await asyncio.create_subprocess_exec(
+            *("git", "http-backend"),
+            env=told,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+        try:
+            output, _ = await process.communicate(body)
+        except BaseException:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+            raise
         head, _, content = output.partition(b"\r\n\r\n")
         headers = dict(line.split(": ", 1) for line in head.decode().split("\r\n") if ": " in line)
         status = int(headers.pop("Status", "200").split()[0])

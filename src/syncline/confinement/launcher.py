@@ -1,0 +1,11 @@
+"""Runs a program behind walls: `python -I -S launcher.py WALLS PROGRAM ARGUMENT...`. A file to run, not to import."""
+
+import os
+import sys
+
+if __name__ == "__main__":
+    sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))  # noqa: PTH100, PTH120
+
+    from syncline.confinement.walls import main
+
+    main()
