@@ -4,6 +4,10 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
+
+on_behalf_of: ContextVar[str] = ContextVar("on_behalf_of", default="")
+"""The group, such as the namespace of a sync, that the running task works for."""
 
 
 class FairSemaphore:

@@ -62,7 +62,7 @@ T = TypeVar("T")
 
 LEASE = "syncline"
 ACCOUNT = "syncline"
-WORKERS = 8
+WORKERS = 16
 # Kubernetes gives a pod 30 s: so long for the turns in hand, then for their writes in flight, then for the lease.
 FINISH_GRACE = 12.0
 WRITES_GRACE = 6.0

@@ -83,7 +83,7 @@ def test_the_pod_has_room_for_everything_at_its_limit() -> None:
     limits = Limits()
     operator = 256 + limits.held_at_most // MIB
     git = limits.process_memory_at_most // MIB
-    children = 2 * (96 + 48) + 2 * (136 + 48 + 200)
+    children = 3 * (96 + 48) + 3 * (136 + 48 + 200)
     assert memory >= operator + git + children + volumes["tmp"]
     assert volumes["cache"] >= limits.disk_at_most // MIB
     # A tenant's half is enough for the largest repository, and for the longest list.

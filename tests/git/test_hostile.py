@@ -3,6 +3,7 @@
 import asyncio
 import socket
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -245,3 +246,25 @@ async def test_a_server_that_asks_for_a_password_gets_none(
         await read(mirrors, remote)
     assert {asked.authorization for asked in server.requests if asked.repository == name} == {""}
     assert left_behind() == []
+
+
+async def test_dripping_servers_of_one_tenant_do_not_hold_up_another(
+    tmp_path: Path, remote: Remote, server: GitServer, name: str
+) -> None:
+    with ExitStack() as stack:
+        silent = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(16)]
+        async with Mirrors(tmp_path / "cache", allow_loopback=True, limits=Limits(check_seconds=600)) as mirrors:
+            waiting = []
+            for each in silent:
+                hostile = Remote(f"https://127.0.0.1:{each.getsockname()[1]}/a.git")
+                mirrors.follow(("mallory", hostile.key), hostile, 3600, ["main"], tenant="mallory")
+                waiting.append(asyncio.create_task(mirrors.resolve(hostile, "main")))
+            mirrors.follow(("alice", remote.key), remote, 3600, ["main"], tenant="alice")
+            assert len(await read(mirrors, remote)) == 3
+            # Whoever follows the same as others does not put it behind what only they wait for.
+            mirrors.follow(("mallory", remote.key), remote, 3600, ["main"], tenant="mallory")
+            await mirrors.refresh(remote)
+            assert mirrors.status(remote).failure is None
+            assert not any(task.done() for task in waiting)
+    await asyncio.gather(*waiting, return_exceptions=True)
+    assert server.checks(name) >= 1

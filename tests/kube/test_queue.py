@@ -310,3 +310,26 @@ async def test_every_key_is_handed_out_exactly_once(added: list[tuple[str, int, 
     assert sorted(handed_out) == sorted(wanted)
     assert queue.depth() == 0
     queue.close()
+
+
+async def test_no_group_takes_more_than_half_of_the_workers_even_for_a_moment(until: Until) -> None:
+    queue: Queue[str] = Queue("test", group=lambda key: key[0])
+    answer = asyncio.Event()
+    begun: list[str] = []
+
+    async def handle(key: str) -> None:
+        begun.append(key)
+        if key.startswith("a"):
+            await answer.wait()
+
+    workers = asyncio.create_task(run_workers(queue, 4, handle, waiting_after=3600))
+    for number in range(10):
+        queue.add(f"a{number}")
+    await until(lambda: len(begun) == 2)
+    queue.add("b")
+    await until(lambda: "b" in begun)
+    assert begun == ["a0", "a1", "b"]
+    answer.set()
+    await until(lambda: len(begun) == 11)
+    queue.close()
+    await workers

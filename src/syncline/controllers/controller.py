@@ -38,6 +38,7 @@ from syncline.engine.record import Records, StatusConflict, SyncGone, SyncWire
 from syncline.engine.statuses import is_refusal
 from syncline.engine.unkept import UnkeptFields
 from syncline.engine.writer import Writer
+from syncline.fairness import on_behalf_of
 from syncline.kube.cache import Key
 from syncline.kube.errors import ApiError, KubeError
 from syncline.kube.event_buffer import EventBuffer
@@ -163,6 +164,7 @@ class Controller(ABC):
 
     async def reconcile(self, key: Key) -> None:
         """Bring one sync about."""
+        on_behalf_of.set(key.namespace)
         await self._clean_up_after_ended(key)
         sync = self._get(key)
         if sync is None:

@@ -18,9 +18,10 @@ from syncline.deploy.names import (
 )
 from syncline.deploy.text import Manifest
 from syncline.git.limits import Limits
-from syncline.render.builder import WORKERS
+from syncline.render.builder import WORKERS as BUILDS
 from syncline.render.buildworker import MEMORY_LIMIT as BUILD_MEMORY
 from syncline.render.confinement import MEMORY_LIMIT as TRANSFORM_MEMORY
+from syncline.render.pool import WORKERS as TRANSFORMS
 from syncline.render.toolrun import MEMORY_LIMIT as TOOL_MEMORY
 
 _NOBODY = 65532
@@ -38,8 +39,8 @@ OPERATOR_MEMORY = _CACHES + Limits().held_at_most
 MEMORY = (
     OPERATOR_MEMORY
     + Limits().process_memory_at_most
-    + WORKERS * (TRANSFORM_MEMORY + _PYTHON)
-    + WORKERS * (BUILD_MEMORY + _PYTHON + TOOL_MEMORY)
+    + TRANSFORMS * (TRANSFORM_MEMORY + _PYTHON)
+    + BUILDS * (BUILD_MEMORY + _PYTHON + TOOL_MEMORY)
     + _TMP
 )
 """Bytes that everything takes when it is at its limit at once. A pod that has less can be made to run out of it."""

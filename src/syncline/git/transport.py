@@ -44,6 +44,7 @@ from syncline.git.remotes import Basic, Bearer, GitHubApp, Proxy, Remote, Ssh
 _INFO_REFS = "/info/refs"
 _REDIRECTION = re.compile(r"Recv header: [Ll]ocation: (\S+)")
 _MAX_MOVED = 1000
+_LOOKUPS = 16
 _TRACE = 4 * 1024 * 1024
 
 # What holds for all servers. Objects are checked as they come; a few old and harmless mistakes are let through.
@@ -128,7 +129,8 @@ class Transport:
         self._allow_insecure = allow_insecure
         self._allow_loopback = allow_loopback
         # A name server that does not answer holds a thread for long; those that everybody shares are not for this.
-        self._lookups = ThreadPoolExecutor(16, thread_name_prefix="git-lookup")
+        self._lookups = ThreadPoolExecutor(_LOOKUPS, thread_name_prefix="git-lookup")
+        self._looking_up = FairSemaphore(_LOOKUPS, share=_half(_LOOKUPS))
         self._tokens = AppTokens(self._lookups, allow_insecure=allow_insecure, allow_loopback=allow_loopback)
         self._moved: dict[str, str] = {}
         self._tenants = tenants
@@ -291,7 +293,7 @@ class Transport:
     async def _call(self, remote: Remote, attempt: int) -> AsyncIterator[_Call]:
         """Prepare a call; what it needs on disk is gone afterwards."""
         location = self.locate(self._moved.get(remote.key, remote.url))
-        found = await self._addresses(location, remote.proxy)
+        found = await self._addresses(location, remote.proxy, self._tenants(remote))
         secrets = remote.secrets
         credential = remote.credential
         if isinstance(credential, GitHubApp):
@@ -332,14 +334,15 @@ class Transport:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    async def _addresses(self, location: Location, proxy: Proxy | None) -> list[str]:
+    async def _addresses(self, location: Location, proxy: Proxy | None, tenants: Collection[str]) -> list[str]:
         """Look up whom `git` will connect to: the server, or its proxy, which then looks up the server."""
         host, port = (proxy.host, proxy.port) if proxy else (location.host, location.port)
         if why := host_refusal(host, allow_loopback=self._allow_loopback):
             raise Refused(f"the host {host} {why}")
         if address := as_address(host):
             return [address]
-        return await addresses(host, port, allow_loopback=self._allow_loopback, executor=self._lookups)
+        async with self._looking_up.slot(*tenants):
+            return await addresses(host, port, allow_loopback=self._allow_loopback, executor=self._lookups)
 
 
 def _half(slots: int) -> int:

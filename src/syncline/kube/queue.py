@@ -2,13 +2,14 @@
 
 It is fair between groups, such as namespaces: each has a share of what may be worked on at once, and their keys take
 turns. Whoever waits holds no worker: work that lasts longer than a moment is waiting for something, and another key is
-begun with meanwhile.
+begun with meanwhile. No group has more than half of the workers, even for that moment: the next group finds one.
 """
 
 import asyncio
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable
+from functools import partial
 from typing import Generic, TypeVar
 
 import structlog
@@ -70,6 +71,8 @@ class Queue(Generic[K]):
         self._working: set[K] = set()
         self._failures: dict[K, int] = {}
         self._in_work: Counter[str] = Counter()
+        self._begun: Counter[str] = Counter()
+        self._workers: int | None = None
         self._full: set[str] = set()
         self._due: Lanes[_Entry[K]] = Lanes(lambda entry: self._waiting.get(entry.key) is entry)
         self._news = asyncio.Event()
@@ -90,7 +93,7 @@ class Queue(Generic[K]):
             if entry is not None:
                 del self._waiting[entry.key]
                 self._working.add(entry.key)
-                self._count(entry.key, 1)
+                self._count(entry.key, in_work=1, begun=1)
                 return entry.key
             self._news.clear()
             await self._news.wait()
@@ -99,11 +102,18 @@ class Queue(Generic[K]):
     def done(self, key: K) -> None:
         """Give a key back."""
         self._working.discard(key)
-        self._count(key, -1)
-        self._news.set()
+        self._count(key, in_work=-1)
         again = self._again.pop(key, None)
         if again and not self._closed:
             self._add(key, *again)
+
+    def divide(self, workers: int) -> None:
+        """Keep half of so many workers out of the reach of each group."""
+        self._workers = workers
+
+    def leave_worker(self, key: K) -> None:
+        """Take note that a key has ended, or waits: it takes no worker any more."""
+        self._count(key, begun=-1)
 
     def retry(self, key: K, *, priority: int = 0) -> float:
         """Ask for another try after a failure, later with every failure in a row. Returns the delay."""
@@ -176,12 +186,19 @@ class Queue(Generic[K]):
         self._due.push(self._group(entry.key), entry.priority, entry)
         self._news.set()
 
-    def _count(self, key: K, change: int) -> None:
+    def _count(self, key: K, *, in_work: int = 0, begun: int = 0) -> None:
         group = self._group(key)
-        self._in_work[group] += change
-        if not self._in_work[group]:
-            del self._in_work[group]
-        (self._full.add if self._in_work[group] >= self._share else self._full.discard)(group)
+        self._in_work[group] += in_work
+        self._begun[group] += begun
+        full = self._in_work[group] >= self._share
+        if self._workers is not None and group:
+            full |= self._begun[group] >= max(1, self._workers // 2)
+        (self._full.add if full else self._full.discard)(group)
+        for counter in (self._in_work, self._begun):
+            if not counter[group]:
+                del counter[group]
+        if not full:
+            self._news.set()
 
 
 async def run_workers(
@@ -199,6 +216,7 @@ async def run_workers(
     a return without a `queue.retry` counts as a success.
     """
     busy, all_in_hand = asyncio.Semaphore(count), asyncio.Semaphore(MOST)
+    queue.divide(count)
     async with asyncio.TaskGroup() as group:
         while True:
             await busy.acquire()
@@ -210,20 +228,25 @@ async def run_workers(
             except QueueClosed:
                 return
             task = group.create_task(_work(queue, key, handler))
-            _hold(busy, task, waiting_after)
+            _hold(task, waiting_after, partial(_leave, queue, key, busy))
             task.add_done_callback(lambda _: all_in_hand.release())
 
 
-def _hold(busy: asyncio.Semaphore, task: "asyncio.Task[None]", waiting_after: float) -> None:
-    """Hold a place until a task ends, or has lasted so long."""
-    timer = asyncio.get_running_loop().call_later(waiting_after, busy.release)
+def _hold(task: "asyncio.Task[None]", waiting_after: float, leave: Callable[[], None]) -> None:
+    """Hold a worker until a task ends, or has lasted so long."""
+    timer = asyncio.get_running_loop().call_later(waiting_after, leave)
 
     def ended(_: object) -> None:
         if timer.when() > asyncio.get_running_loop().time() and not timer.cancelled():
             timer.cancel()
-            busy.release()
+            leave()
 
     task.add_done_callback(ended)
+
+
+def _leave(queue: Queue[K], key: K, busy: asyncio.Semaphore) -> None:
+    queue.leave_worker(key)
+    busy.release()
 
 
 async def _work(queue: Queue[K], key: K, handler: Callable[[K], Awaitable[None]]) -> None:

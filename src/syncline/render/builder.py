@@ -51,8 +51,8 @@ from syncline.render.workspace import Workshop, write_tree
 
 R = TypeVar("R")
 
-WORKERS = 2
-"""How many builds run at once; as many transforms do beside them."""
+WORKERS = 3
+"""How many builds run at once, one of them out of reach of a single namespace."""
 
 INPUT_LIMIT = 24 * 1024 * 1024
 MOST_FILES = 10_000
@@ -86,7 +86,7 @@ class Builder:
         self._deadline = deadline
         self._workshop = Workshop(folder)
         self._key_services = key_services or KeyServices()
-        self._turns = FairSemaphore(workers)
+        self._turns = FairSemaphore(workers, share=max(1, workers - 1))
         self._turns_of_suspects = FairSemaphore(max(1, workers - 1))
         self._quarantine = Quarantine()
         self._crew = Crew(BuildChild, unconfined=unconfined)

@@ -1,8 +1,8 @@
 """The operator's side of rendering: a few children, kept warm while there is work, killed when a job misbehaves.
 
-Jobs take turns, fairly between the namespaces of their sources, and a job of many targets gives its place up after
-each turn. So hostile jobs keep others waiting for one deadline at most. Then they are killed and not tried again for a
-while; and when they are, they may not take the last free child.
+Jobs take turns, fairly between the namespaces of their syncs, and a job of many targets gives its place up after each
+turn. One child is always out of reach of a single namespace, so hostile jobs of one keep nobody else waiting. They are
+killed after a deadline and not tried again for a while; and when they are, they may not take the last free child.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from typing import Self
 import msgspec
 
 from syncline.api.content import Transform
-from syncline.fairness import FairSemaphore
+from syncline.fairness import FairSemaphore, on_behalf_of
 from syncline.render.child import Child, ChildCrashed
 from syncline.render.confinement import MEMORY_LIMIT
 from syncline.render.crew import Crew
@@ -33,6 +33,9 @@ from syncline.render.jobs import (
     TextJob,
 )
 from syncline.render.quarantine import Quarantine
+
+WORKERS = 3
+"""How many jobs run at once, one of them out of reach of a single namespace."""
 
 TARGETS_PER_TURN = 250
 """How many targets are named to a child at once; it may do fewer."""
@@ -61,10 +64,10 @@ class _StoppedError(Exception):
 class Renderer:
     """Transforms data for targets, in children that are started when there is work and end when there is none."""
 
-    def __init__(self, *, workers: int = 2, deadline: float = 5.0, unconfined: bool = False) -> None:
+    def __init__(self, *, workers: int = WORKERS, deadline: float = 5.0, unconfined: bool = False) -> None:
         self._deadline = deadline
         self._workers = workers
-        self._turns = FairSemaphore(workers)
+        self._turns = FairSemaphore(workers, share=max(1, workers - 1))
         self._turns_of_suspects = FairSemaphore(max(1, workers - 1))
         self._quarantine = Quarantine()
         self._crew = Crew(Child, unconfined=unconfined)
@@ -112,7 +115,9 @@ class Renderer:
             raise RenderFailed(held.reason, retry_after=held.seconds)
         try:
             suspect = digest in self._quarantine
-            async with self._turns_of_suspects.slot(job.source.namespace) if suspect else nullcontext():
+            async with (
+                self._turns_of_suspects.slot(on_behalf_of.get() or job.source.namespace) if suspect else nullcontext()
+            ):
                 results = await self._render(job)
         except _StoppedError as stopped:
             held = self._quarantine.add(digest, str(stopped), now())
@@ -128,8 +133,10 @@ class Renderer:
         now = asyncio.get_running_loop().time
         results = _Results(job)
         budget = self._deadline + SECONDS_PER_TARGET * len(job.targets)
+        # Whose sync it is counts, not whose object: what many read is nobody's to spoil for the others.
+        tenant = on_behalf_of.get() or job.source.namespace
         while rest := job.targets[len(results.all) :]:
-            async with self._turns.slot(job.source.namespace), self._crew.lend() as child:
+            async with self._turns.slot(tenant), self._crew.lend() as child:
                 started = now()
                 answers, done = await self._turn(child, msgspec.structs.replace(job, targets=rest[:TARGETS_PER_TURN]))
                 budget -= now() - started

@@ -1,0 +1,79 @@
+"""What one namespace makes the operator wait for: another namespace does not wait with it.
+
+The attackers are at a gate: their Git servers and clusters take connections and never answer. So whatever the victim
+gets while all of them still wait, it gets without them.
+"""
+
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+from tests.configmapsync.world import conditions
+from tests.configsync.world import GitWorld
+
+from syncline.sandbox import Sandbox
+from syncline.testing.gitserver import GitServer
+
+GIT_SERVERS, CLUSTERS = 8, 10
+COMMIT = "0123456789" * 4
+
+
+@pytest.fixture
+def victim(sandbox: Sandbox, git_server: GitServer) -> Iterator[GitWorld]:
+    """Somebody else's namespaces."""
+    world = GitWorld(sandbox, git_server)
+    yield world
+    world.end()
+
+
+@pytest.fixture
+def silent() -> Iterator[list[int]]:
+    """Ports that take connections and never answer."""
+    with ExitStack() as stack:
+        listening = [stack.enter_context(socket.socket()) for _ in range(GIT_SERVERS + CLUSTERS)]
+        for each in listening:
+            each.bind(("127.0.0.1", 0))
+            each.listen(64)
+        yield [each.getsockname()[1] for each in listening]
+
+
+def kubeconfig(port: int) -> str:
+    return json.dumps(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "c", "cluster": {"server": f"https://127.0.0.1:{port}"}}],
+            "users": [{"name": "u", "user": {"token": "none"}}],
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+            "current-context": "x",
+        }
+    )
+
+
+def test_eight_silent_git_servers_and_ten_dead_clusters_of_one_namespace_hold_up_no_other(
+    world: GitWorld, victim: GitWorld, silent: list[int]
+) -> None:
+    source = world.secret()
+    attackers = []
+    for number, port in enumerate(silent[:GIT_SERVERS]):
+        repository = {"git": {"repo": f"https://127.0.0.1:{port}/a.git", "revision": COMMIT}}
+        attackers.append(world.csync(f"git-{number}", source=repository))
+    for number, port in enumerate(silent[GIT_SERVERS:]):
+        name = f"dead-{number}"
+        world.secret(name, kubeconfig=kubeconfig(port))
+        connection = {"type": "KubeconfigSecret", "kubeconfigSecretRef": {"name": name}}
+        place = {"clusterName": name, "connection": connection, "namespaces": [world.home]}
+        attackers.append(world.msync(name, source, targets={"remoteClusters": [place]}))
+    there = victim.namespace("there")
+    commit = victim.push(
+        {"a.yaml": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"a": "1"}}}
+    )
+    victim.source()
+    syncs = [victim.csync(), victim.msync("objects", victim.secret(), into=[there])]
+    victim.sync("copies", destinationNamespaces=[there]).becomes("Synced")
+    syncs[0].at(commit)
+    syncs[1].becomes("Synced")
+    for attacker in attackers:
+        assert conditions(attacker.read()).get("Ready", {}).get("status") != "True"
