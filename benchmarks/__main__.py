@@ -11,7 +11,19 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks import copies, fanout, fleet, gitfiles, gitobjects, gitsyncs, latency, removal, unrelated, wide
+from benchmarks import (
+    copies,
+    fanout,
+    fleet,
+    gitfiles,
+    gitobjects,
+    gitsyncs,
+    latency,
+    removal,
+    starvation,
+    unrelated,
+    wide,
+)
 from benchmarks.figures import Results, table
 from syncline.sandbox import SandboxError
 
@@ -27,6 +39,7 @@ BENCHMARKS: Mapping[str, Callable[[], Awaitable[Results]]] = {
     "gitsyncs": gitsyncs.run,
     "gitobjects": gitobjects.run,
     "gitfiles": gitfiles.run,
+    "starvation": starvation.run,
 }
 
 

@@ -9,6 +9,7 @@ then the walls that are missing are named, and that is all.
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # `signal` itself takes longer to load than all else here
 import ctypes
 import marshal
 import os
@@ -103,6 +104,7 @@ def main() -> None:
         return
     if missing and not wanted["unconfined"]:
         sys.exit(UNCONFINED)
+    _signal.signal(_signal.SIGPIPE, _signal.SIG_DFL)  # Python ignores it, and programs would inherit that
     try:
         os.execv(program, [program, *arguments])  # noqa: S606 - there is no shell to be had
     except OSError:
