@@ -126,6 +126,8 @@ class Mirror:
                 return
         async with self._transport.large(self.remote):
             await self._fetch_within(path, commit, self._limits.repository_bytes, room)
+        # What comes later is only what is new.
+        self._is_large = False
 
     async def _fetch_within(self, path: Path, commit: Commit, most: int, room: Room) -> None:
         # Whoever fetched before may have been killed.
