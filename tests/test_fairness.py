@@ -118,3 +118,20 @@ async def test_who_gives_up_waiting_leaves_no_trace() -> None:
         await asyncio.wait([waiting])
     assert not slots._waiting
     assert not +slots._held
+
+
+async def test_a_crowd_that_gives_up_all_at_once_leaves_every_slot_free() -> None:
+    slots = FairSemaphore(3, share=2)
+
+    async def visit() -> None:
+        async with slots.slot("crowd"):
+            await asyncio.Event().wait()
+
+    crowd = [asyncio.create_task(visit()) for _ in range(16)]
+    await asyncio.sleep(0)
+    for task in crowd:
+        task.cancel()
+    await asyncio.wait(crowd)
+    assert all(task.cancelled() for task in crowd)
+    async with asyncio.timeout(10), slots.slot(""), slots.slot(""), slots.slot(""):
+        pass

@@ -69,14 +69,14 @@ class FairSemaphore:
     def _give_back(self, group: str) -> None:
         self._held -= Counter([group])
         self._free += 1
-        ready = [each for each in self._waiting if self._may_hold_more(each)]
-        if not ready:
-            return
-        following = min(ready, key=self._held.__getitem__)
-        queue = self._waiting.pop(following)
-        place = queue.popleft()
-        if queue:
-            self._waiting[following] = queue  # behind its equals
-        self._free -= 1
-        self._held[following] += 1
-        place.set_result(None)
+        while ready := [each for each in self._waiting if self._may_hold_more(each)]:
+            following = min(ready, key=self._held.__getitem__)
+            queue = self._waiting.pop(following)
+            place = queue.popleft()
+            if queue:
+                self._waiting[following] = queue  # behind its equals
+            if not place.done():  # whoever gave up has not run yet
+                self._free -= 1
+                self._held[following] += 1
+                place.set_result(None)
+                return
