@@ -126,7 +126,7 @@ def test_a_plan_that_lacks_rights_of_the_operator_removes_nothing(
     world.push({"cron.yaml": cron, "old.yaml": None})
     told = syncline("plan", "-f", "-", *flags, stdin=described(world), code=1)
     assert list(planned(told)) == [f"{world.home}/tick"]
-    assert "may not get, list, watch cronjobs.batch in all namespaces" in told
+    assert f"may not create cronjobs.batch in namespace '{world.home}'" in told
     assert told.splitlines()[-1] == "1 cannot be done"
 
 
