@@ -47,6 +47,10 @@ test: sandbox tools ## all tests, in parallel
 			&& echo "==> passes alone: a race, or a wait that is too short. The run has failed."; \
 		exit 1; }
 
+.PHONY: explore
+explore: sandbox tools ## property tests with many new examples
+	@SYNCLINE_EXAMPLES=all $(BIN)/python -m pytest --timeout 0 -n $$(nproc) --dist worksteal $(or $(TESTS),$$(grep -rlE 'hypothesis|tests.examples' tests --include='test_*.py'))
+
 .PHONY: churn
 churn: sandbox tools ## users, crashes and freezes against an oracle (MINUTES=60 SEED=7 WIDTH=4 REPLICAS=2 FAR=1)
 	@$(BIN)/python -m tests.churn --minutes $(or $(MINUTES),10) --width $(or $(WIDTH),4) --replicas $(or $(REPLICAS),1) $(if $(SEED),--seed $(SEED)) $(if $(FAR),--far)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from tests.examples import dice
 
 from syncline.kube import CRDS, Client, load_kubeconfig
 from syncline.kube.discovery import Discovery
@@ -279,26 +280,26 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 VALUES = (None, "", "1", 1, 0, -1, 1.5, True, [], {}, ["a"], {"a": "b"}, "Always", 3_000_000_000, [None], [{}])
 
 
-def mutated(fields: Json, dice: random.Random) -> Json:
+def mutated(fields: Json, throws: random.Random) -> Json:
     """Change one or two things at random: as typos, templates and generators do."""
     result = copy.deepcopy(fields)
-    for _ in range(dice.choice((1, 1, 2))):
+    for _ in range(throws.choice((1, 1, 2))):
         found = [*places(result)]
         if not found:
             return result
-        *way, last = dice.choice(found)
+        *way, last = throws.choice(found)
         holder: Any = result
         for step in way:
             holder = holder[step]
-        match dice.randrange(4):
+        match throws.randrange(4):
             case 0:
                 del holder[last]
             case 1 if isinstance(holder, dict):
                 holder[f"{last}x"] = holder.pop(last)
             case 2 if isinstance(holder, dict):
-                holder[dice.choice(("extra", "name", "value", "spec"))] = copy.deepcopy(dice.choice(VALUES))
+                holder[throws.choice(("extra", "name", "value", "spec"))] = copy.deepcopy(throws.choice(VALUES))
             case _:
-                holder[last] = copy.deepcopy(dice.choice(VALUES))
+                holder[last] = copy.deepcopy(throws.choice(VALUES))
     return result
 
 
@@ -313,8 +314,8 @@ async def test_the_manifests_that_these_tests_change_are_in_order(judges: Judges
 @pytest.mark.parametrize("manifest", MANIFESTS, ids=[kind for _, kind, _ in MANIFESTS])
 async def test_what_the_server_accepts_validation_accepts(judges: Judges, manifest: tuple[str, str, Json]) -> None:
     api_version, kind, fields = manifest
-    dice = random.Random(secrets.token_hex(8))
-    changed = [mutated(fields, dice) for _ in range(ROUNDS)]
+    throws = dice(kind)
+    changed = [mutated(fields, throws) for _ in range(ROUNDS)]
     ours = await judges.schemas([Candidate(api_version, kind, one) for one in changed])
     theirs = await asyncio.gather(*(judges.server(api_version, kind, one) for one in changed))
     wrong = [(changed[index], said) for index, said in ours.items() if not theirs[index]]

@@ -1,11 +1,9 @@
 """What can have happened at a target before a sync looks at it."""
 
 import copy
-import os
 from contextlib import suppress
 from typing import Any
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from msgspec import Struct
 from tests.core.server import ApiServer, RefusedError
@@ -15,12 +13,6 @@ from syncline.core.keypolicies import KeyPolicy
 from syncline.core.objects import Desired, Target
 from syncline.core.ownership import BASE, DISABLED, MARKER, OWNER_LABEL, PRUNE, RECONCILE, Owner
 from syncline.core.plan import Policy
-
-ALL = os.environ.get("SYNCLINE_EXAMPLES") == "all"
-"""Whether to take the time for many examples; each run takes others, so that few of them add up."""
-# Time limits would only measure the machine.
-quick = settings(max_examples=100 if ALL else 40, deadline=None)
-thorough = settings(max_examples=400 if ALL else 120, deadline=None)
 
 ELSEWHERE = Target("team-z", "settings")
 KEYS = ("a", "b", "c", "app.yaml")

@@ -7,19 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.core.server import ApiServer
-from tests.core.strategies import (
-    Edit,
-    Story,
-    desireds,
-    happen,
-    key_policies,
-    managements,
-    play,
-    quick,
-    stories,
-    thorough,
-)
+from tests.core.strategies import Edit, Story, desireds, happen, key_policies, managements, play, stories
 from tests.core.world import HOME, Sync, want
+from tests.examples import quick, thorough
 
 from syncline.core.keypolicies import KeyPolicies, KeyPolicy, agree_by_key, merge_by_key
 from syncline.core.objects import Desired
@@ -187,7 +177,9 @@ def test_one_policy_for_every_key_is_the_policy_of_the_sync(
     if conflict == "Skip" and ours and known.base is not None:
         return  # a record of single keys tells more than one digest does
     actions = [sync.reconcile(desired) for sync in (whole, by_key)]
-    assert whole.server.see(HOME, body=True).content == by_key.server.see(HOME, body=True).content
+    contents = [sync.server.see(HOME, body=True).content for sync in (whole, by_key)]
+    # An edit under Skip also holds back that the whole becomes immutable; that is no key.
+    assert contents[0].leaves() == contents[1].leaves()
     assert actions[0].state == actions[1].state
 
 

@@ -6,8 +6,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec import structs
 from tests.core.server import KEYS
-from tests.core.strategies import quick
 from tests.core.world import CLUSTER, EARLIER, HOME, OTHER, OWNER, here, want
+from tests.examples import quick
 
 from syncline.core.marks import UNCHECKED, UNSIGNED, MarkKeys, Proof, key_id, sync_id
 from syncline.core.objects import Marker, Seen

@@ -4,8 +4,9 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.core.oracle import content_by_the_book, is_ours
-from tests.core.strategies import Story, desireds, play, policies, quick, stories, thorough
+from tests.core.strategies import Story, desireds, play, policies, stories
 from tests.core.world import HOME, OWNER, Sync, here
+from tests.examples import quick, thorough
 
 from syncline.core.objects import Desired
 from syncline.core.ownership import BASE, MARKER, OWNER_LABEL

@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.core.oracle import is_ours
 from tests.core.server import ApiServer, RefusedError
-from tests.core.strategies import Edit, Story, desireds, edits, happen, play, policies, stories, thorough
+from tests.core.strategies import Edit, Story, desireds, edits, happen, play, policies, stories
 from tests.core.world import CLUSTER, HOME, OWNER, Sync, want
+from tests.examples import thorough
 
 from syncline.core.objects import Desired
 from syncline.core.ownership import MARKER, OWNER_LABEL

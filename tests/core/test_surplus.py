@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.core.server import ApiServer
-from tests.core.strategies import ELSEWHERE, Edit, happen, quick
+from tests.core.strategies import ELSEWHERE, Edit, happen
 from tests.core.world import CLUSTER, EARLIER, HOME, OTHER, OWNER, Sync, want
+from tests.examples import quick
 
 from syncline.api.common import TargetState
 from syncline.core.objects import Target

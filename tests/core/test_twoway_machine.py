@@ -11,8 +11,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from msgspec import Struct
-from tests.core.strategies import ALL, rarely
+from tests.core.strategies import rarely
 from tests.core.twoway_world import HOUR, NOW, RefusedError, Rules, Server, Values, World, digests, stop_before
+from tests.examples import EXPLORE
 
 from syncline.core.pairs import Step
 from syncline.core.stamps import Stamp
@@ -313,4 +314,4 @@ def at(server: Server, name: str) -> Values:
 
 
 TestTwoSides = TwoSides.TestCase
-TestTwoSides.settings = settings(max_examples=200 if ALL else 60, stateful_step_count=20, deadline=None)
+TestTwoSides.settings = settings(max_examples=1000 if EXPLORE else 60, stateful_step_count=20)

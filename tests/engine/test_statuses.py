@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from tests.api.hostile import hostile
 from tests.api.trial import stored as stored_object
-from tests.core.strategies import quick
+from tests.examples import quick
 from tests.kube.scripted import ScriptedServer, refuses, says, scripted_server
 
 from syncline.api.common import GROUP, VERSION, Condition, ObjectMeta, TargetStatus

@@ -6,7 +6,7 @@ from hashlib import sha1
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.core.strategies import quick
+from tests.examples import quick
 from tests.receiver.conftest import signed
 
 from syncline.receiver import proofs
