@@ -29,9 +29,10 @@ WATCHED = {
     "customresourcedefinitions",
     "manifestsyncs",
     "namespaces",
+    "secrets",
     "synctargets",
 }
-# ConfigMaps by label and without.
+# ConfigMaps by label and without. Of Secrets, the one with the keys of marks.
 WATCHES = len(WATCHED) + 1
 
 
