@@ -32,6 +32,9 @@ SERIES = (
     "syncline_targets",
 )
 
+# Connections without a request are kept for a while, and what is asked now and then keeps some of them for good.
+# Watches are counted besides, by their tasks.
+SPARE_CONNECTIONS = 4
 CONTAINERS = (dict, set, frozenset, list, tuple, deque)
 # They hold what was of use a while ago; their size is limited, whatever comes and goes.
 BOUNDED = frozenset(
@@ -59,8 +62,9 @@ def census(operator: Operator) -> Counter[str]:
 
 
 def surplus(now: Counter[str], before: Counter[str]) -> dict[str, tuple[int, int]]:
-    """Return of what there is more now, and how much there was before; connections may be kept for a while, or not."""
-    return {name: (before[name], number) for name, number in sorted(now.items()) if number > before[name]}
+    """Return of what there is more now, and how much there was before."""
+    known = before + Counter(sockets=SPARE_CONNECTIONS)
+    return {name: (before[name], number) for name, number in sorted(now.items()) if number > known[name]}
 
 
 def missing(now: Counter[str], before: Counter[str]) -> dict[str, tuple[int, int]]:
