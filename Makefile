@@ -49,7 +49,7 @@ test: sandbox tools ## all tests, in parallel
 
 .PHONY: explore
 explore: sandbox tools ## property tests with many new examples
-	@SYNCLINE_EXAMPLES=all $(BIN)/python -m pytest --timeout 0 -n $$(nproc) --dist worksteal $(or $(TESTS),$$(grep -rlE 'hypothesis|tests.examples' tests --include='test_*.py'))
+	@SYNCLINE_EXAMPLES=all $(BIN)/python -m pytest --timeout 0 -n $$(nproc) --dist worksteal $(or $(TESTS),$$(grep -rlE 'hypothesis|tests.sampling' tests --include='test_*.py'))
 
 .PHONY: churn
 churn: sandbox tools ## users, crashes and freezes against an oracle (MINUTES=60 SEED=7 WIDTH=4 REPLICAS=2 FAR=1)

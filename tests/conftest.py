@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
-from tests import examples  # noqa: F401 - which examples are taken is said before any is
+from tests import sampling  # noqa: F401 - which examples are taken is said before any is
 from tests.tenancy.canaries import Canaries
 
 from syncline import deploy

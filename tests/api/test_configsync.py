@@ -443,6 +443,7 @@ STATUS = ConfigSyncStatus(
     target_statuses=[TargetStatus(type="InCluster", kind="Deployment.apps", namespace="a", name="b", status="Failed")],
     history=HISTORY,
     last_handled_request="now",
+    proof="91fb230a.61276cdb588dcc7c90f812767798ff68",
     source_revision=COMMIT,
     scope="scope",
     kept=["a/b"],

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.api.hostile import hostile, raw, violations
-from tests.examples import quick
+from tests.sampling import quick
 
 from syncline.api.common import Condition, HistoryEntry, TargetStatus
 from syncline.api.configmapsync import ConfigMapSyncStatus

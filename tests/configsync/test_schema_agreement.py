@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from tests.examples import dice
+from tests.sampling import dice
 
 from syncline.kube import CRDS, Client, load_kubeconfig
 from syncline.kube.discovery import Discovery

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.core.samples import APPS, BATCH, BY_KIND, POD, RBAC, SAMPLES, SELECTOR, WIDGET_CRD, WIDGETS, Sample
-from tests.examples import quick
+from tests.sampling import quick
 
 from syncline.api.common import GROUP
 from syncline.api.kinds import KINDS

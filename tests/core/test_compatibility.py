@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.examples import thorough
+from tests.sampling import thorough
 
 from syncline.api.common import TargetState
 from syncline.core.compatibility import (

@@ -2,7 +2,7 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.examples import quick
+from tests.sampling import quick
 
 from syncline.api.common import Condition
 from syncline.core.conditions import MAX_MESSAGE, Finding, find, settle_conditions, shorten

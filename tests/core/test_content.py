@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.core.strategies import contents
-from tests.examples import quick
+from tests.sampling import quick
 
 from syncline.api.content import Keys
 from syncline.core.content import ContentError, select_keys

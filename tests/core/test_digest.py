@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.core.server import ApiServer
 from tests.core.strategies import contents
-from tests.examples import quick
+from tests.sampling import quick
 
 from syncline.core.digest import BRIEF, DigestKey, brief, leaf_digests, leaves_digest, short_digest
 from syncline.core.objects import Content, Target

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.core.samples import BY_KIND, SAMPLES, WIDGET_CRD, WIDGETS, Sample
-from tests.examples import quick, thorough
+from tests.sampling import quick, thorough
 
 from syncline.core.fields import (
     BUILT_IN_GROUPS,

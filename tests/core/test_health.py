@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.core.healths import CUSTOM, TABLE, Json, Row, condition, live
-from tests.examples import quick
+from tests.sampling import quick
 
 from syncline.core.health import Health, health_of
 

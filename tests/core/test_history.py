@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.examples import thorough
+from tests.sampling import thorough
 
 from syncline.api.common import HistoryEntry, TargetState
 from syncline.core.conditions import Finding

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.examples import quick
+from tests.sampling import quick
 
 from syncline.api.configsync import Ignored
 from syncline.core.ignoring import PointerError, ignored, parse_pointer, without

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.api.hostile import violations
-from tests.examples import quick
+from tests.sampling import quick
 
 from syncline.api.configmapsync import ConfigMapSyncStatus
 from syncline.api.configsync import ConfigSyncStatus, HeldRollback, SourceRevision, Track

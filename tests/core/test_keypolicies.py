@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.core.server import ApiServer
 from tests.core.strategies import Edit, Story, desireds, happen, key_policies, managements, play, stories
 from tests.core.world import HOME, Sync, want
-from tests.examples import quick, thorough
+from tests.sampling import quick, thorough
 
 from syncline.core.keypolicies import KeyPolicies, KeyPolicy, agree_by_key, merge_by_key
 from syncline.core.objects import Desired

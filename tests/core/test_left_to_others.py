@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from tests.core.server import ApiServer
 from tests.core.strategies import Edit, happen, rarely
 from tests.core.world import Sync, want
-from tests.examples import thorough
+from tests.sampling import thorough
 
 from syncline.core.objects import Desired, Target
 from syncline.core.plan import Policy, Verb

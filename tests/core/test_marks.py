@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 from tests.core.server import KEYS
 from tests.core.world import CLUSTER, EARLIER, HOME, OTHER, OWNER, here, want
-from tests.examples import quick
+from tests.sampling import quick
 
 from syncline.core.marks import UNCHECKED, UNSIGNED, MarkKeys, Proof, key_id, sync_id
 from syncline.core.objects import Marker, Seen

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.core.oracle import merge_by_the_book, other_map
-from tests.examples import quick
+from tests.sampling import quick
 
 from syncline.core.merge import merge_one_way
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.core.server import ApiServer
 from tests.core.strategies import ELSEWHERE, KEYS, Edit, desireds, edits, happen, policies
 from tests.core.world import HOME, OTHER, OWNER, Sync, here, want
-from tests.examples import quick
+from tests.sampling import quick
 
 from syncline.core.objects import Desired, Target
 from syncline.core.ownership import Owner, Standing, standing

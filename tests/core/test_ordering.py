@@ -6,7 +6,7 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.examples import quick
+from tests.sampling import quick
 
 from syncline.core.objects import Target
 from syncline.core.ordering import Stage, removal_stages, stage_of, stages

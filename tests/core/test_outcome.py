@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
-from tests.examples import quick
+from tests.sampling import quick
 
 from syncline.api.common import TargetState, TargetStatus
 from syncline.core.objects import Target

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 from tests.core.server import KEYS
 from tests.core.world import CLUSTER, EARLIER, HOME, OTHER, OWNER, here
-from tests.examples import quick
+from tests.sampling import quick
 
 from syncline.core.objects import Marker, Seen, Target
 from syncline.core.ownership import MARKER, Marks, Owner, Standing, place, read_marks, standing

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.examples import quick
+from tests.sampling import quick
 
 from syncline.api.manifestsync import PatchStrategy
 from syncline.core.patching import PatchError, json_patch, merge_patch, parse_patch, patched, replace_keys

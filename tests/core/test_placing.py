@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct
-from tests.examples import quick
+from tests.sampling import quick
 
 from syncline.api.configsync import Target as Listed
 from syncline.core.objects import Target

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tests.core.oracle import content_by_the_book, is_ours
 from tests.core.strategies import Story, desireds, play, policies, stories
 from tests.core.world import HOME, OWNER, Sync, here
-from tests.examples import quick, thorough
+from tests.sampling import quick, thorough
 
 from syncline.core.objects import Desired
 from syncline.core.ownership import BASE, MARKER, OWNER_LABEL

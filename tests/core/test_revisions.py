@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.examples import thorough
+from tests.sampling import thorough
 
 from syncline.core.revisions import Decision, Head, Hold, Past, Situation, decide
 

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.examples import quick
+from tests.sampling import quick
 
 from syncline.core.sanitize import STATE_PREFIXES, STRIPPED, STRIPPED_PREFIXES, is_state, travelling
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema_rs import Draft202012Validator
-from tests.examples import quick
+from tests.sampling import quick
 
 from syncline.core.schemas import NODE_LIMIT, PATTERN, SchemaTooLarge, defined_schema, published_schema
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from tests.examples import quick, thorough
+from tests.sampling import quick, thorough
 
 from syncline.api.common import LabelSelector, LabelSelectorRequirement
 from syncline.core.objects import Target

@@ -5,7 +5,7 @@ import re
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.examples import thorough
+from tests.sampling import thorough
 
 from syncline.api.common import LabelSelector, LabelSelectorRequirement
 from syncline.core.selectors import glob_matches, is_glob, selector_matches

@@ -7,7 +7,7 @@ from tests.core.oracle import is_ours
 from tests.core.server import ApiServer, RefusedError
 from tests.core.strategies import Edit, Story, desireds, edits, happen, play, policies, stories
 from tests.core.world import CLUSTER, HOME, OWNER, Sync, want
-from tests.examples import thorough
+from tests.sampling import thorough
 
 from syncline.core.objects import Desired
 from syncline.core.ownership import MARKER, OWNER_LABEL

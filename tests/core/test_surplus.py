@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tests.core.server import ApiServer
 from tests.core.strategies import ELSEWHERE, Edit, happen
 from tests.core.world import CLUSTER, EARLIER, HOME, OTHER, OWNER, Sync, want
-from tests.examples import quick
+from tests.sampling import quick
 
 from syncline.api.common import TargetState
 from syncline.core.objects import Target

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec import Struct
 from tests.core.oracle import other_map
 from tests.core.twoway_world import Record, Rules, World, digests, stop_before
-from tests.examples import quick
+from tests.sampling import quick
 
 from syncline.core.pairs import Pair
 from syncline.core.twoway import Agreement, Base, Flow, Side, Strategy, agree, changes

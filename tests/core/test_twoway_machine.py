@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from msgspec import Struct
 from tests.core.strategies import rarely
 from tests.core.twoway_world import HOUR, NOW, RefusedError, Rules, Server, Values, World, digests, stop_before
-from tests.examples import EXPLORE
+from tests.sampling import EXPLORE
 
 from syncline.core.pairs import Step
 from syncline.core.stamps import Stamp

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.examples import quick
+from tests.sampling import quick
 
 from syncline.core.stamps import Stamp, later_side, stamp_of
 from syncline.core.twoway import Side

@@ -5,7 +5,7 @@ from typing import Literal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.examples import quick
+from tests.sampling import quick
 
 from syncline.core.validity import NAMED, State, Validity, explain, extent_of, invalid
 

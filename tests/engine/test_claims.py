@@ -6,7 +6,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from msgspec import structs
-from tests.examples import thorough
+from tests.sampling import thorough
 
 from syncline.api.common import LabelSelector
 from syncline.core.objects import Target

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from tests.api.hostile import hostile
 from tests.api.trial import stored as stored_object
-from tests.examples import quick
 from tests.kube.scripted import ScriptedServer, refuses, says, scripted_server
+from tests.sampling import quick
 
 from syncline.api.common import GROUP, VERSION, Condition, ObjectMeta, TargetStatus
 from syncline.api.kinds import KINDS, MANIFEST_SYNC, SYNC_TARGET, Kind

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.examples import quick
+from tests.sampling import quick
 
 from syncline.receiver.limits import Buckets, Budget, Deliveries, OverBudgetError, source_of
 

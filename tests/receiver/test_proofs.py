@@ -6,8 +6,8 @@ from hashlib import sha1
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.examples import quick
 from tests.receiver.conftest import signed
+from tests.sampling import quick
 
 from syncline.receiver import proofs
 from syncline.receiver.proofs import fits
