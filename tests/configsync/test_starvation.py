@@ -4,7 +4,6 @@ The attackers are at a gate: their Git servers and clusters take connections and
 gets while all of them still wait, it gets without them.
 """
 
-import json
 import select
 import socket
 from collections.abc import Iterator, Sequence
@@ -13,6 +12,7 @@ from contextlib import ExitStack
 import pytest
 from tests.configmapsync.world import Sync, conditions, until
 from tests.configsync.world import GitWorld
+from tests.fleet.forms import kubeconfig
 
 from syncline.git import Limits
 from syncline.sandbox import Sandbox
@@ -50,19 +50,6 @@ def asked(servers: Sequence[socket.socket]) -> int:
     return len(select.select(servers, [], [], 0)[0])
 
 
-def kubeconfig(port: int) -> str:
-    return json.dumps(
-        {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": "c", "cluster": {"server": f"https://127.0.0.1:{port}"}}],
-            "users": [{"name": "u", "user": {"token": "none"}}],
-            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
-            "current-context": "x",
-        }
-    )
-
-
 def test_eight_silent_git_servers_and_ten_dead_clusters_of_one_namespace_hold_up_no_other(
     world: GitWorld, victim: GitWorld, silent: list[socket.socket]
 ) -> None:
@@ -73,7 +60,7 @@ def test_eight_silent_git_servers_and_ten_dead_clusters_of_one_namespace_hold_up
         attackers.append(world.csync(f"git-{number}", source=repository))
     for number, server in enumerate(silent[GIT_SERVERS:]):
         name = f"dead-{number}"
-        world.secret(name, kubeconfig=kubeconfig(port(server)))
+        world.secret(name, kubeconfig=kubeconfig(server=f"https://127.0.0.1:{port(server)}"))
         connection = {"type": "KubeconfigSecret", "kubeconfigSecretRef": {"name": name}}
         place = {"clusterName": name, "connection": connection, "namespaces": [world.home]}
         attackers.append(world.msync(name, source, targets={"remoteClusters": [place]}))

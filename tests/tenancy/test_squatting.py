@@ -8,8 +8,8 @@ from tests.manifestsync.world import Manifests
 from tests.tenancy.accounts import ALL, Account
 from tests.tenancy.tenants import Tenant
 
-from syncline.engine.access import REVIEWS
 from syncline.engine.claims import MOST_REVIEWED
+from syncline.kube.reviews import OWN_ACCESS_REVIEWS
 from syncline.testing.audit import OPERATOR, AuditLog
 
 
@@ -29,7 +29,7 @@ def squat(world: Manifests, mallory: Tenant, name: str = "a-squatter", **spec: o
 def reviewed(world: Manifests, mark: int, *users: str) -> set[str]:
     """Return whose rights were asked for since then, of these users."""
     asked = AuditLog(world.sandbox).entries(OPERATOR, since=mark, until=world.mark())
-    return {entry.impersonated for entry in asked if entry.resource == REVIEWS.plural} & set(users)
+    return {entry.impersonated for entry in asked if entry.resource == OWN_ACCESS_REVIEWS.plural} & set(users)
 
 
 def test_a_sync_without_rights_that_claims_a_name_everywhere_keeps_it_from_nobody(

@@ -15,10 +15,8 @@ from msgspec import Struct
 from syncline.kube.client import Client
 from syncline.kube.errors import Forbidden
 from syncline.kube.resources import Resource
+from syncline.kube.reviews import may_self
 
-REVIEWS = Resource(
-    "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False
-)
 # How long an answer is believed.
 LASTS = 20.0
 # As many answers are kept; a flood of questions pushes out the oldest.
@@ -47,12 +45,10 @@ async def is_allowed(client: Client, access: Access, *, fair_key: str = "") -> b
         "namespace": access.namespace,
         "name": access.name,
     }
-    body = {"apiVersion": REVIEWS.api_version, "kind": REVIEWS.kind, "spec": {"resourceAttributes": attributes}}
     try:
-        answer = await client.create(REVIEWS, body, fair_key=fair_key)
+        return await may_self(client, attributes, fair_key=fair_key)
     except Forbidden:
         return False
-    return bool((answer.get("status") or {}).get("allowed"))
 
 
 class AccessReviews:

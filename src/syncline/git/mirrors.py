@@ -312,6 +312,8 @@ class Mirrors:
             yield allowed
         finally:
             self._reserved[tenant] -= allowed
+            if not self._reserved[tenant]:
+                del self._reserved[tenant]
 
     def _used_by(self, tenant: str) -> int:
         """Return how many bytes of the disk are counted to a tenant: nobody else follows what is there."""

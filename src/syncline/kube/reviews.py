@@ -76,12 +76,12 @@ async def may_get_url(client: Client, user: User, path: str) -> bool:
     return await _is_allowed(client, ACCESS_REVIEWS, {**asked, **subject})
 
 
-async def may_self(client: Client, attributes: Mapping[str, str]) -> bool:
+async def may_self(client: Client, attributes: Mapping[str, str], *, fair_key: str = "") -> bool:
     """Ask whether this client's own identity may do something to a resource."""
-    return await _is_allowed(client, OWN_ACCESS_REVIEWS, {"resourceAttributes": dict(attributes)})
+    return await _is_allowed(client, OWN_ACCESS_REVIEWS, {"resourceAttributes": dict(attributes)}, fair_key)
 
 
-async def _is_allowed(client: Client, resource: Resource, spec: Mapping[str, Any]) -> bool:
+async def _is_allowed(client: Client, resource: Resource, spec: Mapping[str, Any], fair_key: str = "") -> bool:
     body = {"apiVersion": resource.api_version, "kind": resource.kind, "spec": spec}
-    status = (await client.create(resource, body, type=_AccessReview)).status
+    status = (await client.create(resource, body, type=_AccessReview, fair_key=fair_key)).status
     return status.allowed and not status.denied
