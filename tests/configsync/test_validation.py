@@ -1,5 +1,6 @@
 """A revision is checked as a whole before its first write: one wrong field, and nothing of it goes live."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +16,22 @@ from syncline.testing.faults import Asked, Fault
 from syncline.testing.proxy import FaultProxy
 
 Json = dict[str, Any]
+# Two manifests; the port on line 13 should be a number.
+WEB = """\
+# What the shop is reached at.
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: web}
+---
+apiVersion: v1
+kind: Service
+metadata:
+  name: web
+  labels: {app: web}
+spec:
+  ports:
+    - port: "80"
+"""
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
@@ -100,6 +117,22 @@ class TestBySchema:
         sync.now()
         told = "texts.yaml:1: {home}/texts: metadata.lables: unknown field: did you mean labels?"
         assert sync.message == told.format(home=world.home)
+
+    def test_a_wrong_field_is_named_with_its_own_line(self, world: GitWorld) -> None:
+        indented = json.dumps(mistyped(), indent=1)
+        world.push({"web.yaml": WEB, "deep/set.yaml": indented})
+        sync = world.csync()
+        message = sync.becomes("InvalidManifest")["message"]
+        line = next(number for number, text in enumerate(indented.splitlines(), 1) if "imagee" in text)
+        assert f"deep/set.yaml:{line}: StatefulSet.apps" in message
+        assert f"web.yaml:13: Service {world.home}/web: spec.ports[0].port: must be a whole number" in message
+
+    def test_an_unknown_field_of_metadata_is_named_with_its_own_line(self, world: GitWorld) -> None:
+        world.push({"web.yaml": WEB.replace("labels:", "lables:")})
+        sync = world.csync()
+        assert sync.becomes("InvalidManifest")["message"].startswith(
+            f"web.yaml:10: Service {world.home}/web: metadata."
+        )
 
     def test_a_kind_that_kubernetes_does_not_have_is_wrong(self, world: GitWorld) -> None:
         world.push({"map.yaml": config_map(), "set.yaml": {**stateful_set(), "kind": "StatefulSets"}})

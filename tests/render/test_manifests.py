@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from syncline.render import manifests, tools
-from syncline.render.manifests import ManifestError, read_documents
+from syncline.render.manifests import ManifestError, field_lines, read_documents
 
 # What plain YAML texts mean. The real reader, in helm, is asked the same below.
 MEANINGS: dict[str, Any] = {
@@ -207,3 +207,58 @@ def test_an_anchor_that_is_used_a_few_times_is_no_bomb() -> None:
 def test_the_limits_are_far_from_honest_files() -> None:
     text = "".join("  " * depth + "a:\n" for depth in range(manifests.DEPTH_LIMIT - 2))
     assert len(read(text)) == 1
+
+
+FIELDS = """\
+# A comment.
+kind: First
+spec:
+  a: 1
+---
+kind: Second
+metadata: {name: web,
+  labels: {a.b/c: d}}
+base: &base
+  port: 80
+spec:
+  ports:
+    - name: a
+      port: 80
+    - <<: *base
+      prot: TCP
+  nothing:
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        ("spec", 11),
+        ("spec.ports", 12),
+        ("spec.ports[0]", 13),
+        ("spec.ports[0].port", 14),
+        ("spec.ports[1].prot", 16),
+        ("spec.ports[1].port", 15),  # merged: where the item begins
+        ("spec.ports[2]", 12),  # missing: where it would be
+        ("spec.nothing.at.all", 17),
+        ("metadata.labels[a.b/c]", 8),
+        ("metadata.name", 7),
+        ("specification", 0),
+        ("", 0),
+    ],
+)
+def test_a_field_has_a_line(path: str, line: int) -> None:
+    assert field_lines(FIELDS, [(6, path)]) == [line]
+
+
+def test_fields_are_looked_for_in_their_own_document() -> None:
+    assert field_lines(FIELDS, [(2, "spec.a"), (6, "spec.a"), (3, "spec.a")]) == [4, 11, 0]
+
+
+def test_fields_of_json_have_lines() -> None:
+    assert field_lines('{\n"spec": {\n"ports": [\n{"port": "a"}]}}', [(1, "spec.ports[0].port")]) == [4]
+
+
+@pytest.mark.parametrize("text", ["{{ kind }}: [", "a: *b", "a: 1\na: 1", "\x00"])
+def test_no_line_is_known_of_what_cannot_be_read(text: str) -> None:
+    assert field_lines(text, [(1, "a")]) == [0]

@@ -16,6 +16,7 @@ from prometheus_client import Counter
 from syncline.api.build import Helm, ValuesRef
 from syncline.api.configsync import ConfigSyncSpec
 from syncline.api.configsync import Target as Listed
+from syncline.controllers.field_lines import at_field_lines
 from syncline.controllers.forest import Forest
 from syncline.controllers.origins import SourceProblem, source_problem
 from syncline.controllers.references import Asking, References
@@ -60,6 +61,9 @@ class Builder(Protocol):
 
     async def validate(self, work: Validation) -> list[InvalidObject]:
         """Return what is wrong with objects; raises `RenderFailed`."""
+
+    async def field_lines(self, tenant: str, content: bytes, fields: Sequence[tuple[int, str]]) -> list[int]:
+        """Return the line of each field of a file, 0 where it is not found; raises `RenderFailed`."""
 
 
 class Commission(Struct, frozen=True, kw_only=True):
@@ -173,7 +177,7 @@ class Builds:
         placement = place(builds, namespace=asked.namespace, forced=asked.track.namespace, scope=scopes)
         _refuse(placement)
         if spec.validation != "None":
-            _refuse_unknown_fields(placement)
+            await self._refuse_unknown_fields(placement, forest, asked.asking.key.namespace)
         notes += [*placement.notes, *map(str, placement.reported)]
         try:
             desired = [wish(placed, spec.ignore_differences, self._hub.key, revision) for placed in placement.objects]
@@ -187,6 +191,16 @@ class Builds:
             notes=tuple(dict.fromkeys(notes)),
             guessed=tuple({_kind_of(placed.manifest) for placed in placement.objects if not placed.served}),
         )
+
+    async def _refuse_unknown_fields(self, placement: Placement, forest: Forest, tenant: str) -> None:
+        """Refuse what no cluster knows; what each cluster knows is asked before the first write there."""
+        found = [(placed, error) for placed in placement.objects for error in field_errors(placed.manifest)]
+        if found:
+            errors = [(placed.origin, error) for placed, error in found]
+            places = await at_field_lines(self._builder, forest, tenant, errors)
+            named = zip(places, found, strict=True)
+            listed = _listed([f"{place}: {placed.target}: {error}" for place, (placed, error) in named])
+            raise SourceProblem("InvalidManifest", listed)
 
     async def _pantry(self, asked: Commission) -> _Pantry:
         asking, spec, track = asked.asking, asked.spec, asked.track
@@ -324,17 +338,6 @@ def _missing_path(asked: Commission, forest: Forest) -> SourceProblem | None:
 def _path(strand: Strand) -> str:
     """Return what is built, from the root of all sources."""
     return posixpath.normpath(posixpath.join(strand.folder, strand.path))
-
-
-def _refuse_unknown_fields(placement: Placement) -> None:
-    """Refuse what no cluster knows; what each cluster knows is asked before the first write there."""
-    errors = [
-        f"{placed.origin}: {placed.target}: {error}"
-        for placed in placement.objects
-        for error in field_errors(placed.manifest)
-    ]
-    if errors:
-        raise SourceProblem("InvalidManifest", _listed(errors))
 
 
 def _listed(errors: Sequence[str]) -> str:

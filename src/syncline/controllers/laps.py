@@ -8,6 +8,7 @@ from msgspec import Struct, structs
 from syncline.api.common import HistoryEntry
 from syncline.api.configsync import ConfigSyncSpec, SourceRevision
 from syncline.controllers.building import Made
+from syncline.controllers.forest import Forest
 from syncline.controllers.memory import Memory
 from syncline.controllers.reporting import Problem
 from syncline.controllers.survey import Site
@@ -113,6 +114,8 @@ class Lap(Struct, frozen=True, kw_only=True):
     """The revision that could not be read or built, where it is known."""
     revisions: tuple[SourceRevision, ...] = ()
     made: Made | None = None
+    forest: Forest | None = None
+    """The files that it was made from, for the time of a turn."""
     certain: bool = False
     """Whether it is all that the source wants now: only then may anything be removed."""
     problem: Problem | None = None

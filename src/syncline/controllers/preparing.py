@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from msgspec import structs
 
 from syncline.api.configsync import ConfigSyncStatus, SourceRevision
-from syncline.controllers.building import Builds, Commission, Made
+from syncline.controllers.building import Builds, Commission
 from syncline.controllers.configsynckind import is_requested
 from syncline.controllers.laps import Lap, SyncMemory, TrackMemory, choose
 from syncline.controllers.origins import Origins
@@ -74,7 +74,8 @@ class Preparer:
         course = lap.course
         if asked.spec.failure_policy != "Rollback" or asked.track.rollback is not None or course.revision is None:
             return head.sha
-        made = await self._make(asked, {asked.track.strands[0].folder: head}, known.candidate, head.sha)
+        forest = await self._origins.forest(asked.asking, asked.track, {asked.track.strands[0].folder: head})
+        made = await self._builds.make(asked, forest, known.candidate, head.sha)
         known.candidate = made
         if made.inputs == course.inputs:
             return course.revision
@@ -91,7 +92,8 @@ class Preparer:
         revision = revisions[0].revision if len(revisions) == 1 else short_digest(*(one.revision for one in revisions))
         held = lap.decision is not None and lap.decision.held
         before = known.chosen if held else known.candidate
-        made = await self._make(asked, commits, before or known.made, revision)
+        forest = await self._origins.forest(asking, track, commits)
+        made = await self._builds.make(asked, forest, before or known.made, revision)
         if not held:
             known.candidate = made
         if waits_for is not None and made.inputs not in (known.made.inputs if known.made else "", course.inputs):
@@ -102,14 +104,11 @@ class Preparer:
         return structs.replace(
             lap,
             made=made,
+            forest=forest,
             certain=True,
             revision=revision if changed or lap.revision is None else lap.revision,
             revisions=_listed(revisions) if changed else tuple(_revisions(asked.track, lap)),
         )
-
-    async def _make(self, asked: Commission, commits: dict[str, Commit], before: Made | None, revision: str) -> Made:
-        forest = await self._origins.forest(asked.asking, asked.track, commits)
-        return await self._builds.make(asked, forest, before, revision)
 
 
 def _listed(revisions: Sequence[SourceRevision]) -> tuple[SourceRevision, ...]:

@@ -17,12 +17,14 @@ from msgspec import structs
 from syncline.api.configsync import ConfigSyncSpec
 from syncline.controllers.discretion import holds_secrets, reduced
 from syncline.controllers.dryrun import DryRuns, Refusal
+from syncline.controllers.field_lines import at_field_lines
 from syncline.controllers.laps import Examined, Lap, TrackMemory
 from syncline.controllers.origins import SourceProblem
 from syncline.controllers.reporting import Problem
 from syncline.controllers.staging import at_site
 from syncline.controllers.survey import Site
 from syncline.controllers.work import Work
+from syncline.core.fielderrors import FieldError
 from syncline.core.objects import Desired, Target
 from syncline.core.outcome import Outcome
 from syncline.core.validity import Validity, explain, extent_of, invalid
@@ -59,6 +61,9 @@ class Validator(Protocol):
 
     async def validate(self, work: Validation) -> list[InvalidObject]:
         """Return what is wrong; raises `RenderFailed`."""
+
+    async def field_lines(self, tenant: str, content: bytes, fields: Sequence[tuple[int, str]]) -> list[int]:
+        """Return the line of each field of a file, 0 where it is not found; raises `RenderFailed`."""
 
 
 class RevisionValidator:
@@ -114,6 +119,7 @@ class _Examination:
         self._tenant = work.sync.metadata.namespace
         self._kept = frozenset(work.sync.status.kept)
         self._inputs = lap.made.inputs if lap.made is not None else ""
+        self._forest = lap.forest
         self._desired = lap.desired()
         self._definitions = _definitions(self._desired)
         self._checks: dict[tuple[Digests, tuple[Target, ...]], asyncio.Task[list[InvalidObject]]] = {}
@@ -163,7 +169,7 @@ class _Examination:
         since = before.since if before is not None and refused else time.monotonic()
         changing = any(self._may_change(one) for one, _ in errors)
         settled = not changing or time.monotonic() - since > PUBLISHING_SECONDS
-        validity = invalid(INVALID, [_named(one, error) for one, error in errors])
+        validity = invalid(INVALID, await self._named(errors))
         return Examined(
             inputs=self._inputs, validity=validity, schemas=_digests(documents), settled=settled, since=since
         )
@@ -175,7 +181,7 @@ class _Examination:
             why = _unavailable(f"it cannot be asked in a dry run: {found.failure}; it is asked again")
             return Examined(inputs=self._inputs, validity=why)
         deferred = [one for one in found.deferred if one.body is not None]
-        errors: list[tuple[Desired, str]] = []
+        errors: list[tuple[Desired, FieldError]] = []
         if deferred:
             documents: dict[str, SchemaDocument] = {}
             with suppress(NotFound, Forbidden):
@@ -185,14 +191,22 @@ class _Examination:
         if not refusals and not errors:
             return Examined(inputs=self._inputs, validity=_VALID)
         wrong = bool(errors) or any(one.is_manifest for one in found.refusals)
-        named = [*refusals, *(_named(one, error) for one, error in errors)]
+        named = [*refusals, *(await self._named(errors))]
         return Examined(inputs=self._inputs, validity=invalid(INVALID if wrong else REFUSED, named))
 
     def _refusal(self, refusal: Refusal) -> str:
         message = str(refusal.error)
         if refusal.desired.target.kind == "Secret" or holds_secrets(self._spec):
             message = reduced(message)
-        return _named(refusal.desired, message)
+        return f"{refusal.desired.source}: {refusal.desired.target}: {message}"
+
+    async def _named(self, errors: Sequence[tuple[Desired, FieldError]]) -> list[str]:
+        """Write errors for a person, each with the file and the line of the field."""
+        places = [one.source for one, _ in errors]
+        if self._forest is not None:
+            named = [(one.source, error) for one, error in errors]
+            places = await at_field_lines(self._validator, self._forest, self._tenant, named)
+        return [f"{place}: {one.target}: {error}" for place, (one, error) in zip(places, errors, strict=True)]
 
     def _may_change(self, desired: Desired) -> bool:
         """Whether the schema of an object is that of a definition in the cluster, which may have just changed."""
@@ -205,7 +219,7 @@ class _Examination:
 
     async def _errors(
         self, cluster: Cluster, objects: Sequence[Desired], documents: Mapping[str, SchemaDocument]
-    ) -> list[tuple[Desired, str]]:
+    ) -> list[tuple[Desired, FieldError]]:
         """Return what is wrong with objects by schemas."""
         unserved = await self._unserved(cluster, objects)
         key = (_digests(documents), tuple(one.target for one in objects))
@@ -213,7 +227,7 @@ class _Examination:
             work = self._validation(objects, documents)
             self._checks[key] = asyncio.create_task(self._validator.validate(work))
         found = await asyncio.shield(self._checks[key])
-        return [*unserved, *((objects[one.index], str(one.error)) for one in found)]
+        return [*unserved, *((objects[one.index], one.error) for one in found)]
 
     def _validation(self, objects: Sequence[Desired], documents: Mapping[str, SchemaDocument]) -> Validation:
         digest = hashlib.blake2b(self._inputs.encode(), digest_size=16)
@@ -232,9 +246,9 @@ class _Examination:
             definitions=[one.body.fields.get("spec") for one in self._definitions.values() if one.body is not None],
         )
 
-    async def _unserved(self, cluster: Cluster, objects: Iterable[Desired]) -> list[tuple[Desired, str]]:
+    async def _unserved(self, cluster: Cluster, objects: Iterable[Desired]) -> list[tuple[Desired, FieldError]]:
         """Return the objects of kinds that the cluster does not serve and that nobody can define."""
-        found: list[tuple[Desired, str]] = []
+        found: list[tuple[Desired, FieldError]] = []
         said: dict[tuple[str, str], str] = {}
         for one in objects:
             if one.body is None or _group(one) not in _BUILT_IN:
@@ -243,7 +257,7 @@ class _Examination:
             if key not in said:
                 said[key] = await _why_unserved(cluster, _group(one), one.body.kind, one.body.api_version)
             if said[key]:
-                found.append((one, said[key]))
+                found.append((one, FieldError("", said[key])))
         return found
 
 
@@ -328,7 +342,3 @@ def _digests(documents: Mapping[str, SchemaDocument]) -> Digests:
 
 def _group(desired: Desired) -> str:
     return desired.target.kind.partition(".")[2]
-
-
-def _named(desired: Desired, error: str) -> str:
-    return f"{desired.source}: {desired.target}: {error}"

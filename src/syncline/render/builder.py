@@ -28,6 +28,8 @@ from syncline.render.buildjobs import (
     Foreign,
     Found,
     Job,
+    Locate,
+    Located,
     Note,
     Parse,
     Prepare,
@@ -144,6 +146,24 @@ class Builder:
         return await self._supervised(
             work.digest, work.tenant, f"the validation of {work.what}", lambda child: self._validated(child, work)
         )
+
+    async def field_lines(self, tenant: str, content: bytes, fields: Sequence[tuple[int, str]]) -> list[int]:
+        """Return the line of each field of a file: the line that its document begins at is given, and its path.
+
+        0 where a field is not found. Raises RenderFailed as `build` does.
+        """
+        digest = hashlib.blake2b(content, digest_size=16, key=b"lines").digest()
+        job = Locate(content, [*fields])
+
+        async def locate(child: BuildChild) -> list[Answer]:
+            child.allow(self._deadline)
+            try:
+                return await self._ask(child, job, renew=False)
+            except BuildError as error:
+                raise RenderFailed(str(error)) from error
+
+        answers = await self._supervised(digest, tenant, "a search for fields", locate)
+        return next((answer.lines for answer in answers if isinstance(answer, Located)), [])
 
     async def _supervised(
         self, digest: bytes, tenant: str, what: str, perform: Callable[[BuildChild], Awaitable[R]]

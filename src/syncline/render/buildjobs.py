@@ -84,7 +84,14 @@ class Validate(msgspec.Struct, frozen=True, array_like=True, tag=6):
     objects: list[tuple[str, str, Any]]
 
 
-Job = Prepare | Parse | Sort | Evaluate | Begin | Learn | Validate
+class Locate(msgspec.Struct, frozen=True, array_like=True, tag=7):
+    """Fields to be found in a file: the line that the document of each begins at, and its path."""
+
+    content: bytes
+    fields: list[tuple[int, str]]
+
+
+Job = Prepare | Parse | Sort | Evaluate | Begin | Learn | Validate | Locate
 
 
 class Ready(msgspec.Struct, frozen=True, array_like=True, tag=0):
@@ -150,7 +157,13 @@ class Wrong(msgspec.Struct, frozen=True, array_like=True, tag=9):
     errors: list[tuple[int, str, str]]
 
 
-Answer = Ready | Prepared | Foreign | Found | Data | Note | Failed | Done | Lacking | Wrong
+class Located(msgspec.Struct, frozen=True, array_like=True, tag=10):
+    """The line of each field; 0 where it is not found."""
+
+    lines: list[int]
+
+
+Answer = Ready | Prepared | Foreign | Found | Data | Note | Failed | Done | Lacking | Wrong | Located
 
 _answers: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
 _jobs: msgspec.msgpack.Decoder[Job] = msgspec.msgpack.Decoder(Job)

@@ -27,6 +27,8 @@ from syncline.render.buildjobs import (
     Job,
     Lacking,
     Learn,
+    Locate,
+    Located,
     Note,
     Parse,
     Prepare,
@@ -40,6 +42,7 @@ from syncline.render.buildjobs import (
 )
 from syncline.render.confinement import confine
 from syncline.render.errors import BuildError
+from syncline.render.manifests import field_lines
 from syncline.render.recipe import Document
 from syncline.render.serving import serve
 from syncline.render.sorting import check_count, manifests_of, manifests_of_output, manifests_of_value
@@ -59,7 +62,7 @@ DOCUMENT_BYTES = 3 * 1024 * 1024
 def work(job: Job) -> Iterator[Answer]:
     """Answer a job; the last answer is Done or Failed."""
     try:
-        yield from _built(job) if isinstance(job, Prepare | Parse | Sort | Evaluate) else _checked(job)
+        yield from _built(job) if isinstance(job, Prepare | Parse | Sort | Evaluate | Locate) else _checked(job)
     except BuildError as error:
         yield Failed(error.file, error.line, error.cause)
     except (MemoryError, OSError):
@@ -70,7 +73,7 @@ def work(job: Job) -> Iterator[Answer]:
         yield Done()
 
 
-def _built(job: Prepare | Parse | Sort | Evaluate) -> Iterator[Answer]:
+def _built(job: Prepare | Parse | Sort | Evaluate | Locate) -> Iterator[Answer]:
     match job:
         case Prepare():
             yield from _prepare(job)
@@ -80,6 +83,8 @@ def _built(job: Prepare | Parse | Sort | Evaluate) -> Iterator[Answer]:
             yield from _sort(job)
         case Evaluate():
             yield from _evaluate(job)
+        case Locate():
+            yield Located(field_lines(job.content.decode(errors="replace"), job.fields))
 
 
 def _prepare(job: Prepare) -> Iterator[Answer]:

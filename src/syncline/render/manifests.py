@@ -11,10 +11,12 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import yaml
+
+from syncline.core.fielderrors import field_path
 
 DEPTH_LIMIT = 200
 ALIAS_LIMIT = 4 * 1024 * 1024
@@ -61,6 +63,23 @@ def read_documents(text: str) -> Iterator[Read]:
     if text.lstrip()[:1] in {"{", "["} and (documents := _read_json(text)) is not None:
         return iter(documents)
     return _read_yaml(text)
+
+
+def field_lines(text: str, fields: Sequence[tuple[int, str]]) -> list[int]:
+    """Return the line of each field: the line that its document begins at is given, and its path.
+
+    A field that is missing is at the line of the field that it is missing in. 0: nothing is known.
+    """
+    composer = _Composer(positions=True)
+    lines = [0] * len(fields)
+    try:
+        for read in composer.documents(yaml.parse(text.removeprefix("\ufeff"), Loader=_LOADER)):
+            for index, (line, path) in enumerate(fields):
+                if line == read.line:
+                    lines[index] = composer.line_of(read.value, path)
+    except (yaml.YAMLError, ManifestError, ValueError, RecursionError):
+        pass  # a template, perhaps
+    return lines
 
 
 def _read_json(text: str) -> list[Read] | None:
@@ -189,8 +208,10 @@ class _Open:
 class _Composer:
     """Makes values of the events of a parser; events come flat, so nothing here recurses."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, positions: bool = False) -> None:
         self._stack: list[_Open] = []
+        self._positions: dict[int, dict[str | int, int]] | None = {} if positions else None
+        """The lines of keys and items, by the identity of the map or list that holds them."""
         self._anchors: dict[str, _Node | None] = {}
         self._expanded = 0
         self._root: Any = None
@@ -214,8 +235,23 @@ class _Composer:
                 self._expanded = 0
                 self._root = None
                 self._line = 0
+                if self._positions:
+                    self._positions.clear()
             elif kind is yaml.DocumentEndEvent and self._root is not None:
                 yield Read(self._root, self._line)
+
+    def line_of(self, document: Any, path: str) -> int:
+        """Return the line of a field of the document that was read last, or of what it would be in; 0 where none is."""
+        found, value, steps = 0, document, list[str | int]()
+        while isinstance(value, dict | list):
+            known = (self._positions or {}).get(id(value), {})
+            step = next((one for one in known if _leads_to(field_path([*steps, one]), path)), None)
+            if step is None:
+                break
+            found = known[step]
+            steps.append(step)
+            value = value[step]  # type: ignore[index]
+        return found
 
     def _open(self, value: Any, event: Any) -> None:
         line = event.start_mark.line + 1
@@ -227,6 +263,8 @@ class _Composer:
         if event.anchor:
             self._anchors[event.anchor] = None
         self._stack.append(_Open(value, event.anchor, line))
+        if self._positions is not None:
+            self._positions[id(value)] = {}
 
     def _close(self) -> None:
         done = self._stack.pop()
@@ -271,6 +309,7 @@ class _Composer:
         parent = self._stack[-1]
         parent.weight += node.weight
         if type(parent.value) is list:
+            self._note(parent.value, len(parent.value), line)
             parent.value.append(node.value)
         elif parent.key is None:
             key = _key(node.value, line)
@@ -278,6 +317,7 @@ class _Composer:
                 raise ManifestError(line, "the same key for the second time")
             parent.own.add(key)
             parent.key = key
+            self._note(parent.value, key, line)
         else:
             if parent.is_merge:
                 _merge(parent, node.value, line)
@@ -285,6 +325,14 @@ class _Composer:
                 parent.value[parent.key] = node.value
             parent.key = None
             parent.is_merge = False
+
+    def _note(self, container: Any, step: str | int, line: int) -> None:
+        if self._positions is not None:
+            self._positions[id(container)][step] = line
+
+
+def _leads_to(path: str, field: str) -> bool:
+    return field == path or field.startswith((f"{path}.", f"{path}["))
 
 
 def _merge(parent: _Open, value: Any, line: int) -> None:
