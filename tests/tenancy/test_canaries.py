@@ -34,6 +34,14 @@ CONTENT: dict[str, Json] = {
     "patch-of-no-path": {
         "patch": {"patchStrategy": "JSONPatch", "patchContentRef": {"kind": "Secret", "name": "patch", "key": "path"}}
     },
+    "patch-of-a-secret-path": {
+        "patch": {"patchStrategy": "JSONPatch", "patchContentRef": {"kind": "Secret", "name": "patch", "key": "named"}}
+    },
+    "patch-of-a-secret-annotation": {
+        "patch": {"patchContentRef": {"kind": "Secret", "name": "patch", "key": "annotation"}}
+    },
+    "patch-of-a-secret-key": {"patch": {"patchContentRef": {"kind": "Secret", "name": "patch", "key": "key"}}},
+    "patch-of-a-secret-field": {"patch": {"patchContentRef": {"kind": "Secret", "name": "patch", "key": "field"}}},
     "patch-that-is-no-yaml": {"patch": {"patchContentRef": {"kind": "Secret", "name": "patch", "key": "broken"}}},
     "patch-that-is-text": {"patch": {"patchContentRef": {"kind": "Secret", "name": "patch", "key": "text"}}},
     "patch-that-is-no-template": {"patch": {"patchContentRef": {"kind": "Secret", "name": "patch", "key": "template"}}},
@@ -47,6 +55,10 @@ CONTENT: dict[str, Json] = {
 PATCHES = {
     "tests": f'[{{"op": "test", "path": "/data/password", "value": "{VALUE}"}}]',
     "path": f'[{{"op": "replace", "path": "/nothing/there", "value": "{VALUE}"}}]',
+    "named": f'[{{"op": "replace", "path": "/data/{VALUE}/there", "value": "x"}}]',
+    "annotation": f'metadata: {{annotations: {{"{VALUE}": 1}}}}',
+    "key": f'data: {{"{VALUE}": "not base64"}}',
+    "field": f'metadata: {{"{VALUE}": "x"}}',
     "broken": f"data: [{VALUE}\n  }}: {VALUE}",
     "text": VALUE,
     "template": f"metadata: {{{{ '{VALUE}' | nothing }}}}",

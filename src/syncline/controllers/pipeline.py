@@ -98,19 +98,22 @@ async def _forms(
         manifests = await _transformed(work, spots, base, renderer)
     patches: Sequence[str | TransformError | None] = [None] * len(spots)
     if place.patch is not None:
-        patches = await _patch_texts(spots, place.patch, texts, renderer)
+        try:
+            patches = await _patch_texts(spots, place.patch, texts, renderer)
+        except TransformError as error:
+            raise _unrendered(place.patch, error) from None
     known: dict[tuple[int, str | None], _Form | Exception] = {}
     forms: list[_Form | Exception] = []
     for spot, manifest, patch in zip(spots, manifests, patches, strict=True):
         if isinstance(manifest, TransformError) or isinstance(patch, TransformError):
-            forms.append(manifest if isinstance(manifest, TransformError) else PatchError(f"the patch: {patch}"))
+            forms.append(manifest if isinstance(manifest, TransformError) else _unrendered(place.patch, patch))
             continue
         which = (id(manifest), patch)
         if which not in known:
             try:
                 known[which] = _form(spot, manifest, metadata, patch, key)
             except (PatchError, ContentError) as error:
-                known[which] = error
+                known[which] = _discreet(place.patch, error)
         forms.append(known[which])
     failures = [form for form in forms if isinstance(form, Exception)]
     if failures and len(failures) == len(forms) and len({str(failure) for failure in failures}) == 1:
@@ -145,6 +148,22 @@ def _form(
     content = exact_content(kind, fields)
     leaves = content.leaves(key)
     return _Form(content, None, content.digest(key), leaves, labels, annotations)
+
+
+def _unrendered(patch: Patch | None, error: str | TransformError | None) -> PatchError | ContentError:
+    return _discreet(patch, PatchError(f"the patch: {error}", "its template cannot be rendered"))
+
+
+def _discreet(patch: Patch | None, error: PatchError | ContentError) -> PatchError | ContentError:
+    """Say why a patch does not fit; of one that is in a Secret, nothing that it holds, be it a path or a name."""
+    ref = patch.patch_content_ref if patch is not None else None
+    if ref is None or ref.kind != "Secret":
+        return error
+    why = error.discreet if isinstance(error, PatchError) else "it makes content that the kind cannot have"
+    return PatchError(
+        f"correct the patch in the Secret {ref.name}, key {ref.key}: {why} (what it holds is not repeated; try it with "
+        "patchContent and without the secret values to learn more)"
+    )
 
 
 async def _transformed(

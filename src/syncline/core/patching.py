@@ -35,7 +35,14 @@ _BAD_ESCAPE = re.compile(r"~(?![01])").search
 
 
 class PatchError(Exception):
-    """A patch that cannot be read or carried out; the message tells its author what to change."""
+    """A patch that cannot be read or carried out; the message tells its author what to change.
+
+    The message names fields and paths of the patch. `discreet` names nothing of it, for a patch that is a secret.
+    """
+
+    def __init__(self, message: str, discreet: str = "it cannot be applied") -> None:
+        super().__init__(message)
+        self.discreet = discreet
 
 
 def parse_patch(text: str, strategy: PatchStrategy) -> Patch:
@@ -43,7 +50,7 @@ def parse_patch(text: str, strategy: PatchStrategy) -> Patch:
     try:
         patch = read_document(text)
     except DocumentError as error:
-        raise PatchError(f"the patch cannot be read: {error}") from None
+        raise PatchError(f"the patch cannot be read: {error}", "it cannot be read as YAML or JSON") from None
     if strategy == "JSONPatch":
         if not isinstance(patch, list):
             hint = "; for a map of fields write patchStrategy Merge" if isinstance(patch, dict) else ""
@@ -120,7 +127,7 @@ def json_patch(target: Any, operations: Sequence[Any]) -> Any:
         try:
             room -= _carry_out(document, step, room)
         except _WrongError as wrong:
-            raise PatchError(f"{step}: {wrong}") from None
+            raise PatchError(f"{step}: {wrong}", f"operation {step.index} ({step.op}) cannot be carried out") from None
     return document[""]
 
 
