@@ -152,6 +152,7 @@ GOOD: dict[str, Spec] = {
     "the rest": spec(
         refreshInterval="1h30m",
         dependsOn=[{"name": "base"}, {"name": "crds", "namespace": "platform"}],
+        dependentNamespaces=["team-*", "apps"],
         driftPolicy="Report",
         dryRun=True,
         webhook={"secretRef": {"name": "hook"}},

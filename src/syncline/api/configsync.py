@@ -9,7 +9,7 @@ from syncline.api.common import API_VERSION, HistoryEntry, ObjectMeta, Timestamp
 from syncline.api.connection import AUTHORITIES, OWN_NAMES, NamedCluster
 from syncline.api.content import DataKey
 from syncline.api.duration import Duration
-from syncline.api.names import NAMESPACE, AnyName, NamespaceName, ObjectName
+from syncline.api.names import NAMESPACE, AnyName, NamespaceName, NamespacePattern, ObjectName
 from syncline.api.policies import SyncSpec
 from syncline.api.rules import Role, Rule, text
 from syncline.api.source import NamedSource, RepositoryPath, Revision, Source
@@ -295,7 +295,19 @@ class ConfigSyncSpec(SyncSpec, frozen=True, kw_only=True, rename="camel"):
     timeout: Annotated[Duration, Meta(description="How long what was applied may take to become healthy.")] = "5m"
     depends_on: Annotated[
         list[Dependency],
-        Meta(max_length=20, description="Other ConfigSyncs that must be ready before a new revision is applied."),
+        Meta(
+            max_length=20,
+            description="Other ConfigSyncs that must be ready before a new revision is applied; those of other"
+            " namespaces must list this one in `dependentNamespaces`.",
+        ),
+    ] = field(default_factory=list)
+    dependent_namespaces: Annotated[
+        list[NamespacePattern],
+        Meta(
+            max_length=100,
+            description="Namespaces whose ConfigSyncs may name this one in `dependsOn`, and so learn whether it is"
+            " ready: names, or globs with `*` and `?`; default: only its own.",
+        ),
     ] = field(default_factory=list)
     rollback: Annotated[Rollback | None, Meta(description="A commit to stay at, whatever Git says.")] = None
     failure_policy: Annotated[

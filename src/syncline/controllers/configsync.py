@@ -42,6 +42,7 @@ from syncline.controllers.staging import Wanted as Wish
 from syncline.controllers.staging import write_in_stages
 from syncline.controllers.tracks import tracks_of
 from syncline.controllers.validation import RevisionValidator, pass_over
+from syncline.controllers.visibility import is_hidden
 from syncline.controllers.webhook_secrets import WebhookSecrets
 from syncline.controllers.work import Work
 from syncline.core.durations import seconds
@@ -125,7 +126,7 @@ class ConfigSyncs(Controller):
 
     def _wake_dependents(self, key: Key, old: AnySync | None, new: AnySync | None) -> None:
         new = self._trust.trusted(new) if new is not None else None
-        if (old is None) != (new is None) or self._dependencies.is_ready(old) != self._dependencies.is_ready(new):
+        if self._dependencies.is_news(old, new):
             for dependent in self._dependencies.of(key):
                 self.queue.add(dependent)
 
@@ -291,15 +292,20 @@ class ConfigSyncs(Controller):
             await self._reporter.progress(self._latest(work.sync), [*before, *so_far], total, revision)
 
         async def write(stage: Sequence[Wish]) -> list[Outcome]:
-            closed = [outcome for wish in stage if (outcome := _closed(wish, room)) is not None]
-            shut = {outcome.target for outcome in closed}
+            closed: list[Outcome] = []
             orders: list[Order] = []
             for wish in stage:
-                target = wish.desired.target
-                if target not in shut:
-                    had = room.has(wish.site, target)
-                    job = partial(writers[id(wish.site)].settle, wish.desired, kept=had)
+                target, writer = wish.desired.target, writers[id(wish.site)]
+                outcome = _closed(wish, room)
+                if outcome is None:
+                    job = partial(writer.settle, wish.desired, kept=room.has(wish.site, target))
                     orders.append((wish.site, target, job))
+                elif outcome.state == "Skipped" and await is_hidden(
+                    work, self._hub, self._shared.claims.access, target
+                ):
+                    orders.append((wish.site, target, partial(writer.ask_to_create, wish.desired)))
+                else:
+                    closed.append(outcome)
             await self._record_kinds(work, part, orders)
             written = await self._carry_out(work.sync, known, orders, progress)
             before.extend(written)

@@ -25,9 +25,9 @@ from syncline.controllers.pipeline import Wish, desire
 from syncline.controllers.removal import Wanted, owned, wanted_by
 from syncline.controllers.reporting import AnySync, Problem, Report
 from syncline.controllers.sites import Reached, Sites
-from syncline.controllers.survey import Site, Spot, Survey, survey
+from syncline.controllers.survey import IsHidden, Site, Spot, Survey, survey
 from syncline.controllers.unmatched import unmatched_namespaces, unmatched_sources
-from syncline.controllers.visibility import visible
+from syncline.controllers.visibility import is_hidden, visible
 from syncline.controllers.work import Work
 from syncline.core.keypolicies import KeyPolicies
 from syncline.core.objects import Desired, Target
@@ -71,7 +71,7 @@ class Copier(Controller):
             work = structs.replace(work, sync=sync)
             reached = await self._sites.reach(work, self.wakes)
             gathered = await self._gatherer.gather(work)
-            surveyed = await survey(work, reached.sites, gathered.sources, self._shared.renderer)
+            surveyed = await survey(work, reached.sites, gathered.sources, self._shared.renderer, self._is_hidden(work))
             self._care(work, reached, gathered, surveyed)
             wish = await desire(work, surveyed.spots, gathered.patches, self._shared.renderer, self._hub.key)
         except Problem as problem:
@@ -138,7 +138,7 @@ class Copier(Controller):
         if not phantoms:
             return Survey()
         try:
-            return await survey(work, reached.sites, phantoms, self._shared.renderer)
+            return await survey(work, reached.sites, phantoms, self._shared.renderer, self._is_hidden(work))
         except Problem:
             return Survey()
 
@@ -149,6 +149,9 @@ class Copier(Controller):
             made_from = {seen.marker.source for _, seen in owned(reached) if seen.marker is not None}
             vanished = await self._gatherer.vanished(work, made_from - {str(source) for source in gathered.sources})
         return wanted_by(*surveys, gathered, vanished)
+
+    def _is_hidden(self, work: Work) -> IsHidden:
+        return partial(is_hidden, work, self._hub, self._shared.claims.access)
 
     def _lower(self, sync: AnySync) -> Work:
         """Lower the spec, or say why nothing is to be done for this sync at all."""
@@ -205,6 +208,8 @@ class Copier(Controller):
         return [*await self._carry_out(work.sync, memory, orders, progress), *refused]
 
     async def _settle(self, work: Work, writer: Writer, spot: Spot, desired: Desired, kept: bool) -> Outcome:
+        if spot.hidden:
+            return await writer.ask_to_create(desired)
         if work.two_way is None:
             return await writer.settle(desired, kept=kept)
         pair, upstream = _pair(work.two_way, work, writer, spot)
@@ -244,7 +249,7 @@ class Copier(Controller):
                 pair, upstream = _pair(work.two_way, work, writer, spot)
                 planned.append((spot.site, await foreseen_pair(pair.preview(upstream, item, kept=had), item)))
                 continue
-            planned.append((spot.site, await foreseen(writer, spot.site, item, kept=had)))
+            planned.append((spot.site, await foreseen(writer, item, kept=had)))
         waiting = await self._phantoms(work, reached, gathered.absent)
         wanted = await self._wanted(work, reached, gathered, (surveyed, waiting))
         edit = await self._scopes.judge_copies(work, reached, gathered, wanted)

@@ -1,13 +1,19 @@
-"""Which ConfigSync waits for which. A change of readiness wakes those that wait; nobody polls."""
+"""Which ConfigSync waits for which. A change of readiness enqueues those that wait; nobody polls.
 
-from collections.abc import Callable, Iterator
+A sync of another namespace decides itself who may depend on it, and so learn that it exists and whether it is ready.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
 
 from syncline.api.configsync import ConfigSyncSpec
 from syncline.controllers.reporting import AnySync, Problem
 from syncline.core.conditions import find
+from syncline.core.selectors import glob_matches
 from syncline.kube.cache import Key
 
 WAITS = "DependencyNotReady"
+
+Get = Callable[[Key], AnySync | None]
 
 
 class Dependencies:
@@ -43,30 +49,60 @@ class Dependencies:
         ready = find(sync.status.conditions, "Ready")
         return ready is not None and ready.status == "True"
 
-    def problem(self, key: Key, spec: ConfigSyncSpec, get: Callable[[Key], AnySync | None]) -> Problem | None:
+    def is_news(self, old: AnySync | None, new: AnySync | None) -> bool:
+        """Whether a change of a sync means something to those that depend on it."""
+        return (
+            (old is None) != (new is None)
+            or self.is_ready(old) != self.is_ready(new)
+            or _dependents(old) != _dependents(new)
+        )
+
+    def problem(self, key: Key, spec: ConfigSyncSpec, get: Get) -> Problem | None:
         """Say what a sync waits for, if it waits."""
         if not spec.depends_on:
             return None
-        if self._leads_back(key):
+        if self._leads_back(key, get):
             message = "dependsOn leads back to this sync itself: take one of the dependencies out"
             return Problem("DependencyCycle", message, stalled=True)
         for other in self._on.get(key, ()):
-            found = get(other)
-            name = "/".join(other)
-            if found is None:
-                return Problem(WAITS, f"waits for ConfigSync {name}, which does not exist")
+            found, name = get(other), "/".join(other)
+            if found is None or not may_depend(key.namespace, other, found):
+                return Problem(WAITS, _unknown(key, other, name))
             if not self.is_ready(found):
                 return Problem(WAITS, f"waits for ConfigSync {name}, which is not ready")
         return None
 
-    def _leads_back(self, key: Key) -> bool:
+    def _leads_back(self, key: Key, get: Get) -> bool:
         seen: set[Key] = set()
-        todo = list(self._on.get(key, ()))
+        todo = [key]
         while todo:
             one = todo.pop()
-            if one == key:
-                return True
-            if one not in seen:
-                seen.add(one)
-                todo += self._on.get(one, ())
+            for other in self._on.get(one, ()):
+                # What is not allowed leads nowhere, and is not told.
+                if other in seen or not may_depend(one.namespace, other, get(other)):
+                    continue
+                if other == key:
+                    return True
+                seen.add(other)
+                todo.append(other)
         return False
+
+
+def may_depend(namespace: str, other: Key, sync: AnySync | None) -> bool:
+    """Whether a sync lets those of a namespace depend on it: its own always, others where it lists them."""
+    return other.namespace == namespace or any(glob_matches(pattern, namespace) for pattern in _dependents(sync))
+
+
+def _dependents(sync: AnySync | None) -> Sequence[str]:
+    """Return the namespaces, names or globs, whose syncs may depend on a sync."""
+    spec = sync.spec if sync is not None else None
+    return spec.dependent_namespaces if isinstance(spec, ConfigSyncSpec) else ()
+
+
+def _unknown(key: Key, other: Key, name: str) -> str:
+    if key.namespace == other.namespace:
+        return f"waits for ConfigSync {name}, which does not exist"
+    return (
+        f"waits for ConfigSync {name}: create it, and list namespace {key.namespace} in its dependentNamespaces; it "
+        "does not exist, or does not let the syncs of this namespace depend on it"
+    )

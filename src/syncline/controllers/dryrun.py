@@ -138,7 +138,7 @@ class _Asking:
         if not await self.is_open(desired):
             return True
         here = at_site(self._site, desired)
-        action = await self._writer.decide(here, self._site.cluster.at(here.target), kept=self._is_kept(here))
+        action = await self._writer.decide(here, await self._writer.observed(here.target), kept=self._is_kept(here))
         return action.verb in WRITES
 
     async def answer(self, desired: Desired) -> KubeError | None:
@@ -154,7 +154,7 @@ class _Asking:
         return None
 
     async def _ask(self, desired: Desired) -> None:
-        seen = self._site.cluster.at(desired.target)
+        seen = await self._writer.observed(desired.target)
         for _ in range(_TRIES):
             action = await self._writer.decide(desired, seen, kept=self._is_kept(desired))
             if action.verb in (Verb.LEAVE, Verb.RECREATE):

@@ -43,10 +43,10 @@ class Preview(Struct, frozen=True, kw_only=True):
         return sum(action.verb in WRITES for action in self.actions)
 
 
-async def foreseen(writer: Writer, site: Site, desired: Desired, *, kept: bool = False) -> Action | Outcome:
+async def foreseen(writer: Writer, desired: Desired, *, kept: bool = False) -> Action | Outcome:
     """Plan one target as a turn would, or say why that cannot be told."""
     try:
-        seen: Seen | None = site.cluster.at(desired.target) or await writer.look(desired)
+        seen: Seen | None = await writer.observed(desired.target) or await writer.look(desired)
         action = await writer.decide(desired, seen, kept=kept)
         if action.verb is Verb.READ:
             action = await writer.decide(desired, await writer.look(desired))

@@ -77,7 +77,7 @@ class Planner(Struct, frozen=True):
         refusal = await watched(Wanted(site, desired))
         if refusal is None:
             kept = kept_mark(site.cluster, desired.target) in work.sync.status.kept
-            return await foreseen(self.writer(site), site, desired, kept=kept)
+            return await foreseen(self.writer(site), desired, kept=kept)
         if refusal.reason == "KindNotServed" and desired.target.kind in _defined(ours):
             return Action(
                 verb=Verb.CREATE,

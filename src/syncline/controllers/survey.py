@@ -1,6 +1,6 @@
 """Where the copies of a sync belong, as its clusters are now: every target, and those passed over with the reason."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -50,6 +50,15 @@ class Spot(Struct, frozen=True, kw_only=True):
     site: Site
     source: Source
     target: Target
+    hidden: bool = False
+    """Whether its namespace, which is absent or closed, is none that the sync's account may know of.
+
+    The API server is asked for it as for any other, so that its answer is the same; nothing is written there.
+    """
+
+
+IsHidden = Callable[[Target], Awaitable[bool]]
+"""Tells whether the account of the sync may know nothing of the namespace of a target."""
 
 
 class Survey(Struct, frozen=True, kw_only=True):
@@ -75,14 +84,26 @@ class Survey(Struct, frozen=True, kw_only=True):
         return tuple(wants.values())
 
 
-async def survey(work: Work, sites: Sequence[Site], sources: Sequence[Source], renderer: Renderer) -> Survey:
-    """Find all targets. Raises `Problem` where two sources would be copied to one place."""
+async def survey(
+    work: Work,
+    sites: Sequence[Site],
+    sources: Sequence[Source],
+    renderer: Renderer,
+    is_hidden: IsHidden | None = None,
+) -> Survey:
+    """Find all targets. Raises `Problem` where two sources would be copied to one place.
+
+    Without `is_hidden`, whoever asks may know of all namespaces.
+    """
     spots: list[Spot] = []
     passed_over: list[Outcome] = []
     unnamed: list[Outcome] = []
     for site in sites:
         for source in sources:
             wanted, missed = _reached(work, site, source)
+            hidden = await _hidden(work, site, source, missed, is_hidden) if is_hidden is not None else ()
+            missed = [one for one in missed if one[0] not in hidden]
+            wanted += hidden
             # Those passed over are told by the names that their copies would have.
             spaces = [*wanted, *(namespace for namespace, *_ in missed)]
             names = await _names(work, site, source, spaces, renderer)
@@ -93,7 +114,7 @@ async def survey(work: Work, sites: Sequence[Site], sources: Sequence[Source], r
                     continue
                 target = site.target(namespace, str(name), source.target.kind)
                 if not site.is_source(target, source):
-                    spots.append(Spot(site=site, source=source, target=target))
+                    spots.append(Spot(site=site, source=source, target=target, hidden=namespace in hidden))
             passed_over += _passed_over(site, source, missed, names[len(wanted) :])
     _refuse_clashes(spots)
     return Survey(spots=tuple(spots), passed_over=tuple(passed_over), unnamed=tuple(unnamed))
@@ -101,6 +122,19 @@ async def survey(work: Work, sites: Sequence[Site], sources: Sequence[Source], r
 
 _Missed = tuple[str, TargetState, str, str]
 """A namespace that is passed over, with state, reason and message."""
+
+
+async def _hidden(
+    work: Work, site: Site, source: Source, missed: Iterable[_Missed], is_hidden: IsHidden
+) -> tuple[str, ...]:
+    """Return the namespaces that the sync spells out, that are passed over, and that its account may not know of."""
+    if work.user is None or not site.place.local:
+        return ()
+    spelled = site.place.scope_of(source.target, work.guarded).names
+    name = source.target.name
+    return tuple(
+        [one for one, *_ in missed if one in spelled and await is_hidden(site.target(one, name, source.target.kind))]
+    )
 
 
 def _passed_over(

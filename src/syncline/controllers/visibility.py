@@ -10,14 +10,26 @@ from collections.abc import Iterable, Sequence
 from syncline.controllers.work import Work
 from syncline.core.objects import Target
 from syncline.core.outcome import Outcome
+from syncline.engine.access import Access, AccessReviews, is_allowed
 from syncline.engine.cluster import Cluster
 from syncline.kube.client import Client
 from syncline.kube.errors import KubeError
 from syncline.kube.resources import NAMESPACES, Resource
 
-REVIEWS = Resource(
-    "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False
-)
+
+async def is_hidden(work: Work, hub: Cluster, access: AccessReviews, target: Target) -> bool:
+    """Tell whether the account of a sync may know nothing of a namespace that the sync names.
+
+    It may know of it where it could read the namespace or create the target, and where it has managed objects.
+    """
+    if work.user is None or target.cluster or not target.namespace:
+        return False
+    if any(seen.target.namespace == target.namespace for seen in hub.copies_of(work.sync.owner.ref)):
+        return False
+    namespace, resource, by = target.namespace, hub.view(target.kind).resource, work.sync.owner.sync
+    create = Access(verb="create", resource=resource, namespace=namespace)
+    read = Access(verb="get", resource=NAMESPACES, namespace=namespace, name=namespace)
+    return not (await access.may(work.user, create, by=by) or await access.may(work.user, read, by=by))
 
 
 async def visible(work: Work, outcomes: Sequence[Outcome], hub: Cluster) -> list[Outcome]:
@@ -68,10 +80,7 @@ async def _open(client: Client, hub: Cluster, targets: Iterable[Target]) -> set[
 
 
 async def _may(client: Client, verb: str, resource: Resource, namespace: str = "") -> bool:
-    attributes = {"verb": verb, "group": resource.group, "resource": resource.plural, "namespace": namespace}
-    body = {"apiVersion": REVIEWS.api_version, "kind": REVIEWS.kind, "spec": {"resourceAttributes": attributes}}
     try:
-        answer = await client.create(REVIEWS, body)
+        return await is_allowed(client, Access(verb=verb, resource=resource, namespace=namespace))
     except KubeError:
         return False
-    return bool(answer.get("status", {}).get("allowed"))

@@ -170,7 +170,8 @@ def _without_ignored(desired: Desired, seen: Seen) -> Seen:
 
 def _plan_absent(desired: Desired, policy: Policy, rival: str, *, kept: bool) -> Action:
     if rival:
-        return _leave(desired, "ClaimedByOther", f"the older sync {rival} wants the same object", "Conflict")
+        message = f"{rival} wants the same object, and is older: take the target out of one of the two"
+        return _leave(desired, "ClaimedByOther", message, "Conflict")
     if policy.management == "Keep" and kept:
         return _leave(desired, "Kept", "it had its copy; Keep does not create a copy again that was deleted", "Skipped")
     base = desired.values() if policy.merges else None

@@ -187,6 +187,12 @@ class Claims:
             self.wait_no_more(ref, cluster, target)
         return ""
 
+    async def may_read(self, user: str, ref: str, *, by: str) -> bool:
+        """Tell whether a user may know of a sync. Raises `KubeError` where the API server does not say."""
+        kind, namespace, name = sync_of(ref).split("/")
+        access = Access(verb="get", resource=self._kinds[kind], namespace=namespace, name=name)
+        return await self.access.may(user, access, by=by)
+
     async def alive(self, ref: str) -> bool:
         """Whether the sync that a marker names exists; what we cannot know counts as alive."""
         if sync_of(ref) in self._claims:

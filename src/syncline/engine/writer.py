@@ -17,6 +17,7 @@ from syncline.core.remedies import grant_writer, lacks_right, with_cause
 from syncline.core.surplus import plan_removal
 from syncline.core.wire import DataWire, ObjectWire
 from syncline.core.writing import create_body, release_patch, renewal_patch, update_patch, write_digest
+from syncline.engine.access import Access
 from syncline.engine.applying import Applier
 from syncline.engine.claims import Claims
 from syncline.engine.cluster import Cluster
@@ -45,6 +46,10 @@ TRIES = 5
 TERMINATING = "NamespaceTerminating"
 # Their data goes with them, so they are never deleted to be created again.
 IRREPLACEABLE = frozenset({"PersistentVolumeClaim"})
+# Objects that an account knows of, whatever it may read: it made them.
+_OWN = (Standing.OURS, Standing.FORMER, Standing.RENEWABLE)
+# A sync that may not be named.
+ANOTHER = "another sync"
 # How API servers say that a field cannot be changed.
 IMMUTABLE = ("immutable", "forbidden", "may not change once set")
 
@@ -84,6 +89,17 @@ class Writer:
         """Name the sync that this writes for."""
         return self._owner.sync
 
+    async def observed(self, target: Target) -> Seen | None:
+        """Return what the caches know of a target. An account learns nothing of what it could not read itself.
+
+        To it, such an object is not there: it tries to create its own, and the API server says what there is to say.
+        """
+        seen, user = self._cluster.at(target), self._client.user
+        if seen is None or user is None or standing(seen, self._owner, place(self._cluster.uid, target)) in _OWN:
+            return seen
+        access = Access(verb="get", resource=self._view(target).resource, namespace=target.namespace, name=target.name)
+        return seen if await self._claims.access.may(user, access, by=self.sync) else None
+
     async def decide(self, desired: Desired, seen: Seen | None, *, kept: bool = False) -> Action:
         """Plan one target, with what is known of other syncs."""
         here = place(self._cluster.uid, desired.target)
@@ -95,7 +111,7 @@ class Writer:
         invalid, overtaken = 0, False
         action: Action | None = None
         try:
-            seen = await self._observed(desired, kept=kept)
+            seen = await self._first_look(desired, kept=kept)
             for _ in range(TRIES):
                 try:
                     action = await self.decide(desired, seen, kept=kept)
@@ -157,6 +173,20 @@ class Writer:
             return self._failure(seen.target, error, gone=True)
         return contended(seen.target, gone=True)
 
+    async def ask_to_create(self, desired: Desired) -> Outcome:
+        """Return what the API server has against creating an object, and create nothing.
+
+        For a target of which the sync may not know why nothing is written there: it hears what it would hear anyway.
+        """
+        here = place(self._cluster.uid, desired.target)
+        body = create_body(desired, self._owner, here, Edit(digest=desired.digest), desired.content)
+        resource, namespace = self._applier.resource(desired), desired.target.namespace or None
+        try:
+            await self._client.create(resource, body, namespace, dry_run=True, fair_key=self._owner.ref)
+        except KubeError as error:
+            return self._failure(desired.target, error)
+        return contended(desired.target)
+
     async def look(self, desired: Desired) -> Seen | None:
         """Read the target live, body included."""
         try:
@@ -192,13 +222,13 @@ class Writer:
         """Return an object with the marker that counts for this sync."""
         return recognise(seen, self._owner, place(self._cluster.uid, seen.target)) if seen is not None else None
 
-    async def _observed(self, desired: Desired, *, kept: bool) -> Seen | None:
-        """Return what is known of the target.
+    async def _first_look(self, desired: Desired, *, kept: bool) -> Seen | None:
+        """Return what is known of the target before anything is planned.
 
         Under Keep it is noted for good that a namespace has had its copy, so the first time the server is asked: what
         the cache has may have gone with an earlier namespace of that name, since the two are watched separately.
         """
-        seen = self.recognised(self._cluster.at(desired.target))
+        seen = self.recognised(await self.observed(desired.target))
         if seen is None or kept or self._policy.management != "Keep":
             return seen
         return await self.look(desired)
@@ -219,8 +249,7 @@ class Writer:
         """Name the sync with the better claim, if there is one, and note that ours waits for it."""
         target, sync, cluster = desired.target, self._owner.sync, self._cluster.name
         if seen is None:
-            namespace = self._cluster.namespace(target.namespace) if target.namespace else None
-            return await self._claims.winner(sync, cluster, target, namespace, self._view(target).resource)
+            return await self._claimed_by(target)
         marker = seen.marker or seen.claim
         if marker is None or standing(seen, self._owner, here) is not Standing.RIVAL:
             return ""
@@ -233,6 +262,21 @@ class Writer:
             return marker.sync
         self._claims.wait_no_more(sync, cluster, target)
         return ""
+
+    async def _claimed_by(self, target: Target) -> str:
+        """Name the sync with the better claim on a target that is not there, as far as this one may know of it."""
+        sync, cluster, user = self.sync, self._cluster.name, self._client.user
+        namespace = self._cluster.namespace(target.namespace) if target.namespace else None
+        resource = self._view(target).resource
+        winner = await self._claims.winner(sync, cluster, target, namespace, resource)
+        if not winner or user is None:
+            return winner
+        create = Access(verb="create", resource=resource, namespace=target.namespace)
+        if not await self._claims.access.may(user, create, by=sync):
+            # It cannot be served anyway, whoever else wants the target: the API server says so.
+            self._claims.wait_no_more(sync, cluster, target)
+            return ""
+        return winner if await self._claims.may_read(user, winner, by=sync) else ANOTHER
 
     async def _told(self, action: Action, desired: Desired) -> Action:
         """Name who has taken a field of ours; the last one to write need not be the one."""
