@@ -10,7 +10,7 @@ from tests.tenancy.canaries import Canaries
 
 from syncline import deploy
 from syncline.api.common import API_VERSION
-from syncline.api.kinds import KINDS
+from syncline.api.kinds import ALL_KINDS
 from syncline.sandbox import Options, RequestError, Sandbox
 from syncline.testing.operator import OperatorProcess, install
 
@@ -88,7 +88,7 @@ def crds(sandbox: Sandbox, apply: Apply, eventually: Eventually) -> None:
 
     def served() -> bool:
         try:
-            for kind in KINDS:
+            for kind in ALL_KINDS:
                 sandbox.request("GET", f"/apis/{API_VERSION}/{kind.plural}")
         except RequestError:
             return False

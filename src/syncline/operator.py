@@ -28,7 +28,9 @@ from syncline.controllers.sites import LocalSites, Sites
 from syncline.controllers.synctarget import SyncTargetController
 from syncline.controllers.synctargets import SyncTargets
 from syncline.controllers.targetresources import TargetResources
-from syncline.controllers.tenancy import Tenancy
+from syncline.controllers.tenancy import Policies, Tenancy
+from syncline.controllers.tenantpolicies import TenantPolicies
+from syncline.controllers.tenantpolicy import TenantPolicyController
 from syncline.core.objects import Seen, Target
 from syncline.engine.claims import Claims
 from syncline.engine.cluster import Cluster
@@ -111,10 +113,11 @@ class Settings(Struct, frozen=True, kw_only=True):
         services = KeyServices(allow_loopback=self.allow_loopback)
         return Builder(key_services=services, unconfined=self.allow_unconfined_builds)
 
-    def tenancy(self, rights: OwnRights | None = None) -> Tenancy:
-        """Return what the flags and the operator's own rights say about tenants."""
+    def tenancy(self, rights: OwnRights | None = None, policies: Policies | None = None) -> Tenancy:
+        """Return what the flags, the operator's own rights and the policies of the cluster say about tenants."""
         return Tenancy(
             rights=rights,
+            policies=policies,
             guarded=frozenset({self.namespace, *self.protected_namespaces}),
             default_account=self.default_service_account,
             require_account=self.require_service_account,
@@ -153,6 +156,9 @@ async def _run(connection: Connection, settings: Settings, credential: Credentia
         await operator.run(stop)
 
 
+AnyController = Controller | SyncTargetController | TenantPolicyController
+
+
 class News:
     """Passes on what mirrors tell, once somebody listens."""
 
@@ -180,9 +186,10 @@ def controllers(
     *,
     remotes: Sites | None = None,
     rights: OwnRights | None = None,
+    policies: TenantPolicies | None = None,
 ) -> tuple[tuple[Copier, ...], ConfigSyncs]:
     """Return the controllers of all syncs."""
-    tenancy = settings.tenancy(rights)
+    tenancy = settings.tenancy(rights, policies)
     kinds: tuple[CopyingKind, ...] = (ConfigMapSyncs(tenancy), ManifestSyncs(tenancy))
     git = ConfigSyncKind(tenancy)
     shared = Shared(
@@ -194,6 +201,7 @@ def controllers(
         unkept=UnkeptFields(),
         watch_namespaces=settings.watch_namespaces,
         allowed_kinds=frozenset(settings.allow_kinds),
+        on_count=policies.syncs_changed if policies is not None else _nobody,
     )
     local = LocalSites(hub)
     copiers = tuple(Copier(kind, sites, shared) for kind, sites in zip(kinds, (local, remotes or local), strict=True))
@@ -210,6 +218,7 @@ class Operator:
         self._missing_walls: list[str] = []
         self._hub = hub
         events = EventRecorder(client, "syncline", identity)
+        self._policies = TenantPolicies(hub, self._policies_changed)
         self._targets = SyncTargets(hub, self._targets_changed)
         self._health = SyncTargetController(
             client,
@@ -218,13 +227,19 @@ class Operator:
             events=events,
             watch_namespaces=settings.watch_namespaces,
             on_credential=self._targets_changed,
+            policies=self._policies,
         )
         self._resources = TargetResources(self._health.set_resources, self._health.resources_complete)
-        self._remotes = FleetSites(hub, fleet, self._targets, self._resources)
+        self._remotes = FleetSites(hub, fleet, self._targets, self._resources, self._policies)
         self._rights = OwnRights(f"system:serviceaccount:{settings.namespace}:{ACCOUNT}")
-        copiers, self._git = controllers(hub, workshop, events, settings, remotes=self._remotes, rights=self._rights)
+        copiers, self._git = controllers(
+            hub, workshop, events, settings, remotes=self._remotes, rights=self._rights, policies=self._policies
+        )
         self._syncs: tuple[Controller, ...] = (*copiers, self._git)
         self._marks = MarkRenewal(hub, settings.namespace, self._syncs, self._leads)
+        self._reports = TenantPolicyController(
+            client, self._policies, lambda namespaces: sum(len(one.syncs_of(namespaces)) for one in self._syncs)
+        )
         self._receiver = Receiver(
             settings.webhook_bind,
             global_secret=_webhook_secret(settings),
@@ -243,10 +258,11 @@ class Operator:
         )
         self._reflectors: tuple[AnyReflector, ...] = (
             self._kinds,
+            self._policies.reflector,
             self._targets.reflector,
             *(reflector for controller in self._syncs for reflector in controller.syncs.values()),
         )
-        hub.listen(_nobody, self._copy_changed, self._stranger_changed, _nobody)
+        hub.listen(self._policies.namespace_changed, self._copy_changed, self._stranger_changed, _nobody)
         self._election: LeaderElection | None = None
         if settings.leader_elect:
             self._election = LeaderElection(
@@ -333,8 +349,8 @@ class Operator:
         )
 
     @property
-    def _controllers(self) -> "tuple[Controller | SyncTargetController, ...]":
-        return (*self._syncs, self._health)
+    def _controllers(self) -> "tuple[AnyController, ...]":
+        return (*self._syncs, self._health, self._reports)
 
     def repository_changed(self, who: Hashable) -> None:
         """Take news of a repository."""
@@ -347,7 +363,7 @@ class Operator:
         if self._election is not None:
             await self._election.leading.wait()
 
-    async def _reconcile(self, controller: "Controller | SyncTargetController", key: Key) -> None:
+    async def _reconcile(self, controller: "AnyController", key: Key) -> None:
         await self._leading()
         try:
             await controller.reconcile(key)
@@ -367,6 +383,12 @@ class Operator:
         self._hub.discovery.forget()
         for controller in self._syncs:
             controller.wakes.kinds_changed()
+
+    def _policies_changed(self, namespaces: frozenset[str]) -> None:
+        """Look again at all that is governed otherwise now; what is no longer allowed stays as it is."""
+        for controller in self._syncs:
+            controller.policies_changed(namespaces)
+        self._health.policies_changed(namespaces)
 
     def _targets_changed(self) -> None:
         """Look again at the syncs that may mean a SyncTarget that came, changed or went."""

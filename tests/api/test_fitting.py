@@ -26,13 +26,13 @@ from syncline.api.fitting import (
     shorten,
     stored_size,
 )
-from syncline.api.kinds import KINDS, Kind
+from syncline.api.kinds import ALL_KINDS, Kind
 from syncline.api.manifestsync import ManifestSyncStatus
 from syncline.api.status import MAX_CLUSTERS, MAX_KEPT
 
 ETCD = 3 * 512 * 1024
 NOW = "2026-01-02T03:04:05Z"
-every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.kind)
+every_kind = pytest.mark.parametrize("kind", ALL_KINDS, ids=lambda kind: kind.kind)
 
 
 def condition(type_: str, reason: str = "Synced", message: str = "") -> Condition:

@@ -22,7 +22,8 @@ Bad = tuple[Spec, str, str]
 
 
 def collection(kind: Kind) -> str:
-    return f"/apis/{API_VERSION}/namespaces/default/{kind.plural}"
+    where = "namespaces/default/" if kind.namespaced else ""
+    return f"/apis/{API_VERSION}/{where}{kind.plural}"
 
 
 def create(sandbox: Sandbox, kind: Kind, spec: Spec) -> dict[str, Any]:

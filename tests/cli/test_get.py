@@ -6,6 +6,7 @@ import pytest
 from tests.cli.conftest import Command
 from tests.configmapsync.world import Thing
 from tests.manifestsync.world import Manifests
+from tests.tenancy.policies import Policy
 
 from syncline.api.common import API_VERSION
 from syncline.cli import main
@@ -142,3 +143,39 @@ def test_ages_are_told_as_kubectl_tells_them() -> None:
     assert age("2001-01-01T00:00:00Z").endswith("d")
     assert age("") == "-"
     assert age("not a time") == "-"
+
+
+def test_get_shows_what_the_tenants_of_a_policy_may_do(world: Manifests, syncline: Command) -> None:
+    policy = Policy(
+        world,
+        serviceAccount={"default": "robot", "allowed": ["deploy-*"]},
+        repositories=["https://git.example.com/**"],
+        clusters={"syncTargets": ["platform/*"]},
+        kinds=[],
+    )
+    policy.becomes("InForce", namespaces=1)
+    try:
+        [row] = [row for row in rows(syncline("get", "tp")) if row[2] == policy.name]
+        assert row[:-1] == ["TenantPolicy", "-", policy.name, "1", "0", "True", "InForce"]
+        told = syncline("get", f"tenantpolicy/{policy.name}")
+    finally:
+        policy.delete()
+    lines = [" ".join(line.split()) for line in told.splitlines()]
+    assert lines[:8] == [
+        f"TenantPolicy {policy.name}",
+        f"Namespaces with: kubernetes.io/metadata.name={world.home} (1 now, with 0 syncs)",
+        "Service account: default robot; allowed deploy-*",
+        "Repositories: https://git.example.com/**",
+        "Other clusters: platform/*",
+        "Destinations: any",
+        "Kinds: none",
+        "Key services: any",
+    ]
+
+
+def test_get_without_a_kind_shows_no_policies(world: Manifests, syncline: Command) -> None:
+    policy = Policy(world, kinds=[])
+    try:
+        assert policy.name not in syncline("get", "-A")
+    finally:
+        policy.delete()

@@ -7,9 +7,10 @@ import pytest
 from tests.cli.conftest import Command
 from tests.manifestsync.world import Json, Manifests, Object
 from tests.tenancy.accounts import ALL, Account
+from tests.tenancy.policies import Policy
 
 from syncline.api.common import API_VERSION
-from syncline.api.kinds import CONFIG_MAP_SYNC, KINDS
+from syncline.api.kinds import ALL_KINDS, CONFIG_MAP_SYNC
 from syncline.api.manifestsync import KIND
 from syncline.cli import main
 
@@ -180,7 +181,7 @@ def test_whoever_may_not_ask_for_the_rights_of_the_operator_is_told_that_they_we
 ) -> None:
     target = world.namespace("a")
     world.source()
-    for resource in ("namespaces", "configmaps", *(kind.plural for kind in KINDS)):
+    for resource in ("namespaces", "configmaps", *(kind.plural for kind in ALL_KINDS)):
         account.may("", resource, "get", "list", "watch")
     for namespace in (world.home, target):
         account.may(namespace, "configmaps", *ALL)
@@ -198,3 +199,15 @@ def test_whoever_may_not_ask_for_the_rights_of_the_operator_is_told_that_they_we
     operator = "system:serviceaccount:syncline-system:syncline"
     assert told[-2].startswith(f"note: the rights of {operator} were not checked: cannot create subjectaccessreviews")
     assert told[-1].startswith("note: marks were not checked, and are taken at their word: you may not read the Secret")
+
+
+def test_plan_tells_what_a_tenant_policy_does_not_allow(world: Manifests, syncline: Command) -> None:
+    mine, theirs = world.namespaces("mine", "theirs")
+    policy = Policy(world, destinationNamespaces=[mine])
+    try:
+        wanted = manifest(world, world.secret(), into=[f"{world.name}-mi*", f"{world.name}-th*"])
+        rows = planned(syncline("plan", "-f", "-", stdin=wanted, code=1))
+    finally:
+        policy.delete()
+    assert rows[f"{mine}/app"][0] == "create"
+    assert policy.refusal("destinationNamespaces", f"destination namespace {theirs}") in rows[f"{theirs}/app"][5]

@@ -10,7 +10,7 @@ from tests.configmapsync.world import Thing, until
 from tests.manifestsync.world import Manifests
 
 from syncline.api.common import API_VERSION
-from syncline.api.kinds import KINDS
+from syncline.api.kinds import ALL_KINDS
 from syncline.cli import main
 from syncline.sandbox import Options, RequestError, Sandbox
 from syncline.testing.operator import OperatorProcess, install
@@ -37,7 +37,7 @@ def removed(sandbox: Sandbox) -> None:
     """Check that nothing of Syncline stays; the namespace takes the control plane a moment more."""
     namespace = Thing(sandbox, "/api/v1/namespaces", "syncline-system").look()
     assert namespace is None or namespace["status"]["phase"] == "Terminating"
-    for kind in KINDS:
+    for kind in ALL_KINDS:
         Thing(sandbox, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", f"{kind.plural}.syncline.dev").gone()
         with pytest.raises(RequestError, match="404"):
             sandbox.request("GET", f"/apis/{API_VERSION}/{kind.plural}")

@@ -225,7 +225,7 @@ def editor(world: World) -> str:
 
 def test_crds_and_manifests_print_what_a_cluster_needs(syncline: Command) -> None:
     crds = list(yaml.safe_load_all(syncline("crds")))
-    plurals = ("configmapsyncs", "manifestsyncs", "configsyncs", "synctargets")
+    plurals = ("configmapsyncs", "manifestsyncs", "configsyncs", "synctargets", "tenantpolicies")
     assert [crd["metadata"]["name"] for crd in crds] == [f"{plural}.syncline.dev" for plural in plurals]
     everything = list(yaml.safe_load_all(syncline("manifests", "--image", "example.com/syncline:1")))
     assert everything == json.loads(json.dumps(deploy.everything("example.com/syncline:1")))

@@ -7,7 +7,7 @@ import yaml
 
 from syncline import deploy
 from syncline.api.crd import schema
-from syncline.api.kinds import KINDS, Kind
+from syncline.api.kinds import ALL_KINDS, Kind
 from syncline.deploy import generate, reference
 from syncline.deploy.workload import deployment
 from syncline.git import Limits
@@ -56,7 +56,7 @@ def test_the_image_can_be_chosen() -> None:
     assert [container["image"] for container in pod["containers"]] == ["registry.example/syncline@sha256:0"]
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.kind)
+@pytest.mark.parametrize("kind", ALL_KINDS, ids=lambda kind: kind.kind)
 def test_the_reference_tells_every_field_and_every_message(kind: Kind) -> None:
     page = reference.page(kind).replace(r"\*", "*").replace(r"\_", "_")
     for name, found in leaves(schema(kind)["properties"]["spec"]):

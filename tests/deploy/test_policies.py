@@ -7,7 +7,7 @@ from tests.deploy.authors import Eventually
 
 from syncline import deploy
 from syncline.api.common import API_VERSION
-from syncline.api.kinds import KINDS
+from syncline.api.kinds import ALL_KINDS, KINDS
 from syncline.api.status import SyncStatus
 from syncline.deploy.policy.kinds import CLUSTER_WIDE, NAMESPACED
 from syncline.sandbox import RequestError, Sandbox
@@ -16,11 +16,13 @@ from syncline.testing.fixtures import SandboxFactory
 POLICIES = [manifest for manifest in deploy.policy() if manifest["kind"] == "ValidatingAdmissionPolicy"]
 
 
-def test_every_kind_has_a_policy_that_refuses_where_it_cannot_decide() -> None:
+def test_every_kind_has_a_policy_that_refuses_where_it_cannot_decide_and_one_that_leaves_it_to_the_reconcile() -> None:
     named = {policy["metadata"]["name"]: policy["spec"]["failurePolicy"] for policy in POLICIES}
+    syncs = [kind.plural for kind in KINDS if issubclass(kind.status, SyncStatus)]
     authors = [f"{kind.plural}-authors.syncline.dev" for kind in KINDS]
-    removers = [f"{kind.plural}-removers.syncline.dev" for kind in KINDS if issubclass(kind.status, SyncStatus)]
-    assert named == dict.fromkeys((*authors, *removers), "Fail")
+    removers = [f"{plural}-removers.syncline.dev" for plural in syncs]
+    tenants = {f"{plural}-tenants.syncline.dev": "Ignore" for plural in syncs}
+    assert named == dict.fromkeys((*authors, *removers), "Fail") | tenants
 
 
 def test_no_expression_checks_more_rights_than_it_can_pay_for() -> None:
@@ -62,7 +64,7 @@ def send(sandbox: Sandbox, manifests: list[deploy.Manifest]) -> None:
 def served(sandbox: Sandbox) -> Callable[[], bool]:
     def ask() -> bool:
         try:
-            return all(sandbox.request("GET", f"/apis/{API_VERSION}/{kind.plural}") for kind in KINDS)
+            return all(sandbox.request("GET", f"/apis/{API_VERSION}/{kind.plural}") for kind in ALL_KINDS)
         except RequestError:
             return False
 

@@ -21,14 +21,14 @@ import syncline.kube.metrics
 import syncline.receiver.metrics
 import syncline.telemetry.metrics
 from syncline.api.common import API_VERSION
-from syncline.api.kinds import KINDS
+from syncline.api.kinds import ALL_KINDS
 from syncline.controllers.configmapsync import RESOURCE as SYNCS
 from syncline.deploy import Manifest
 from syncline.kube import errors
 from syncline.sandbox import RequestError, Sandbox
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
-GUIDES = [ROOT / "docs" / f"{name}.md" for name in ("configmapsync", "manifestsync", "configsync")]
+GUIDES = [ROOT / "docs" / f"{name}.md" for name in ("configmapsync", "manifestsync", "configsync", "tenants")]
 OPERATIONS = ROOT / "docs" / "operations.md"
 # Names of several words in the source that are no reasons, and one reason's neighbour that looks like one.
 OTHER_NAMES = {"ConfigMap", "DoesNotExist", "DownstreamWins", "LastWriteWins", "NotIn", "OneWay", "SourceWins"}
@@ -50,7 +50,8 @@ OTHER_NAMES |= {"VolumeAttachment", "ExternalName", "LoadBalancer", "NodePort"}
 # Of the fleet.
 OTHER_NAMES |= {"ClusterDown", "MemberKey", "NotResolved", "ReadSecret", "SecretWire", "Up"}
 # Of Git: states of targets that stand where reasons do, decisions about revisions, hosts, and what health goes by.
-OTHER_NAMES |= {"Skipped", "Unknown", "Head", "HeadUnknown", "NotFound", "NothingHealthy", "GitHub", "GitLab"}
+OTHER_NAMES |= {"Skipped", "Unknown", "Head", "HeadUnknown", "NotFound", "NothingHealthy", "GitHub", "GitHubApp"}
+OTHER_NAMES |= {"GitLab"}
 OTHER_NAMES |= {
     "AbleToScale",
     "CrashLoopBackOff",
@@ -106,9 +107,11 @@ def explained() -> set[str]:
 @pytest.mark.parametrize("snippet", [pytest.param(found, id=page_id(page)) for page, found in snippets()])
 def test_every_snippet_is_taken_by_the_api_server(sandbox: Sandbox, snippet: Manifest) -> None:
     assert snippet["apiVersion"] == API_VERSION
-    plural = {kind.kind: kind.plural for kind in KINDS}[snippet["kind"]]
-    snippet = {**snippet, "metadata": {**snippet["metadata"], "namespace": "default"}}
-    path = f"/apis/{API_VERSION}/namespaces/default/{plural}?dryRun=All&fieldValidation=Strict"
+    kind = {kind.kind: kind for kind in ALL_KINDS}[snippet["kind"]]
+    where = {"namespace": "default"} if kind.namespaced else {}
+    snippet = {**snippet, "metadata": {**snippet["metadata"], **where}}
+    folder = "namespaces/default/" if kind.namespaced else ""
+    path = f"/apis/{API_VERSION}/{folder}{kind.plural}?dryRun=All&fieldValidation=Strict"
     sandbox.request("POST", path, snippet)
 
 

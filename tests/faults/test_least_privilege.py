@@ -35,7 +35,7 @@ def live_through_everything(scene: Scene) -> None:
 
 
 # This life is that of a ConfigMapSync.
-OTHER_KINDS = ("configsyncs", "manifestsyncs", "synctargets")
+OTHER_KINDS = ("configsyncs", "manifestsyncs", "synctargets", "tenantpolicies")
 
 # Who oneself is, and what one may do, everybody may ask.
 OPEN_TO_ALL = ("selfsubjectreviews", "selfsubjectaccessreviews")

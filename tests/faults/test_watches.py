@@ -31,6 +31,7 @@ WATCHED = {
     "namespaces",
     "secrets",
     "synctargets",
+    "tenantpolicies",
 }
 # ConfigMaps by label and without. Of Secrets, the one with the keys of marks.
 WATCHES = len(WATCHED) + 1

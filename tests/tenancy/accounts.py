@@ -5,12 +5,12 @@ from typing import Any
 from tests.configmapsync.world import Thing, World, until
 
 from syncline.api.common import GROUP
-from syncline.api.kinds import KINDS
+from syncline.api.kinds import ALL_KINDS
 from syncline.sandbox import Sandbox
 
 RBAC = "rbac.authorization.k8s.io"
 ALL = ("get", "create", "update", "patch", "delete")
-GROUPS = {"deployments": "apps", "ingresses": "networking.k8s.io", **{kind.plural: GROUP for kind in KINDS}}
+GROUPS = {"deployments": "apps", "ingresses": "networking.k8s.io", **{kind.plural: GROUP for kind in ALL_KINDS}}
 GROUPS |= dict.fromkeys(("roles", "rolebindings", "clusterroles"), RBAC)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Command, syncline
 from tests.configmapsync.world import until
+from tests.configsync.conftest import git_server
 from tests.deploy.test_install import may
 from tests.manifestsync.conftest import grant
 from tests.manifestsync.world import Manifests
@@ -15,7 +16,7 @@ from tests.tenancy.canaries import Canaries
 from syncline.sandbox import Sandbox
 from syncline.testing.operator import OperatorProcess, chosen_profile
 
-__all__ = ["syncline"]
+__all__ = ["git_server", "syncline"]
 
 TESTS_ROLE = "/apis/rbac.authorization.k8s.io/v1/clusterroles/tests-copied-kinds"
 

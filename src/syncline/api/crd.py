@@ -19,7 +19,7 @@ def crd(kind: Kind) -> dict[str, Any]:
         "metadata": {"name": kind.crd_name},
         "spec": {
             "group": GROUP,
-            "scope": "Namespaced",
+            "scope": "Namespaced" if kind.namespaced else "Cluster",
             "names": {
                 "kind": kind.kind,
                 "listKind": f"{kind.kind}List",

@@ -5,7 +5,7 @@ A new kind is a module with its types and one entry here; CRD, roles and referen
 
 from msgspec import Struct
 
-from syncline.api import configmapsync, configsync, manifestsync, synctarget
+from syncline.api import configmapsync, configsync, manifestsync, synctarget, tenantpolicy
 from syncline.api.common import GROUP
 
 
@@ -30,6 +30,7 @@ class Kind(Struct, frozen=True, kw_only=True):
     spec: type
     status: type
     columns: tuple[Column, ...]
+    namespaced: bool = True
 
     @property
     def crd_name(self) -> str:
@@ -111,4 +112,24 @@ SYNC_TARGET = Kind(
     ),
 )
 
+TENANT_POLICY = Kind(
+    kind=tenantpolicy.KIND,
+    plural=tenantpolicy.PLURAL,
+    singular="tenantpolicy",
+    short_names=("tp",),
+    object=tenantpolicy.TenantPolicy,
+    spec=tenantpolicy.TenantPolicySpec,
+    status=tenantpolicy.TenantPolicyStatus,
+    namespaced=False,
+    columns=(
+        Column("Namespaces", ".status.namespaces", "Namespaces that the policy governs.", type="integer"),
+        Column("Syncs", ".status.syncs", "Syncs in these namespaces.", type="integer"),
+        Column("Ready", f"{_READY}.status", "Whether the policy is in force."),
+        Column("Reason", f"{_READY}.reason", "Why."),
+        Column("Age", ".metadata.creationTimestamp", "How long the policy exists.", type="date"),
+    ),
+)
+
 KINDS = (CONFIG_MAP_SYNC, MANIFEST_SYNC, CONFIG_SYNC, SYNC_TARGET)
+"""The kinds of tenants: what is in namespaces."""
+ALL_KINDS = (*KINDS, TENANT_POLICY)

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from syncline.api.common import LabelSelector
-from syncline.api.kinds import CONFIG_MAP_SYNC, CONFIG_SYNC, SYNC_TARGET, Kind
+from syncline.api.kinds import CONFIG_MAP_SYNC, CONFIG_SYNC, SYNC_TARGET, TENANT_POLICY, Kind
 from syncline.cli.table import print_table, printable
 from syncline.cli.words import shown_revision
 from syncline.core.selectors import selector_words
@@ -23,8 +23,15 @@ _LAST = ("lastSuccessfulSyncTime", "lastSyncTime", "lastSyncedTime")
 def show_details(kind: Kind, one: Json) -> None:
     """Print all that the object says about itself."""
     meta, status = one["metadata"], one.get("status") or {}
-    print(printable(f"{kind.kind} {meta['namespace']}/{meta['name']}"))
-    facts = _cluster_facts(one, status) if kind is SYNC_TARGET else _sync_facts(one, status)
+    print(
+        printable(
+            f"{kind.kind} {meta['namespace']}/{meta['name']}" if kind.namespaced else f"{kind.kind} {meta['name']}"
+        )
+    )
+    if kind is TENANT_POLICY:
+        facts = _policy_facts(one["spec"], status)
+    else:
+        facts = _cluster_facts(one, status) if kind is SYNC_TARGET else _sync_facts(one, status)
     facts.append(("Age", age(meta["creationTimestamp"])))
     if "deletionTimestamp" in meta:
         facts.append(("Deleted", f"{age(meta['deletionTimestamp'])} ago; the operator lets go of its copies first"))
@@ -160,6 +167,31 @@ def _cluster_facts(one: Json, status: Json) -> list[tuple[str, str]]:
         if status.get(key):
             facts.append((name, status[key]))
     return facts
+
+
+def _policy_facts(spec: Json, status: Json) -> list[tuple[str, str]]:
+    """Say what the tenants of a policy may do."""
+    selector = selector_words(msgspec.convert(spec["namespaceSelector"], LabelSelector))
+    clusters, account = spec.get("clusters"), spec.get("serviceAccount") or {}
+    words = [
+        "required" if account.get("required") else "",
+        f"default {account['default']}" if account.get("default") else "",
+        f"allowed {_allowed(account.get('allowed'))}" if "allowed" in account else "",
+    ]
+    reachable = clusters if clusters is None else [*clusters.get("syncTargets", ()), *clusters.get("servers", ())]
+    return [
+        ("Namespaces with", f"{selector} ({status.get('namespaces', 0)} now, with {status.get('syncs', 0)} syncs)"),
+        ("Service account", "; ".join(word for word in words if word) or "any, or none"),
+        ("Repositories", _allowed(spec.get("repositories"))),
+        ("Other clusters", _allowed(reachable)),
+        ("Destinations", _allowed(spec.get("destinationNamespaces"))),
+        ("Kinds", _allowed(spec.get("kinds"))),
+        ("Key services", _allowed(spec.get("keyServices"))),
+    ]
+
+
+def _allowed(patterns: list[str] | None) -> str:
+    return "any" if patterns is None else ", ".join(patterns) or "none"
 
 
 def _environment_row(entry: Json) -> tuple[str, ...]:

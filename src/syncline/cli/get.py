@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from syncline.api.common import API_VERSION
-from syncline.api.kinds import CONFIG_SYNC, SYNC_TARGET, Kind
+from syncline.api.kinds import ALL_KINDS, CONFIG_SYNC, KINDS, SYNC_TARGET, TENANT_POLICY, Kind
 from syncline.cli import connect
 from syncline.cli.details import age, ready, resource_words, show_details, source_words, track_words
 from syncline.cli.subject import find_kind, not_served
@@ -14,7 +14,7 @@ from syncline.cli.table import print_table
 from syncline.cli.words import Reference, UsageError, reference, resource_of
 from syncline.kube.client import Client
 from syncline.kube.config import Connection
-from syncline.kube.errors import NotFound
+from syncline.kube.errors import Forbidden, NotFound
 from syncline.telemetry import configure
 
 Json = dict[str, Any]
@@ -25,15 +25,17 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     """Add the command."""
     parser = commands.add_parser(
         "get",
-        help="list the syncs and SyncTargets, or show one of them in full",
-        description="Without KIND: all syncs and SyncTargets. With NAME: conditions, targets and history.",
+        help="list the syncs, SyncTargets or TenantPolicies, or show one of them in full",
+        description="Without KIND: all syncs and SyncTargets. With NAME: conditions, targets and history; of a"
+        " TenantPolicy, what its tenants may do.",
     )
     connect.add_flags(parser)
     parser.add_argument(
         "kind",
         nargs="?",
         metavar="KIND",
-        help="ConfigMapSync, ManifestSync, ConfigSync, SyncTarget; cms, msync, csync, st; or KIND/NAME, or NAME alone",
+        help="ConfigMapSync, ManifestSync, ConfigSync, SyncTarget, TenantPolicy; cms, msync, csync, st, tp; or"
+        " KIND/NAME, or NAME alone",
     )
     parser.add_argument("name", nargs="?", metavar="NAME", help="one object, which is shown in full")
     where = parser.add_mutually_exclusive_group()
@@ -44,7 +46,7 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
 
 
 def _get(given: argparse.Namespace) -> int:
-    named = reference(given.kind, given.name)
+    named = _named(given)
     name = named.name
     if name is not None and given.all_namespaces:
         raise UsageError("one object is in one namespace: give -n instead of -A")
@@ -61,6 +63,12 @@ def _get(given: argparse.Namespace) -> int:
     return 0
 
 
+def _named(given: argparse.Namespace) -> Reference:
+    """Read what is asked for; policies are in no namespace, so they are shown only where they are named."""
+    named = reference(given.kind, given.name, ALL_KINDS)
+    return named if named.kind is not None else Reference(KINDS, named.name)
+
+
 async def _find(connection: Connection, named: Reference, namespace: str | None) -> Found:
     """Read what was asked for; kinds that the cluster does not serve are passed over, unless it serves none of them."""
     found: Found = []
@@ -71,14 +79,21 @@ async def _find(connection: Connection, named: Reference, namespace: str | None)
             kinds = (await find_kind(client, named, namespace),)
         for kind in kinds:
             resource = resource_of(kind)
+            where = namespace if kind.namespaced else None
             try:
                 if name is not None:
-                    objects = [await client.get(resource, name, namespace)]
+                    objects = [await client.get(resource, name, where)]
                 else:
-                    objects, _ = await client.list(resource, namespace)
+                    objects, _ = await client.list(resource, where)
+            except Forbidden as error:
+                if kind is TENANT_POLICY and name is None:
+                    message = f"name your policy (syncline get tenantpolicy NAME), for you may not list all: {error}"
+                    raise UsageError(message) from None
+                raise
             except NotFound as error:
                 if name is not None and error.about == name:
-                    raise UsageError(f"there is no {kind.kind} {name} in namespace {namespace}") from None
+                    there = f" in namespace {namespace}" if kind.namespaced else ""
+                    raise UsageError(f"there is no {kind.kind} {name}{there}") from None
                 missing.append(kind)
                 continue
             found += [(kind, _clean(kind, one)) for one in objects]
@@ -100,14 +115,16 @@ def _print_json(found: Found, *, single: bool) -> None:
 
 
 def _print_tables(found: Found, namespace: str | None) -> None:
-    copies = [_sync_row(one) for kind, one in found if kind not in (CONFIG_SYNC, SYNC_TARGET)]
+    copies = [_sync_row(one) for kind, one in found if kind not in (CONFIG_SYNC, SYNC_TARGET, TENANT_POLICY)]
     followers = [_follower_row(one) for kind, one in found if kind is CONFIG_SYNC]
     clusters = [_cluster_row(one) for kind, one in found if kind is SYNC_TARGET]
+    policies = [_policy_row(one) for kind, one in found if kind is TENANT_POLICY]
     said = False
     for columns, rows in (
         (("SOURCE", "TARGETS"), copies),
         (("SOURCE", "REVISION", "TARGETS"), followers),
         (("VERSION", "EXPIRES", "RESOURCES"), clusters),
+        (("NAMESPACES", "SYNCS"), policies),
     ):
         if said and rows:
             print()
@@ -130,9 +147,13 @@ def _cluster_row(one: Json) -> tuple[str, ...]:
     return _row(one, *known, resource_words(_status(one)))
 
 
+def _policy_row(one: Json) -> tuple[str, ...]:
+    return _row(one, *(str(_status(one).get(key, 0)) for key in ("namespaces", "syncs")))
+
+
 def _row(one: Json, *cells: str) -> tuple[str, ...]:
     meta = one["metadata"]
-    named = (one["kind"], meta["namespace"], meta["name"])
+    named = (one["kind"], meta.get("namespace", "-"), meta["name"])
     return (*named, *cells, *ready(_status(one)), age(meta["creationTimestamp"]))
 
 

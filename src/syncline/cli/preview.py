@@ -19,6 +19,7 @@ from syncline.controllers.copier import Copier
 from syncline.controllers.foresight import Preview
 from syncline.controllers.remotes import FleetSites
 from syncline.controllers.synctargets import SyncTargets
+from syncline.controllers.tenantpolicies import TenantPolicies
 from syncline.core.digest import DigestKey
 from syncline.core.marks import MarkKeys
 from syncline.core.plan import Action, Verb
@@ -45,8 +46,15 @@ class Previewer:
     """Plans syncs that exist, and syncs that do not."""
 
     def __init__(
-        self, client: Client, hub: PartialCluster, controllers: Sequence[Copier | ConfigSyncs], access: AccessReviews
+        self,
+        client: Client,
+        hub: PartialCluster,
+        controllers: Sequence[Copier | ConfigSyncs],
+        access: AccessReviews,
+        unread: Sequence[str] = (),
     ) -> None:
+        """`unread`: what could not be read, so that nothing is known of it."""
+        self._unread = unread
         self.client = client
         self.hub = hub
         self.access = access
@@ -94,7 +102,8 @@ class Previewer:
 
     def unchecked(self) -> list[str]:
         """Say whose rights could not be asked for and what is not visible, so that nothing is known of them."""
-        unchecked = [f"the rights of {who} were not checked: {why}" for who, why in self.access.unchecked.items()]
+        unchecked = [*self._unread]
+        unchecked += [f"the rights of {who} were not checked: {why}" for who, why in self.access.unchecked.items()]
         if not self.hub.marks.keys.checked:
             unchecked.append(
                 f"marks were not checked, and are taken at their word: you may not read the Secret {MARK_KEYS} of the "
@@ -147,12 +156,14 @@ async def previewer(
                 raise UsageError("plan the syncs of one namespace at a time: you may not list those of all namespaces")
             settings = msgspec.structs.replace(settings, watch_namespaces=(home,))
         targets = SyncTargets(hub, lambda *_: None, None if hub.sees_syncs else home)
-        remotes = FleetSites(hub, fleet, targets)
+        policies = TenantPolicies(hub)
+        unread = await _load(policies, client)
+        remotes = FleetSites(hub, fleet, targets, policies=policies)
         workshop = Workshop(renderer, builder, mirrors)
         rights = OwnRights()
         await rights.learn(client)
         events = EventRecorder(client, "syncline", "preview")
-        copiers, git = controllers(hub, workshop, events, settings, remotes=remotes, rights=rights)
+        copiers, git = controllers(hub, workshop, events, settings, remotes=remotes, rights=rights, policies=policies)
         reflectors: tuple[AnyReflector, ...] = (
             targets.reflector,
             *(reflector for one in (*copiers, git) for reflector in one.syncs.values()),
@@ -161,7 +172,8 @@ async def previewer(
         watches = [asyncio.create_task(reflector.run()) for reflector in reflectors]
         try:
             await _synced((hub.namespaces, *reflectors))
-            yield Previewer(client, hub, (*copiers, git), AccessReviews(client, connect.operator_user(given)))
+            access = AccessReviews(client, connect.operator_user(given))
+            yield Previewer(client, hub, (*copiers, git), access, unread)
         finally:
             for watch in watches:
                 watch.cancel()
@@ -189,6 +201,17 @@ async def _mark_keys(client: Client, namespace: str) -> MarkKeys:
         return await read_mark_keys(client, namespace)
     except KubeError:
         return MarkKeys(checked=False)
+
+
+async def _load(policies: TenantPolicies, client: Client) -> list[str]:
+    """Read the TenantPolicies; say so where that is not possible: the operator obeys them in any case."""
+    try:
+        await policies.load(client)
+    except NotFound:
+        return []
+    except KubeError as error:
+        return [f"TenantPolicies were not checked, and may not allow this: {error}"]
+    return []
 
 
 async def _synced(reflectors: Sequence[AnyReflector]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from syncline.api.crd import crd
-from syncline.api.kinds import KINDS
+from syncline.api.kinds import ALL_KINDS
 from syncline.kube.errors import BadRequest
 
 _UNKNOWN = re.compile(r'(unknown|duplicate) field "((?:[^"\\]|\\.)+)"')
@@ -32,7 +32,7 @@ def _word(kind: str, how: str, path: str) -> str:
 
 def _fields(kind: str, path: str) -> list[str]:
     """Return the fields of a kind at a path, such as `spec.sources[0].git`."""
-    found = next((one for one in KINDS if one.kind == kind), None)
+    found = next((one for one in ALL_KINDS if one.kind == kind), None)
     if found is None:
         return []
     node: Mapping[str, Any] = crd(found)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]

@@ -11,7 +11,7 @@ import msgspec
 import yaml
 
 from syncline.api.common import API_VERSION, GROUP, VERSION
-from syncline.api.kinds import KINDS, Kind
+from syncline.api.kinds import ALL_KINDS, KINDS, Kind
 from syncline.api.status import SyncStatus
 from syncline.kube.resources import Resource
 
@@ -47,7 +47,7 @@ def reference(first: str | None, second: str | None, kinds: Sequence[Kind] = KIN
         return Reference(tuple(kinds))
     if "/" not in first and second is None:
         kind = _find_kind(first, kinds) if len(kinds) > 1 else None
-        if kind is None and _find_kind(first, KINDS) is not None and len(kinds) > 1:
+        if kind is None and _find_kind(first, ALL_KINDS) is not None and len(kinds) > 1:
             _refuse_kind(first, kinds)
         return Reference(tuple(kinds), first) if kind is None else Reference((kind,))
     word, _, name = first.partition("/")
@@ -71,7 +71,7 @@ def _find_kind(word: str, kinds: Sequence[Kind]) -> Kind | None:
 
 def _refuse_kind(word: str, kinds: Sequence[Kind]) -> NoReturn:
     known = ", ".join(f"{kind.kind} ({', '.join(kind.short_names)})" for kind in kinds)
-    ours = _find_kind(word, KINDS)
+    ours = _find_kind(word, ALL_KINDS)
     if ours is not None:
         raise UsageError(f"this command is not for the kind {ours.kind}; write one of {known}")
     raise UsageError(f"{word!r} is no kind of ours; write one of {known}")
@@ -79,7 +79,7 @@ def _refuse_kind(word: str, kinds: Sequence[Kind]) -> NoReturn:
 
 def resource_of(kind: Kind) -> Resource:
     """Return where the objects of a kind are."""
-    return Resource(GROUP, VERSION, kind.plural, kind.kind)
+    return Resource(GROUP, VERSION, kind.plural, kind.kind, namespaced=kind.namespaced)
 
 
 def shown_revision(revision: str) -> str:
@@ -131,7 +131,7 @@ def _refuse_unknown(filename: str, document: object) -> None:
         return
     if document["apiVersion"] != API_VERSION:
         raise UsageError(f"{filename}: there is no apiVersion {document['apiVersion']}: write {API_VERSION}")
-    kinds = [kind.kind for kind in KINDS]
+    kinds = [kind.kind for kind in ALL_KINDS]
     word = str(document.get("kind"))
     if word not in kinds:
         near = difflib.get_close_matches(word, kinds, n=1)

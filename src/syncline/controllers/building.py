@@ -21,6 +21,7 @@ from syncline.controllers.forest import Forest
 from syncline.controllers.origins import SourceProblem, source_problem
 from syncline.controllers.references import Asking, References
 from syncline.controllers.reporting import Problem
+from syncline.controllers.tenancy import refuse
 from syncline.controllers.tracks import Strand, Track, helm_values, recipe_digest
 from syncline.controllers.wishes import InvalidManifest, wish
 from syncline.core.digest import body_digest
@@ -36,6 +37,7 @@ from syncline.git import GitError
 from syncline.kube.errors import KindNotServed, KubeError
 from syncline.render.errors import BuildError, RenderFailed
 from syncline.render.inputs import inputs
+from syncline.render.key_credentials import services_of
 from syncline.render.recipe import Built, Files, Recipe
 from syncline.render.tools import tool_versions
 from syncline.render.validation import InvalidObject, Validation
@@ -215,6 +217,8 @@ class Builds:
         if spec.decryption is not None:
             target = Target(asking.key.namespace, spec.decryption.secret_ref.name, "Secret")
             keys = (await self._references.read(asking, target, "decryption.secretRef")).data
+            for service, address in services_of(keys):
+                refuse(asking.limits.key_service(service, address))
         refs = (*spec.template.values_from, *helm_values(spec.build))
         secret_source = any(strand.object is not None and strand.object.kind == "Secret" for strand in track.strands)
         return _Pantry(

@@ -13,6 +13,7 @@ from syncline.core.keypolicies import KeyPolicies, KeyPolicy
 from syncline.core.outcome import describe_changes
 from syncline.core.plan import Policy
 from syncline.core.scope import scope_of
+from syncline.core.tenant_requests import configmapsync_request
 from syncline.core.twoway import STRATEGIES
 from syncline.engine.record import SyncWire, read_sync
 from syncline.kube.resources import Resource
@@ -68,7 +69,13 @@ class ConfigMapSyncs(Struct, frozen=True):
             deletion_policy=spec.deletion_policy,
             source_deletion_policy=spec.source_deletion_policy,
             scope=copy_scope(places, sources, name),
+            limits=self.tenancy.limits(sync.metadata.namespace),
         )
+
+    def admit(self, sync: AnySync) -> None:
+        """Raise `Problem` where a TenantPolicy does not allow what the spec asks for."""
+        assert isinstance(sync.spec, ConfigMapSyncSpec)  # noqa: S101 - it was read as one
+        self.tenancy.admit(sync.metadata.namespace, configmapsync_request(sync.spec))
 
     def finish(self, report: Report, status: SyncStatus, now: str) -> SyncStatus:
         """Note when a copy was last changed."""

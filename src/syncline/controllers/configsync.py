@@ -25,7 +25,7 @@ from syncline.controllers.dependencies import WAITS, Dependencies
 from syncline.controllers.foresight import Preview, together
 from syncline.controllers.judging import JudgedEdit, ScopeJudge
 from syncline.controllers.keeping import KeepRoom, unmarked
-from syncline.controllers.laps import Departed, Lap, Lapped, SyncMemory, TrackMemory, wellness
+from syncline.controllers.laps import Departed, Lap, Lapped, SyncMemory, TrackMemory, permitted, wellness
 from syncline.controllers.memory import Memory
 from syncline.controllers.origins import Origins
 from syncline.controllers.parts import departed_parts, has_copies, part_of, wanted_of
@@ -49,6 +49,8 @@ from syncline.core.durations import seconds
 from syncline.core.objects import Target
 from syncline.core.outcome import Outcome
 from syncline.core.scope import Scope
+from syncline.core.tenancy import NOT_ALLOWED
+from syncline.core.tenant_requests import configsync_request
 from syncline.engine.claims import Claim, Want
 from syncline.engine.fanout import FanOut
 from syncline.engine.interests import Interest
@@ -140,6 +142,8 @@ class ConfigSyncs(Controller):
                 sync = await self._hold(sync, memory)
         except Problem as problem:
             self._origins.forget(key_of(sync))
+            if problem.reason == NOT_ALLOWED:
+                self._shared.claims.drop(sync.owner.ref)  # nobody waits for a sync that may not write
             return Report(sync=sync, problem=problem, retry=problem.retry, again=problem.again, waits=problem.retry)
         tracks = tracks_of(spec, sync.metadata.namespace)
         with suppress(Problem):  # each track meets it again, and reports it
@@ -149,7 +153,7 @@ class ConfigSyncs(Controller):
         telling = _tells(sync)
         commissions = [Commission(asking=asking, spec=spec, track=track, telling=telling) for track in tracks]
         prepared = await asyncio.gather(*(self._preparer.prepare(one, sync, memory, waits_for) for one in commissions))
-        laps = [lap.spread() for lap in prepared]
+        laps = [permitted(lap.spread(), asking.limits) for lap in prepared]
         work = self.kind.lower(sync, (one for lap in laps for one in lap.desired()))
         reached = await self._sites.reach(work, self.wakes)
         laps = [await self._validated(work, spec, reached, lap, memory) for lap in laps]
@@ -175,6 +179,8 @@ class ConfigSyncs(Controller):
         spec = spec_of(sync)
         if spec.suspend:
             raise Problem("Suspended", "spec.suspend is true: nothing is read or written", status="Unknown")
+        namespace = sync.metadata.namespace
+        self._tenancy.admit(namespace, configsync_request(spec, namespace))
         return spec
 
     def _asking(self, sync: AnySync, spec: ConfigSyncSpec) -> Asking:
@@ -182,6 +188,7 @@ class ConfigSyncs(Controller):
             key=key_of(sync),
             user=self._tenancy.user(sync.metadata.namespace, spec.service_account_name),
             interval=self._tenancy.interval(spec.refresh_interval),
+            limits=self._tenancy.limits(sync.metadata.namespace),
         )
 
     def _waits_for(self, sync: AnySync, spec: ConfigSyncSpec) -> Problem | None:
@@ -399,6 +406,7 @@ class ConfigSyncs(Controller):
             await self._preparer.prepare(Commission(asking=asking, spec=spec, track=track), sync, memory, None)
             for track in tracks_of(spec, sync.metadata.namespace)
         ]
+        laps = [permitted(lap, asking.limits) for lap in laps]
         work = self.kind.lower(sync, (one for lap in laps for one in lap.desired()))
         reached = await self._sites.reach(work, self.wakes)
         laps = [await self._validated(work, spec, reached, lap, memory) for lap in laps]

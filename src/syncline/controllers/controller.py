@@ -87,6 +87,8 @@ class Shared(Struct, frozen=True):
     unkept: UnkeptFields
     watch_namespaces: Sequence[str] = ()
     allowed_kinds: frozenset[str] = frozenset()
+    on_count: Callable[[str], None] = lambda _: None
+    """Told the namespace of each sync that comes or goes."""
 
 
 class Controller(ABC):
@@ -161,6 +163,19 @@ class Controller(ABC):
                 interest, claim = Interest(), None
             self.wakes.take_interest(key, interest, claim, from_spec=True)
         self.wakes.sync_changed(key, old, new, by)
+        if (old is None) != (new is None):
+            self._shared.on_count(key.namespace)
+
+    def policies_changed(self, namespaces: frozenset[str]) -> None:
+        """Reconcile the syncs of namespaces that are governed otherwise now, also those that are not due."""
+        for key in self.syncs_of(namespaces):
+            if (memory := self._memory.get(key)) is not None:
+                memory.make_due()
+            self.queue.add(key)
+
+    def syncs_of(self, namespaces: frozenset[str]) -> list[Key]:
+        """Return the syncs of some namespaces."""
+        return [key for reflector in self.syncs.values() for key, _ in reflector.items() if key.namespace in namespaces]
 
     async def reconcile(self, key: Key) -> None:
         """Bring one sync about."""

@@ -33,6 +33,7 @@ from syncline.core.keypolicies import KeyPolicies
 from syncline.core.objects import Desired, Target
 from syncline.core.outcome import Outcome
 from syncline.core.plan import Action
+from syncline.core.tenancy import NOT_ALLOWED
 from syncline.engine.claims import Claim
 from syncline.engine.interests import Interest
 from syncline.engine.record import SyncWire
@@ -48,6 +49,9 @@ class CopyingKind(Kind, Protocol):
 
     def lower(self, sync: AnySync) -> Work:
         """Lower a spec that could be read; raises `Problem` for one that cannot be carried out."""
+
+    def admit(self, sync: AnySync) -> None:
+        """Raise `Problem` where a TenantPolicy does not allow what the spec asks for."""
 
 
 class Copier(Controller):
@@ -119,7 +123,9 @@ class Copier(Controller):
         """Report what keeps the whole sync from being carried out; its targets are Unknown meanwhile."""
         outcomes = None
         work = self._work(sync)
-        if work is not None and (claim := work.claim()) is not None:
+        if problem.reason == NOT_ALLOWED:
+            self._shared.claims.drop(sync.owner.ref)  # nobody waits for a sync that may not write
+        elif work is not None and (claim := work.claim()) is not None:
             self._shared.claims.settle_extended(claim)
         if work is not None and not work.suspended:
             surveyed = await self._phantoms(work, reached)
@@ -160,6 +166,7 @@ class Copier(Controller):
         work = self.kind.lower(sync)
         if work.suspended:
             raise Problem("Suspended", "spec.suspend is true: nothing is read or written", status="Unknown")
+        self.kind.admit(sync)
         return work
 
     def _work(self, sync: AnySync) -> Work | None:

@@ -18,6 +18,7 @@ from syncline.core.history import applied
 from syncline.core.objects import Desired, Target
 from syncline.core.outcome import Outcome
 from syncline.core.revisions import Decision, Head, Hold, Past, RevisionHealth, Situation, decide
+from syncline.core.tenancy import NOT_ALLOWED, TenantLimits
 from syncline.core.validity import Validity
 from syncline.engine.fanout import FanOut
 
@@ -158,6 +159,35 @@ class Departed(Struct, frozen=True, kw_only=True):
     again: float | None = None
     done: bool = True
     """Whether nothing is left to be removed; what stays on purpose does not count."""
+
+
+def permitted(lap: Lap, limits: TenantLimits) -> Lap:
+    """Return a lap as TenantPolicies allow it: where one object is not allowed, nothing of the revision is applied.
+
+    Nor is anything of an earlier one where its sources or keys are not allowed any more.
+    """
+    if lap.problem is not None and lap.problem.reason == NOT_ALLOWED:
+        return _withheld(lap, lap.problem)
+    targets = dict.fromkeys((one.target.kind, one.target.namespace, one.target.name) for one in lap.desired())
+    for kind, namespace, name in targets if limits.policies else ():
+        if (violation := limits.target(kind, namespace)) is not None:
+            message = f"{violation}; it is about {kind} {f'{namespace}/' if namespace else ''}{name}"
+            return _withheld(lap, Problem(NOT_ALLOWED, message, stalled=True))
+    return lap
+
+
+def _withheld(lap: Lap, problem: Problem) -> Lap:
+    """Return a lap that applies nothing and removes nothing."""
+    return Lap(
+        track=lap.track,
+        course=lap.course,
+        revision=lap.course.revision,
+        revisions=lap.course.revisions,
+        attempted=lap.attempted or lap.revision or "",
+        decision=lap.decision,
+        problem=problem,
+        unpacked=(),
+    )
 
 
 def choose(

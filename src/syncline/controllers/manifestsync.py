@@ -14,6 +14,7 @@ from syncline.core.conditions import Finding, find, settle_conditions
 from syncline.core.outcome import count, describe_changes
 from syncline.core.plan import Policy
 from syncline.core.scope import scope_of
+from syncline.core.tenant_requests import manifestsync_request
 from syncline.engine.record import SyncWire, read_sync
 from syncline.kube.resources import Resource
 
@@ -56,7 +57,14 @@ class ManifestSyncs(Struct, frozen=True):
             deletion_policy=spec.deletion_policy,
             source_deletion_policy=spec.source_deletion_policy,
             scope=copy_scope(places, sources, spec.target_name or ""),
+            limits=self.tenancy.limits(namespace),
         )
+
+    def admit(self, sync: AnySync) -> None:
+        """Raise `Problem` where a TenantPolicy does not allow what the spec asks for."""
+        assert isinstance(sync.spec, ManifestSyncSpec)  # noqa: S101 - it was read as one
+        namespace = sync.metadata.namespace
+        self.tenancy.admit(namespace, manifestsync_request(sync.spec, namespace))
 
     def finish(self, report: Report, status: SyncStatus, now: str) -> SyncStatus:
         """Note the last success and what was seen of the source, and whether the sync is degraded."""

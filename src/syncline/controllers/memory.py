@@ -73,6 +73,10 @@ class Memory:
         """Return for how many seconds a sync with an interval is not due; what its user asks for is due at once."""
         return self._due - now if not sync.deleting and self._handled == _asked(sync) else 0.0
 
+    def make_due(self) -> None:
+        """Have the next reconcile look, whatever the interval."""
+        self._due = 0.0
+
     def done(self, sync: AnySync, interval: float | None, now: float) -> None:
         """Note the end of a turn; the next one is due after the interval, if there is one."""
         self._handled, self._due = _asked(sync), now + interval if interval is not None else 0.0

@@ -8,6 +8,7 @@ from syncline.api.source import GitSource
 from syncline.controllers.forest import Forest, ObjectTree
 from syncline.controllers.references import Asking, Held, References
 from syncline.controllers.reporting import Problem
+from syncline.controllers.tenancy import refuse
 from syncline.controllers.tracks import Strand, Track
 from syncline.core.objects import Target
 from syncline.git import Commit, CredentialError, GitError, Mirrors, Remote, Tree, pinned, remote_from
@@ -84,11 +85,14 @@ class Origins:
                 return None
             return (await self._references.read(asking, _secret(asking, name), what)).data
 
+        auth = await secret(git.auth.secret_ref.name if git.auth else None, "source.git.auth.secretRef")
+        if git.auth is not None and git.auth.type == "GitHubApp" and "baseURL" in (auth or {}):
+            refuse(asking.limits.detour(f"baseURL in Secret {git.auth.secret_ref.name}"))
         try:
             return remote_from(
                 git.repo,
                 git.auth.type if git.auth is not None else None,
-                await secret(git.auth.secret_ref.name if git.auth else None, "source.git.auth.secretRef"),
+                auth,
                 await secret(git.ca_secret_ref.name if git.ca_secret_ref else None, "source.git.caSecretRef"),
                 await secret(git.proxy_secret_ref.name if git.proxy_secret_ref else None, "source.git.proxySecretRef"),
             )

@@ -15,6 +15,7 @@ from syncline.api.configsync import KIND
 from syncline.controllers.reporting import Problem
 from syncline.core.objects import Target
 from syncline.core.remedies import grant, with_cause
+from syncline.core.tenancy import NO_LIMITS, TenantLimits
 from syncline.engine.cluster import Cluster
 from syncline.engine.view import View
 from syncline.kube.cache import Key
@@ -44,6 +45,8 @@ class Asking(Struct, frozen=True, kw_only=True):
     key: Key
     user: str | None
     interval: float
+    limits: TenantLimits = NO_LIMITS
+    """The TenantPolicies that govern the sync."""
 
     @property
     def sync(self) -> str:

@@ -16,6 +16,7 @@ from syncline.controllers.sites import LIST_PATIENCE, NOWHERE, LocalSites, Reach
 from syncline.controllers.survey import Site
 from syncline.controllers.synctargets import SyncTargets, secret_reader
 from syncline.controllers.targetresources import TargetResources
+from syncline.controllers.tenancy import Policies, check_cluster
 from syncline.controllers.wakes import Wakes
 from syncline.controllers.work import AnySync, Place, Work, connection_id
 from syncline.core.inventory import FULL, read_written, room_for, with_clusters
@@ -69,9 +70,15 @@ class FleetSites(LocalSites):
     """For syncs that write to this cluster and to others."""
 
     def __init__(
-        self, hub: Cluster, fleet: Fleet, targets: SyncTargets, resources: TargetResources | None = None
+        self,
+        hub: Cluster,
+        fleet: Fleet,
+        targets: SyncTargets,
+        resources: TargetResources | None = None,
+        policies: Policies | None = None,
     ) -> None:
         super().__init__(hub)
+        self._policies = policies
         self._resources = resources
         self._named: dict[Key, dict[str, Key]] = {}
         """The SyncTargets of each sync, by its name for the cluster."""
@@ -234,6 +241,7 @@ class FleetSites(LocalSites):
                         read_secret=secret_reader(self._hub, self._hub.client, work.sync.owner.sync),
                         allow_loopback=self._fleet.allow_loopback,
                     )
+                    check_cluster(self._policies, resolved, namespace)
                 except KubeError as error:
                     arrivals.append(_lost(work, named, error))
                 else:
@@ -245,7 +253,7 @@ class FleetSites(LocalSites):
 
     async def _resolve(self, work: Work, connection: ClusterConnection, by: str) -> Resolved:
         client = self._hub.acting_as(work.user)
-        return await resolve(
+        resolved = await resolve(
             connection,
             work.sync.metadata.namespace,
             read_secret=secret_reader(self._hub, client, by),
@@ -254,6 +262,8 @@ class FleetSites(LocalSites):
             read_target_secret=secret_reader(self._hub, self._hub.client, by),
             allow_loopback=self._fleet.allow_loopback,
         )
+        check_cluster(self._policies, resolved, work.sync.metadata.namespace)
+        return resolved
 
     async def _known(self, work: Work, connection: ClusterConnection) -> Iterable[SyncTarget]:
         """Return the SyncTargets that the sync may see: an account may use only what it can read."""

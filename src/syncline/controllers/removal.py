@@ -94,7 +94,7 @@ def wanted_by(surveyed: Survey, waiting: Survey, gathered: Gathered, vanished: f
         targets=frozenset(_where(spot.site, spot.target) for spot in surveyed.spots),
         orphans=frozenset(_where(spot.site, spot.target) for spot in waiting.spots),
         absent=vanished | {f"{target.kind}/{target.namespace}/{target.name}" for target in gathered.absent},
-        certain=not surveyed.unnamed and not waiting.unnamed,
+        certain=not any((surveyed.unnamed, waiting.unnamed, surveyed.refused, waiting.refused)),
     )
 
 

@@ -14,6 +14,7 @@ from syncline.core.objects import Target
 from syncline.core.outcome import Outcome
 from syncline.core.ownership import Owner
 from syncline.core.scope import Namespace, Reach, Scope
+from syncline.core.tenancy import NOT_ALLOWED
 from syncline.engine.claims import Want
 from syncline.engine.cluster import Cluster
 from syncline.kube.client import Client
@@ -68,6 +69,11 @@ class Survey(Struct, frozen=True, kw_only=True):
     passed_over: tuple[Outcome, ...] = ()
     unnamed: tuple[Outcome, ...] = ()
     """Targets whose name cannot be said: as long as there are any, no copy counts as unwanted."""
+
+    @property
+    def refused(self) -> bool:
+        """Whether a TenantPolicy is against a target: then nothing is removed either."""
+        return any(outcome.reason == NOT_ALLOWED for outcome in self.passed_over)
 
     def wants(self) -> tuple[Want, ...]:
         """Return what is wanted where, to be told from what other syncs want."""
@@ -150,7 +156,8 @@ def _passed_over(
 def _reached(work: Work, site: Site, source: Source) -> tuple[list[str], list[_Missed]]:
     """Sort the namespaces of a place into those to write to, and those passed over."""
     if not source.namespaced:
-        return [""], []
+        refused = work.limits.target(source.target.kind, "")
+        return ([""], []) if refused is None else ([], [("", "Failed", NOT_ALLOWED, str(refused))])
     scope = site.place.scope_of(source.target, work.guarded)
     name = work.target_name if work.target_name and not is_template(work.target_name) else source.target.name
     wanted: list[str] = []
@@ -160,6 +167,8 @@ def _reached(work: Work, site: Site, source: Source) -> tuple[list[str], list[_M
         if named and site.is_source(site.target(namespace.name, name, source.target.kind), source):
             continue
         match scope.reach(namespace):
+            case Reach.WANTED if (refused := work.limits.destination(namespace.name)) is not None:
+                missed.append((namespace.name, "Failed", NOT_ALLOWED, str(refused)))
             case Reach.WANTED:
                 wanted.append(namespace.name)
             case Reach.IGNORED:

@@ -16,6 +16,7 @@ from syncline.api import synctarget as api
 from syncline.api.common import API_VERSION, ConditionStatus
 from syncline.api.synctarget import SyncedResource, SyncTarget, SyncTargetSpec, SyncTargetStatus
 from syncline.controllers.synctargets import RESOURCE, SyncTargets, TargetSync, secret_reader
+from syncline.controllers.tenancy import Policies, check_server
 from syncline.core.compatibility import MAX_RESOURCES
 from syncline.core.conditions import Finding, find, settle_conditions
 from syncline.engine.record import Records
@@ -57,6 +58,7 @@ class SyncTargetController:
         events: EventRecorder,
         watch_namespaces: Sequence[str] = (),
         on_credential: Callable[[], None] = lambda: None,
+        policies: Policies | None = None,
     ) -> None:
         self.queue: Queue[Key] = Queue(api.KIND, group=lambda key: key.namespace)
         self._client = client
@@ -68,6 +70,7 @@ class SyncTargetController:
         self._complete = False
         self._usable: dict[Key, bool] = {}
         self._on_credential = on_credential
+        self._policies = policies
         self._targets = targets
         self._watched = frozenset(watch_namespaces)
         targets.listen(self._changed)
@@ -104,6 +107,13 @@ class SyncTargetController:
         for sync in self._targets.reflector.values():
             key = Key(sync.metadata.namespace, sync.metadata.name)
             if self._is_watched(key):
+                self.queue.add(key)
+
+    def policies_changed(self, namespaces: frozenset[str]) -> None:
+        """Look again at the SyncTargets of namespaces that are governed otherwise now."""
+        for sync in self._targets.reflector.values():
+            key = Key(sync.metadata.namespace, sync.metadata.name)
+            if key.namespace in namespaces and self._is_watched(key):
                 self.queue.add(key)
 
     def secret_changed(self, key: Key) -> None:
@@ -145,12 +155,14 @@ class SyncTargetController:
         )
 
     async def _resolve(self, target: SyncTarget) -> Resolved:
-        return await resolve_target(
+        resolved = await resolve_target(
             target,
             target.metadata.namespace,
             read_secret=secret_reader(self._targets.hub, self._client),
             allow_loopback=self._fleet.allow_loopback,
         )
+        check_server(self._policies, resolved, target.metadata.namespace)
+        return resolved
 
     async def _report(self, sync: TargetSync, look: _Look, key: Key) -> bool:
         """Write the status if it changed, and tell of the change; whether the API server took it as it is."""

@@ -1,10 +1,14 @@
 """What the operator was told about tenants: whose rights a sync acts with, and what it may ask for."""
 
+from typing import Protocol
+
 from msgspec import Struct
 
 from syncline.controllers.reporting import Problem
 from syncline.core.durations import seconds
+from syncline.core.tenancy import NO_LIMITS, NOT_ALLOWED, TenantLimits, TenantRequest, Violation
 from syncline.engine.own_rights import OwnRights
+from syncline.fleet import NotResolved, Resolved
 
 _NOTHING_OF_ITS_OWN = (
     "set serviceAccountName to an account of this namespace that has the rights, or install with --rights config: this "
@@ -12,8 +16,56 @@ _NOTHING_OF_ITS_OWN = (
 )
 
 
+class Policies(Protocol):
+    """The TenantPolicies of the cluster."""
+
+    def limits(self, namespace: str) -> TenantLimits:
+        """Return what governs a namespace."""
+
+
+def refuse(violation: Violation | None) -> None:
+    """Raise `Problem` where a policy is against something."""
+    if violation is not None:
+        raise Problem(NOT_ALLOWED, str(violation), stalled=True)
+
+
+def check_server(policies: Policies | None, resolved: Resolved, home: str) -> None:
+    """Raise `NotResolved` where a policy of the namespace of a credential is against the server that it leads to.
+
+    Nothing was sent to the server yet.
+    """
+    if policies is None:
+        return
+    limits = policies.limits(home)
+    if not limits.known:
+        raise NotResolved("NamespaceNotObserved", f"namespace {home} is not observed yet: trying again")
+    if (violation := limits.server(resolved.credentials.connection.server)) is not None:
+        raise NotResolved(NOT_ALLOWED, str(violation))
+
+
+def check_cluster(policies: Policies | None, resolved: Resolved, namespace: str) -> None:
+    """Raise `NotResolved` where a policy is against the cluster that a sync of a namespace names."""
+    if policies is None:
+        return
+    target = resolved.target
+    if target is None:
+        check_server(policies, resolved, namespace)
+        return
+    home = target.metadata.namespace
+    if (violation := policies.limits(namespace).sync_target(f"{home}/{target.metadata.name}")) is not None:
+        raise NotResolved(NOT_ALLOWED, str(violation))
+    try:
+        check_server(policies, resolved, home)
+    except NotResolved:
+        if home == namespace:
+            raise
+        # What governs another namespace is for those who may look there.
+        message = f"SyncTarget {resolved.name} of namespace {home} may not be used; its status says why"
+        raise NotResolved("SyncTargetNotReady", message) from None
+
+
 class Tenancy(Struct, frozen=True, kw_only=True):
-    """The operator's flags about tenants."""
+    """The operator's flags about tenants, and the TenantPolicies of the cluster."""
 
     guarded: frozenset[str] = frozenset()
     """Namespaces, names or globs, that only an exact name in a sync reaches."""
@@ -22,13 +74,27 @@ class Tenancy(Struct, frozen=True, kw_only=True):
     min_interval: float = 10.0
     rights: OwnRights | None = None
     """What the operator may do in its own name."""
+    policies: Policies | None = None
+
+    def limits(self, namespace: str) -> TenantLimits:
+        """Return what governs the syncs of a namespace. Raises `Problem` while that is not known."""
+        limits = self.policies.limits(namespace) if self.policies is not None else NO_LIMITS
+        if not limits.known:
+            message = f"namespace {namespace} is not observed yet, nor which TenantPolicies govern it: trying again"
+            raise Problem("NamespaceNotObserved", message, status="Unknown", retry=True)
+        return limits
+
+    def admit(self, namespace: str, request: TenantRequest) -> None:
+        """Raise `Problem` where the policies of a namespace do not allow what a spec asks for."""
+        refuse(self.limits(namespace).violation(request))
 
     def user(self, namespace: str, account: str | None) -> str | None:
         """Return whom a sync of this namespace acts as; None: the operator itself.
 
-        Raises `Problem` where it must name an account and names none.
+        Raises `Problem` where it must name an account and names none, or one that a policy does not allow.
         """
-        account = account or self.default_account
+        account, violation = self.limits(namespace).account(account or "", self.default_account)
+        refuse(violation)
         if account:
             return f"system:serviceaccount:{namespace}:{account}"
         if self.require_account:

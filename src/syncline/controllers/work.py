@@ -18,6 +18,7 @@ from syncline.core.plan import Policy
 from syncline.core.scope import Scope
 from syncline.core.selectors import selector_words
 from syncline.core.spec_scope import OWN_CLUSTER, ClusterScope, ClusterSelector, NamespaceScope, SourceScope, SpecScope
+from syncline.core.tenancy import NO_LIMITS, TenantLimits
 from syncline.engine.attention import Selection
 from syncline.engine.claims import Claim, Want
 from syncline.engine.cluster import kind_name
@@ -108,6 +109,8 @@ class Work(Struct, frozen=True, kw_only=True):
     source_deletion_policy: DeletionPolicy = "Delete"
     scope: SpecScope = SpecScope()
     """What the spec says about where managed objects belong."""
+    limits: TenantLimits = NO_LIMITS
+    """The TenantPolicies that govern the sync."""
     parts: tuple[str, ...] = ("",)
     """The parts of the sync that own copies; most have but one."""
     staged: bool = False

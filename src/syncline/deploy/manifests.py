@@ -1,7 +1,7 @@
 """The parts put together, in the order in which a cluster takes them."""
 
 from syncline.api.crd import crd
-from syncline.api.kinds import KINDS
+from syncline.api.kinds import ALL_KINDS
 from syncline.deploy.names import IMAGE, LABELS, NAMESPACE
 from syncline.deploy.policy import policy
 from syncline.deploy.rights import AS_SHIPPED, Choice, rbac
@@ -11,7 +11,7 @@ from syncline.deploy.workload import deployment
 
 def crds() -> list[Manifest]:
     """Return the CustomResourceDefinitions of all kinds."""
-    return [crd(kind) for kind in KINDS]
+    return [crd(kind) for kind in ALL_KINDS]
 
 
 def namespace() -> list[Manifest]:

@@ -6,14 +6,24 @@ from typing import NamedTuple
 
 from syncline.api.common import API_VERSION
 from syncline.api.crd import schema
-from syncline.api.kinds import CONFIG_MAP_SYNC, CONFIG_SYNC, KINDS, MANIFEST_SYNC, SYNC_TARGET, Kind
+from syncline.api.kinds import ALL_KINDS, CONFIG_MAP_SYNC, CONFIG_SYNC, MANIFEST_SYNC, SYNC_TARGET, Kind
 from syncline.api.schema import VALIDATIONS, Schema
 from syncline.core.profiles import DEFAULT, PROFILES, SHARES, Share
 from syncline.deploy.names import AGGREGATE_LABEL
 from syncline.deploy.policy import configmapsync, configsync, manifestsync, synctarget
 from syncline.deploy.policy.kinds import CLUSTER_WIDE, NAMESPACED
 from syncline.deploy.policy.parts import Needs
-from syncline.deploy.rights import CORE, DIGEST_KEY_RIGHTS, LEASE, METRICS_READER, REVIEWS, VIEW, Grant, editing
+from syncline.deploy.rights import (
+    CORE,
+    DIGEST_KEY_RIGHTS,
+    LEASE,
+    METRICS_READER,
+    POLICY_VIEW,
+    REVIEWS,
+    VIEW,
+    Grant,
+    editing,
+)
 
 _POLICIES = (
     (CONFIG_MAP_SYNC, configmapsync),
@@ -28,7 +38,7 @@ def pages() -> dict[str, str]:
     """Return the reference: file name to text."""
     return {
         "README.md": _index(),
-        **{f"{kind.singular}.md": page(kind) for kind in KINDS},
+        **{f"{kind.singular}.md": page(kind) for kind in ALL_KINDS},
         "rights.md": _rights(),
     }
 
@@ -38,6 +48,7 @@ def page(kind: Kind) -> str:
     whole = schema(kind)
     spec, status = whole["properties"]["spec"], whole["properties"]["status"]
     short = ", ".join(f"`{name}`" for name in kind.short_names)
+    scope = "namespaced" if kind.namespaced else "cluster-scoped"
     columns = [(column.name, f"`{column.path}`", column.description) for column in kind.columns]
     rules = list(_rules(spec, "spec"))
     return "\n".join(
@@ -45,7 +56,7 @@ def page(kind: Kind) -> str:
             f"# {kind.kind}\n",
             _GENERATED,
             f"{whole['description']}\n",
-            f"`apiVersion: {API_VERSION}`, `kind: {kind.kind}`, short name {short}, namespaced.\n",
+            f"`apiVersion: {API_VERSION}`, `kind: {kind.kind}`, short name {short}, {scope}.\n",
             "## spec\n",
             f"{spec['description']}\n",
             _table(("Field", "Type", "Default", "Meaning"), [_spec_row(*field) for field in _fields(spec)]),
@@ -71,12 +82,13 @@ def page(kind: Kind) -> str:
 
 
 def _index() -> str:
-    rows = [(f"[{kind.kind}]({kind.singular}.md)", _names(kind), str(kind.object.__doc__)) for kind in KINDS]
+    rows = [(f"[{kind.kind}]({kind.singular}.md)", _names(kind), str(kind.object.__doc__)) for kind in ALL_KINDS]
     return "\n".join(
         [
             "# Reference\n",
             _GENERATED,
-            f"All kinds are of `{API_VERSION}` and namespaced. They need Kubernetes 1.30 or newer.\n",
+            f"All kinds are of `{API_VERSION}`, and all but TenantPolicy are namespaced. They need Kubernetes 1.30 or",
+            "newer.\n",
             _table(("Kind", "Names for kubectl", "What it does"), rows),
             "What the operator itself may do, and which roles people get, is in [rights.md](rights.md).\n",
         ]
@@ -119,6 +131,9 @@ def _rights() -> str:
             "more than edit and admin have.\n",
             f"ClusterRole `{METRICS_READER}`, bound to nobody, for those who [scrape](../operations.md#metrics):",
             "`get` on the nonResourceURL `/metrics`.\n",
+            "ClusterRole `syncline-tenantpolicy-view`, part of no other role: bind it to those who may see the",
+            "policies of all tenants. Policies are written by administrators of the cluster alone.\n",
+            _table(header, [_grant_row(grant) for grant in POLICY_VIEW]),
             "## Authors\n",
             "A ValidatingAdmissionPolicy for each kind checks whoever creates an object of it or changes its spec, so",
             "that nobody gets through a sync what they may not do themselves. All that apply must hold.\n",

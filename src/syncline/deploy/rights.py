@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from syncline.api.common import GROUP
-from syncline.api.kinds import KINDS
+from syncline.api.kinds import KINDS, TENANT_POLICY
 from syncline.core.profiles import DEFAULT, LABEL, ROLE, SHARES, Profile, Share
 from syncline.deploy.names import (
     AGGREGATE_LABEL,
@@ -57,6 +57,8 @@ CORE = (
         GROUP, _PLURALS, (*_READ, "patch"), "read the syncs; set and remove the finalizer; pass pushes on to the leader"
     ),
     Grant(GROUP, tuple(f"{plural}/status" for plural in _PLURALS), ("patch",), "report what happened"),
+    Grant(GROUP, (TENANT_POLICY.plural,), _READ, "obey the policies of tenants"),
+    Grant(GROUP, (f"{TENANT_POLICY.plural}/status",), ("patch",), "report what each policy governs"),
     Grant("", ("namespaces",), _READ, "find the namespaces that globs and selectors mean"),
     Grant(
         "apiextensions.k8s.io",
@@ -99,6 +101,14 @@ DIGEST_KEY_RIGHTS = (
 )
 WRITING = (*_READ, "create", "update", "patch", "delete", "deletecollection")
 VIEW = (Grant(GROUP, _PLURALS, _READ, "see syncs and their status"),)
+POLICY_VIEW = (
+    Grant(
+        GROUP,
+        (TENANT_POLICY.plural,),
+        _READ,
+        "see the policies of all tenants; a tenant gets `get` on the policies that concern them, by name",
+    ),
+)
 
 
 def shared(share: Share, profile: Profile) -> tuple[Grant, ...]:
@@ -143,6 +153,7 @@ def rbac(choice: Choice = AS_SHIPPED) -> list[Manifest]:
             "metadata": {"name": METRICS_READER, "labels": LABELS},
             "rules": [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}],
         },
+        _cluster_role("syncline-tenantpolicy-view", POLICY_VIEW),
         _role("syncline-leader", LEASE),
         _role(DIGEST_KEY, DIGEST_KEY_RIGHTS),
         _binding("ClusterRole", ROLE),

@@ -124,7 +124,7 @@ class Records:
     async def verify(self, metadata: ObjectMeta) -> SyncWire:
         """Return the sync as it is now. Raises `SyncGone` where it is no longer this one."""
         with _gone_if_not_found(metadata):
-            wire = await self._client.get(self._resource, metadata.name, metadata.namespace, type=SyncWire)
+            wire = await self._client.get(self._resource, metadata.name, metadata.namespace or None, type=SyncWire)
         if wire.metadata.uid != metadata.uid:
             raise SyncGone(f"{metadata.namespace}/{metadata.name} was deleted and created again")
         return wire
@@ -165,7 +165,7 @@ class Records:
         return await self._client.patch(
             self._resource,
             metadata.name,
-            metadata.namespace,
+            metadata.namespace or None,
             patch,
             PatchKind.JSON,
             subresource="status",

@@ -9,6 +9,7 @@ from syncline.api.common import ObjectMeta
 from syncline.api.fitting import essential, fit
 from syncline.api.status import SyncStatus
 from syncline.api.synctarget import SyncTargetStatus
+from syncline.api.tenantpolicy import TenantPolicyStatus
 from syncline.core.conditions import Finding, find, settle_conditions
 from syncline.engine.record import Records, SyncWire
 from syncline.kube.errors import ApiError, BadRequest, Forbidden, Invalid
@@ -17,7 +18,7 @@ log = structlog.get_logger(__name__)
 
 REFUSED = "StatusRefused"
 
-Status = TypeVar("Status", bound=SyncStatus | SyncTargetStatus)
+Status = TypeVar("Status", bound=SyncStatus | SyncTargetStatus | TenantPolicyStatus)
 
 _TOO_LARGE = 413
 # How the API server passes on that etcd does not take an object.
@@ -85,7 +86,7 @@ def describe_refusal(error: ApiError) -> str:
     return f"the API server refuses the status; {remedy}: {error}"
 
 
-def _refused(status: SyncStatus | SyncTargetStatus, refusal: ApiError) -> Finding:
+def _refused(status: SyncStatus | SyncTargetStatus | TenantPolicyStatus, refusal: ApiError) -> Finding:
     ready = find(status.conditions, "Ready")
     otherwise = f"; otherwise Ready would be {ready.status} ({ready.reason})" if ready is not None else ""
     return Finding("Ready", "False", REFUSED, f"{describe_refusal(refusal)}{otherwise}")

@@ -17,6 +17,7 @@ from msgspec import Struct
 GOOGLE_TOKEN_URL = "https://oauth2.googleapis.com/token"  # noqa: S105 - an address
 AWS_KEY, GOOGLE_KEY, AZURE_KEY = "aws-kms", "gcp-kms", "azure-kv"
 VAULT_TOKEN_KEY, VAULT_ADDRESS_KEY = "vault-token", "vault-address"
+VAULT = "vault"
 VAULT_NAMESPACE_KEY, VAULT_CA_KEY = "vault-namespace", "vault-ca"
 
 _AWS_FIELDS = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
@@ -143,6 +144,27 @@ def read_vault(keys: Mapping[str, bytes]) -> VaultCredential | None:
         namespace=(_text(keys, VAULT_NAMESPACE_KEY) or "").strip(),
         ca=_text(keys, VAULT_CA_KEY) or "",
     )
+
+
+def services_of(keys: Mapping[str, bytes]) -> list[tuple[str, str]]:
+    """Return the key services that a decryption Secret has credentials for, and their addresses where it names them.
+
+    The address of a credential that cannot be read is empty: nothing is ever sent with it.
+    """
+    found = [(name, "") for name in (AWS_KEY, GOOGLE_KEY) if name in keys]
+    if AZURE_KEY in keys:
+        try:
+            azure = read_azure(keys)
+        except CredentialError:
+            azure = None
+        found.append((AZURE_KEY, azure.vault_url if azure is not None else ""))
+    if VAULT_TOKEN_KEY in keys:
+        try:
+            vault = read_vault(keys)
+        except CredentialError:
+            vault = None
+        found.append((VAULT, vault.address if vault is not None else ""))
+    return found
 
 
 def _text(keys: Mapping[str, bytes], name: str) -> str | None:

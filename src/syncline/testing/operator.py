@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from syncline import deploy
 from syncline.api.common import API_VERSION
-from syncline.api.kinds import KINDS
+from syncline.api.kinds import ALL_KINDS
 from syncline.core.profiles import DEFAULT, Profile, known
 from syncline.sandbox import RequestError, Sandbox
 from syncline.sandbox.processes import die_with_parent, freeze
@@ -158,7 +158,7 @@ class OperatorProcess:
 
 def _installed(sandbox: Sandbox) -> bool:
     try:
-        for kind in KINDS:
+        for kind in ALL_KINDS:
             sandbox.request("GET", f"/apis/{API_VERSION}/{kind.plural}")
         role = sandbox.request("GET", "/apis/rbac.authorization.k8s.io/v1/clusterroles/syncline")
     except RequestError:
