@@ -54,7 +54,10 @@ from syncline.kube.queue import run_workers
 from syncline.kube.reflector import AnyReflector, Reflector
 from syncline.kube.resources import CRDS, SECRETS
 from syncline.receiver import Network, Receiver, read_networks
-from syncline.render import Builder, KeyServices, Renderer, missing_walls
+from syncline.render.build_pool import BuildPool
+from syncline.render.key_services import KeyServices
+from syncline.render.tool_process import missing_walls
+from syncline.render.transform_pool import TransformPool
 from syncline.telemetry import Guard, serve
 from syncline.telemetry import metrics as telemetry_metrics
 
@@ -108,10 +111,10 @@ class Settings(Struct, frozen=True, kw_only=True):
             on_change=on_change,
         )
 
-    def builder(self) -> Builder:
+    def builder(self) -> BuildPool:
         """Return what builds manifests."""
         services = KeyServices(allow_loopback=self.allow_loopback)
-        return Builder(key_services=services, unconfined=self.allow_unconfined_builds)
+        return BuildPool(key_services=services, unconfined=self.allow_unconfined_builds)
 
     def tenancy(self, rights: OwnRights | None = None, policies: Policies | None = None) -> Tenancy:
         """Return what the flags, the operator's own rights and the policies of the cluster say about tenants."""
@@ -146,12 +149,12 @@ async def _run(connection: Connection, settings: Settings, credential: Credentia
     news = News()
     async with (
         Client(connection, credential=credential) as client,
-        Renderer(unconfined=settings.allow_unconfined_builds) as renderer,
+        TransformPool(unconfined=settings.allow_unconfined_builds) as renderer,
         settings.builder() as builder,
         settings.mirrors(news.tell) as mirrors,
         Fleet(allow_loopback=settings.allow_loopback) as fleet,
     ):
-        operator = Operator(Cluster(client), Workshop(renderer, builder, mirrors), fleet, settings)
+        operator = Operator(Cluster(client), BuildTools(renderer, builder, mirrors), fleet, settings)
         news.listener = operator.repository_changed
         await operator.run(stop)
 
@@ -170,17 +173,17 @@ class News:
             self.listener(who)
 
 
-class Workshop(Struct, frozen=True):
+class BuildTools(Struct, frozen=True):
     """What works on content: templates, builds, repositories."""
 
-    renderer: Renderer
-    builder: Builder
+    renderer: TransformPool
+    builder: BuildPool
     mirrors: Mirrors
 
 
 def controllers(
     hub: Cluster,
-    workshop: Workshop,
+    tools: BuildTools,
     events: EventRecorder,
     settings: Settings,
     *,
@@ -194,7 +197,7 @@ def controllers(
     git = ConfigSyncKind(tenancy)
     shared = Shared(
         hub=hub,
-        renderer=workshop.renderer,
+        renderer=tools.renderer,
         events=events,
         claims=Claims(hub.client, {**{kind.name: kind.resource for kind in kinds}, git.name: git.resource}),
         fights=Fights(),
@@ -205,13 +208,13 @@ def controllers(
     )
     local = LocalSites(hub)
     copiers = tuple(Copier(kind, sites, shared) for kind, sites in zip(kinds, (local, remotes or local), strict=True))
-    return copiers, ConfigSyncs(git, remotes or local, shared, workshop.mirrors, workshop.builder)
+    return copiers, ConfigSyncs(git, remotes or local, shared, tools.mirrors, tools.builder)
 
 
 class Operator:
     """One process of the operator."""
 
-    def __init__(self, hub: Cluster, workshop: Workshop, fleet: Fleet, settings: Settings) -> None:
+    def __init__(self, hub: Cluster, tools: BuildTools, fleet: Fleet, settings: Settings) -> None:
         identity = f"{os.environ.get('POD_NAME') or socket.gethostname()}_{os.getpid()}"
         client = hub.client
         self._settings = settings
@@ -233,7 +236,7 @@ class Operator:
         self._remotes = FleetSites(hub, fleet, self._targets, self._resources, self._policies)
         self._rights = OwnRights(f"system:serviceaccount:{settings.namespace}:{ACCOUNT}")
         copiers, self._git = controllers(
-            hub, workshop, events, settings, remotes=self._remotes, rights=self._rights, policies=self._policies
+            hub, tools, events, settings, remotes=self._remotes, rights=self._rights, policies=self._policies
         )
         self._syncs: tuple[Controller, ...] = (*copiers, self._git)
         self._marks = MarkRenewal(hub, settings.namespace, self._syncs, self._leads)

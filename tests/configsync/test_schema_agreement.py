@@ -16,7 +16,8 @@ from syncline.kube import CRDS, Client, load_kubeconfig
 from syncline.kube.discovery import Discovery
 from syncline.kube.errors import ApiError, KindNotServed
 from syncline.kube.openapi import OpenAPI
-from syncline.render import Builder, Candidate, Schema, Validation
+from syncline.render.build_pool import BuildPool
+from syncline.render.validation import Candidate, Schema, Validation
 from syncline.sandbox import Sandbox
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -211,7 +212,7 @@ MANIFESTS: tuple[tuple[str, str, Json], ...] = (
 class Judges:
     """A real server, and our validation by its schemas."""
 
-    def __init__(self, client: Client, builder: Builder, namespace: str) -> None:
+    def __init__(self, client: Client, builder: BuildPool, namespace: str) -> None:
         self.client = client
         self.namespace = namespace
         self._builder = builder
@@ -251,7 +252,7 @@ def widgets() -> Json:
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def judges(sandbox: Sandbox) -> AsyncIterator[Judges]:
-    async with Client(load_kubeconfig(sandbox.kubeconfig)) as client, Builder() as builder:
+    async with Client(load_kubeconfig(sandbox.kubeconfig)) as client, BuildPool() as builder:
         name = "widgets.agreement.example.com"
         await client.create(CRDS, {"metadata": {"name": name}, "spec": widgets()})
         judges = Judges(client, builder, "default")

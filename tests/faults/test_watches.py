@@ -53,6 +53,7 @@ def test_a_silent_watch_is_found_and_healed_within_a_minute(scene: Scene, proxy:
     with calm_operator(proxy.kubeconfig(scene.kubeconfig)) as operator:
         scene.wait_for(targets, "1")
         wait_until(lambda: proxy.count(follows) >= WATCHES, "all watches to be open")
+        lists = proxy.count(of_a_watch)  # on a busy machine the first one may have been too slow, and was repeated
         silence = proxy.inject(Fault(silent=True), when=lambda asked: asked.verb == "watch")
         silence.lift()
         assert {asked.resource for asked in silence.hits} == WATCHED
@@ -64,9 +65,7 @@ def test_a_silent_watch_is_found_and_healed_within_a_minute(scene: Scene, proxy:
         wait_until(found, "the silence to be noticed", 60)
         scene.wait_for(targets, "2")
         wait_until(operator.is_ready, "the operator to be ready again")
-        assert proxy.count(lambda asked: asked.lists and "limit" not in asked.query) == WATCHES, (
-            "resumed, not listed anew"
-        )
+        assert proxy.count(of_a_watch) == lists, "resumed, not listed anew"
 
 
 def test_watches_that_end_every_two_seconds_are_resumed_without_a_list(scene: Scene, proxy: FaultProxy) -> None:

@@ -4,11 +4,11 @@ import asyncio
 import contextlib
 from pathlib import Path
 
-from syncline.render import Renderer
+from syncline.render.transform_pool import TransformPool
 
 
-def pids(renderer: Renderer) -> list[int]:
-    return [child.pid for child in renderer._crew.children]
+def pids(renderer: TransformPool) -> list[int]:
+    return [child.pid for child in renderer._pool.processes]
 
 
 def proc(pid: int, name: str) -> str:
@@ -42,7 +42,7 @@ def cpu_ticks(pid: int) -> int:
 class Watcher:
     """Looks at the event loop and at a renderer's children every few milliseconds."""
 
-    def __init__(self, renderer: Renderer) -> None:
+    def __init__(self, renderer: TransformPool) -> None:
         self._renderer = renderer
         self.longest_stall = 0.0
         self.peak_memory = 0

@@ -8,14 +8,15 @@ import pytest
 import pytest_asyncio
 from tests.render.children import Watcher
 
-from syncline.render import Builder, Renderer
+from syncline.render.build_pool import BuildPool
+from syncline.render.transform_pool import TransformPool
 
 Until = Callable[[Callable[[], bool]], Awaitable[None]]
 
 
 @pytest.fixture
-async def renderer() -> AsyncIterator[Renderer]:
-    async with Renderer() as renderer:
+async def renderer() -> AsyncIterator[TransformPool]:
+    async with TransformPool() as renderer:
         yield renderer
 
 
@@ -32,7 +33,7 @@ def until() -> Until:
 
 
 @pytest.fixture
-async def watcher(renderer: Renderer) -> AsyncIterator[Watcher]:
+async def watcher(renderer: TransformPool) -> AsyncIterator[Watcher]:
     watcher = Watcher(renderer)
     task = asyncio.create_task(watcher.watch())
     yield watcher
@@ -42,9 +43,9 @@ async def watcher(renderer: Renderer) -> AsyncIterator[Watcher]:
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def builder(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Builder]:
+async def builder(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[BuildPool]:
     """One builder for the tests of a module; whatever it wrote to disk is gone at the end."""
     folder = tmp_path_factory.mktemp("builds")
-    async with Builder(folder=folder) as builder:
+    async with BuildPool(folder=folder) as builder:
         yield builder
     assert list(folder.iterdir()) == []

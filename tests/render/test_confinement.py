@@ -12,8 +12,9 @@ from tests.render.children import alive, cpu_ticks, memory, pids, proc
 from tests.render.conftest import Until
 
 from syncline.api.content import Transform
-from syncline.render import Renderer, Source, Target
-from syncline.render.confinement import MEMORY_LIMIT
+from syncline.render.transform_pool import TransformPool
+from syncline.render.workers.confinement import TRANSFORM_MEMORY
+from syncline.render.workers.protocol import Source, Target
 
 # What each attempt needs is imported first: once confined, nothing can be loaded.
 ATTEMPTS = {
@@ -35,12 +36,12 @@ def attempt(code: str) -> str:
     """Return what a confined process gets when it runs the code: done, or the name of the error."""
     script = f"""
 import ctypes, os, resource, socket, sys
-from syncline.render.confinement import confine
+from syncline.render.workers.confinement import TRANSFORM_MEMORY, confine
 libc = ctypes.CDLL(None, use_errno=True)
 def ptrace(request, pid):
     if libc.ptrace(request, pid, None, None) != 0:
         raise OSError(ctypes.get_errno(), "ptrace")
-confine()
+confine(TRANSFORM_MEMORY)
 try:
     {code}
     result = "done"
@@ -63,20 +64,20 @@ def test_a_child_keeps_nothing_of_its_environment() -> None:
     assert attempt("if os.environ: raise OSError") == "done"
 
 
-async def test_a_child_has_only_so_much_memory(renderer: Renderer) -> None:
+async def test_a_child_has_only_so_much_memory(renderer: TransformPool) -> None:
     (pid,) = await started(renderer)
     limits = proc(pid, "limits").splitlines()
     (limit,) = (int(line.split()[3]) for line in limits if line.startswith("Max address space"))
-    assert MEMORY_LIMIT < limit < MEMORY_LIMIT + 128 * 1024 * 1024
+    assert TRANSFORM_MEMORY < limit < TRANSFORM_MEMORY + 128 * 1024 * 1024
     assert memory(pid) < 64 * 1024 * 1024
 
 
-async def test_a_child_is_the_first_to_go_when_memory_runs_out(renderer: Renderer) -> None:
+async def test_a_child_is_the_first_to_go_when_memory_runs_out(renderer: TransformPool) -> None:
     (pid,) = await started(renderer)
     assert proc(pid, "oom_score_adj").strip() == "1000"
 
 
-async def test_system_calls_are_filtered_where_the_machine_is_known(renderer: Renderer) -> None:
+async def test_system_calls_are_filtered_where_the_machine_is_known(renderer: TransformPool) -> None:
     (pid,) = await started(renderer)
     status = dict(line.split(":\t", 1) for line in proc(pid, "status").splitlines())
     known = platform.machine() in {"x86_64", "aarch64"}
@@ -86,15 +87,16 @@ async def test_system_calls_are_filtered_where_the_machine_is_known(renderer: Re
 PARENT = """
 import asyncio, sys
 from syncline.api.content import Replace, Transform
-from syncline.render import Renderer, Source, Target
+from syncline.render.transform_pool import TransformPool
+from syncline.render.workers.protocol import Source, Target
 
 QUICK = [Transform(key="*", template="{{ value }}")]
 ENDLESS = [Transform(key="*", replace=Replace(pattern="a*b|a", with_="c"))]
 
 async def main():
-    renderer = Renderer(deadline=600)
+    renderer = TransformPool(deadline=600)
     await renderer.transform(QUICK, {"a": "x"}, {}, Source("n", "s"), [Target("n", "t")])
-    for child in renderer._crew.children:
+    for child in renderer._pool.processes:
         print(child.pid, flush=True)
     if sys.argv[1] == "busy":
         await renderer.transform(ENDLESS, {"a": "a" * 1_000_000}, {}, Source("n", "s"), [Target("n", "t")])
@@ -119,7 +121,7 @@ async def test_a_child_dies_with_its_parent(until: Until, state: str) -> None:
     await until(lambda: not alive(pid))
 
 
-async def started(renderer: Renderer) -> list[int]:
+async def started(renderer: TransformPool) -> list[int]:
     """Return the children after a first job."""
     await renderer.transform(
         [Transform(key="*", template="{{ value }}")], {"a": "x"}, {}, Source("n", "s"), [Target("n", "t")]

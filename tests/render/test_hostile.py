@@ -9,7 +9,10 @@ from tests.render.children import Watcher, pids
 from tests.render.conftest import Until
 
 from syncline.api.content import Replace, Transform
-from syncline.render import Renderer, RenderError, RenderFailed, Source, Target, confinement
+from syncline.render.errors import RenderError, RenderFailed
+from syncline.render.transform_pool import TransformPool
+from syncline.render.workers import confinement
+from syncline.render.workers.protocol import Source, Target
 
 SOURCE = Source("hostile", "settings")
 NEIGHBOUR = Source("honest", "settings")
@@ -73,19 +76,19 @@ def template(text: str) -> list[Transform]:
     ],
 )
 async def test_a_bomb_fails_and_the_operator_goes_on(
-    renderer: Renderer, watcher: Watcher, transforms: list[Transform]
+    renderer: TransformPool, watcher: Watcher, transforms: list[Transform]
 ) -> None:
     async with asyncio.timeout(60):
         with pytest.raises(RenderError) as caught:
             await renderer.transform(transforms, LARGE, {}, SOURCE, [TARGET])
         assert await renderer.transform(UPPER, {"a": "x"}, {}, NEIGHBOUR, [TARGET]) == [{"a": "X"}]
     assert len(str(caught.value)) < 300
-    assert watcher.peak_memory < 64 * 1024 * 1024 + confinement.MEMORY_LIMIT
+    assert watcher.peak_memory < 64 * 1024 * 1024 + confinement.TRANSFORM_MEMORY
     assert watcher.longest_stall < 4
 
 
 @asynccontextmanager
-async def under_way(renderer: Renderer, jobs: int) -> AsyncIterator[list[asyncio.Task[list[dict[str, str]]]]]:
+async def under_way(renderer: TransformPool, jobs: int) -> AsyncIterator[list[asyncio.Task[list[dict[str, str]]]]]:
     """Start jobs that only their deadline ends."""
     tasks = [
         asyncio.create_task(renderer.transform(QUADRATIC, LARGE | {"n": str(number)}, {}, SOURCE, [TARGET]))
@@ -97,7 +100,7 @@ async def under_way(renderer: Renderer, jobs: int) -> AsyncIterator[list[asyncio
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def test_a_neighbour_is_served_while_a_hostile_job_runs(renderer: Renderer, until: Until) -> None:
+async def test_a_neighbour_is_served_while_a_hostile_job_runs(renderer: TransformPool, until: Until) -> None:
     async with under_way(renderer, 1) as (hostile,):
         await until(lambda: pids(renderer) != [])
         assert await renderer.transform(UPPER, {"a": "x"}, {}, NEIGHBOUR, [TARGET]) == [{"a": "X"}]
@@ -105,15 +108,15 @@ async def test_a_neighbour_is_served_while_a_hostile_job_runs(renderer: Renderer
 
 
 async def test_a_neighbour_does_not_wait_for_a_crowd_of_hostile_jobs(until: Until) -> None:
-    async with Renderer(deadline=1.0) as renderer, under_way(renderer, 20) as crowd:
+    async with TransformPool(deadline=1.0) as renderer, under_way(renderer, 20) as crowd:
         await until(lambda: len(pids(renderer)) == 2)
         assert await renderer.transform(UPPER, {"a": "x"}, {}, NEIGHBOUR, [TARGET]) == [{"a": "X"}]
         assert sum(task.done() for task in crowd) < 10
 
 
 async def test_what_was_stopped_is_not_tried_again_at_once(until: Until) -> None:
-    async with Renderer(deadline=0.5) as renderer:
-        with pytest.raises(RenderFailed, match=r"longer than 0\.5 s and were stopped") as first:
+    async with TransformPool(deadline=0.5) as renderer:
+        with pytest.raises(RenderFailed, match=r"more than 0\.5 s of processor time and were stopped") as first:
             await renderer.transform(QUADRATIC, LARGE, {}, SOURCE, [TARGET])
         assert first.value.retry_after == 10
         await until(lambda: pids(renderer) == [])
@@ -125,15 +128,15 @@ async def test_what_was_stopped_is_not_tried_again_at_once(until: Until) -> None
 
 
 async def test_a_corrected_transform_is_tried_at_once() -> None:
-    async with Renderer(deadline=0.5) as renderer:
+    async with TransformPool(deadline=0.5) as renderer:
         with pytest.raises(RenderFailed):
             await renderer.transform(QUADRATIC, LARGE, {}, SOURCE, [TARGET])
         assert await renderer.transform(UPPER, {"a": "x"}, {}, SOURCE, [TARGET]) == [{"a": "X"}]
         assert await renderer.transform(QUADRATIC, {"a": "aa"}, {}, SOURCE, [TARGET]) == [{"a": "cc"}]
 
 
-async def test_too_much_memory_is_told_apart_from_too_much_time(renderer: Renderer) -> None:
-    with pytest.raises(RenderFailed, match="more than 96 MiB of memory or nest too deeply"):
+async def test_too_much_memory_is_told_apart_from_too_much_time(renderer: TransformPool) -> None:
+    with pytest.raises(RenderFailed, match="more than 96 MiB of memory, or nested too deeply"):
         await renderer.transform(template(DOUBLING), LARGE, {}, SOURCE, [TARGET])
 
 
@@ -143,6 +146,6 @@ async def test_many_targets_that_are_slow_each_have_an_end() -> None:
         Transform(key="a", replace=Replace(pattern="a*b|a", with_="c")),
     ]
     targets = [Target("team", str(number)) for number in range(100)]
-    async with Renderer(deadline=2.0) as renderer:
+    async with TransformPool(deadline=2.0) as renderer:
         with pytest.raises(RenderFailed):
             await renderer.transform(slow, {"a": "a" * 30_000, "n": ""}, {}, SOURCE, targets)

@@ -12,7 +12,9 @@ from tests.render.children import memory
 from tests.render.conftest import Until
 
 from syncline.api.build import Build, Jsonnet
-from syncline.render import Builder, BuildError, File, Recipe, RenderError, RenderFailed
+from syncline.render.build_pool import BuildPool
+from syncline.render.build_spec import BuildSpec, File
+from syncline.render.errors import BuildError, RenderError, RenderFailed
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -114,16 +116,16 @@ async def watch() -> AsyncIterator[Watch]:
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def quick(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Builder]:
+async def quick(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[BuildPool]:
     """A builder with less patience, to spend less on bombs."""
     folder = tmp_path_factory.mktemp("builds")
-    async with Builder(folder=folder, deadline=2.0) as builder:
+    async with BuildPool(folder=folder, deadline=2.0) as builder:
         yield builder
     assert list(folder.iterdir()) == []
 
 
-def recipe(tenant: str, *, template: bool = False, **options: Build) -> Recipe:
-    return Recipe(namespace="team", release="app", tenant=tenant, template=template, keys={}, **options)
+def recipe(tenant: str, *, template: bool = False, **options: Build) -> BuildSpec:
+    return BuildSpec(namespace="team", release="app", tenant=tenant, template=template, keys={}, **options)
 
 
 def tree(files: Mapping[str, str]) -> dict[str, File]:
@@ -131,7 +133,7 @@ def tree(files: Mapping[str, str]) -> dict[str, File]:
 
 
 @pytest.mark.parametrize("files", BOMBS.values(), ids=BOMBS)
-async def test_a_bomb_fails_and_the_operator_goes_on(quick: Builder, watch: Watch, files: Mapping[str, str]) -> None:
+async def test_a_bomb_fails_and_the_operator_goes_on(quick: BuildPool, watch: Watch, files: Mapping[str, str]) -> None:
     async with asyncio.timeout(60):
         with pytest.raises(RenderError) as caught:
             await quick.build(tree(files), recipe("hostile", template="Chart.yaml" not in files))
@@ -146,7 +148,7 @@ ENDLESS = chart("{{ range until 100000 }}{{ range until 100000 }}{{ end }}{{ end
 
 
 async def test_neighbours_are_served_while_hostile_builds_run() -> None:
-    async with Builder(deadline=2.0) as builder:
+    async with BuildPool(deadline=2.0) as builder:
         crowd = [
             asyncio.create_task(builder.build(tree(ENDLESS | {"n": str(number)}), recipe("hostile")))
             for number in range(6)
@@ -159,7 +161,7 @@ async def test_neighbours_are_served_while_hostile_builds_run() -> None:
         await asyncio.gather(*crowd, return_exceptions=True)
 
 
-async def test_what_was_stopped_is_left_alone_until_it_changes(quick: Builder) -> None:
+async def test_what_was_stopped_is_left_alone_until_it_changes(quick: BuildPool) -> None:
     files = tree({"main.jsonnet": "std.foldl(function(a, b) a + a, std.range(1, 61), 'x')"})
     with pytest.raises(RenderFailed, match="took more than 200 MiB of memory") as first:
         await quick.build(files, recipe("hostile"))
@@ -171,13 +173,13 @@ async def test_what_was_stopped_is_left_alone_until_it_changes(quick: Builder) -
     assert (await quick.build(mended, recipe("hostile"))).documents
 
 
-async def test_a_wrong_file_does_not_cost_the_child(quick: Builder) -> None:
+async def test_a_wrong_file_does_not_cost_the_child(quick: BuildPool) -> None:
     await quick.build(HONEST, recipe("honest"))
-    before = {child.pid for child in quick._crew.children}
+    before = {child.pid for child in quick._pool.processes}
     for _ in range(3):
         with pytest.raises(BuildError):
             await quick.build(tree({"a.yaml": "a: b: c\n"}), recipe("hostile"))
-    assert {child.pid for child in quick._crew.children} == before
+    assert {child.pid for child in quick._pool.processes} == before
 
 
 @pytest.mark.parametrize("files", [ENDLESS, jsonnet("local f(x) = if x == 0 then 0 else f(x - 1) tailstrict; f(1e13)")])
@@ -186,9 +188,9 @@ async def test_a_build_that_is_given_up_leaves_nothing(tmp_path: Path, until: Un
         return list(tmp_path.glob(depth))
 
     options = Build(jsonnet=Jsonnet()) if "main.jsonnet" in files else Build()
-    async with Builder(folder=tmp_path) as builder:
+    async with BuildPool(folder=tmp_path) as builder:
         task = asyncio.create_task(builder.build(tree(files), recipe("hostile", build=options)))
-        await until(lambda: bool(builder._crew.children) and (files is not ENDLESS or bool(work())))
+        await until(lambda: bool(builder._pool.processes) and (files is not ENDLESS or bool(work())))
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -197,9 +199,9 @@ async def test_a_build_that_is_given_up_leaves_nothing(tmp_path: Path, until: Un
 
 
 async def test_closing_refuses_work() -> None:
-    builder = Builder()
+    builder = BuildPool()
     await builder.build(HONEST, recipe("honest"))
     await builder.close()
-    assert builder._crew.children == set()
+    assert builder._pool.processes == set()
     with pytest.raises(RenderFailed, match="the operator is stopping"):
         await builder.build(HONEST, recipe("honest"))

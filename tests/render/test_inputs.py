@@ -5,15 +5,17 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from syncline.api.build import Build, Jsonnet
-from syncline.render import BuildError, File, Recipe, inputs, trees
-from syncline.render.inputs import EntryKind, TreeReader, survey
-from syncline.render.trees import Tree
+from syncline.render import tree
+from syncline.render.build_spec import BuildSpec, File
+from syncline.render.errors import BuildError
+from syncline.render.inputs import EntryKind, TreeReader, find_inputs, inputs
+from syncline.render.tree import Tree
 
 BASE = {"base/kustomization.yaml": "resources: [a.yaml]\n", "base/a.yaml": ""}
 
 
-def recipe(path: str, build: Build | None = None) -> Recipe:
-    return Recipe(namespace="team", release="app", path=path, build=build or Build())
+def recipe(path: str, build: Build | None = None) -> BuildSpec:
+    return BuildSpec(namespace="team", release="app", path=path, build=build or Build())
 
 
 def files(content: Mapping[str, str | File]) -> dict[str, File]:
@@ -102,9 +104,9 @@ async def test_bases_components_patches_and_files_of_kustomizations_are_followed
 async def test_a_kustomization_that_is_a_template_may_name_anything() -> None:
     content = BASE | {"a/kustomization.yaml": "resources: ['../{{ base }}']\n"}
     tree = TreeReader(Tree(files(content)))
-    options = Recipe(namespace="team", release="app", path="a", template=True)
+    options = BuildSpec(namespace="team", release="app", path="a", template=True)
     assert await inputs(tree, options) == (".",)
-    assert (await survey(tree, options)).templates == ("a/kustomization.yaml",)
+    assert (await find_inputs(tree, options)).templates == ("a/kustomization.yaml",)
 
 
 async def test_bases_that_name_each_other_are_read_once() -> None:
@@ -132,7 +134,7 @@ async def test_imports_of_jsonnet_are_followed_beside_the_file_and_in_libraries(
     build = Build(jsonnet=Jsonnet(library_paths=["vendor"]))
     found_paths = await found(content, "app", build)
     assert set(found_paths) >= {"app", "lib/a.libsonnet", "lib/text.txt", "vendor"}
-    assert not any(trees.within(path, "other/x") for path in found_paths)
+    assert not any(tree.within(path, "other/x") for path in found_paths)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +178,7 @@ async def test_imports_of_jsonnet_are_followed_beside_the_file_and_in_libraries(
 async def test_what_keeps_a_build_from_succeeding_is_told_with_its_place(
     content: dict[str, str | File], path: str, message: str
 ) -> None:
-    plan = await survey(TreeReader(Tree(files(content))), recipe(path))
+    plan = await find_inputs(TreeReader(Tree(files(content))), recipe(path))
     assert str(plan.problems[0]).startswith(message)
     # And the paths are told all the same, so that the next push to them tries again; where a push can mend it.
     assert plan.paths or "leads out" in message
@@ -192,11 +194,11 @@ async def test_what_keeps_a_build_from_succeeding_is_told_with_its_place(
     ],
 )
 async def test_auto_goes_by_the_files_of_the_folder(content: dict[str, str | File], kind: str) -> None:
-    assert (await survey(TreeReader(Tree(files(content))), recipe("a"))).kind == kind
+    assert (await find_inputs(TreeReader(Tree(files(content))), recipe("a"))).kind == kind
 
 
 async def test_a_glob_is_for_plain_builds() -> None:
-    plan = await survey(TreeReader(Tree(files({"a/x.yaml": ""}))), recipe("a/*", Build(type="Helm")))
+    plan = await find_inputs(TreeReader(Tree(files({"a/x.yaml": ""}))), recipe("a/*", Build(type="Helm")))
     assert [str(problem) for problem in plan.problems] == ["a/*: Helm takes a folder, not a glob"]
 
 
@@ -225,7 +227,7 @@ def test_a_glob_that_matches_nothing_is_an_error() -> None:
 
 
 def test_a_hostile_glob_takes_no_time() -> None:
-    assert not trees.glob_finds("/".join(["**", "*a*"] * 40) + "/b", "/".join(["a"] * 200))
+    assert not tree.glob_finds("/".join(["**", "*a*"] * 40) + "/b", "/".join(["a"] * 200))
 
 
 def test_kinds_are_of_the_path_itself() -> None:

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 from tests.render.key_doubles import ARN, TOKEN, Doubles, ToDoubles, encrypted_for
 
-from syncline.render import Builder, BuildError, File, KeyServices, Recipe
+from syncline.render.build_pool import BuildPool
+from syncline.render.build_spec import BuildSpec, File
+from syncline.render.errors import BuildError
 from syncline.render.key_credentials import (
     AwsCredential,
     CredentialError,
@@ -18,6 +20,7 @@ from syncline.render.key_credentials import (
     read_google,
     read_vault,
 )
+from syncline.render.key_services import KeyServices
 from syncline.render.signing import aws_headers
 
 CONFIG = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: app\ndata:\n  password: hunter3\n"
@@ -31,21 +34,21 @@ async def doubles(tmp_path: Path) -> AsyncIterator[Doubles]:
 
 
 @pytest.fixture
-async def builder(doubles: Doubles) -> AsyncIterator[Builder]:
+async def builder(doubles: Doubles) -> AsyncIterator[BuildPool]:
     services = KeyServices(allow_loopback=True, resolver=ToDoubles(doubles), tls=doubles.ca)
-    async with Builder(key_services=services) as running:
+    async with BuildPool(key_services=services) as running:
         yield running
 
 
-async def build(builder: Builder, content: bytes, keys: dict[str, bytes]) -> dict[str, str]:
-    built = await builder.build({"a.yaml": File(content)}, Recipe(namespace="team", release="app", keys=keys))
+async def build(builder: BuildPool, content: bytes, keys: dict[str, bytes]) -> dict[str, str]:
+    built = await builder.build({"a.yaml": File(content)}, BuildSpec(namespace="team", release="app", keys=keys))
     (document,) = built.documents
     return dict(document.manifest["data"])
 
 
 @pytest.mark.parametrize("service", SERVICES)
 async def test_a_file_is_decrypted_with_the_key_of_a_service(
-    builder: Builder, doubles: Doubles, service: str, tmp_path: Path
+    builder: BuildPool, doubles: Doubles, service: str, tmp_path: Path
 ) -> None:
     content = encrypted_for(doubles, service, tmp_path, CONFIG)
     assert b"hunter3" not in content
@@ -55,7 +58,7 @@ async def test_a_file_is_decrypted_with_the_key_of_a_service(
 
 @pytest.mark.parametrize("service", SERVICES)
 async def test_a_service_that_refuses_is_told_without_its_words(
-    builder: Builder, doubles: Doubles, service: str, tmp_path: Path
+    builder: BuildPool, doubles: Doubles, service: str, tmp_path: Path
 ) -> None:
     content = encrypted_for(doubles, service, tmp_path, CONFIG, enc="c29tZXRoaW5nIGVsc2U=")
     with pytest.raises(BuildError) as caught:
@@ -68,7 +71,7 @@ async def test_a_service_at_a_refused_address_is_never_connected_to(doubles: Dou
     content = encrypted_for(doubles, "hc_vault", tmp_path, CONFIG)
     for address in ("127.0.0.1", "169.254.169.254"):
         services = KeyServices(resolver=ToDoubles(doubles, address), tls=doubles.ca)
-        async with Builder(key_services=services) as builder:
+        async with BuildPool(key_services=services) as builder:
             with pytest.raises(BuildError, match=f"{address} is"):
                 await build(builder, content, doubles.secret)
     assert not doubles.asked
@@ -86,7 +89,7 @@ async def test_a_service_at_a_refused_address_is_never_connected_to(doubles: Dou
     ],
 )
 async def test_a_file_does_not_say_where_a_credential_goes(
-    builder: Builder, doubles: Doubles, service: str, change: dict[str, str], tmp_path: Path
+    builder: BuildPool, doubles: Doubles, service: str, change: dict[str, str], tmp_path: Path
 ) -> None:
     content = encrypted_for(doubles, service, tmp_path, CONFIG, **change)
     with pytest.raises(BuildError):
@@ -162,6 +165,6 @@ async def test_a_service_that_never_answers_is_given_up(
     with socket.create_server(("127.0.0.1", 0)) as silent:  # nobody accepts
         doubles.port = silent.getsockname()[1]
         services = KeyServices(allow_loopback=True, resolver=ToDoubles(doubles), tls=doubles.ca)
-        async with Builder(key_services=services) as builder:
+        async with BuildPool(key_services=services) as builder:
             with pytest.raises(BuildError, match="no key service"):
                 await build(builder, content, doubles.secret)

@@ -7,7 +7,8 @@ from tests.render.test_hostile import LARGE, NEIGHBOUR, SOURCE, TARGET, UPPER, t
 from tests.render.test_hostile_builds import ENDLESS, HONEST, recipe, tree
 
 from syncline.fairness import on_behalf_of
-from syncline.render import Builder, Renderer
+from syncline.render.build_pool import BuildPool
+from syncline.render.transform_pool import TransformPool
 
 ATTACKERS = 16
 LONG = 600.0
@@ -16,7 +17,7 @@ SLOW = template("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor
 
 
 async def test_sixteen_slow_transforms_of_one_namespace_hold_up_no_other(until: Until) -> None:
-    async with Renderer(deadline=LONG) as renderer:
+    async with TransformPool(deadline=LONG) as renderer:
 
         async def attack(number: int) -> None:
             # Its syncs read what everybody reads: that does not make them everybody's.
@@ -24,7 +25,7 @@ async def test_sixteen_slow_transforms_of_one_namespace_hold_up_no_other(until: 
             await renderer.transform(SLOW, LARGE | {"n": str(number)}, {}, NEIGHBOUR, [TARGET])
 
         crowd = [asyncio.create_task(attack(number)) for number in range(ATTACKERS)]
-        await until(lambda: len(renderer._crew.children) == 2)
+        await until(lambda: len(renderer._pool.processes) == 2)
         for source in (NEIGHBOUR, SOURCE):
             assert await renderer.transform(UPPER, {"a": "b"}, {}, source, [TARGET]) == [{"a": "B"}]
         assert not any(task.done() for task in crowd)
@@ -34,12 +35,12 @@ async def test_sixteen_slow_transforms_of_one_namespace_hold_up_no_other(until: 
 
 
 async def test_sixteen_slow_builds_of_one_namespace_hold_up_no_other(until: Until) -> None:
-    async with Builder(deadline=LONG) as builder:
+    async with BuildPool(deadline=LONG) as builder:
         crowd = [
             asyncio.create_task(builder.build(tree(ENDLESS | {"n": str(number)}), recipe("mallory")))
             for number in range(ATTACKERS)
         ]
-        await until(lambda: len(builder._crew.children) == 2)
+        await until(lambda: len(builder._pool.processes) == 2)
         assert (await builder.build(HONEST, recipe("alice"))).documents
         assert not any(task.done() for task in crowd)
         for task in crowd:

@@ -6,11 +6,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.render.children import pids
 
-from syncline.render import Renderer, RenderFailed, Source, Target, TransformError, is_template, jobs, pool
-from syncline.render.frames import LENGTH_BYTES, frame
-from syncline.render.jobs import TEXT, Done, Job, Refused, Rendered, Repeated, TextJob, decode_answer, decode_job
+from syncline.render import transform_pool
+from syncline.render.errors import RenderFailed, TransformError
+from syncline.render.transform_pool import TransformPool, is_template
 from syncline.render.transforms import TextTemplate
-from syncline.render.worker import work
+from syncline.render.workers import protocol
+from syncline.render.workers.framing import LENGTH_BYTES, frame
+from syncline.render.workers.pool import Stopped
+from syncline.render.workers.protocol import (
+    TEXT,
+    Done,
+    Refused,
+    Rendered,
+    Repeated,
+    Source,
+    Target,
+    TextJob,
+    TransformJob,
+    decode_answer,
+    decode_transform_job,
+)
+from syncline.render.workers.transform import work
 
 SOURCE = Source("team-a", "settings", "ConfigMap")
 TARGET = Target("team-b", "settings-copy", "edge")
@@ -84,12 +100,12 @@ def test_a_name_is_never_itself_a_template(name: str) -> None:
     assert render("{{ target.name }}", target=Target("", name + "{{ source.name }}")) == name + "{{ source.name }}"
 
 
-async def test_each_target_gets_its_own_text(renderer: Renderer) -> None:
+async def test_each_target_gets_its_own_text(renderer: TransformPool) -> None:
     texts = await renderer.texts("{{ target.cluster }}:{{ target.namespace }} of {{ source.kind }}", SOURCE, TARGETS)
     assert texts == [f"{target.cluster}:{target.namespace} of ConfigMap" for target in TARGETS]
 
 
-async def test_a_text_that_does_not_name_the_target_is_rendered_once(renderer: Renderer) -> None:
+async def test_a_text_that_does_not_name_the_target_is_rendered_once(renderer: TransformPool) -> None:
     texts = await renderer.texts("{{ source.name }}", SOURCE, TARGETS)
     assert texts == ["settings"] * len(TARGETS)
     assert all(text is texts[0] for text in texts)
@@ -98,7 +114,7 @@ async def test_a_text_that_does_not_name_the_target_is_rendered_once(renderer: R
 @pytest.mark.parametrize(
     "text", ["", "plain", "{spec: {replicas: 2}}", '{"a": {"b": [{}]}}', "100%}", "# {{".replace("{{", "{ {")]
 )
-async def test_a_text_that_is_no_template_needs_no_child(renderer: Renderer, text: str) -> None:
+async def test_a_text_that_is_no_template_needs_no_child(renderer: TransformPool, text: str) -> None:
     assert not is_template(text)
     assert await renderer.texts(text, SOURCE, TARGETS[:3]) == [text] * 3
     assert pids(renderer) == []
@@ -109,18 +125,18 @@ def test_a_text_with_marks_is_a_template(text: str) -> None:
     assert is_template(text)
 
 
-async def test_without_targets_nothing_is_rendered(renderer: Renderer) -> None:
+async def test_without_targets_nothing_is_rendered(renderer: TransformPool) -> None:
     assert await renderer.texts("{{ target.name }}", SOURCE, []) == []
 
 
-async def test_a_text_wrong_for_all_is_raised(renderer: Renderer) -> None:
+async def test_a_text_wrong_for_all_is_raised(renderer: TransformPool) -> None:
     with pytest.raises(TransformError, match="line 1 of the template: an undefined value"):
         await renderer.texts("{{ source.nothing }}", SOURCE, TARGETS)
     with pytest.raises(TransformError, match="unexpected end of input"):
         await renderer.texts("{{ target.name", SOURCE, TARGETS)
 
 
-async def test_a_text_wrong_for_one_target_names_it_and_leaves_the_others_alone(renderer: Renderer) -> None:
+async def test_a_text_wrong_for_one_target_names_it_and_leaves_the_others_alone(renderer: TransformPool) -> None:
     template = "{% if target.namespace == 'team-3' %}{{ no }}{% endif %}{{ target.namespace }}"
     texts = await renderer.texts(template, SOURCE, TARGETS)
     (wrong,) = (text for text in texts if isinstance(text, TransformError))
@@ -129,7 +145,7 @@ async def test_a_text_wrong_for_one_target_names_it_and_leaves_the_others_alone(
     assert [text for text in texts if text is not wrong] == [t.namespace for t in TARGETS if t.namespace != "team-3"]
 
 
-async def test_texts_and_transforms_share_their_children(renderer: Renderer) -> None:
+async def test_texts_and_transforms_share_their_children(renderer: TransformPool) -> None:
     await renderer.texts("{{ source.name }}", SOURCE, TARGETS[:1])
     first = pids(renderer)
     await renderer.texts("{{ target.name }}", SOURCE, TARGETS[:1])
@@ -138,7 +154,7 @@ async def test_texts_and_transforms_share_their_children(renderer: Renderer) -> 
 
 async def test_a_hostile_text_is_stopped_and_left_alone_for_a_while() -> None:
     doubling = "{% set n = namespace(s='x') %}{% for i in range(60) %}{% set n.s = n.s ~ n.s %}{% endfor %}{{ n.s }}"
-    async with Renderer(deadline=5.0) as renderer:
+    async with TransformPool(deadline=5.0) as renderer:
         with pytest.raises(RenderFailed, match="the templates took more than 96 MiB of memory") as first:
             await renderer.texts(doubling, SOURCE, TARGETS[:1])
         with pytest.raises(RenderFailed) as second:
@@ -148,23 +164,23 @@ async def test_a_hostile_text_is_stopped_and_left_alone_for_a_while() -> None:
         assert await renderer.texts("{{ target.namespace }}", SOURCE, TARGETS[:1]) == ["team-0"]
 
 
-async def test_texts_that_would_fill_the_operators_memory_are_refused(renderer: Renderer) -> None:
+async def test_texts_that_would_fill_the_operators_memory_are_refused(renderer: TransformPool) -> None:
     template = "{{ target.namespace }}" + "x" * 300_000
-    with pytest.raises(RenderFailed, match="500 targets are larger than 64 MiB in all"):
+    with pytest.raises(RenderFailed, match="gave more than 64 MiB for 500 targets"):
         await renderer.texts(template, SOURCE, TARGETS)
 
 
 @pytest.mark.parametrize(
-    "job", [TextJob("{{ target.name }}", SOURCE, TARGETS[:2]), Job([], {"a": "1"}, {}, SOURCE, TARGETS[:2])]
+    "job", [TextJob("{{ target.name }}", SOURCE, TARGETS[:2]), TransformJob([], {"a": "1"}, {}, SOURCE, TARGETS[:2])]
 )
-def test_a_job_arrives_as_it_was_sent(job: jobs.AnyJob) -> None:
+def test_a_job_arrives_as_it_was_sent(job: protocol.TargetsJob) -> None:
     sent = frame(job)
     assert int.from_bytes(sent[:LENGTH_BYTES], "big") == len(sent) - LENGTH_BYTES
-    assert decode_job(sent[LENGTH_BYTES:]) == job
+    assert decode_transform_job(sent[LENGTH_BYTES:]) == job
 
 
 @pytest.mark.parametrize("answer", [Rendered({TEXT: "x"}), Repeated(), Refused(None, "", "why", 3), Done(shared=True)])
-def test_an_answer_arrives_as_it_was_sent(answer: jobs.Answer) -> None:
+def test_an_answer_arrives_as_it_was_sent(answer: protocol.Answer) -> None:
     assert decode_answer(frame(answer)[LENGTH_BYTES:]) == answer
 
 
@@ -176,9 +192,9 @@ def test_a_child_says_one_answer_a_target_and_what_repeats_only_once() -> None:
 
 
 def test_a_child_that_answers_a_text_with_something_else_is_not_believed() -> None:
-    results = pool._Results(TextJob("{{ target.name }}", SOURCE, TARGETS[:1]))
-    with pytest.raises(pool._StoppedError, match="broke its protocol"):
-        results.add([Rendered({"another": "x"})], Done(shared=False))
+    results = transform_pool._Results(TextJob("{{ target.name }}", SOURCE, TARGETS[:1]))
+    with pytest.raises(Stopped, match="broke the protocol"):
+        results.add([Rendered({"another": "x"}), Done(shared=False)])
 
 
 def test_work_is_named_by_its_template_and_source_not_by_its_targets() -> None:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from syncline.render import RenderFailed, tools
+from syncline.render import tools
+from syncline.render.errors import RenderFailed
 from syncline.sandbox import binaries, link_tools, pins
 
 

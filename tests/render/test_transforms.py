@@ -5,8 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from syncline.api.content import Replace, Transform
-from syncline.render import Source, Target, TransformError
+from syncline.render.errors import TransformError
 from syncline.render.transforms import apply, uses_target
+from syncline.render.workers.protocol import Source, Target
 
 MIB = 1024 * 1024
 SOURCE = Source("team-a", "settings")

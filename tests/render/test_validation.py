@@ -12,8 +12,11 @@ import pytest
 import pytest_asyncio
 from tests.render.test_hostile_builds import Watch, watch
 
-from syncline.render import Builder, Candidate, InvalidObject, RenderFailed, Schema, Validation, validation
+from syncline.render import validation
+from syncline.render.build_pool import BuildPool
+from syncline.render.errors import RenderFailed
 from syncline.render.schemacheck import COMPILED, ERRORS, SchemaChecker
+from syncline.render.validation import Candidate, InvalidObject, Schema, Validation
 
 __all__ = ["watch"]
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -23,8 +26,8 @@ STRING: Json = {"type": "string"}
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def builder() -> AsyncIterator[Builder]:
-    async with Builder(deadline=2.0) as builder:
+async def builder() -> AsyncIterator[BuildPool]:
+    async with BuildPool(deadline=2.0) as builder:
         yield builder
 
 
@@ -76,13 +79,13 @@ def told(found: list[InvalidObject]) -> list[str]:
     return [f"{one.index} {one.error}" for one in found]
 
 
-async def test_objects_are_checked_against_the_schemas_of_a_cluster(builder: Builder) -> None:
+async def test_objects_are_checked_against_the_schemas_of_a_cluster(builder: BuildPool) -> None:
     schemas = schema(A=kind(image=STRING))
     found = await builder.validate(check(of_cluster({"image": "a"}), of_cluster({"imagee": "a"}), schemas=schemas))
     assert told(found) == ["1 spec.imagee: unknown field: did you mean image?"]
 
 
-async def test_a_definition_of_the_same_revision_wins_over_that_of_the_cluster(builder: Builder) -> None:
+async def test_a_definition_of_the_same_revision_wins_over_that_of_the_cluster(builder: BuildPool) -> None:
     old = schema(A=kind(colour=STRING))
     new = {"group": "a.example.com", "names": {"kind": "A"}, **definition(kind(color=STRING))}
     new = {**new, "group": "a.example.com", "names": {"kind": "A"}}
@@ -96,17 +99,17 @@ async def test_a_definition_of_the_same_revision_wins_over_that_of_the_cluster(b
     ]
 
 
-async def test_kinds_that_nobody_describes_are_left_to_the_server(builder: Builder) -> None:
+async def test_kinds_that_nobody_describes_are_left_to_the_server(builder: BuildPool) -> None:
     objects = (of_cluster({"any": 1}, "Other"), of_revision({"any": 1}), Candidate("c/v1", "C", {}))
     assert await builder.validate(check(*objects, schemas=schema(A=kind()))) == []
 
 
-async def test_null_is_no_value(builder: Builder) -> None:
+async def test_null_is_no_value(builder: BuildPool) -> None:
     schemas = schema(A=kind(image=STRING, args={"type": "array", "items": STRING}))
     assert await builder.validate(check(of_cluster({"image": None, "args": None}), schemas=schemas)) == []
 
 
-async def test_patterns_are_read_as_servers_read_them(builder: Builder) -> None:
+async def test_patterns_are_read_as_servers_read_them(builder: BuildPool) -> None:
     patterns = {"a": r"^[a-z]+\z", "b": "(?i)^x$", "c": "^(?=look)ahead", "d": "["}
     schemas = schema(A=kind(**{name: {"type": "string", "pattern": one} for name, one in patterns.items()}))
     assert await builder.validate(check(of_cluster({"a": "abc", "b": "X", "c": "?", "d": "?"}), schemas=schemas)) == []
@@ -115,14 +118,14 @@ async def test_patterns_are_read_as_servers_read_them(builder: Builder) -> None:
     ]
 
 
-async def test_many_errors_are_named_up_to_a_limit(builder: Builder) -> None:
+async def test_many_errors_are_named_up_to_a_limit(builder: BuildPool) -> None:
     wrong = of_cluster({f"x{number}": 1 for number in range(100)})
     found = await builder.validate(check(*[wrong] * 20, schemas=schema(A=kind(a=STRING))))
     assert len(found) == validation.NAMED
     assert [one.index for one in found].count(0) == ERRORS
 
 
-async def test_ten_thousand_objects_are_checked_in_parts(builder: Builder, watch: Watch) -> None:
+async def test_ten_thousand_objects_are_checked_in_parts(builder: BuildPool, watch: Watch) -> None:
     objects = [of_cluster({"image": "x" * 1000}) for _ in range(10_000)]
     objects[7_000] = of_cluster({"imagee": ""})
     found = await builder.validate(check(*objects, schemas=schema(A=kind(image=STRING))))
@@ -131,7 +134,7 @@ async def test_ten_thousand_objects_are_checked_in_parts(builder: Builder, watch
 
 
 async def test_a_child_that_knows_the_schemas_is_not_sent_them_again(
-    builder: Builder, monkeypatch: pytest.MonkeyPatch
+    builder: BuildPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     schemas = schema(A=kind(image=STRING, once=STRING))
     await builder.validate(check(of_cluster({"image": "a"}), schemas=schemas))
@@ -215,7 +218,7 @@ BOMBS: dict[str, Validation] = {
 
 
 @pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS)
-async def test_a_hostile_schema_costs_nobody_else_anything(builder: Builder, watch: Watch, bomb: Validation) -> None:
+async def test_a_hostile_schema_costs_nobody_else_anything(builder: BuildPool, watch: Watch, bomb: Validation) -> None:
     honest = schema(A=kind(image=STRING))
     async with asyncio.timeout(60):
         said: list[str] = []
@@ -230,7 +233,7 @@ async def test_a_hostile_schema_costs_nobody_else_anything(builder: Builder, wat
     assert watch.longest_stall < 4
 
 
-async def test_what_was_stopped_is_left_alone_until_it_changes(builder: Builder) -> None:
+async def test_what_was_stopped_is_left_alone_until_it_changes(builder: BuildPool) -> None:
     bomb = BOMBS["choices of choices"]
     with pytest.raises(RenderFailed, match="was stopped"):
         await builder.validate(bomb)
@@ -239,7 +242,7 @@ async def test_what_was_stopped_is_left_alone_until_it_changes(builder: Builder)
     assert second.value.retry_after > 0
 
 
-async def test_the_memory_that_schemas_take_is_not_held_against_the_next_job(builder: Builder) -> None:
+async def test_the_memory_that_schemas_take_is_not_held_against_the_next_job(builder: BuildPool) -> None:
     asked: list[bool] = []
 
     async def crashes_at_first(child: Any, job: Any, *, renew: bool = True) -> Any:
@@ -259,8 +262,8 @@ async def test_the_memory_that_schemas_take_is_not_held_against_the_next_job(bui
 _WITHOUT_LIBRARY = """
 import sys
 sys.modules["jsonschema_rs"] = None
-from syncline.render.buildjobs import Begin, Parse, Text
-from syncline.render.buildworker import work
+from syncline.render.workers.protocol import Begin, Parse, Text
+from syncline.render.workers.build import work
 manifest = Text("a.yaml", b"{apiVersion: v1, kind: A, metadata: {name: a}}")
 print(*work(Begin([], [])), *work(Parse([manifest])), sep="\\n")
 """

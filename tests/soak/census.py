@@ -19,7 +19,7 @@ from syncline.fleet.line import Line
 from syncline.kube.client import Client
 from syncline.kube.discovery import Discovery
 from syncline.kube.reflector import Reflector
-from syncline.operator import Operator, Workshop
+from syncline.operator import BuildTools, Operator
 
 TYPES = (Client, Cluster, Discovery, FanOut, Line, Member, Memory, Reflector, View)
 # Their series name syncs, clusters or kinds, so they must go with them.
@@ -125,7 +125,7 @@ def _attributes(one: object) -> Iterator[tuple[str, object]]:
     """Yield what an object of ours holds; data, such as a decoded spec, is not looked into."""
     if type(one).__module__.startswith("syncline.") and not isinstance(one, Struct):
         yield from vars(one).items() if hasattr(one, "__dict__") else ()
-    elif isinstance(one, Shared | Workshop):
+    elif isinstance(one, Shared | BuildTools):
         yield from ((name, getattr(one, name)) for name in one.__struct_fields__)
 
 

@@ -17,8 +17,10 @@ from syncline.engine.cluster import Cluster
 from syncline.engine.record import SyncWire
 from syncline.fleet import Fleet
 from syncline.kube import Client, load_kubeconfig
-from syncline.operator import Operator, Settings, Workshop
-from syncline.render import Builder, Renderer, crew
+from syncline.operator import BuildTools, Operator, Settings
+from syncline.render.build_pool import BuildPool
+from syncline.render.transform_pool import TransformPool
+from syncline.render.workers import pool
 from syncline.sandbox import Options, Sandbox
 from syncline.testing.operator import install
 
@@ -44,12 +46,12 @@ async def running(kubeconfig: Path, cache: Path) -> AsyncIterator[Operator]:
     stop = asyncio.Event()
     async with (
         Client(load_kubeconfig(kubeconfig)) as client,
-        Renderer() as renderer,
-        Builder() as builder,
+        TransformPool() as renderer,
+        BuildPool() as builder,
         settings.mirrors() as mirrors,
         Fleet(allow_loopback=True, pace=QUICK) as fleet,
     ):
-        operator = Operator(Cluster(client, grace=VIEW_GRACE), Workshop(renderer, builder, mirrors), fleet, settings)
+        operator = Operator(Cluster(client, grace=VIEW_GRACE), BuildTools(renderer, builder, mirrors), fleet, settings)
         work = asyncio.create_task(operator.run(stop))
         try:
             yield operator
@@ -63,7 +65,7 @@ async def test_after_a_churn_of_clusters_namespaces_kinds_and_syncs_all_is_as_be
     quiet_hub: Sandbox, far: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ended, "REMEMBERED_FOR", SOON)
-    monkeypatch.setattr(crew, "IDLE_SECONDS", SOON)
+    monkeypatch.setattr(pool, "IDLE_SECONDS", SOON)
     async with running(await asyncio.to_thread(install, quiet_hub), tmp_path) as operator:
         before = await at_rest(operator)
         for _ in range(ROUNDS):

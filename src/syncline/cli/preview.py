@@ -35,8 +35,8 @@ from syncline.kube.errors import BadRequest, KubeError, NotFound
 from syncline.kube.events import EventRecorder
 from syncline.kube.reflector import AnyReflector
 from syncline.kube.resources import Resource
-from syncline.operator import Workshop, controllers
-from syncline.render import Renderer
+from syncline.operator import BuildTools, controllers
+from syncline.render.transform_pool import TransformPool
 
 BOTH_WAYS = "this sync goes both ways: what edits of the copy would change in the source is not shown"
 _POLL = 0.02
@@ -139,7 +139,7 @@ async def previewer(
     settings = connect.settings(given)
     async with (
         Client(connection) as client,
-        Renderer(unconfined=settings.allow_unconfined_builds) as renderer,
+        TransformPool(unconfined=settings.allow_unconfined_builds) as renderer,
         settings.builder() as builder,
         settings.mirrors() as mirrors,
         Fleet(allow_loopback=settings.allow_loopback) as fleet,
@@ -159,11 +159,11 @@ async def previewer(
         policies = TenantPolicies(hub)
         unread = await _load(policies, client)
         remotes = FleetSites(hub, fleet, targets, policies=policies)
-        workshop = Workshop(renderer, builder, mirrors)
+        tools = BuildTools(renderer, builder, mirrors)
         rights = OwnRights()
         await rights.learn(client)
         events = EventRecorder(client, "syncline", "preview")
-        copiers, git = controllers(hub, workshop, events, settings, remotes=remotes, rights=rights, policies=policies)
+        copiers, git = controllers(hub, tools, events, settings, remotes=remotes, rights=rights, policies=policies)
         reflectors: tuple[AnyReflector, ...] = (
             targets.reflector,
             *(reflector for one in (*copiers, git) for reflector in one.syncs.values()),

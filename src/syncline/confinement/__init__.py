@@ -1,6 +1,6 @@
 """Walls around programs that are not ours: git, ssh and gpg, kustomize, helm and sops.
 
-    system_calls    limits, and filters of system calls; for children of ours too (`render/confinement.py`)
+    system_calls    limits, and filters of system calls; for children of ours too (`render/workers/confinement.py`)
     walls           puts up the walls in a new process, which then becomes the program
     launcher        the file that such a process runs
     programs        how programs are called behind walls, and which walls this machine lacks

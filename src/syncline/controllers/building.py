@@ -35,10 +35,10 @@ from syncline.engine.cluster import Cluster
 from syncline.fairness import FairSemaphore
 from syncline.git import GitError
 from syncline.kube.errors import KindNotServed, KubeError
+from syncline.render.build_spec import BuildSpec, Built, Files
 from syncline.render.errors import BuildError, RenderFailed
 from syncline.render.inputs import inputs
 from syncline.render.key_credentials import services_of
-from syncline.render.recipe import Built, Files, Recipe
 from syncline.render.tools import tool_versions
 from syncline.render.validation import InvalidObject, Validation
 
@@ -58,7 +58,7 @@ class Builder(Protocol):
     def warm(self) -> None:
         """Get ready: something is to be built soon."""
 
-    async def build(self, files: Files, recipe: Recipe) -> Built:
+    async def build(self, files: Files, recipe: BuildSpec) -> Built:
         """Build; raises `BuildError` or `RenderFailed`."""
 
     async def validate(self, work: Validation) -> list[InvalidObject]:
@@ -286,11 +286,11 @@ class Builds:
 
 def _recipe(
     asked: Commission, strand: Strand, pantry: _Pantry, values: Mapping[str, Any], listed: Sequence[Listed]
-) -> Recipe:
+) -> BuildSpec:
     asking, spec, track = asked.asking, asked.spec, asked.track
     helm = spec.build.helm or Helm()
     only = listed[0] if len(listed) == 1 else None
-    return Recipe(
+    return BuildSpec(
         namespace=asked.namespace,
         release=helm.release_name or asking.key.name,
         tenant=asking.key.namespace,

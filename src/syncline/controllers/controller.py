@@ -46,7 +46,7 @@ from syncline.kube.events import EventRecorder
 from syncline.kube.queue import Queue
 from syncline.kube.reflector import Reflector
 from syncline.kube.resources import Resource
-from syncline.render import Renderer
+from syncline.render.transform_pool import TransformPool
 
 log = structlog.get_logger(__name__)
 
@@ -80,7 +80,7 @@ class Shared(Struct, frozen=True):
     """What the syncs of all kinds share."""
 
     hub: Cluster
-    renderer: Renderer
+    renderer: TransformPool
     events: EventRecorder
     claims: Claims
     fights: Fights

@@ -7,7 +7,7 @@ from syncline.controllers.forest import Forest
 from syncline.core.fielderrors import FieldError
 from syncline.core.validity import NAMED
 from syncline.git import GitError
-from syncline.render import RenderFailed
+from syncline.render.errors import RenderFailed
 
 
 class LineFinder(Protocol):

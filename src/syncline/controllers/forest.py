@@ -5,8 +5,8 @@ import posixpath
 from collections.abc import Iterable, Mapping, Sequence
 
 from syncline.git import Limits, Mode, PathNotFound, TooLarge, Tree
+from syncline.render.build_spec import File
 from syncline.render.inputs import EntryKind
-from syncline.render.recipe import File
 
 ROOT = "."
 READ_LIMIT = Limits().read_bytes

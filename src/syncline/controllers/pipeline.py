@@ -18,9 +18,10 @@ from syncline.core.patching import PatchError, parse_patch, patched
 from syncline.core.sanitize import travelling
 from syncline.core.secrets import decoded, encoded
 from syncline.core.wire import DATA_KINDS
-from syncline.render import Renderer, RenderFailed, TransformError, is_template
-from syncline.render import Source as RenderSource
-from syncline.render import Target as RenderTarget
+from syncline.render.errors import RenderFailed, TransformError
+from syncline.render.transform_pool import TransformPool, is_template
+from syncline.render.workers.protocol import Source as RenderSource
+from syncline.render.workers.protocol import Target as RenderTarget
 
 Json = dict[str, Any]
 PatchTexts = Mapping[PatchContentRef, str]
@@ -45,7 +46,7 @@ class _Form(Struct, frozen=True):
     annotations: Mapping[str, str]
 
 
-async def desire(work: Work, spots: Sequence[Spot], texts: PatchTexts, renderer: Renderer, key: DigestKey) -> Wish:
+async def desire(work: Work, spots: Sequence[Spot], texts: PatchTexts, renderer: TransformPool, key: DigestKey) -> Wish:
     """Say what each target should hold. Raises `Problem` where it can be said for none."""
     groups: dict[tuple[int, int], list[Spot]] = {}
     for spot in spots:
@@ -87,7 +88,7 @@ def _desired(spot: Spot, form: _Form, key: DigestKey) -> Desired:
 
 
 async def _forms(
-    work: Work, spots: Sequence[Spot], texts: PatchTexts, renderer: Renderer, key: DigestKey
+    work: Work, spots: Sequence[Spot], texts: PatchTexts, renderer: TransformPool, key: DigestKey
 ) -> list[_Form | Exception]:
     """Return what the targets of one source and place get; equal ones share one form."""
     source, place = spots[0].source, spots[0].site.place
@@ -167,7 +168,7 @@ def _discreet(patch: Patch | None, error: PatchError | ContentError) -> PatchErr
 
 
 async def _transformed(
-    work: Work, spots: Sequence[Spot], manifest: Json, renderer: Renderer
+    work: Work, spots: Sequence[Spot], manifest: Json, renderer: TransformPool
 ) -> list[Json | TransformError]:
     """Select and rename keys, and transform values, of a ConfigMap or Secret."""
     secret = spots[0].target.kind == "Secret"
@@ -216,7 +217,7 @@ def _texts(data: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
 
 
 async def _patch_texts(
-    spots: Sequence[Spot], patch: Patch, texts: PatchTexts, renderer: Renderer
+    spots: Sequence[Spot], patch: Patch, texts: PatchTexts, renderer: TransformPool
 ) -> Sequence[str | TransformError]:
     ref = patch.patch_content_ref
     text = texts[ref] if ref is not None else patch.patch_content or ""

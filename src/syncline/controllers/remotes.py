@@ -41,7 +41,7 @@ from syncline.fleet import (
 from syncline.kube.cache import Key
 from syncline.kube.errors import KindNotServed, KubeError
 from syncline.kube.resources import SECRETS
-from syncline.render import is_template
+from syncline.render.transform_pool import is_template
 
 # Credentials that end are looked at so often, since their end comes without a word.
 EXPIRY_LOOK = 3600.0

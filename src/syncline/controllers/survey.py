@@ -18,9 +18,10 @@ from syncline.core.tenancy import NOT_ALLOWED
 from syncline.engine.claims import Want
 from syncline.engine.cluster import Cluster
 from syncline.kube.client import Client
-from syncline.render import Renderer, RenderFailed, TransformError, is_template
-from syncline.render import Source as RenderSource
-from syncline.render import Target as RenderTarget
+from syncline.render.errors import RenderFailed, TransformError
+from syncline.render.transform_pool import TransformPool, is_template
+from syncline.render.workers.protocol import Source as RenderSource
+from syncline.render.workers.protocol import Target as RenderTarget
 
 LONGEST_NAME = 253
 
@@ -94,7 +95,7 @@ async def survey(
     work: Work,
     sites: Sequence[Site],
     sources: Sequence[Source],
-    renderer: Renderer,
+    renderer: TransformPool,
     is_hidden: IsHidden | None = None,
 ) -> Survey:
     """Find all targets. Raises `Problem` where two sources would be copied to one place.
@@ -194,7 +195,7 @@ def _named(scope: Scope, cluster: Cluster) -> Iterator[Namespace]:
 
 
 async def _names(
-    work: Work, site: Site, source: Source, namespaces: Sequence[str], renderer: Renderer
+    work: Work, site: Site, source: Source, namespaces: Sequence[str], renderer: TransformPool
 ) -> Sequence[str | TransformError]:
     name = work.target_name
     if not name or not is_template(name):

@@ -32,7 +32,8 @@ from syncline.engine.cluster import Cluster, kind_name
 from syncline.engine.writer import Writer
 from syncline.kube.errors import Forbidden, KindNotServed, KubeError, NotFound
 from syncline.kube.openapi import FRESH, KEPT, SchemaDocument
-from syncline.render import Candidate, InvalidObject, RenderFailed, Schema, Validation
+from syncline.render.errors import RenderFailed
+from syncline.render.validation import Candidate, InvalidObject, Schema, Validation
 
 # How long a revision waits for schemas in one go; the reading goes on, and the next try finds it.
 SCHEMA_SECONDS = 5.0

@@ -24,7 +24,7 @@ from syncline.engine.claims import Claim, Want
 from syncline.engine.cluster import kind_name
 from syncline.engine.interests import Interest
 from syncline.engine.record import Sync
-from syncline.render import is_template
+from syncline.render.transform_pool import is_template
 
 AnySync = Sync[Struct, SyncStatus]
 

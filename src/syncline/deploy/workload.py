@@ -18,11 +18,10 @@ from syncline.deploy.names import (
 )
 from syncline.deploy.text import Manifest
 from syncline.git.limits import Limits
-from syncline.render.builder import WORKERS as BUILDS
-from syncline.render.buildworker import MEMORY_LIMIT as BUILD_MEMORY
-from syncline.render.confinement import MEMORY_LIMIT as TRANSFORM_MEMORY
-from syncline.render.pool import WORKERS as TRANSFORMS
-from syncline.render.toolrun import MEMORY_LIMIT as TOOL_MEMORY
+from syncline.render.build_pool import WORKERS as BUILDS
+from syncline.render.tool_process import MEMORY_LIMIT as TOOL_MEMORY
+from syncline.render.transform_pool import WORKERS as TRANSFORMS
+from syncline.render.workers.confinement import BUILD_MEMORY, TRANSFORM_MEMORY
 
 _NOBODY = 65532
 _CACHE = "/var/cache/syncline"

@@ -10,9 +10,9 @@ import msgspec
 from syncline.api.build import Jsonnet
 from syncline.core.selectors import is_glob
 from syncline.render import kustomization
+from syncline.render.build_spec import BuildSpec, has_marks
 from syncline.render.errors import BuildError
-from syncline.render.recipe import Recipe, has_marks
-from syncline.render.trees import ROOT, Tree, follow, join, normal, outermost, within
+from syncline.render.tree import ROOT, Tree, follow, join, normal, outermost, within
 
 MOST_REFERENCES = 10_000
 """Folders and files that the kustomizations or imports of one build may lead to."""
@@ -36,7 +36,7 @@ class Reader(Protocol):
         """Read files; of a link, what it links to."""
 
 
-class Survey(msgspec.Struct, frozen=True):
+class BuildInputs(msgspec.Struct, frozen=True):
     """What a build is going to be. `problems` keep it from succeeding; the paths hold whatever can mend them."""
 
     kind: BuildKind
@@ -48,20 +48,20 @@ class Survey(msgspec.Struct, frozen=True):
     """Kustomization files that are templates: what they name is known when they are rendered."""
 
 
-async def inputs(tree: Reader, recipe: Recipe) -> tuple[str, ...]:
+async def inputs(tree: Reader, spec: BuildSpec) -> tuple[str, ...]:
     """Give the files, folders and globs of the tree that the build depends on.
 
-    It is the recipe's path and whatever that leads to: bases, components, patches and files of kustomizations, imports
-    of jsonnet and its libraries, targets of symbolic links. `.` means the whole tree: so it is where a kustomization
-    file is a template, since what it names is not known before it is rendered. Never raises for what the files say: a
-    build that cannot succeed depends on what would have to change.
+    It is the path of the spec and whatever that leads to: bases, components, patches and files of kustomizations,
+    imports of jsonnet and its libraries, targets of symbolic links. `.` means the whole tree: so it is where a
+    kustomization file is a template, since what it names is not known before it is rendered. Never raises for what the
+    files say: a build that cannot succeed depends on what would have to change.
     """
-    return (await survey(tree, recipe)).paths
+    return (await find_inputs(tree, spec)).paths
 
 
-async def survey(tree: Reader, recipe: Recipe, rendered: Collection[str] = ()) -> Survey:
+async def find_inputs(tree: Reader, spec: BuildSpec, rendered: Collection[str] = ()) -> BuildInputs:
     """Find out the kind of build, the paths that it takes, and what is wrong; `rendered` files are no templates now."""
-    return await _Surveyor(tree, recipe, rendered).survey()
+    return await _InputFinder(tree, spec, rendered).find()
 
 
 class TreeReader:
@@ -97,18 +97,18 @@ class _UnreadLink(Exception):  # noqa: N818 - a request, not an error
         self.path = path
 
 
-class _Surveyor:
-    def __init__(self, tree: Reader, recipe: Recipe, rendered: Collection[str]) -> None:
+class _InputFinder:
+    def __init__(self, tree: Reader, spec: BuildSpec, rendered: Collection[str]) -> None:
         self._tree = tree
-        self._recipe = recipe
+        self._spec = spec
         self._rendered = rendered
         self._links: dict[str, str] = {}
         self._paths: set[str] = set()
         self._problems: list[BuildError] = []
         self._templates: list[str] = []
 
-    async def survey(self) -> Survey:
-        path = self._recipe.path
+    async def find(self) -> BuildInputs:
+        path = self._spec.path
         kind: BuildKind = "Plain"
         try:
             path = normal(path)
@@ -123,28 +123,28 @@ class _Surveyor:
                 path = await self._walk_imports(path)
         except BuildError as error:
             self._problems.append(error)
-        return Survey(kind, path, await self._with_links(), tuple(self._problems), tuple(self._templates))
+        return BuildInputs(kind, path, await self._with_links(), tuple(self._problems), tuple(self._templates))
 
     def _folder_of(self, path: str) -> str:
         """Give the folder where the path is the file that says what a folder is."""
         marks = {"Kustomize": kustomization.NAMES, "Helm": ("Chart.yaml",)}
         for kind, names in marks.items():
-            if self._recipe.build.type in {"Auto", kind} and posixpath.basename(path) in names:
+            if self._spec.build.type in {"Auto", kind} and posixpath.basename(path) in names:
                 return posixpath.dirname(path) or ROOT
         return path
 
     async def _kind(self, path: str) -> BuildKind:
-        asked = self._recipe.build.type
+        asked = self._spec.build.type
         if is_glob(path):
             if asked not in {"Auto", "Plain"}:
                 raise BuildError(f"{asked} takes a folder, not a glob", file=path)
             return "Plain"
         at = self._tree.kind(path)
         if at is None:
-            raise BuildError("is not in the repository", file=self._recipe.path)
+            raise BuildError("is not in the repository", file=self._spec.path)
         if at == "file":
             if asked in {"Kustomize", "Helm"}:
-                raise BuildError(f"{asked} takes a folder, not a file", file=self._recipe.path)
+                raise BuildError(f"{asked} takes a folder, not a file", file=self._spec.path)
             return "Jsonnet" if asked == "Jsonnet" or (asked == "Auto" and path.endswith(".jsonnet")) else "Plain"
         if asked != "Auto":
             return asked
@@ -156,7 +156,7 @@ class _Surveyor:
 
     @property
     def _jsonnet(self) -> Jsonnet:
-        return self._recipe.build.jsonnet or Jsonnet()
+        return self._spec.build.jsonnet or Jsonnet()
 
     async def _walk_kustomizations(self, root: str) -> None:
         """Read the kustomization of the root and of every folder that one names, each once."""
@@ -169,7 +169,7 @@ class _Surveyor:
                 continue
             place = await self._follow(file)
             content = (await self._tree.read([place])).get(place, b"")
-            if self._recipe.template and place not in self._rendered and has_marks(content):
+            if self._spec.template and place not in self._rendered and has_marks(content):
                 self._paths.add(ROOT)
                 self._templates.append(place)
                 continue

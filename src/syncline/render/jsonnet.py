@@ -9,7 +9,7 @@ from typing import Any
 import rjsonnet
 
 from syncline.render.errors import BuildError
-from syncline.render.trees import join, normal
+from syncline.render.tree import join, normal
 
 _PLACE = re.compile(r"^\s+(\S+):(\d+):\d+", re.MULTILINE)
 _KINDS = ("syntax error", "runtime error", "stack overflow", "external variable is not defined", "function parameter")

@@ -12,8 +12,8 @@ from typing import Any
 
 import minijinja
 
+from syncline.render.build_spec import has_marks
 from syncline.render.errors import BuildError
-from syncline.render.recipe import has_marks
 from syncline.render.transforms import new_engine, template_cause
 
 SIZE_LIMIT = 4 * 1024 * 1024

@@ -1,7 +1,7 @@
 """What the transforms of a sync mean: set, replace and template, in order, over the keys that match.
 
 Pure, but not safe by itself: a template or a pattern may ask for more memory and time than there is, or overflow the
-stack of the template engine. It runs in the child (`syncline.render.worker`), which may die of it.
+stack of the template engine. It runs in the child (`syncline.render.workers.transform`), which may die of it.
 """
 
 import io
@@ -14,7 +14,7 @@ import re2
 from syncline.api.content import Replace, Transform
 from syncline.core.selectors import glob_matches, is_glob
 from syncline.render.errors import TransformError
-from syncline.render.jobs import TEXT, Source, Target
+from syncline.render.workers.protocol import TEXT, Source, Target
 
 SIZE_LIMIT = 1024 * 1024
 """What the API server accepts as the values of one ConfigMap, in bytes."""
@@ -74,7 +74,7 @@ def apply(
 
     `target` may be None where `uses_target` is false.
     """
-    return Recipe(transforms).apply(data, binary, source, target)
+    return Transformer(transforms).apply(data, binary, source, target)
 
 
 def uses_target(transforms: Sequence[Transform]) -> bool:
@@ -88,7 +88,7 @@ def uses_target(transforms: Sequence[Transform]) -> bool:
     )
 
 
-class Recipe:
+class Transformer:
     """Transforms, compiled once and applied for any number of targets."""
 
     def __init__(self, transforms: Sequence[Transform]) -> None:

@@ -1,4 +1,4 @@
-"""Validation, as the operator sees it: what is to be checked, and how a child is led through it."""
+"""Validation, as the operator sees it: what is to be checked, and how a worker is led through it."""
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -7,16 +7,16 @@ import msgspec
 from msgspec import Struct
 
 from syncline.core.fielderrors import FieldError
-from syncline.render.buildchild import BuildChild
-from syncline.render.buildjobs import Answer, Begin, Job, Lacking, Learn, Validate, Wrong
+from syncline.render.workers.process import WorkerProcess
+from syncline.render.workers.protocol import Answer, Begin, BuildJob, Lacking, Learn, Validate, Wrong
 
 BATCH_BYTES = 512 * 1024
-"""About what is sent to a child at once, so that the event loop is not held up; a larger object goes by itself."""
+"""About what is sent to a worker at once, so that the event loop is not held up; a larger object goes by itself."""
 
 NAMED = 100
 """Errors that are returned; beyond that they are not looked for."""
 
-Ask = Callable[[BuildChild, Job], Awaitable[list[Answer]]]
+Ask = Callable[[WorkerProcess, BuildJob], Awaitable[list[Answer]]]
 
 
 class Schema(Struct, frozen=True):
@@ -56,19 +56,19 @@ class InvalidObject(Struct, frozen=True):
     error: FieldError
 
 
-async def validate(child: BuildChild, work: Validation, ask: Ask) -> list[InvalidObject]:
-    """Check all objects in one child; return what is wrong, at most `NAMED` errors."""
-    child.learned = True
+async def validate(process: WorkerProcess, work: Validation, ask: Ask) -> list[InvalidObject]:
+    """Check all objects in one worker; return what is wrong, at most `NAMED` errors."""
+    process.learned = True
     schemas = {one.digest: one for one in work.schemas.values()}
-    lacking = await ask(child, Begin([*work.definitions], [*schemas]))
+    lacking = await ask(process, Begin([*work.definitions], [*schemas]))
     for answer in lacking:
         if isinstance(answer, Lacking):
             for digest in answer.digests:
                 if digest in schemas:
-                    await ask(child, Learn(digest, schemas[digest].packed))
+                    await ask(process, Learn(digest, schemas[digest].packed))
     found: list[InvalidObject] = []
     for start, batch in _batches(work):
-        for answer in await ask(child, batch):
+        for answer in await ask(process, batch):
             if isinstance(answer, Wrong):
                 found += [InvalidObject(start + index, FieldError(path, cause)) for index, path, cause in answer.errors]
         if len(found) >= NAMED:

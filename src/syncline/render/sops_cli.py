@@ -5,10 +5,10 @@ import binascii
 import posixpath
 from collections.abc import Mapping
 
-from syncline.render import toolrun, tools
+from syncline.render import tool_process, tools
 from syncline.render.errors import BuildError
 from syncline.render.sops import AGE_KEY_SUFFIX, PGP_KEY_SUFFIX, file_format
-from syncline.render.workspace import Workshop, write_private
+from syncline.render.temp_folders import TempFolders, write_private
 
 _MAC_MISMATCH = 51
 _NO_KEY = 128
@@ -20,7 +20,7 @@ async def decrypt(
     keys: Mapping[str, bytes],
     *,
     seconds: float,
-    workshop: Workshop,
+    folders: TempFolders,
     unconfined: bool = False,
 ) -> bytes:
     """Return a file as it was before it was encrypted; raises BuildError, and Overrun where it takes too much.
@@ -29,7 +29,7 @@ async def decrypt(
     here: what a credential of theirs names, such as addresses, files and commands, the program would follow.
     """
     program = tools.find("sops")
-    async with workshop.folder() as folder:
+    async with folders.folder() as folder:
         kind = file_format(path)
         file = folder / f"file{posixpath.splitext(path)[1] if kind != 'binary' else ''}"
         await write_private(file, content)
@@ -42,7 +42,7 @@ async def decrypt(
         age = b"\n".join(value for name, value in keys.items() if name.endswith(AGE_KEY_SUFFIX))
         await write_private(folder / "age", age)
         await write_private(folder / "gnupg" / "secring.gpg", _ring(keys))
-        done = await toolrun.run(
+        done = await tool_process.run(
             program,
             ["--disable-version-check", "decrypt", "--input-type", kind, "--output-type", kind, str(file)],
             folder,

@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from syncline.render.build_spec import Document
 from syncline.render.errors import BuildError
 from syncline.render.manifests import ManifestError, Read, read_documents
-from syncline.render.recipe import Document
 
 DOCUMENT_LIMIT = 20_000
 """Manifests of one build."""

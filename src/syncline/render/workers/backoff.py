@@ -1,16 +1,16 @@
-"""Jobs that had to be stopped: why, and how long each is left alone before it is tried again."""
+"""Work that had to be stopped: why, and how long it is left alone before it is tried again."""
 
 from typing import NamedTuple
 
 FIRST_WAIT = 10.0
 LONGEST_WAIT = 600.0
-"""Seconds; each further time a job is stopped doubles its wait."""
+"""Seconds; each further time that a job is stopped doubles its wait."""
 
 CAPACITY = 1000
 """Jobs remembered; beyond that the oldest is forgotten."""
 
 
-class Held(NamedTuple):
+class Backoff(NamedTuple):
     """Why a job is left alone, and for how many more seconds."""
 
     reason: str
@@ -23,8 +23,8 @@ class _Entry(NamedTuple):
     until: float
 
 
-class Quarantine:
-    """Remembers by key; the caller brings the clock."""
+class Backoffs:
+    """Remembers jobs by their digests; the caller brings the clock."""
 
     def __init__(self) -> None:
         self._entries: dict[bytes, _Entry] = {}
@@ -32,21 +32,21 @@ class Quarantine:
     def __contains__(self, key: bytes) -> bool:
         return key in self._entries
 
-    def add(self, key: bytes, reason: str, now: float) -> Held:
-        """Note that a job was stopped."""
+    def add(self, key: bytes, reason: str, now: float) -> Backoff:
+        """Remember that a job was stopped."""
         last = self._entries.pop(key, None)
         times = last.times if last else 0
         wait = min(FIRST_WAIT * 2.0**times, LONGEST_WAIT)
         self._entries[key] = _Entry(reason, times + 1, now + wait)
         if len(self._entries) > CAPACITY:
             del self._entries[next(iter(self._entries))]
-        return Held(reason, wait)
+        return Backoff(reason, wait)
 
-    def holds(self, key: bytes, now: float) -> Held | None:
-        """Return why a job is to be left alone, or None when it may be tried."""
+    def of(self, key: bytes, now: float) -> Backoff | None:
+        """Return why a job is left alone, or None when it may be tried."""
         entry = self._entries.get(key)
-        return Held(entry.reason, entry.until - now) if entry and entry.until > now else None
+        return Backoff(entry.reason, entry.until - now) if entry and entry.until > now else None
 
-    def release(self, key: bytes) -> None:
-        """Forget a job that went well."""
+    def reset(self, key: bytes) -> None:
+        """Forget a job that succeeded."""
         self._entries.pop(key, None)

@@ -1,4 +1,4 @@
-"""The child that builds: `python -I -m syncline.render.buildworker`.
+"""The child that builds: `python -I -m syncline.render.workers.build`.
 
 It confines itself, then serves jobs until end of input. It decrypts, templates, evaluates, parses and validates: all
 that reads what somebody pushed. It holds nothing of one job while it works on the next, but for the schemas of clusters
@@ -14,17 +14,24 @@ import msgspec
 import pyrage
 
 from syncline.render import jsonnet, sops
-from syncline.render.buildjobs import (
+from syncline.render.build_spec import Document
+from syncline.render.documents import check_count, manifests_of, manifests_of_output, manifests_of_value
+from syncline.render.errors import BuildError
+from syncline.render.manifests import field_lines
+from syncline.render.templates import FileTemplates
+from syncline.render.workers.confinement import BUILD_MEMORY, confine
+from syncline.render.workers.loop import serve
+from syncline.render.workers.protocol import (
     FRAME_BYTES,
-    Answer,
     Begin,
+    BuildAnswer,
+    BuildJob,
     Data,
     Done,
     Evaluate,
     Failed,
     Foreign,
     Found,
-    Job,
     Lacking,
     Learn,
     Locate,
@@ -38,28 +45,18 @@ from syncline.render.buildjobs import (
     Text,
     Validate,
     Wrong,
-    decode_job,
+    decode_build_job,
 )
-from syncline.render.confinement import confine
-from syncline.render.errors import BuildError
-from syncline.render.manifests import field_lines
-from syncline.render.recipe import Document
-from syncline.render.serving import serve
-from syncline.render.sorting import check_count, manifests_of, manifests_of_output, manifests_of_value
-from syncline.render.templates import FileTemplates
 
 if TYPE_CHECKING:
     from syncline.render.schemacheck import SchemaChecker
-
-MEMORY_LIMIT = 136 * 1024 * 1024
-"""Bytes beyond what the child has when it starts, which is about 60 MiB: less than 200 MiB in all."""
 
 SHOWN_HOOKS = 10
 DOCUMENT_BYTES = 3 * 1024 * 1024
 """What an API server accepts as one request."""
 
 
-def work(job: Job) -> Iterator[Answer]:
+def work(job: BuildJob) -> Iterator[BuildAnswer]:
     """Answer a job; the last answer is Done or Failed."""
     try:
         yield from _built(job) if isinstance(job, Prepare | Parse | Sort | Evaluate | Locate) else _checked(job)
@@ -73,7 +70,7 @@ def work(job: Job) -> Iterator[Answer]:
         yield Done()
 
 
-def _built(job: Prepare | Parse | Sort | Evaluate | Locate) -> Iterator[Answer]:
+def _built(job: Prepare | Parse | Sort | Evaluate | Locate) -> Iterator[BuildAnswer]:
     match job:
         case Prepare():
             yield from _prepare(job)
@@ -87,7 +84,7 @@ def _built(job: Prepare | Parse | Sort | Evaluate | Locate) -> Iterator[Answer]:
             yield Located(field_lines(job.content.decode(errors="replace"), job.fields))
 
 
-def _prepare(job: Prepare) -> Iterator[Answer]:
+def _prepare(job: Prepare) -> Iterator[BuildAnswer]:
     templates = FileTemplates(job.values, job.variables)
     for file in job.files:
         if sops.is_encrypted(file.path, file.content):
@@ -105,7 +102,7 @@ _ONLY_PROGRAM = (
 )
 
 
-def _decrypted(file: Text, keys: dict[str, bytes] | None) -> Answer:
+def _decrypted(file: Text, keys: dict[str, bytes] | None) -> BuildAnswer:
     if keys is None:
         raise BuildError(
             "is encrypted with SOPS, and the sync has no spec.decryption: name the Secret with the key", file=file.path
@@ -122,7 +119,7 @@ def _decrypted(file: Text, keys: dict[str, bytes] | None) -> Answer:
         return Foreign(file.path, [(service, dict(entry)) for service, entry in need.entries])
 
 
-def _parse(job: Parse) -> Iterator[Answer]:
+def _parse(job: Parse) -> Iterator[BuildAnswer]:
     documents: list[Document] = []
     for file in job.files:
         found = manifests_of(file.path, file.content)
@@ -137,7 +134,7 @@ def _parse(job: Parse) -> Iterator[Answer]:
     yield from _found(check_count(documents, job.files[0].path if job.files else ""))
 
 
-def _sort(job: Sort) -> Iterator[Answer]:
+def _sort(job: Sort) -> Iterator[BuildAnswer]:
     documents: list[Document] = []
     hooks: list[str] = []
     for found in manifests_of_output(job.output, job.file, job.chart, job.origins):
@@ -152,7 +149,7 @@ def _sort(job: Sort) -> Iterator[Answer]:
     yield from _found(check_count(documents, job.file))
 
 
-def _evaluate(job: Evaluate) -> Iterator[Answer]:
+def _evaluate(job: Evaluate) -> Iterator[BuildAnswer]:
     value = jsonnet.evaluate(job.files, job.entry, job.libraries, job.tlas, job.ext_vars, sensitive=job.sensitive)
     yield from _found(check_count(manifests_of_value(value, job.entry), job.entry))
 
@@ -172,7 +169,7 @@ def _load_checker() -> "SchemaChecker | str":
 _checker = _load_checker()
 
 
-def _checked(job: Begin | Learn | Validate) -> Iterator[Answer]:
+def _checked(job: Begin | Learn | Validate) -> Iterator[BuildAnswer]:
     if isinstance(_checker, str):
         raise BuildError(_checker)
     match job:
@@ -184,14 +181,14 @@ def _checked(job: Begin | Learn | Validate) -> Iterator[Answer]:
             yield from _validate(_checker, job)
 
 
-def _validate(checker: "SchemaChecker", job: Validate) -> Iterator[Answer]:
+def _validate(checker: "SchemaChecker", job: Validate) -> Iterator[BuildAnswer]:
     for index, (api_version, kind, fields) in enumerate(job.objects):
         errors = checker.errors(api_version, kind, fields, job.digests.get(api_version))
         if found := [(index, error.path, error.cause) for error in errors]:
             yield Wrong(found)
 
 
-def _found(documents: Iterable[Document]) -> Iterator[Answer]:
+def _found(documents: Iterable[Document]) -> Iterator[BuildAnswer]:
     """Give documents in frames that are quickly read."""
     batch: list[tuple[str, int, dict[str, Any]]] = []
     size = 0
@@ -214,9 +211,9 @@ def main() -> None:
     """Confine this process, then serve jobs."""
     os.chdir("/")
     _rehearse()
-    seccomp = confine(MEMORY_LIMIT)
+    seccomp = confine(BUILD_MEMORY)
     _rehearse()
-    serve(Ready(seccomp), decode_job, work)
+    serve(Ready(seccomp), decode_build_job, work)
 
 
 def _rehearse() -> None:

@@ -13,10 +13,13 @@ from typing import Any
 import pytest
 from tests.render.conftest import Until
 
-from syncline.render import Builder, File, Recipe, RenderFailed, program, toolrun
-from syncline.render.toolrun import Finished
-from syncline.render.trees import Tree
-from syncline.render.workspace import PREFIX, Workshop, write_tree
+from syncline.render import sops_cli, tool_process
+from syncline.render.build_pool import BuildPool
+from syncline.render.build_spec import BuildSpec, File
+from syncline.render.errors import RenderFailed
+from syncline.render.temp_folders import PREFIX, TempFolders, write_tree
+from syncline.render.tool_process import Finished
+from syncline.render.tree import Tree
 
 KUSTOMIZATION = {
     "kustomization.yaml": File(b"resources: [a.yaml]\n"),
@@ -34,13 +37,13 @@ def modes(folder: Path) -> set[int]:
 
 
 async def test_a_folder_is_private_and_gone_afterwards(tmp_path: Path) -> None:
-    workshop = Workshop(tmp_path)
-    async with workshop.folder() as folder:
+    folders = TempFolders(tmp_path)
+    async with folders.folder() as folder:
         assert folder.stat().st_mode & 0o077 == 0
         assert folder.parent.stat().st_mode & 0o077 == 0
         (folder / "file").write_text("x")
     assert not folder.exists()
-    await workshop.close()
+    await folders.close()
     assert entries(tmp_path) == []
 
 
@@ -93,8 +96,8 @@ async def test_a_build_that_is_given_up_while_any_thread_works_for_it_leaves_not
 ) -> None:
     threads = GatedThreads()
     asyncio.get_running_loop().set_default_executor(threads)
-    recipe = Recipe(namespace="team", release="app")
-    async with Builder(folder=tmp_path) as builder:
+    recipe = BuildSpec(namespace="team", release="app")
+    async with BuildPool(folder=tmp_path) as builder:
         for number in range(1, 20):
             threads.hold(number, after=after)
             task = asyncio.create_task(builder.build(KUSTOMIZATION, recipe))
@@ -118,11 +121,11 @@ async def test_a_build_that_is_given_up_while_any_thread_works_for_it_leaves_not
 
 
 async def test_a_piece_of_work_that_is_cancelled_while_it_is_cleaned_up_leaves_nothing(tmp_path: Path) -> None:
-    workshop = Workshop(tmp_path)
+    folders = TempFolders(tmp_path)
     entered = asyncio.Event()
 
     async def work() -> None:
-        async with workshop.folder() as folder:
+        async with folders.folder() as folder:
             for number in range(2000):
                 (folder / str(number)).touch()
             entered.set()
@@ -134,7 +137,7 @@ async def test_a_piece_of_work_that_is_cancelled_while_it_is_cleaned_up_leaves_n
         task.cancel()
         await asyncio.sleep(0)
     assert len(entries(tmp_path)) == 1  # the process's own
-    await workshop.close()
+    await folders.close()
     assert entries(tmp_path) == []
 
 
@@ -150,10 +153,10 @@ def abandoned(parent: Path, name: str) -> Path:
 KILLED = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from syncline.render.workspace import Workshop
+from syncline.render.temp_folders import TempFolders
 
 async def main():
-    async with Workshop(Path(sys.argv[1])).folder() as folder:
+    async with TempFolders(Path(sys.argv[1])).folder() as folder:
         (folder / "secret").write_text("hunter2")
         os.utime(folder.parent, (0, 0))
         os.kill(os.getpid(), signal.SIGKILL)
@@ -166,32 +169,32 @@ async def test_what_a_killed_operator_left_is_removed_by_the_next(tmp_path: Path
     killed = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], check=False)  # noqa: ASYNC221
     assert killed.returncode == -9
     assert "secret" in entries(tmp_path)
-    async with Builder(folder=tmp_path) as builder:
-        await builder.build(KUSTOMIZATION, Recipe(namespace="team", release="app"))
+    async with BuildPool(folder=tmp_path) as builder:
+        await builder.build(KUSTOMIZATION, BuildSpec(namespace="team", release="app"))
     assert entries(tmp_path) == []
 
 
 async def test_what_another_operator_holds_or_may_be_about_to_hold_stays(tmp_path: Path) -> None:
     gone, other = abandoned(tmp_path, "gone"), tmp_path / "other"
     other.mkdir()
-    held = Workshop(tmp_path)
+    held = TempFolders(tmp_path)
     async with held.folder() as folder:
         os.utime(folder.parent, (0, 0))
         young = tmp_path / f"{PREFIX}young"
         young.mkdir()
-        workshop = Workshop(tmp_path)
-        async with workshop.folder():
+        folders = TempFolders(tmp_path)
+        async with folders.folder():
             assert folder.exists()
             assert young.exists()
             assert other.exists()
             assert not gone.exists()
-        await workshop.close()
+        await folders.close()
     await held.close()
 
 
 async def test_a_place_without_room_is_told(tmp_path: Path) -> None:
     with pytest.raises(RenderFailed, match="no folder to build in: No such file or directory"):
-        async with Workshop(tmp_path / "none").folder():
+        async with TempFolders(tmp_path / "none").folder():
             pass
 
 
@@ -213,11 +216,11 @@ async def test_keys_are_in_no_argument_and_no_variable(tmp_path: Path, monkeypat
         assert modes(folder) == {0}
         return Finished(0, b"opened", b"")
 
-    monkeypatch.setattr(toolrun, "run", spy)
-    workshop = Workshop(tmp_path)
+    monkeypatch.setattr(tool_process, "run", spy)
+    folders = TempFolders(tmp_path)
     keys = {"a.agekey": b"hunter2", "b.asc": b"hunter3"}
-    opened = await program.decrypt("a.ini", b"", keys, seconds=1, workshop=workshop)
-    await workshop.close()
+    opened = await sops_cli.decrypt("a.ini", b"", keys, seconds=1, folders=folders)
+    await folders.close()
     assert opened == b"opened"
     assert "hunter" not in "".join(seen)
     assert entries(tmp_path) == []

@@ -1,14 +1,13 @@
 """The way from a tree of files to manifests: decrypt, template, build, read; and how these are validated.
 
-Every step that reads what somebody pushed is in a child. Builds take turns, fairly between tenants. One that takes too
-much time or memory is stopped, told so, and left alone for a while.
+Every step that reads what somebody pushed is done by a worker (`workers/`), or by a program behind walls.
 """
 
 import asyncio
 import hashlib
 import posixpath
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -17,17 +16,28 @@ from typing import Any, Self, TypeVar
 import msgspec
 
 from syncline.api.build import Helm, Jsonnet
-from syncline.fairness import FairSemaphore
 from syncline.programs import in_thread
-from syncline.render import kustomization, program, toolrun, tools
-from syncline.render.buildchild import BuildChild
-from syncline.render.buildjobs import (
+from syncline.render import kustomization, sops_cli, tool_process, tools
+from syncline.render.build_spec import BuildSpec, Built, DataFile, Document, Files, has_marks
+from syncline.render.documents import MANIFEST_SUFFIXES
+from syncline.render.errors import BuildError, RenderFailed
+from syncline.render.inputs import BuildInputs, TreeReader, find_inputs
+from syncline.render.key_services import KeyServices
+from syncline.render.sops import DATA_KEY, may_be_encrypted
+from syncline.render.temp_folders import TempFolders, write_tree
+from syncline.render.tool_errors import chart_error, kustomize_error
+from syncline.render.tree import Tree, covers
+from syncline.render.validation import InvalidObject, Validation, validate
+from syncline.render.workers.pool import OutOfMemory, WorkerPool
+from syncline.render.workers.process import BUILD, WorkerProcess
+from syncline.render.workers.protocol import (
     Answer,
+    BuildJob,
     Data,
     Evaluate,
+    Failed,
     Foreign,
     Found,
-    Job,
     Locate,
     Located,
     Note,
@@ -37,19 +47,6 @@ from syncline.render.buildjobs import (
     Sort,
     Text,
 )
-from syncline.render.child import ChildCrashed
-from syncline.render.complaints import chart_error, kustomize_error
-from syncline.render.crew import Crew
-from syncline.render.errors import BuildError, RenderFailed
-from syncline.render.inputs import Survey, TreeReader, survey
-from syncline.render.key_services import KeyServices
-from syncline.render.quarantine import Quarantine
-from syncline.render.recipe import Built, DataFile, Document, Files, Recipe, has_marks
-from syncline.render.sops import DATA_KEY, may_be_encrypted
-from syncline.render.sorting import MANIFEST_SUFFIXES
-from syncline.render.trees import Tree, covers
-from syncline.render.validation import InvalidObject, Validation, validate
-from syncline.render.workspace import Workshop, write_tree
 
 R = TypeVar("R")
 
@@ -61,15 +58,7 @@ MOST_FILES = 10_000
 """What one build may take: bytes and files."""
 
 
-class _StoppedError(Exception):
-    """The build itself is to blame; the message says for what."""
-
-
-class _CrashedError(_StoppedError):
-    """The child ended before its time was up."""
-
-
-class Builder:
+class BuildPool:
     """Builds manifests, in children that are started when there is work and end when there is none.
 
     Programs that want files find them in a new folder within `folder`, best one in memory; it is removed again.
@@ -84,14 +73,10 @@ class Builder:
         key_services: KeyServices | None = None,
         unconfined: bool = False,
     ) -> None:
-        self._workers = workers
         self._deadline = deadline
-        self._workshop = Workshop(folder)
+        self._folders = TempFolders(folder)
         self._key_services = key_services or KeyServices()
-        self._turns = FairSemaphore(workers, share=max(1, workers - 1))
-        self._turns_of_suspects = FairSemaphore(max(1, workers - 1))
-        self._quarantine = Quarantine()
-        self._crew = Crew(BuildChild, unconfined=unconfined)
+        self._pool = WorkerPool(BUILD, workers=workers, deadline=deadline, unconfined=unconfined)
         self._unconfined = unconfined
         self._warming: asyncio.Task[None] | None = None
 
@@ -105,34 +90,34 @@ class Builder:
 
     async def close(self) -> None:
         """End all children; builds under way fail with `RenderFailed`."""
-        await self._crew.close(self._turns, self._workers)
-        await self._workshop.close()
+        await self._pool.close()
+        await self._folders.close()
         await self._key_services.close()
 
     def warm(self) -> None:
         """Start a child where there is none, so that it is there when what it is to build has been fetched."""
-        if not self._crew.children and (self._warming is None or self._warming.done()):
+        if not self._pool.processes and (self._warming is None or self._warming.done()):
             self._warming = asyncio.get_running_loop().create_task(self._warm())
 
     async def _warm(self) -> None:
         with suppress(RenderFailed):  # the build will meet it too
-            async with self._turns.slot(""), self._crew.lend():
+            async with self._pool.slot(""), self._pool.borrow():
                 pass
 
-    async def build(self, files: Files, recipe: Recipe) -> Built:
+    async def build(self, files: Files, recipe: BuildSpec) -> Built:
         """Build the manifests; `files` must hold what `inputs` names, and may hold more.
 
         Raises BuildError where the files or the recipe are wrong, and RenderFailed when the work took too much time or
         memory, now or a short while ago, or could not be done at all.
         """
         tree = Tree(files)
-        plan = await survey(TreeReader(tree), recipe)
+        plan = await find_inputs(TreeReader(tree), recipe)
         if plan.problems:
             raise plan.problems[0]
         work = _Work(tree, recipe, plan)
         digest = await asyncio.to_thread(work.digest)
         what = f"the build of {recipe.path}"
-        built = await self._supervised(digest, recipe.tenant, what, lambda child: self._outcome(child, work))
+        built = await self._supervised(digest, recipe.tenant, what, lambda process: self._outcome(process, work))
         if isinstance(built, BuildError):
             raise built
         return built
@@ -144,7 +129,7 @@ class Builder:
         schemas whatever the owner of a cluster publishes. Raises RenderFailed as `build` does.
         """
         return await self._supervised(
-            work.digest, work.tenant, f"the validation of {work.what}", lambda child: self._validated(child, work)
+            work.digest, work.tenant, f"the validation of {work.what}", lambda process: self._validated(process, work)
         )
 
     async def field_lines(self, tenant: str, content: bytes, fields: Sequence[tuple[int, str]]) -> list[int]:
@@ -155,10 +140,10 @@ class Builder:
         digest = hashlib.blake2b(content, digest_size=16, key=b"lines").digest()
         job = Locate(content, [*fields])
 
-        async def locate(child: BuildChild) -> list[Answer]:
-            child.allow(self._deadline)
+        async def locate(process: WorkerProcess) -> list[Answer]:
+            process.allow(self._deadline)
             try:
-                return await self._ask(child, job, renew=False)
+                return await self._ask(process, job, renew=False)
             except BuildError as error:
                 raise RenderFailed(str(error)) from error
 
@@ -166,74 +151,62 @@ class Builder:
         return next((answer.lines for answer in answers if isinstance(answer, Located)), [])
 
     async def _supervised(
-        self, digest: bytes, tenant: str, what: str, perform: Callable[[BuildChild], Awaitable[R]]
+        self, digest: bytes, tenant: str, what: str, perform: Callable[[WorkerProcess], Awaitable[R]]
     ) -> R:
-        """Do some work in a child, when its turn comes; what has to be stopped is left alone for a while."""
-        now = asyncio.get_running_loop().time
-        if held := self._quarantine.holds(digest, now()):
-            raise RenderFailed(held.reason, retry_after=held.seconds)
+        """Do some work in a worker, when its turn comes; work that has to be stopped is left alone for a while."""
         if self._warming is not None:
             await asyncio.wait([self._warming])
-        try:
-            suspect = digest in self._quarantine
-            async with (
-                self._turns_of_suspects.slot(tenant) if suspect else nullcontext(),
-                self._turns.slot(tenant),
-            ):
-                result = await self._performed(perform)
-        except toolrun.Unconfined as refused:
-            raise RenderFailed(str(refused), retry_after=60.0) from None
-        except (_StoppedError, toolrun.Overrun) as stopped:
-            reason = f"{what} {stopped} and was stopped; make it simpler or split it"
-            held = self._quarantine.add(digest, reason, now())
-            raise RenderFailed(held.reason, retry_after=held.seconds) from None
-        self._quarantine.release(digest)
-        return result
 
-    async def _performed(self, perform: Callable[[BuildChild], Awaitable[R]]) -> R:
-        child: BuildChild | None = None
+        def reason(cause: str) -> str:
+            return f"{what} {cause} and was stopped; make it simpler or split it"
+
+        async with self._pool.supervised(digest, tenant, reason), self._pool.slot(tenant):
+            return await self._performed(perform)
+
+    async def _performed(self, perform: Callable[[WorkerProcess], Awaitable[R]]) -> R:
+        process: WorkerProcess | None = None
         try:
-            async with self._crew.lend() as child:
-                return await perform(child)
-        except _CrashedError:
-            if child is None or not child.learned:
+            async with self._pool.borrow() as process:
+                return await perform(process)
+        except OutOfMemory:
+            if process is None or not process.learned:
                 raise
         # It may have been the schemas of others that took its memory.
-        async with self._crew.lend(fresh=True) as child:
-            return await perform(child)
+        async with self._pool.borrow(fresh=True) as process:
+            return await perform(process)
 
-    async def _validated(self, child: BuildChild, work: Validation) -> list[InvalidObject]:
-        child.allow(self._deadline)
+    async def _validated(self, process: WorkerProcess, work: Validation) -> list[InvalidObject]:
+        process.allow(self._deadline)
         try:
-            return await validate(child, work, partial(self._ask, renew=False))
+            return await validate(process, work, partial(self._ask, renew=False))
         except BuildError as error:
             raise RenderFailed(str(error)) from error
 
-    async def _outcome(self, child: BuildChild, work: "_Work") -> Built | BuildError:
+    async def _outcome(self, process: WorkerProcess, work: "_Work") -> Built | BuildError:
         """Build, and return what is wrong rather than raise it: the child is none the worse for it, and is kept."""
         try:
-            return await self._build(child, work)
+            return await self._build(process, work)
         except BuildError as error:
             return error
 
-    async def _build(self, child: BuildChild, work: "_Work") -> Built:
+    async def _build(self, process: WorkerProcess, work: "_Work") -> Built:
         while work.plan.templates:
             # What a kustomization names is known when it is rendered; and so on, base by base.
-            await self._prepare(child, work, work.plan.templates)
+            await self._prepare(process, work, work.plan.templates)
             await work.look_again()
         work.settle()
-        await self._prepare(child, work, work.paths)
+        await self._prepare(process, work, work.paths)
         match work.plan.kind:
             case "Kustomize":
-                return await self._kustomize(child, work)
+                return await self._kustomize(process, work)
             case "Helm":
-                return await self._helm(child, work)
+                return await self._helm(process, work)
             case "Jsonnet":
-                return await self._jsonnet(child, work)
+                return await self._jsonnet(process, work)
             case _:
-                return await self._plain(child, work)
+                return await self._plain(process, work)
 
-    async def _prepare(self, child: BuildChild, work: "_Work", paths: Sequence[str]) -> None:
+    async def _prepare(self, process: WorkerProcess, work: "_Work", paths: Sequence[str]) -> None:
         """Decrypt what is encrypted, and template what may be."""
         texts = work.to_prepare(paths)
         if not texts:
@@ -241,46 +214,46 @@ class Builder:
         recipe = work.recipe
         keys = None if recipe.keys is None else dict(recipe.keys)
         job = Prepare(texts, dict(recipe.variables), dict(recipe.values), keys)
-        for answer in await self._ask(child, job):
+        for answer in await self._ask(process, job):
             if isinstance(answer, Prepared):
                 work.changed[answer.path] = answer.content
                 work.decrypted |= {answer.path} if answer.decrypted else set()
             elif isinstance(answer, Foreign):
-                work.changed[answer.path] = await self._decrypt(child, work, answer)
+                work.changed[answer.path] = await self._decrypt(process, work, answer)
                 work.decrypted.add(answer.path)
         work.done.update(text.path for text in texts)
 
-    async def _decrypt(self, child: BuildChild, work: "_Work", file: Foreign) -> bytes:
+    async def _decrypt(self, process: WorkerProcess, work: "_Work", file: Foreign) -> bytes:
         """Decrypt a file that the child could not: with the program, or with the key that a key service gives."""
         keys, content = work.recipe.keys or {}, work.content(file.path)
         if not file.services:
             seconds = self._program_seconds
-            return await program.decrypt(
-                file.path, content, keys, seconds=seconds, workshop=self._workshop, unconfined=self._unconfined
+            return await sops_cli.decrypt(
+                file.path, content, keys, seconds=seconds, folders=self._folders, unconfined=self._unconfined
             )
         found = await self._key_services.data_key(file.path, file.services, keys)
         job = Prepare([Text(file.path, content)], {}, {}, {DATA_KEY: found})
-        return next(answer.content for answer in await self._ask(child, job) if isinstance(answer, Prepared))
+        return next(answer.content for answer in await self._ask(process, job) if isinstance(answer, Prepared))
 
-    async def _plain(self, child: BuildChild, work: "_Work") -> Built:
+    async def _plain(self, process: WorkerProcess, work: "_Work") -> Built:
         texts = [Text(path, work.content(path)) for path in work.paths if path.endswith(MANIFEST_SUFFIXES)]
         data = [path for path in work.paths if not path.endswith(MANIFEST_SUFFIXES)]
-        answers = await self._ask(child, Parse(texts)) if texts else []
+        answers = await self._ask(process, Parse(texts)) if texts else []
         data += [answer.path for answer in answers if isinstance(answer, Data)]
         return Built(_documents(answers), tuple(map(work.data_file, sorted(data))), _notes(answers))
 
-    async def _kustomize(self, child: BuildChild, work: "_Work") -> Built:
+    async def _kustomize(self, process: WorkerProcess, work: "_Work") -> Built:
         kustomize = tools.find("kustomize")
         root = work.plan.path
         file = next(
             path for name in kustomization.NAMES if work.tree.file(path := posixpath.normpath(f"{root}/{name}"))
         )
         origins = "../tree/" if kustomization.can_be_base(work.content(file)) else None
-        async with self._workshop.folder() as folder:
+        async with self._folders.folder() as folder:
             await write_tree(folder / "tree", work.tree, work.paths, work.changed)
             if origins is not None:
                 await in_thread(_write_top, folder / "top", f"{origins}{root}")
-            done = await toolrun.run(
+            done = await tool_process.run(
                 kustomize,
                 # Files outside of a kustomization's folder stay out of reach, as by default; folders can be bases.
                 [
@@ -297,10 +270,10 @@ class Builder:
         if done.code != 0:
             said = done.errors.decode(errors="replace")
             raise kustomize_error(said, file, str(folder), sensitive=work.sensitive or work.mentions_secrets())
-        answers = await self._ask(child, Sort(done.output, file, origins=origins))
+        answers = await self._ask(process, Sort(done.output, file, origins=origins))
         return Built(_documents(answers), (), _notes(answers))
 
-    async def _helm(self, child: BuildChild, work: "_Work") -> Built:
+    async def _helm(self, process: WorkerProcess, work: "_Work") -> Built:
         helm = tools.find("helm")
         recipe, chart = work.recipe, work.plan.path
         options = recipe.build.helm or Helm()
@@ -308,13 +281,13 @@ class Builder:
         arguments += ["--include-crds"] if options.include_crds else []
         arguments += [f"--kube-version={recipe.kube_version}"] if recipe.kube_version else []
         arguments += [f"--api-versions={version}" for version in recipe.api_versions]
-        async with self._workshop.folder() as folder:
+        async with self._folders.folder() as folder:
             await write_tree(folder / "tree", work.tree, work.paths, work.changed)
             for number, values in enumerate(recipe.helm_values):
                 arguments.append(f"--values=values-{number}.json")
                 await in_thread((folder / f"values-{number}.json").write_bytes, msgspec.json.encode(values))
             arguments += ["--", options.release_name or recipe.release, f"tree/{chart}"]
-            done = await toolrun.run(
+            done = await tool_process.run(
                 helm,
                 arguments,
                 folder,
@@ -326,10 +299,10 @@ class Builder:
             said = done.errors.decode(errors="replace")
             raise chart_error(said, chart, str(folder), sensitive=work.sensitive)
         file = posixpath.normpath(f"{chart}/Chart.yaml")
-        answers = await self._ask(child, Sort(done.output, file, chart))
+        answers = await self._ask(process, Sort(done.output, file, chart))
         return Built(_documents(answers), (), _notes(answers))
 
-    async def _jsonnet(self, child: BuildChild, work: "_Work") -> Built:
+    async def _jsonnet(self, process: WorkerProcess, work: "_Work") -> Built:
         options = work.recipe.build.jsonnet or Jsonnet()
         job = Evaluate(
             {path: work.content(path) for path in work.paths},
@@ -339,19 +312,15 @@ class Builder:
             dict(options.ext_vars),
             work.sensitive or work.mentions_secrets(),
         )
-        answers = await self._ask(child, job)
+        answers = await self._ask(process, job)
         return Built(_documents(answers), (), _notes(answers))
 
-    async def _ask(self, child: BuildChild, job: Job, *, renew: bool = True) -> list[Answer]:
-        try:
-            return [answer async for answer in child.perform(job, self._deadline, renew=renew)]
-        except TimeoutError:
-            raise _StoppedError(f"took longer than {self._deadline * toolrun.PATIENCE:g} s") from None
-        except ChildCrashed:
-            self._crew.refuse_when_closed()
-            if await child.out_of_time():
-                raise _StoppedError(f"took more than {self._deadline:g} s of processor time") from None
-            raise _CrashedError("took more than 200 MiB of memory, or nests too deeply,") from None
+    async def _ask(self, process: WorkerProcess, job: BuildJob, *, renew: bool = True) -> list[Answer]:
+        """Return the answers of a worker to a job; raises BuildError where the files are wrong."""
+        answers = await self._pool.ask(process, job, renew=renew)
+        if isinstance(failed := answers[-1], Failed):
+            raise BuildError(failed.cause, file=failed.file, line=failed.line)
+        return answers
 
     @property
     def _program_seconds(self) -> float:
@@ -362,7 +331,7 @@ class Builder:
 class _Work:
     """One build: the files that it takes, and what has become of them."""
 
-    def __init__(self, tree: Tree, recipe: Recipe, plan: Survey) -> None:
+    def __init__(self, tree: Tree, recipe: BuildSpec, plan: BuildInputs) -> None:
         self.tree = tree
         self.recipe = recipe
         self.plan = plan
@@ -374,8 +343,8 @@ class _Work:
         self.done: set[str] = set()
 
     async def look_again(self) -> None:
-        """Take a new survey, of the files as they are by now."""
-        self.plan = await survey(TreeReader(self.tree, self.changed), self.recipe, self.done)
+        """Take a new find_inputs, of the files as they are by now."""
+        self.plan = await find_inputs(TreeReader(self.tree, self.changed), self.recipe, self.done)
         if self.plan.problems:
             raise self.plan.problems[0]
 
@@ -467,7 +436,7 @@ def _write_top(folder: Path, base: str) -> None:
     (folder / "kustomization.yaml").write_bytes(msgspec.json.encode(top))
 
 
-def _plain_mapping(recipe: Recipe) -> Mapping[str, Any]:
+def _plain_mapping(recipe: BuildSpec) -> Mapping[str, Any]:
     return msgspec.structs.asdict(recipe)
 
 

@@ -11,15 +11,15 @@ from tests.kernel import no_landlock
 from tests.render.conftest import Until
 
 from syncline.confinement import walls
-from syncline.render import toolrun, tools
-from syncline.render.toolrun import Finished, Overrun
+from syncline.render import tool_process, tools
+from syncline.render.tool_process import Finished, Overrun
 
 __all__ = ["no_landlock"]
 
 
 async def kustomize(folder: Path, text: str, *options: str) -> Finished:
     (folder / "kustomization.yaml").write_text(text)
-    return await toolrun.run(
+    return await tool_process.run(
         tools.find("kustomize"), ["build", *options, "."], folder, seconds=4, environment={"TOLD": "this"}
     )
 
@@ -65,7 +65,7 @@ async def test_it_starts_no_other_program(tmp_path: Path) -> None:
 
 
 async def test_too_much_output_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(toolrun, "OUTPUT_LIMIT", 1000)
+    monkeypatch.setattr(tool_process, "OUTPUT_LIMIT", 1000)
     text = f"configMapGenerator: [{{name: a, literals: ['a={'x' * 5000}']}}]\n"
     with pytest.raises(Overrun, match="wrote more than"):
         await kustomize(tmp_path, text)
@@ -90,11 +90,11 @@ import asyncio, sys
 from pathlib import Path
 from typing import Any
 from syncline.confinement import programs
-from syncline.render import toolrun
+from syncline.render import tool_process
 spy = Path(sys.argv[1]) / "spy.py"
 spy.write_text("import os\\nprint(*os.environ)\\n")
 programs.LAUNCHER = str(spy)
-done = asyncio.run(toolrun.run(Path("/none"), [], Path(sys.argv[1]), seconds=4, environment={"TOLD": "this"}))
+done = asyncio.run(tool_process.run(Path("/none"), [], Path(sys.argv[1]), seconds=4, environment={"TOLD": "this"}))
 print(done.output.decode())
 """
 
@@ -114,9 +114,9 @@ _PARENT = """
 import asyncio, sys
 from pathlib import Path
 from typing import Any
-from syncline.render import toolrun, tools
+from syncline.render import tool_process, tools
 folder = Path(sys.argv[1])
-asyncio.run(toolrun.run(tools.find("helm"), ["template", "a", str(folder)], folder, seconds=60, environment={}))
+asyncio.run(tool_process.run(tools.find("helm"), ["template", "a", str(folder)], folder, seconds=60, environment={}))
 """
 
 
@@ -138,20 +138,20 @@ def test_the_walls_are_known_for_both_machines() -> None:
 
 @pytest.mark.usefixtures("no_landlock")
 async def test_no_program_runs_where_a_wall_is_missing(tmp_path: Path) -> None:
-    with pytest.raises(toolrun.Unconfined, match="no Landlock"):
+    with pytest.raises(tool_process.Unconfined, match="no Landlock"):
         await kustomize(tmp_path, "resources: []\n")
-    (missing,) = await toolrun.missing_walls()
+    (missing,) = await tool_process.missing_walls()
     assert missing.startswith("Landlock")
 
 
 @pytest.mark.usefixtures("no_landlock")
 async def test_a_program_runs_unconfined_where_that_is_asked_for(tmp_path: Path) -> None:
     (tmp_path / "kustomization.yaml").write_text("resources: []\n")
-    done = await toolrun.run(
+    done = await tool_process.run(
         tools.find("kustomize"), ["build", "."], tmp_path, seconds=4, environment={}, unconfined=True
     )
     assert done.code == 0
 
 
 async def test_this_machine_has_all_walls() -> None:
-    assert await toolrun.missing_walls() == []
+    assert await tool_process.missing_walls() == []

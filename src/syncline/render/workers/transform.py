@@ -1,38 +1,39 @@
-"""The rendering child: `python -I -m syncline.render.worker`. It confines itself, then serves jobs until end of input.
+"""The program of a worker that transforms: `python -I -m syncline.render.workers.transform`.
 
-It holds nothing of one job while it works on the next. When a job takes too much memory it dies; its parent says so.
+It confines itself, then serves jobs until its input ends. It holds nothing of one job while it works on the next. When
+a job takes too much memory, the worker dies; its parent says so.
 """
 
 import time
 from collections.abc import Callable, Iterator
 
 from syncline.api.content import Replace, Transform
-from syncline.render.confinement import confine
 from syncline.render.errors import TransformError
-from syncline.render.jobs import (
+from syncline.render.transforms import TextTemplate, Transformer, uses_target
+from syncline.render.workers.confinement import TRANSFORM_MEMORY, confine
+from syncline.render.workers.loop import serve
+from syncline.render.workers.protocol import (
     TEXT,
-    Answer,
-    AnyJob,
     Done,
-    Job,
     Ready,
     Refused,
     Rendered,
     Repeated,
     Source,
     Target,
+    TargetAnswer,
+    TargetsJob,
     TextJob,
-    decode_job,
+    TransformJob,
+    decode_transform_job,
 )
-from syncline.render.serving import serve
-from syncline.render.transforms import Recipe, TextTemplate, uses_target
 
 TURN_SECONDS = 0.25
 TURN_BYTES = 4 * 1024 * 1024
 """A turn ends with the target that exceeds one of these, so that jobs of many targets take turns with others."""
 
 
-def work(job: AnyJob) -> Iterator[Answer]:
+def work(job: TargetsJob) -> Iterator[TargetAnswer | Done]:
     """Answer a job, target by target, until all are done or the turn is over."""
     started = time.monotonic()
     sent = 0
@@ -57,12 +58,12 @@ def work(job: AnyJob) -> Iterator[Answer]:
     yield Done(shared)
 
 
-def _renderer(job: AnyJob) -> tuple[Callable[[Target | None], dict[str, str]], bool]:
+def _renderer(job: TargetsJob) -> tuple[Callable[[Target | None], dict[str, str]], bool]:
     """Compile a job: what gives the values for a target, and whether they are the same for all."""
     if isinstance(job, TextJob):
         text = TextTemplate(job.template)
         return lambda target: {TEXT: text.render(job.source, target)}, not text.uses_target
-    recipe = Recipe(job.transforms)
+    recipe = Transformer(job.transforms)
 
     def changed(target: Target | None) -> dict[str, str]:
         result = recipe.apply(job.data, job.binary, job.source, target)
@@ -78,9 +79,9 @@ def _refused(error: TransformError) -> Refused:
 def main() -> None:
     """Confine this process, then serve jobs."""
     _rehearse()
-    seccomp = confine()
+    seccomp = confine(TRANSFORM_MEMORY)
     _rehearse()
-    serve(Ready(seccomp), decode_job, work)
+    serve(Ready(seccomp), decode_transform_job, work)
 
 
 def _rehearse() -> None:
@@ -92,7 +93,7 @@ def _rehearse() -> None:
     ]
     targets = [Target("namespace", "name")]
     for transforms in (steps[:2], steps):
-        list(work(Job(transforms, {"key": "aa"}, {}, Source("namespace", "name"), targets)))
+        list(work(TransformJob(transforms, {"key": "aa"}, {}, Source("namespace", "name"), targets)))
     for template in ("{{ source.kind }}{{ target.cluster }}", "{{ missing }}"):
         list(work(TextJob(template, Source("namespace", "name", "kind"), targets)))
 

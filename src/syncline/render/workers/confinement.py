@@ -1,4 +1,4 @@
-"""What a rendering child gives up before it sees any untrusted work. It acts on the calling process, for good.
+"""What a worker gives up before it sees any untrusted work. It acts on the calling process, for good.
 
 Everywhere: no new file, process or core dump, and an address space a little larger than it is. On Linux also: it dies
 with its parent, is the first to go when memory runs out, cannot be inspected, and (x86-64 and arm64) may make only the
@@ -21,15 +21,17 @@ from syncline.confinement.system_calls import (
     prctl,
 )
 
-MEMORY_LIMIT = 96 * 1024 * 1024
-"""Bytes beyond what the child has when it starts. Ordinary work on 1 MiB of data takes 5 to 20 MiB; and two children at
-their limits still fit beside the operator in a small pod, where the kernel would end all of them together.
+TRANSFORM_MEMORY = 96 * 1024 * 1024
+"""Bytes beyond what a worker has when it starts. Ordinary work on 1 MiB of data takes 5 to 20 MiB; and workers at their
+limits still fit next to the operator in its pod, where the kernel would end all of them together.
 """
+BUILD_MEMORY = 136 * 1024 * 1024
+"""The same for a worker that builds, which has about 60 MiB when it starts: less than 200 MiB in all."""
 
 _OPEN_FILES = 3  # standard input, output and error: there is no number left for another
 
 
-def confine(memory: int = MEMORY_LIMIT) -> bool:
+def confine(memory: int) -> bool:
     """Give up everything but computing, in this much more memory; return whether the kernel has done all of it."""
     os.environ.clear()
     done = linux = sys.platform == "linux"

@@ -4,8 +4,8 @@ import posixpath
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from syncline.core.selectors import glob_matches, is_glob
+from syncline.render.build_spec import File, Files
 from syncline.render.errors import BuildError
-from syncline.render.recipe import File, Files
 
 MOST_LINKS = 40
 """Links that one path may lead through, as in Linux."""

@@ -8,7 +8,7 @@ from typing import BinaryIO, NoReturn, TypeVar
 import msgspec
 import re2
 
-from syncline.render.frames import LENGTH_BYTES, frame
+from syncline.render.workers.framing import LENGTH_BYTES, frame
 
 J = TypeVar("J")
 

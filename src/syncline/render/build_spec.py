@@ -28,8 +28,8 @@ def has_marks(content: bytes) -> bool:
     return any(mark in content for mark in _TEMPLATE_MARKS)
 
 
-class Recipe(msgspec.Struct, frozen=True, kw_only=True):
-    """How files become manifests. The same files and recipe give the same result, unless a chart asks for chance."""
+class BuildSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """How files become manifests. The same files and spec give the same result, unless a chart asks for chance."""
 
     namespace: str
     """What a chart is told its namespace is. Manifests that name none are left so."""

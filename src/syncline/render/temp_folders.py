@@ -16,14 +16,14 @@ from pathlib import Path
 
 from syncline.programs import in_thread
 from syncline.render.errors import BuildError, RenderFailed
-from syncline.render.trees import Tree, normal
+from syncline.render.tree import Tree, normal
 
 PREFIX = "syncline-build-"
 ABANDONED_SECONDS = 60.0
 """How long a folder is left alone that nobody seems to hold: its owner may be about to."""
 
 
-class Workshop:
+class TempFolders:
     """A folder of this process, with a folder for each piece of work in it.
 
     It is held by a lock that ends with the process. So what a process that was killed has left behind, secrets maybe,

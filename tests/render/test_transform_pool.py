@@ -8,8 +8,13 @@ from tests.render.children import alive, pids
 from tests.render.conftest import Until
 
 from syncline.api.content import Transform
-from syncline.render import Renderer, RenderFailed, Source, Target, TransformError, crew, jobs, pool
-from syncline.render.child import Child, ChildCrashed
+from syncline.render import transform_pool
+from syncline.render.errors import RenderFailed, TransformError
+from syncline.render.transform_pool import TransformPool
+from syncline.render.workers import pool, protocol
+from syncline.render.workers.pool import Stopped
+from syncline.render.workers.process import TRANSFORM, WorkerCrashed, WorkerProcess
+from syncline.render.workers.protocol import Source, Target
 
 SOURCE = Source("team-a", "settings")
 TARGET = Target("team-b", "settings")
@@ -18,25 +23,25 @@ UPPER = [Transform(key="*", template="{{ value|upper }}")]
 PER_TARGET = [Transform(key="a", template="{{ value }} for {{ target.namespace }}/{{ target.name }}")]
 
 
-async def test_each_of_a_thousand_targets_gets_its_own_data(renderer: Renderer) -> None:
+async def test_each_of_a_thousand_targets_gets_its_own_data(renderer: TransformPool) -> None:
     results = await renderer.transform(PER_TARGET, {"a": "x", "b": "y"}, {}, SOURCE, TARGETS)
     assert results == [{"a": f"x for team-{number}/copy-{number}", "b": "y"} for number in range(1000)]
 
 
-async def test_values_that_no_transform_changes_are_held_once(renderer: Renderer) -> None:
+async def test_values_that_no_transform_changes_are_held_once(renderer: TransformPool) -> None:
     data = {"a": "x", "b": "y" * 1000}
     results = await renderer.transform(PER_TARGET, data, {}, SOURCE, TARGETS)
     assert all(result["b"] is data["b"] for result in results)
 
 
-async def test_one_rendering_is_shared_when_the_target_does_not_matter(renderer: Renderer) -> None:
+async def test_one_rendering_is_shared_when_the_target_does_not_matter(renderer: TransformPool) -> None:
     results = await renderer.transform(UPPER, {"a": "x"}, {}, SOURCE, TARGETS)
     assert len(results) == len(TARGETS)
     assert all(result is results[0] for result in results)
     assert results[0] == {"a": "X"}
 
 
-async def test_equal_renderings_are_shared_also_when_the_target_is_named(renderer: Renderer) -> None:
+async def test_equal_renderings_are_shared_also_when_the_target_is_named(renderer: TransformPool) -> None:
     transforms = [Transform(key="a", template="{% if target.name == 'copy-0' %}first{% else %}other{% endif %}")]
     results = await renderer.transform(transforms, {"a": ""}, {}, SOURCE, TARGETS[:50])
     assert results[0] == {"a": "first"}
@@ -44,7 +49,7 @@ async def test_equal_renderings_are_shared_also_when_the_target_is_named(rendere
     assert results[1] == {"a": "other"}
 
 
-async def test_large_results_for_many_targets_take_several_turns(renderer: Renderer) -> None:
+async def test_large_results_for_many_targets_take_several_turns(renderer: TransformPool) -> None:
     transforms = [Transform(key="a", template="{{ value }}{{ target.name }}")]
     value = "x" * 500_000
     results = await renderer.transform(transforms, {"a": value}, {}, SOURCE, TARGETS[:40])
@@ -53,29 +58,29 @@ async def test_large_results_for_many_targets_take_several_turns(renderer: Rende
 
 @pytest.mark.parametrize("data", [{"a": "x" * 500_000}, {"a": ""} | {f"key-{number}": "" for number in range(20_000)}])
 async def test_results_that_would_fill_the_operators_memory_are_refused(
-    renderer: Renderer, data: dict[str, str]
+    renderer: TransformPool, data: dict[str, str]
 ) -> None:
     transforms = [Transform(key="a", template="{{ value }}{{ target.name }}")]
-    with pytest.raises(RenderFailed, match="1000 targets are larger than 64 MiB in all"):
+    with pytest.raises(RenderFailed, match="gave more than 64 MiB for 1000 targets"):
         await renderer.transform(transforms, data, {}, SOURCE, TARGETS)
 
 
-async def test_without_targets_nothing_is_rendered(renderer: Renderer) -> None:
+async def test_without_targets_nothing_is_rendered(renderer: TransformPool) -> None:
     assert await renderer.transform(UPPER, {"a": "x"}, {}, SOURCE, []) == []
 
 
-async def test_without_transforms_no_child_is_started(renderer: Renderer) -> None:
+async def test_without_transforms_no_child_is_started(renderer: TransformPool) -> None:
     assert await renderer.transform([], {"a": "x"}, {}, SOURCE, TARGETS[:2]) == [{"a": "x"}, {"a": "x"}]
     assert pids(renderer) == []
 
 
-async def test_a_wrong_transform_is_told_as_it_is(renderer: Renderer) -> None:
+async def test_a_wrong_transform_is_told_as_it_is(renderer: TransformPool) -> None:
     with pytest.raises(TransformError) as caught:
         await renderer.transform([Transform(key="a", template="\n{{ no }}")], {"a": "x"}, {}, SOURCE, [TARGET])
     assert (caught.value.index, caught.value.key, caught.value.line, caught.value.target) == (0, "a", 2, None)
 
 
-async def test_an_error_for_one_target_names_it_and_leaves_the_others_alone(renderer: Renderer) -> None:
+async def test_an_error_for_one_target_names_it_and_leaves_the_others_alone(renderer: TransformPool) -> None:
     transforms = [Transform(key="a", template="{% if target.name == 'copy-2' %}{{ no }}{% endif %}")]
     results = await renderer.transform(transforms, {"a": "x"}, {}, SOURCE, TARGETS)
     assert len(results) == len(TARGETS)
@@ -85,7 +90,7 @@ async def test_an_error_for_one_target_names_it_and_leaves_the_others_alone(rend
     assert all(result == {"a": ""} for result in results if result is not wrong)
 
 
-async def test_a_child_is_kept_for_the_next_job(renderer: Renderer) -> None:
+async def test_a_child_is_kept_for_the_next_job(renderer: TransformPool) -> None:
     await renderer.transform(UPPER, {"a": "x"}, {}, SOURCE, [TARGET])
     first = pids(renderer)
     with pytest.raises(TransformError):
@@ -94,7 +99,7 @@ async def test_a_child_is_kept_for_the_next_job(renderer: Renderer) -> None:
     assert pids(renderer) == first
 
 
-async def test_no_more_children_than_workers(renderer: Renderer) -> None:
+async def test_no_more_children_than_workers(renderer: TransformPool) -> None:
     results = await asyncio.gather(
         *(renderer.transform(PER_TARGET, {"a": str(number)}, {}, SOURCE, TARGETS) for number in range(10))
     )
@@ -102,15 +107,15 @@ async def test_no_more_children_than_workers(renderer: Renderer) -> None:
     assert len(pids(renderer)) <= 2
 
 
-async def test_idle_children_end(renderer: Renderer, until: Until, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crew, "IDLE_SECONDS", 0.01)
+async def test_idle_children_end(renderer: TransformPool, until: Until, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "IDLE_SECONDS", 0.01)
     await renderer.transform(UPPER, {"a": "x"}, {}, SOURCE, [TARGET])
     await until(lambda: pids(renderer) == [])
     assert await renderer.transform(UPPER, {"a": "x"}, {}, SOURCE, [TARGET]) == [{"a": "X"}]
 
 
 async def test_closing_ends_children_and_refuses_work() -> None:
-    renderer = Renderer()
+    renderer = TransformPool()
     await renderer.transform(UPPER, {"a": "x"}, {}, SOURCE, [TARGET])
     (pid,) = pids(renderer)
     assert alive(pid)
@@ -122,7 +127,7 @@ async def test_closing_ends_children_and_refuses_work() -> None:
 
 
 async def test_closing_fails_what_is_under_way(until: Until) -> None:
-    renderer = Renderer(workers=1)
+    renderer = TransformPool(workers=1)
     work = [asyncio.create_task(renderer.transform(UPPER, {"a": str(n)}, {}, SOURCE, [TARGET])) for n in range(5)]
     await until(lambda: pids(renderer) != [])
     await asyncio.gather(renderer.close(), renderer.close())
@@ -131,7 +136,7 @@ async def test_closing_fails_what_is_under_way(until: Until) -> None:
     assert all(isinstance(result, RenderFailed) for result in results)
 
 
-async def test_a_cancelled_job_takes_its_child_along(renderer: Renderer, until: Until) -> None:
+async def test_a_cancelled_job_takes_its_child_along(renderer: TransformPool, until: Until) -> None:
     transforms = [Transform(key="*", template="{{ value }}{{ target.name }}")]
     work = asyncio.create_task(renderer.transform(transforms, {"a": "x" * 100_000}, {}, SOURCE, TARGETS))
     await until(lambda: pids(renderer) != [])
@@ -143,12 +148,19 @@ async def test_a_cancelled_job_takes_its_child_along(renderer: Renderer, until: 
     assert await renderer.transform(UPPER, {"a": "x"}, {}, SOURCE, [TARGET]) == [{"a": "X"}]
 
 
-async def test_a_child_that_was_killed_while_idle_is_replaced(renderer: Renderer, until: Until) -> None:
+async def test_a_child_that_was_killed_while_idle_is_replaced(renderer: TransformPool, until: Until) -> None:
     await renderer.transform(UPPER, {"a": "x"}, {}, SOURCE, [TARGET])
-    (only,) = renderer._crew.children
+    (only,) = renderer._pool.processes
     only.kill()
     await until(lambda: pids(renderer) == [])
     assert await renderer.transform(UPPER, {"a": "x"}, {}, SOURCE, [TARGET]) == [{"a": "X"}]
+
+
+IMPOSTOR = """
+import sys
+from syncline.render.workers.framing import frame
+from syncline.render.workers.protocol import *
+"""
 
 
 @pytest.mark.parametrize(
@@ -164,17 +176,21 @@ async def test_a_child_that_was_killed_while_idle_is_replaced(renderer: Renderer
     ],
 )
 async def test_a_child_that_breaks_the_protocol_is_not_believed(says: str) -> None:
-    job = jobs.Job(UPPER, {"a": "x"}, {}, SOURCE, TARGETS[:5])
+    job = protocol.TransformJob(UPPER, {"a": "x"}, {}, SOURCE, TARGETS[:5])
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", f"import sys; from syncline.render.jobs import *; sys.stdout.buffer.write({says})"),
+        *(
+            sys.executable,
+            "-c",
+            IMPOSTOR + f"sys.stdout.buffer.write({says})",
+        ),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )
     assert process.stdin is not None
     assert process.stdout is not None
-    impostor = Child(process, process.stdin, process.stdout)
-    results = pool._Results(job)
-    with pytest.raises((ChildCrashed, pool._StoppedError)):
-        results.add(*await impostor.perform(job))
+    impostor = WorkerProcess(TRANSFORM, process, process.stdin, process.stdout)
+    results = transform_pool._Results(job)
+    with pytest.raises((WorkerCrashed, Stopped)):
+        results.add(await impostor.perform(job, 5.0))
     impostor.kill()
     await impostor.gone
