@@ -23,6 +23,7 @@ from syncline.controllers.controller import Controller, Shared
 from syncline.controllers.copier import Copier, CopyingKind
 from syncline.controllers.manifestsync import ManifestSyncs
 from syncline.controllers.mark_renewal import MarkRenewal
+from syncline.controllers.quotas import Quotas
 from syncline.controllers.remotes import FleetSites, user_key
 from syncline.controllers.sites import LocalSites, Sites
 from syncline.controllers.synctarget import SyncTargetController
@@ -32,6 +33,7 @@ from syncline.controllers.tenancy import Policies, Tenancy
 from syncline.controllers.tenantpolicies import TenantPolicies
 from syncline.controllers.tenantpolicy import TenantPolicyController
 from syncline.core.objects import Seen, Target
+from syncline.core.tenancy import NO_LIMITS
 from syncline.engine.claims import Claims
 from syncline.engine.cluster import Cluster
 from syncline.engine.digestkey import ensure_digest_key
@@ -193,6 +195,9 @@ def controllers(
 ) -> tuple[tuple[Copier, ...], ConfigSyncs]:
     """Return the controllers of all syncs."""
     tenancy = settings.tenancy(rights, policies)
+    quotas = Quotas(policies.limits if policies is not None else lambda _: NO_LIMITS)
+    tools.builder.count(quotas.built)
+    tools.mirrors.limit(quotas.mirror_bytes)
     kinds: tuple[CopyingKind, ...] = (ConfigMapSyncs(tenancy), ManifestSyncs(tenancy))
     git = ConfigSyncKind(tenancy)
     shared = Shared(
@@ -202,13 +207,19 @@ def controllers(
         claims=Claims(hub.client, {**{kind.name: kind.resource for kind in kinds}, git.name: git.resource}),
         fights=Fights(),
         unkept=UnkeptFields(),
+        quotas=quotas,
         watch_namespaces=settings.watch_namespaces,
         allowed_kinds=frozenset(settings.allow_kinds),
         on_count=policies.syncs_changed if policies is not None else _nobody,
     )
     local = LocalSites(hub)
     copiers = tuple(Copier(kind, sites, shared) for kind, sites in zip(kinds, (local, remotes or local), strict=True))
-    return copiers, ConfigSyncs(git, remotes or local, shared, tools.mirrors, tools.builder)
+    syncs = ConfigSyncs(git, remotes or local, shared, tools.mirrors, tools.builder)
+    by_kind: dict[str, Controller] = {**{one.kind.name: one for one in copiers}, git.name: syncs}
+    quotas.connect(
+        lambda name: by_kind[name[0]].recorded_targets(name[1]), lambda name: by_kind[name[0]].look_again(name[1])
+    )
+    return copiers, syncs
 
 
 class Operator:

@@ -46,6 +46,8 @@ GOOD: dict[str, Spec] = {
     "no other cluster": spec(clusters={}),
     "destinations": spec(destinationNamespaces=["team-a-*", "{namespace}", "{namespace}-?"]),
     "key services": spec(keyServices=["aws-kms", "vault", "https://*.vault.azure.net"]),
+    "quotas": spec(quotas={"syncs": 0, "targets": 10, "buildSecondsPerHour": 3600, "mirrorBytes": 10_000_000_000}),
+    "no quota": spec(quotas={}),
     "kinds": spec(kinds=["ConfigMap", "Deployment.apps", "*.networking.k8s.io", "*"]),
 }
 RULES: dict[str, Bad] = {

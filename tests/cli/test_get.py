@@ -152,6 +152,7 @@ def test_get_shows_what_the_tenants_of_a_policy_may_do(world: Manifests, synclin
         repositories=["https://git.example.com/**"],
         clusters={"syncTargets": ["platform/*"]},
         kinds=[],
+        quotas={"syncs": 5, "buildSecondsPerHour": 60},
     )
     policy.becomes("InForce", namespaces=1)
     try:
@@ -161,7 +162,7 @@ def test_get_shows_what_the_tenants_of_a_policy_may_do(world: Manifests, synclin
     finally:
         policy.delete()
     lines = [" ".join(line.split()) for line in told.splitlines()]
-    assert lines[:8] == [
+    assert lines[:9] == [
         f"TenantPolicy {policy.name}",
         f"Namespaces with: kubernetes.io/metadata.name={world.home} (1 now, with 0 syncs)",
         "Service account: default robot; allowed deploy-*",
@@ -170,6 +171,7 @@ def test_get_shows_what_the_tenants_of_a_policy_may_do(world: Manifests, synclin
         "Destinations: any",
         "Kinds: none",
         "Key services: any",
+        "In each namespace: at most 5 syncs, 60 seconds of builds an hour",
     ]
 
 

@@ -287,3 +287,23 @@ class TestRequests:
         assert request_.namespaces == ("n", "m")
         listed = limits(policy(repositories=["https://h/**"]))
         assert [one.what for one in listed.violations(request_)] == list(request_.detours)
+
+
+class TestQuotas:
+    def test_of_several_quotas_the_lowest_counts(self) -> None:
+        both = limits(policy("wide", quotas={"syncs": 5, "targets": 1}), policy("narrow", quotas={"syncs": 2}))
+        quota = both.quota("syncs")
+        assert quota is not None
+        assert (quota.policy, quota.limit, quota.namespace) == ("narrow", 2, "team-a")
+        assert str(quota.exceeded("to have more than 2 syncs", "delete one")) == (
+            "to have more than 2 syncs is not allowed by TenantPolicy narrow (spec.quotas.syncs): delete one, or ask"
+            " its administrator"
+        )
+
+    def test_none_may_be_allowed_and_what_is_absent_is_not_limited(self) -> None:
+        quota = limits(policy(quotas={"buildSecondsPerHour": 0})).quota("buildSecondsPerHour")
+        assert quota is not None
+        assert quota.limit == 0
+        assert limits(policy(quotas={"syncs": 1})).quota("mirrorBytes") is None
+        assert limits(policy()).quota("syncs") is None
+        assert NO_LIMITS.quota("syncs") is None

@@ -2,16 +2,18 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.cli.conftest import Command, syncline
 from tests.configmapsync.world import until
-from tests.configsync.conftest import git_server
+from tests.configsync.conftest import allow, git_server
 from tests.deploy.test_install import may
 from tests.manifestsync.conftest import grant
 from tests.manifestsync.world import Manifests
 from tests.tenancy.accounts import Account
 from tests.tenancy.canaries import Canaries
+from tests.tenancy.policies import Govern, Policy
 
 from syncline.sandbox import Sandbox
 from syncline.testing.operator import OperatorProcess, chosen_profile
@@ -25,6 +27,12 @@ TESTS_ROLE = "/apis/rbac.authorization.k8s.io/v1/clusterroles/tests-copied-kinds
 def rights(sandbox: Sandbox, operator: OperatorProcess) -> None:  # noqa: ARG001 - it installs the role that grows
     """The operator may copy the kinds that these tests use."""
     grant(sandbox)
+
+
+@pytest.fixture(scope="session")
+def more_rights(sandbox: Sandbox, rights: None) -> None:  # noqa: ARG001 - these are added to those
+    """The operator may apply what only Git brings along."""
+    allow(sandbox)
 
 
 @pytest.fixture
@@ -73,3 +81,17 @@ def installed_with_none(arena: Sandbox, quiet: Path, syncline: Command) -> Itera
     syncline("install", "--without-deployment", "--rights", profile, kubeconfig=arena.kubeconfig)
     until(lambda: may(arena, "create", "", "secrets"), lambda allowed: allowed == (profile != "none"))
     grant(arena)
+
+
+@pytest.fixture
+def govern(world: Manifests) -> Iterator[Govern]:
+    """Write policies over the namespace of the syncs, for the time of the test."""
+    policies: list[Policy] = []
+
+    def write(name: str = "", **spec: Any) -> Policy:
+        policies.append(Policy(world, name, **spec))
+        return policies[-1]
+
+    yield write
+    for policy in policies:
+        policy.delete()

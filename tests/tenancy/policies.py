@@ -1,5 +1,6 @@
 """TenantPolicies over the namespaces of one test."""
 
+from collections.abc import Callable
 from typing import Any
 
 from tests.configmapsync.world import Json, Thing, World, conditions, until
@@ -50,3 +51,7 @@ class Policy(Thing):
     def refusal(self, field: str, what: str) -> str:
         """Return how a message begins that names this policy."""
         return f"{what} is not allowed by TenantPolicy {self.name} (spec.{field}): "
+
+
+Govern = Callable[..., Policy]
+"""Writes a policy, for the time of a test."""

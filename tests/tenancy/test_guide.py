@@ -117,6 +117,9 @@ def test_a_tenant_is_set_up_in_ten_minutes_and_reaches_nothing_else(world: GitWo
     told = {line.split(":")[0].strip(): line.partition(":")[2].strip() for line in shown.stdout.splitlines()}
     assert told["Service account"] == "required; default deployer"
     assert told["Other clusters"] == "none"
+    assert told["In each namespace"] == (
+        "at most 20 syncs, 500 targets, 600 seconds of builds an hour, 1000000000 bytes of repositories"
+    )
     assert told["Destinations"] == "{namespace}"
     assert told["Kinds"] == "ConfigMap, Secret, Service, *.apps, *.networking.k8s.io"
 

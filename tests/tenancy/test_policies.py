@@ -4,18 +4,17 @@ Where admission would refuse a sync already, it is written first, and the policy
 """
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.configmapsync.world import Sync, Thing, conditions, until
-from tests.configsync.conftest import allow
 from tests.configsync.world import GitWorld, config_map, manifest
 from tests.fleet.world import Remote
 from tests.manifestsync.world import Manifests
 from tests.tenancy.accounts import ALL, Account
-from tests.tenancy.policies import NAME_LABEL, Policy
+from tests.tenancy.policies import NAME_LABEL, Govern, Policy
 
 from syncline import deploy
 from syncline.api.common import API_VERSION, GROUP
@@ -24,14 +23,6 @@ from syncline.sandbox import RequestError, Sandbox
 from syncline.testing.audit import OPERATOR, AuditLog
 from syncline.testing.gitserver import GitServer
 from syncline.testing.operator import OperatorProcess
-
-Govern = Callable[..., Policy]
-
-
-@pytest.fixture(scope="session")
-def more_rights(sandbox: Sandbox, rights: None) -> None:  # noqa: ARG001 - these are added to those
-    """The operator may apply what only Git brings along."""
-    allow(sandbox)
 
 
 @pytest.fixture
@@ -45,20 +36,6 @@ def world(
     yield world
     world.end()
     assert operator.returncode is None, operator.log()[-2000:]
-
-
-@pytest.fixture
-def govern(world: GitWorld) -> Iterator[Govern]:
-    """Write policies over the namespace of the syncs, for the time of the test."""
-    policies: list[Policy] = []
-
-    def write(name: str = "", **spec: Any) -> Policy:
-        policies.append(Policy(world, name, **spec))
-        return policies[-1]
-
-    yield write
-    for policy in policies:
-        policy.delete()
 
 
 class TestAccounts:

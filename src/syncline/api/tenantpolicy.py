@@ -133,6 +133,30 @@ class ClusterRule(Struct, frozen=True, kw_only=True, rename="camel", forbid_unkn
     ] = field(default_factory=list)
 
 
+class QuotaRule(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
+    """How much there may be in each namespace; nobody uses up what other namespaces have."""
+
+    syncs: Annotated[
+        Annotated[int, Meta(ge=0, le=100_000)] | None,
+        Meta(description="Syncs of all kinds. Of more, the oldest are carried out."),
+    ] = None
+    targets: Annotated[
+        Annotated[int, Meta(ge=0, le=10_000_000)] | None,
+        Meta(description="Objects that all syncs together write, in all clusters. A sync that would exceed it waits."),
+    ] = None
+    build_seconds_per_hour: Annotated[
+        Annotated[int, Meta(ge=0, le=3600)] | None,
+        Meta(
+            description="Seconds within an hour in which ConfigSyncs build and validate. Then they wait, and what was"
+            " applied stays in force. Time that several builds run at once is split between them."
+        ),
+    ] = None
+    mirror_bytes: Annotated[
+        Annotated[int, Meta(ge=0, le=1 << 50)] | None,
+        Meta(description="Bytes on the operator's disk of what ConfigSyncs have fetched from repositories."),
+    ] = None
+
+
 class TenantPolicySpec(
     Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True
 ):
@@ -187,6 +211,7 @@ class TenantPolicySpec(
             " addresses of Azure Key Vaults and Vault servers. age and PGP keys need none."
         ),
     ] = None
+    quotas: Annotated[QuotaRule | None, Meta(description="How much there may be, in each namespace by itself.")] = None
 
 
 class TenantPolicyStatus(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):

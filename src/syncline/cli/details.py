@@ -187,7 +187,19 @@ def _policy_facts(spec: Json, status: Json) -> list[tuple[str, str]]:
         ("Destinations", _allowed(spec.get("destinationNamespaces"))),
         ("Kinds", _allowed(spec.get("kinds"))),
         ("Key services", _allowed(spec.get("keyServices"))),
+        ("In each namespace", _quota_words(spec.get("quotas") or {})),
     ]
+
+
+def _quota_words(quotas: Json) -> str:
+    words = {
+        "syncs": "syncs",
+        "targets": "targets",
+        "buildSecondsPerHour": "seconds of builds an hour",
+        "mirrorBytes": "bytes of repositories",
+    }
+    said = [f"{quotas[field]} {what}" for field, what in words.items() if field in quotas]
+    return f"at most {', '.join(said)}" if said else "any number of syncs, targets, builds and bytes"
 
 
 def _allowed(patterns: list[str] | None) -> str:

@@ -19,6 +19,7 @@ from syncline.api.configsync import Target as Listed
 from syncline.controllers.field_lines import at_field_lines
 from syncline.controllers.forest import Forest
 from syncline.controllers.origins import SourceProblem, source_problem
+from syncline.controllers.quotas import Quotas
 from syncline.controllers.references import Asking, References
 from syncline.controllers.reporting import Problem
 from syncline.controllers.tenancy import refuse
@@ -126,10 +127,11 @@ class _Pantry(Struct, frozen=True, kw_only=True):
 class Builds:
     """Builds for one track after the other."""
 
-    def __init__(self, hub: Cluster, references: References, builder: Builder) -> None:
+    def __init__(self, hub: Cluster, references: References, builder: Builder, quotas: Quotas) -> None:
         self._hub = hub
         self._references = references
         self._builder = builder
+        self._quotas = quotas
         self._version = "", 0.0
         # Files are in memory from when they are read until they are built: a few builds at a time, and not of one
         # namespace alone.
@@ -168,6 +170,7 @@ class Builds:
         for values, listed in by_values(spec.targets):
             for strand in asked.track.strands:
                 how = _recipe(asked, strand, pantry, values, listed)
+                self._quotas.admit_build(asked.asking.key.namespace)
                 async with self._in_memory.slot(asked.asking.key.namespace):
                     needs = await inputs(forest, how)
                     paths |= {path: forest.digest(path) for path in needs}

@@ -72,8 +72,8 @@ class ConfigSyncs(Controller):
         self.kind = kind
         self._tenancy = kind.tenancy
         self._references = References(shared.hub)
-        self._origins = Origins(self._references, mirrors)
-        self._preparer = Preparer(self._origins, Builds(shared.hub, self._references, builder))
+        self._origins = Origins(self._references, mirrors, shared.quotas)
+        self._preparer = Preparer(self._origins, Builds(shared.hub, self._references, builder, shared.quotas))
         self._scopes = ScopeJudge(sites)
         self._validator = RevisionValidator(builder, self._writer)
         self._dependencies = Dependencies()
@@ -159,6 +159,7 @@ class ConfigSyncs(Controller):
         laps = [await self._validated(work, spec, reached, lap, memory) for lap in laps]
         work = self.kind.lower(sync, (one for lap in laps for one in lap.desired()))
         self._care(work, spec, reached, laps)
+        self._count_targets(sync, reached, laps)
         if spec.dry_run:
             return await self._dry_run(work, reached, laps)
         edit = self._scopes.judge_built(work, reached, laps)
@@ -181,6 +182,7 @@ class ConfigSyncs(Controller):
             raise Problem("Suspended", "spec.suspend is true: nothing is read or written", status="Unknown")
         namespace = sync.metadata.namespace
         self._tenancy.admit(namespace, configsync_request(spec, namespace))
+        self._shared.quotas.admit(self.kind.name, sync)
         return spec
 
     def _asking(self, sync: AnySync, spec: ConfigSyncSpec) -> Asking:
@@ -193,6 +195,16 @@ class ConfigSyncs(Controller):
 
     def _waits_for(self, sync: AnySync, spec: ConfigSyncSpec) -> Problem | None:
         return self._dependencies.problem(key_of(sync), spec, self._get)
+
+    def _count_targets(self, sync: AnySync, reached: Reached, laps: Sequence[Lap], *, only_look: bool = False) -> None:
+        """Raise `OverQuota` where the sync would have more targets than a TenantPolicy allows."""
+        if all(lap.made is None for lap in laps):
+            return
+        wanted = sum(len(lap.desired()) * len(part_of(reached, lap.track.name).sites) for lap in laps)
+        whole = all(lap.made is not None for lap in laps)
+        quotas = self._shared.quotas
+        count = quotas.check_targets if only_look or spec_of(sync).dry_run else quotas.take_targets
+        count(self.kind.name, sync, wanted, whole=whole)
 
     async def _record(self, work: Work, reached: Reached, scope: str | None = None) -> None:
         """Write down the environments too, before the first write, so that none is ever lost."""
@@ -410,6 +422,10 @@ class ConfigSyncs(Controller):
         work = self.kind.lower(sync, (one for lap in laps for one in lap.desired()))
         reached = await self._sites.reach(work, self.wakes)
         laps = [await self._validated(work, spec, reached, lap, memory) for lap in laps]
+        try:
+            self._count_targets(sync, reached, laps, only_look=True)
+        except Problem as problem:
+            return Preview(problem=problem)
         return await self._foresee(work, reached, laps, access)
 
     async def _foresee(self, work: Work, reached: Reached, laps: Sequence[Lap], access: Access = UNCHECKED) -> Preview:

@@ -18,6 +18,7 @@ from syncline.api.common import ObjectMeta
 from syncline.api.status import SyncStatus
 from syncline.controllers.ended import Ended, EndedSyncs
 from syncline.controllers.memory import Memory
+from syncline.controllers.quotas import Quotas
 from syncline.controllers.removal import Remover
 from syncline.controllers.reporting import AnySync, Problem, Report, Reporter
 from syncline.controllers.sites import Reached, Sites, emptied_kinds
@@ -85,6 +86,7 @@ class Shared(Struct, frozen=True):
     claims: Claims
     fights: Fights
     unkept: UnkeptFields
+    quotas: Quotas
     watch_namespaces: Sequence[str] = ()
     allowed_kinds: frozenset[str] = frozenset()
     on_count: Callable[[str], None] = lambda _: None
@@ -163,15 +165,25 @@ class Controller(ABC):
                 interest, claim = Interest(), None
             self.wakes.take_interest(key, interest, claim, from_spec=True)
         self.wakes.sync_changed(key, old, new, by)
+        self._shared.quotas.sync_changed(self._kind.name, key, new)
         if (old is None) != (new is None):
             self._shared.on_count(key.namespace)
 
     def policies_changed(self, namespaces: frozenset[str]) -> None:
         """Reconcile the syncs of namespaces that are governed otherwise now, also those that are not due."""
         for key in self.syncs_of(namespaces):
-            if (memory := self._memory.get(key)) is not None:
-                memory.make_due()
-            self.queue.add(key)
+            self.look_again(key)
+
+    def look_again(self, key: Key) -> None:
+        """Reconcile a sync, also one that is not due."""
+        if (memory := self._memory.get(key)) is not None:
+            memory.make_due()
+        self.queue.add(key)
+
+    def recorded_targets(self, key: Key) -> int:
+        """Return how many targets a sync has by its status."""
+        sync = self._get(key)
+        return sync.status.targets.desired if sync is not None and sync.status.targets is not None else 0
 
     def syncs_of(self, namespaces: frozenset[str]) -> list[Key]:
         """Return the syncs of some namespaces."""

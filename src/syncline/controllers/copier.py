@@ -23,7 +23,7 @@ from syncline.controllers.keeping import KeepRoom, kept_mark, unmarked
 from syncline.controllers.memory import Memory
 from syncline.controllers.pipeline import Wish, desire
 from syncline.controllers.removal import Wanted, owned, wanted_by
-from syncline.controllers.reporting import AnySync, Problem, Report
+from syncline.controllers.reporting import AnySync, OverQuota, Problem, Report
 from syncline.controllers.sites import Reached, Sites
 from syncline.controllers.survey import IsHidden, Site, Spot, Survey, survey
 from syncline.controllers.unmatched import unmatched_namespaces, unmatched_sources
@@ -78,6 +78,7 @@ class Copier(Controller):
             surveyed = await survey(work, reached.sites, gathered.sources, self._shared.renderer, self._is_hidden(work))
             self._care(work, reached, gathered, surveyed)
             wish = await desire(work, surveyed.spots, gathered.patches, self._shared.renderer, self._hub.key)
+            self._shared.quotas.take_targets(self.kind.name, sync, len(surveyed.spots))
         except Problem as problem:
             return await self._trouble(sync, reached, problem)
         waiting = await self._phantoms(work, reached, gathered.absent)
@@ -127,7 +128,7 @@ class Copier(Controller):
             self._shared.claims.drop(sync.owner.ref)  # nobody waits for a sync that may not write
         elif work is not None and (claim := work.claim()) is not None:
             self._shared.claims.settle_extended(claim)
-        if work is not None and not work.suspended:
+        if work is not None and not work.suspended and not isinstance(problem, OverQuota):
             surveyed = await self._phantoms(work, reached)
             why = "not looked at: see the Ready condition of the sync"
             outcomes = [_waits(spot.target, "Unknown", problem.reason, why) for spot in surveyed.spots]
@@ -167,6 +168,7 @@ class Copier(Controller):
         if work.suspended:
             raise Problem("Suspended", "spec.suspend is true: nothing is read or written", status="Unknown")
         self.kind.admit(sync)
+        self._shared.quotas.admit(self.kind.name, sync)
         return work
 
     def _work(self, sync: AnySync) -> Work | None:
@@ -245,6 +247,7 @@ class Copier(Controller):
             gathered = await self._gatherer.gather(work)
             surveyed = await survey(work, reached.sites, gathered.sources, self._shared.renderer)
             wish = await desire(work, surveyed.spots, gathered.patches, self._shared.renderer, self._hub.key)
+            self._shared.quotas.check_targets(self.kind.name, sync, len(surveyed.spots))
         except Problem as problem:
             return Preview(problem=problem)
         kept = frozenset(sync.status.kept)

@@ -10,7 +10,7 @@ from syncline.api.configsync import ConfigSyncSpec, SourceRevision
 from syncline.controllers.building import Made
 from syncline.controllers.forest import Forest
 from syncline.controllers.memory import Memory
-from syncline.controllers.reporting import Problem
+from syncline.controllers.reporting import OverQuota, Problem
 from syncline.controllers.survey import Site
 from syncline.controllers.tracks import Course, Track
 from syncline.core.health import Health
@@ -166,7 +166,7 @@ def permitted(lap: Lap, limits: TenantLimits) -> Lap:
 
     Nor is anything of an earlier one where its sources or keys are not allowed any more.
     """
-    if lap.problem is not None and lap.problem.reason == NOT_ALLOWED:
+    if lap.problem is not None and lap.problem.reason == NOT_ALLOWED and not isinstance(lap.problem, OverQuota):
         return _withheld(lap, lap.problem)
     targets = dict.fromkeys((one.target.kind, one.target.namespace, one.target.name) for one in lap.desired())
     for kind, namespace, name in targets if limits.policies else ():

@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from syncline.api.configsync import SourceRevision
 from syncline.api.source import GitSource
 from syncline.controllers.forest import Forest, ObjectTree
+from syncline.controllers.quotas import Quotas
 from syncline.controllers.references import Asking, Held, References
-from syncline.controllers.reporting import Problem
+from syncline.controllers.reporting import OverQuota, Problem
 from syncline.controllers.tenancy import refuse
 from syncline.controllers.tracks import Strand, Track
 from syncline.core.objects import Target
 from syncline.git import Commit, CredentialError, GitError, Mirrors, Remote, Tree, pinned, remote_from
+from syncline.git import errors as git_errors
 from syncline.kube.cache import Key
 
 # While a repository fails for a reason that may pass, its syncs look again so often; most are told sooner.
@@ -25,7 +27,8 @@ class SourceProblem(Problem):
 class Origins:
     """The sources of all ConfigSyncs."""
 
-    def __init__(self, references: References, mirrors: Mirrors) -> None:
+    def __init__(self, references: References, mirrors: Mirrors, quotas: Quotas) -> None:
+        self._quotas = quotas
         self._references = references
         self._mirrors = mirrors
         self._remotes: dict[Key, dict[str, Remote]] = {}
@@ -138,8 +141,17 @@ class Origins:
                 keys = await self._references.read(asking, _secret(asking, git.verify.secret_ref.name), what)
                 await self._mirrors.verify(remote, commit, keys.data)
             return await self._mirrors.tree(remote, commit, submodules=git.submodules)
+        except git_errors.OverQuota as error:
+            raise self._over_quota(asking.key.namespace) or source_problem(error) from None
         except GitError as error:
             raise source_problem(error) from error
+
+    def _over_quota(self, namespace: str) -> OverQuota | None:
+        quota = self._quotas.mirror_quota(namespace)
+        if quota is None:  # not any more
+            return None
+        what = f"to keep more than {quota.limit} bytes of repositories for namespace {namespace}"
+        return OverQuota(quota.exceeded(what, "use repositories that are smaller, or fewer"), again=LOOK_AGAIN)
 
 
 def source_problem(error: GitError) -> SourceProblem:

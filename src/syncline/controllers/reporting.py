@@ -18,6 +18,7 @@ from syncline.core.conditions import Finding, find, settle_conditions, shorten
 from syncline.core.history import PROGRESSING, RETRYING, Attempt, attempt_of, extend, is_certain_failure, is_failure
 from syncline.core.inventory import FULL
 from syncline.core.outcome import Outcome, conflicted, count, describe_changes, listing, readiness
+from syncline.core.tenancy import NOT_ALLOWED, Violation
 from syncline.engine.record import Records, Sync, SyncWire
 from syncline.engine.statuses import REFUSED, describe_refusal, is_refusal, store
 from syncline.kube.cache import Key
@@ -56,6 +57,13 @@ class Problem(Exception):  # noqa: N818 - it is not the program's error
         self.retry = retry
         self.again = again
         """Look again after so many seconds."""
+
+
+class OverQuota(Problem):
+    """A quota of a TenantPolicy is used up: what was applied before stays as it is, and in force."""
+
+    def __init__(self, violation: Violation, *, again: float | None = None) -> None:
+        super().__init__(NOT_ALLOWED, str(violation), stalled=again is None, again=again)
 
 
 class Report(Struct, frozen=True, kw_only=True):

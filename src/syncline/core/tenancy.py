@@ -6,6 +6,7 @@ allows nothing. No policy: no limits.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
+import msgspec
 from msgspec import Struct
 
 from syncline.api.tenantpolicy import OWN_NAMESPACE, TenantPolicySpec
@@ -27,6 +28,20 @@ class Violation(Struct, frozen=True, kw_only=True):
     def __str__(self) -> str:
         where = f"TenantPolicy {self.policy} (spec.{self.field})" if self.field else f"TenantPolicy {self.policy}"
         return f"{self.what} is not allowed by {where}: {self.remedy}"
+
+
+class Quota(Struct, frozen=True, kw_only=True):
+    """How much there may be of something in one namespace, and which policy says so."""
+
+    policy: str
+    field: str
+    namespace: str
+    limit: int
+
+    def exceeded(self, what: str, remedy: str) -> Violation:
+        """Say that this would be more than there may be."""
+        remedy = f"{remedy}, or ask its administrator"
+        return Violation(policy=self.policy, field=f"quotas.{self.field}", what=what, remedy=remedy)
 
 
 class PolicyRules(Struct, frozen=True, kw_only=True):
@@ -182,6 +197,18 @@ class TenantLimits(Struct, frozen=True, kw_only=True):
                 remedy = "take it out, or have its kind added to spec.kinds"
                 return self._refusal(name, "destinationNamespaces", f"{kind}, which is in no namespace,", remedy)
         return None
+
+    def quota(self, field: str) -> Quota | None:
+        """Return the strictest quota, by the name of its field."""
+        found = [
+            (limit, name)
+            for name, spec in self._specs()
+            if spec.quotas is not None and (limit := msgspec.to_builtins(spec.quotas).get(field)) is not None
+        ]
+        if not found:
+            return None
+        limit, name = min(found)
+        return Quota(policy=name, field=field, namespace=self.namespace, limit=limit)
 
     def _specs(self) -> Iterator[tuple[str, TenantPolicySpec]]:
         return ((policy.name, policy.spec) for policy in self.policies if policy.spec is not None)

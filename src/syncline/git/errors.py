@@ -11,6 +11,7 @@
     |-- RevisionNotFound         the repository has no such branch, tag, version or commit
     |-- PathNotFound             the commit has no such file or folder
     |-- TooLarge                 more bytes, files or refs than the limits allow
+    |-- OverQuota                more bytes than the tenant may keep on disk
     |-- Unverified               the commit has no signature of a known key
     |-- Unreachable              no usable answer; tried again soon
     `-- CacheFailure             the folder for mirrors is full or cannot be written
@@ -82,6 +83,19 @@ class NeedsMore(TooLarge):
     def reason(self) -> str:
         """The same as of what is too large for good."""
         return TooLarge.__name__
+
+
+class OverQuota(GitError):
+    """What one tenant may keep on disk is used up; it says nothing about others who want the same."""
+
+    def __init__(self, tenant: str) -> None:
+        super().__init__(f"{tenant} may keep no more repositories on disk")
+        self.tenant = tenant
+
+    @property
+    def reason(self) -> str:
+        """The reason of what somebody is not allowed."""
+        return "NotAllowed"
 
 
 class Unverified(GitError):

@@ -10,7 +10,7 @@ import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from syncline.confinement.programs import Unconfined
 from syncline.git.budget import Ticket
@@ -48,8 +48,16 @@ _SETTINGS = tuple(
 _SHA1_DIGITS = 40
 _WRITING = frozenset({"init", "update-ref", "repack", "prune"})
 
-Room = Callable[[int], AbstractAsyncContextManager[int]]
-"""Holds room for so many bytes on disk, or as many as there are; raises `CacheFailure` where there is none at all."""
+
+class Room(Protocol):
+    """Holds room for so many bytes on disk, or as many as there are."""
+
+    def __call__(self, wanted: int, *, passing: bool = False) -> AbstractAsyncContextManager[int]:
+        """Hold it for the length of a block; raises `CacheFailure`, and `OverQuota` for who may have no more.
+
+        `passing`: it is given back in the end, so it counts towards no quota.
+        """
+
 
 Hold = Callable[[int], Awaitable[Ticket]]
 """Takes room for so many bytes of memory."""
@@ -313,7 +321,7 @@ class Mirror:
                 ref.unlink()
         # What is packed anew is there twice for a while.
         wanted = await asyncio.to_thread(size_on_disk, self.path)
-        async with room(wanted) as allowed:
+        async with room(wanted, passing=True) as allowed:
             await self._git("repack", "-a", "-d", "-q", seconds=self._limits.fetch_seconds, file_size=allowed)
             await self._git("prune", "--expire=now", seconds=self._limits.fetch_seconds)
 

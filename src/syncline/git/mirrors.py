@@ -12,9 +12,11 @@ from typing import Any, Self, TypeVar, cast
 
 import msgspec
 
+from syncline.core.quotas import charged
+from syncline.fairness import on_behalf_of
 from syncline.git.budget import Budget, Ticket
 from syncline.git.command import Caps
-from syncline.git.errors import CacheFailure, GitError, Refused, TooLarge
+from syncline.git.errors import CacheFailure, GitError, OverQuota, Refused, TooLarge
 from syncline.git.folder import Folder, age, size
 from syncline.git.kept_refs import KeptRefs
 from syncline.git.limits import Limits
@@ -44,6 +46,11 @@ _MOST_PARENTS = 10_000
 
 def _nobody(_: Hashable) -> None:
     """Tell nobody."""
+
+
+def _unlimited(_: str) -> int | None:
+    """Set no quota."""
+    return None
 
 
 class Mirrors:
@@ -86,6 +93,11 @@ class Mirrors:
         self._sizes: dict[str, int] = {}
         self._measured = float("-inf")
         self._reserved: Counter[str] = Counter()
+        self._quota: Callable[[str], int | None] = _unlimited
+        self._asked: dict[str, Counter[str]] = {}
+        """The bytes of each mirror that came for a tenant."""
+        self._promised: Counter[str] = Counter()
+        self._renewed: dict[str, float] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -94,6 +106,10 @@ class Mirrors:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+    def limit(self, quota: Callable[[str], int | None]) -> None:
+        """Let each tenant keep no more bytes on disk than this says, of what is fetched on its behalf."""
+        self._quota = quota
 
     def follow(
         self, who: Hashable, remote: Remote, interval: float, revisions: Collection[str] = (), *, tenant: str = ""
@@ -259,10 +275,17 @@ class Mirrors:
 
     async def _fetch(self, mirror: Mirror, commit: Commit) -> None:
         keep = {tree.commit.sha for tree, _ in self._trees.values()}
+        name = self._folder.name(mirror.remote)
+        before = await asyncio.to_thread(size, mirror.path)
         while True:
             try:
                 with FETCH_SECONDS.time():
                     await mirror.fetch(commit, partial(self._room, mirror), keep=keep)
+            except OverQuota as error:
+                FETCHES.labels(error.reason).inc()
+                if not await self._renew(mirror, error.tenant):
+                    raise
+                before = 0
             except CacheFailure as error:
                 FETCHES.labels(error.reason).inc()
                 if not await self._evict(1):
@@ -272,9 +295,25 @@ class Mirrors:
                 raise
             else:
                 FETCHES.labels("ok").inc()
-                name = self._folder.name(mirror.remote)
                 self._sizes[name] = await asyncio.to_thread(size, mirror.path)
+                self._asked.setdefault(name, Counter())[on_behalf_of.get()] += max(0, self._sizes[name] - before)
                 return
+
+    async def _renew(self, mirror: Mirror, tenant: str) -> bool:
+        """Let go of the old commits of a mirror that only one tenant follows, with all of it, once in a while."""
+        name, now = self._folder.name(mirror.remote), asyncio.get_running_loop().time()
+        recently = now - self._renewed.get(name, float("-inf")) < _RECENT
+        if recently or not self._sizes.get(name) or set(self._tenants_of(mirror.remote.key)) != {tenant}:
+            return False
+        self._renewed[name] = now
+        return await self._remove(name)
+
+    async def _remove(self, name: str) -> bool:
+        removed = await asyncio.to_thread(self._folder.remove, name)
+        if removed:
+            self._sizes.pop(name, None)
+            self._asked.pop(name, None)
+        return removed
 
     async def _verify(self, remote: Remote, commit: Commit, keys: Mapping[str, bytes]) -> str:
         mirror = await self._fetched(remote, commit)
@@ -291,8 +330,48 @@ class Mirrors:
             return await signer(commit, raw[commit.sha], raw.get(commit.tag, b""), keys, self._folder.run, caps=caps)
 
     @asynccontextmanager
-    async def _room(self, mirror: Mirror, wanted: int) -> AsyncIterator[int]:
+    async def _room(self, mirror: Mirror, wanted: int, *, passing: bool = False) -> AsyncIterator[int]:
         """Hold room on disk for so many bytes, or as many as there are; make room first where there is little."""
+        if passing:
+            async with self._free_room(mirror, wanted) as allowed:
+                yield allowed
+            return
+        async with self._promise(wanted) as promised, self._free_room(mirror, promised) as allowed:
+            try:
+                yield allowed
+            except CacheFailure:
+                if promised < wanted and allowed == promised:
+                    raise OverQuota(on_behalf_of.get()) from None
+                raise
+
+    @asynccontextmanager
+    async def _promise(self, wanted: int) -> AsyncIterator[int]:
+        """Count bytes towards the quota of whoever it is done for, as many as it has left."""
+        tenant = on_behalf_of.get()
+        quota = self._quota(tenant)
+        if quota is None:
+            yield wanted
+            return
+        promised = min(wanted, quota - self._charged(tenant) - self._promised[tenant])
+        if promised <= 0:
+            raise OverQuota(tenant)
+        self._promised[tenant] += promised
+        try:
+            yield promised
+        finally:
+            self._promised -= Counter({tenant: promised})
+
+    def _charged(self, tenant: str) -> int:
+        """Return how many bytes of what a tenant follows came for it."""
+        return sum(
+            charged(self._sizes.get(name, 0), self._asked.get(name, {}), tenant)
+            for name, mirror in self._mirrors.items()
+            if tenant in self._tenants_of(mirror.remote.key)
+        )
+
+    @asynccontextmanager
+    async def _free_room(self, mirror: Mirror, wanted: int) -> AsyncIterator[int]:
+        """Hold room of what all mirrors have together."""
         cache = self._limits.cache_bytes
         enough = min(wanted, cache // _SPARE)
         free = cache - await self._used()
@@ -350,9 +429,9 @@ class Mirrors:
             least = 0.0 if use.name in self._mirrors else _RECENT
             if use.name in followed or age(use) < (least if freed < wanted else _FORGOTTEN):
                 continue
-            if await asyncio.to_thread(self._folder.remove, use.name):
+            if await self._remove(use.name):
                 freed += use.size
-                self._sizes.pop(use.name, None)
+                self._renewed.pop(use.name, None)
         return freed
 
     def _is_used(self, mirror: Mirror) -> bool:
@@ -372,15 +451,20 @@ class Mirrors:
 
     async def _share(self, key: Hashable, work: Callable[[], Awaitable[T]]) -> T:
         """Do something once for all who want it now; it goes on when those who wait give up."""
-        task = self._shared.get(key)
-        if task is None:
-            task = self._shared[key] = asyncio.ensure_future(work())
-            task.add_done_callback(lambda done: self._settle(key, done))
-        await asyncio.wait([task])
-        try:
-            return cast("T", task.result())
-        finally:
-            del task  # an error would lead back to itself by it, and keep in memory what it has met
+        while True:
+            task = self._shared.get(key)
+            if task is None:
+                task = self._shared[key] = asyncio.ensure_future(work())
+                task.add_done_callback(lambda done: self._settle(key, done))
+            await asyncio.wait([task])
+            try:
+                return cast("T", task.result())
+            except OverQuota as error:
+                if error.tenant == on_behalf_of.get():
+                    raise
+                # It was begun for somebody who may have no more: begin it anew for this one.
+            finally:
+                del task  # an error would lead back to itself by it, and keep in memory what it has met
 
     def _settle(self, key: Hashable, done: "asyncio.Future[Any]") -> None:
         self._shared.pop(key, None)

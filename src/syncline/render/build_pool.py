@@ -6,8 +6,8 @@ Every step that reads what somebody pushed is done by a worker (`workers/`), or 
 import asyncio
 import hashlib
 import posixpath
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +16,7 @@ from typing import Any, Self, TypeVar
 import msgspec
 
 from syncline.api.build import Helm, Jsonnet
+from syncline.core.quotas import SharedTime
 from syncline.programs import in_thread
 from syncline.render import kustomization, sops_cli, tool_process, tools
 from syncline.render.build_spec import BuildSpec, Built, DataFile, Document, Files, has_marks
@@ -58,6 +59,10 @@ MOST_FILES = 10_000
 """What one build may take: bytes and files."""
 
 
+def _nobody(_: str, __: float) -> None:
+    """Tell nobody."""
+
+
 class BuildPool:
     """Builds manifests, in children that are started when there is work and end when there is none.
 
@@ -79,6 +84,12 @@ class BuildPool:
         self._pool = WorkerPool(BUILD, workers=workers, deadline=deadline, unconfined=unconfined)
         self._unconfined = unconfined
         self._warming: asyncio.Task[None] | None = None
+        self._time = SharedTime()
+        self._on_spent: Callable[[str, float], None] = _nobody
+
+    def count(self, on_spent: Callable[[str, float], None]) -> None:
+        """Tell how many seconds each tenant's work took; time that several work at once is split between them."""
+        self._on_spent = on_spent
 
     async def __aenter__(self) -> Self:
         return self
@@ -160,8 +171,17 @@ class BuildPool:
         def reason(cause: str) -> str:
             return f"{what} {cause} and was stopped; make it simpler or split it"
 
-        async with self._pool.supervised(digest, tenant, reason), self._pool.slot(tenant):
+        async with self._pool.supervised(digest, tenant, reason), self._pool.slot(tenant), self._counted(tenant):
             return await self._performed(perform)
+
+    @asynccontextmanager
+    async def _counted(self, tenant: str) -> AsyncIterator[None]:
+        now = asyncio.get_running_loop().time
+        visit = self._time.enter(now())
+        try:
+            yield
+        finally:
+            self._on_spent(tenant, self._time.leave(visit, now()))
 
     async def _performed(self, perform: Callable[[WorkerProcess], Awaitable[R]]) -> R:
         process: WorkerProcess | None = None

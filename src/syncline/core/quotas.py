@@ -1,0 +1,125 @@
+"""How much the syncs of a namespace may have and use: who keeps a place, what still fits, and when time is free again.
+
+Each namespace is counted by itself, so that nobody uses up what others have. What exists is never taken away: a quota
+stops what comes on top, and where there is too much already, the oldest keep their place.
+"""
+
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping
+
+from msgspec import Struct
+
+WINDOW = 3600.0
+_STEP = 60.0
+
+
+class Seat(Struct, frozen=True, order=True):
+    """The place of a sync in the order of age. One that does not exist yet is the newest."""
+
+    created: str
+    uid: str
+
+    @staticmethod
+    def of(created: str, uid: str) -> "Seat":
+        """Return the place of a sync by its creationTimestamp and uid."""
+        return Seat(created or "~", uid)
+
+
+class Holding(Struct, frozen=True):
+    """What a sync has already."""
+
+    seat: Seat
+    targets: int
+
+
+def has_place(seat: Seat, others: Iterable[Seat], quota: int) -> bool:
+    """Whether a sync is among the oldest, as many as the quota allows."""
+    return sum(1 for other in others if other < seat) < quota
+
+
+def fits(wanted: int, own: Holding, others: Collection[Holding], quota: int) -> bool:
+    """Whether a sync may have so many targets.
+
+    One that wants more than it has needs room beside all that exists. One that does not keeps its place if it is among
+    the oldest that have room together.
+    """
+    if wanted > own.targets:
+        return wanted + sum(other.targets for other in others) <= quota
+    used = 0
+    for older in sorted((other for other in others if other.seat < own.seat), key=lambda other: other.seat):
+        if used + older.targets <= quota:
+            used += older.targets
+    return used + wanted <= quota
+
+
+class Meter:
+    """Seconds that were used within the last hour, counted by the minute."""
+
+    def __init__(self) -> None:
+        self._used: deque[tuple[int, float]] = deque()
+
+    def add(self, seconds: float, now: float) -> None:
+        """Note that so many seconds were used."""
+        minute = int(now // _STEP)
+        if self._used and self._used[-1][0] == minute:
+            minute, before = self._used.pop()
+            seconds += before
+        self._used.append((minute, seconds))
+        self._forget(now)
+
+    def used(self, now: float) -> float:
+        """Return how many seconds were used."""
+        self._forget(now)
+        return sum(seconds for _, seconds in self._used)
+
+    def wait(self, quota: float, now: float) -> float:
+        """Return after how many seconds less than the quota is used; 0: it is so now, or will never be."""
+        left = self.used(now)
+        for minute, seconds in self._used:
+            if left < quota:
+                break
+            left -= seconds
+            until = minute * _STEP + _STEP + WINDOW
+            if left < quota:
+                return until - now
+        return 0.0
+
+    def _forget(self, now: float) -> None:
+        while self._used and self._used[0][0] * _STEP + _STEP + WINDOW <= now:
+            self._used.popleft()
+
+
+class SharedTime:
+    """Time in a place that several use at once, split between them: nobody pays for being slowed down by others."""
+
+    def __init__(self) -> None:
+        self._inside: dict[int, float] = {}
+        self._last = 0.0
+        self._next = 0
+
+    def enter(self, now: float) -> int:
+        """Begin; return what `leave` is to be told."""
+        self._pass(now)
+        self._next += 1
+        self._inside[self._next] = 0.0
+        return self._next
+
+    def leave(self, visit: int, now: float) -> float:
+        """End; return the seconds that are to be counted."""
+        self._pass(now)
+        return self._inside.pop(visit)
+
+    def _pass(self, now: float) -> None:
+        if self._inside:
+            share = (now - self._last) / len(self._inside)
+            self._inside = {visit: seconds + share for visit, seconds in self._inside.items()}
+        self._last = now
+
+
+def charged(size: int, asked: Mapping[str, int], tenant: str) -> int:
+    """Return how many bytes of something that is shared are counted to a tenant: those that came for it.
+
+    `asked` has the bytes that came for each. Nobody can have others pay for what they did not ask for.
+    """
+    known, own = sum(asked.values()), asked.get(tenant, 0)
+    return own * size // known if known > size else own  # it may have been packed anew
