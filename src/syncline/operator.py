@@ -1,21 +1,19 @@
 """The operator: everything wired together, started in order and stopped in order."""
 
 import asyncio
-import atexit
 import contextlib
 import os
-import shutil
 import signal
 import socket
-import tempfile
-from collections.abc import Awaitable, Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 import structlog
 from msgspec import Struct, structs
 
+from syncline.api.synctarget import PLURAL as SYNC_TARGETS
+from syncline.controllers.author_check import AuthorCheck
 from syncline.controllers.configmapsync import ConfigMapSyncs
 from syncline.controllers.configsync import ConfigSyncs
 from syncline.controllers.configsynckind import ConfigSyncKind
@@ -38,12 +36,15 @@ from syncline.engine.claims import Claims
 from syncline.engine.cluster import Cluster
 from syncline.engine.digestkey import ensure_digest_key
 from syncline.engine.fights import Fights
+from syncline.engine.installation import Installation
 from syncline.engine.metrics_guard import metrics_guard
 from syncline.engine.own_rights import OwnRights
+from syncline.engine.readiness import Readiness, Waived
+from syncline.engine.selfcheck import Shipped
 from syncline.engine.unkept import UnkeptFields
 from syncline.engine.view import MetaWire
 from syncline.fleet import Fleet
-from syncline.git import Mirrors
+from syncline.git import Mirrors, default_folder
 from syncline.kube.account_token import AccountToken
 from syncline.kube.cache import Key
 from syncline.kube.client import Client
@@ -58,14 +59,10 @@ from syncline.kube.resources import CRDS, SECRETS
 from syncline.receiver import Network, Receiver, read_networks
 from syncline.render.build_pool import BuildPool
 from syncline.render.key_services import KeyServices
-from syncline.render.tool_process import missing_walls
 from syncline.render.transform_pool import TransformPool
 from syncline.telemetry import Guard, serve
-from syncline.telemetry import metrics as telemetry_metrics
 
 log = structlog.get_logger(__name__)
-
-T = TypeVar("T")
 
 LEASE = "syncline"
 ACCOUNT = "syncline"
@@ -89,6 +86,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     health_bind: str = "0"
     metrics_cert_dir: str = ""
     allow_insecure_metrics: bool = False
+    allow_unchecked_authors: bool = False
     watch_namespaces: Sequence[str] = ()
     min_interval: float = 10.0
     default_service_account: str = ""
@@ -106,7 +104,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     def mirrors(self, on_change: Callable[[Hashable], None] = lambda _: None) -> Mirrors:
         """Return the mirrors of repositories."""
         return Mirrors(
-            Path(self.git_cache) if self.git_cache else _default_cache(),
+            Path(self.git_cache) if self.git_cache else default_folder(),
             allow_insecure=self.allow_insecure_git,
             allow_loopback=self.allow_loopback,
             unconfined=self.allow_unconfined_builds,
@@ -117,6 +115,10 @@ class Settings(Struct, frozen=True, kw_only=True):
         """Return what builds manifests."""
         services = KeyServices(allow_loopback=self.allow_loopback)
         return BuildPool(key_services=services, unconfined=self.allow_unconfined_builds)
+
+    def waived(self) -> Waived:
+        """Return what the operator is to do without."""
+        return Waived(confinement=self.allow_unconfined_builds, author_checks=self.allow_unchecked_authors)
 
     def tenancy(self, rights: OwnRights | None = None, policies: Policies | None = None) -> Tenancy:
         """Return what the flags, the operator's own rights and the policies of the cluster say about tenants."""
@@ -130,7 +132,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         )
 
 
-async def run(connection: Connection, settings: Settings, *, as_installed: bool = False) -> None:
+async def run(connection: Connection, settings: Settings, shipped: Shipped, *, as_installed: bool = False) -> None:
     """Run until SIGINT or SIGTERM; then finish the writes in flight and stop.
 
     `as_installed`: as the ServiceAccount that was installed, by tokens that the user of the connection requests.
@@ -140,10 +142,10 @@ async def run(connection: Connection, settings: Settings, *, as_installed: bool 
         if account is not None:
             await account.token()  # what stands in the way of that is for whoever has started this
             connection = structs.replace(connection, client_cert_pem=None, client_key_pem=None)
-        await _run(connection, settings, account)
+        await _run(connection, settings, shipped, account)
 
 
-async def _run(connection: Connection, settings: Settings, credential: Credential | None) -> None:
+async def _run(connection: Connection, settings: Settings, shipped: Shipped, credential: Credential | None) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -156,7 +158,7 @@ async def _run(connection: Connection, settings: Settings, credential: Credentia
         settings.mirrors(news.tell) as mirrors,
         Fleet(allow_loopback=settings.allow_loopback) as fleet,
     ):
-        operator = Operator(Cluster(client), BuildTools(renderer, builder, mirrors), fleet, settings)
+        operator = Operator(Cluster(client), BuildTools(renderer, builder, mirrors), fleet, settings, shipped)
         news.listener = operator.repository_changed
         await operator.run(stop)
 
@@ -192,6 +194,7 @@ def controllers(
     remotes: Sites | None = None,
     rights: OwnRights | None = None,
     policies: TenantPolicies | None = None,
+    authors: AuthorCheck | None = None,
 ) -> tuple[tuple[Copier, ...], ConfigSyncs]:
     """Return the controllers of all syncs."""
     tenancy = settings.tenancy(rights, policies)
@@ -208,6 +211,7 @@ def controllers(
         fights=Fights(),
         unkept=UnkeptFields(),
         quotas=quotas,
+        authors=authors,
         watch_namespaces=settings.watch_namespaces,
         allowed_kinds=frozenset(settings.allow_kinds),
         on_count=policies.syncs_changed if policies is not None else _nobody,
@@ -225,11 +229,10 @@ def controllers(
 class Operator:
     """One process of the operator."""
 
-    def __init__(self, hub: Cluster, tools: BuildTools, fleet: Fleet, settings: Settings) -> None:
+    def __init__(self, hub: Cluster, tools: BuildTools, fleet: Fleet, settings: Settings, shipped: Shipped) -> None:
         identity = f"{os.environ.get('POD_NAME') or socket.gethostname()}_{os.getpid()}"
         client = hub.client
         self._settings = settings
-        self._missing_walls: list[str] = []
         self._hub = hub
         events = EventRecorder(client, "syncline", identity)
         self._policies = TenantPolicies(hub, self._policies_changed)
@@ -246,8 +249,21 @@ class Operator:
         self._resources = TargetResources(self._health.set_resources, self._health.resources_complete)
         self._remotes = FleetSites(hub, fleet, self._targets, self._resources, self._policies)
         self._rights = OwnRights(f"system:serviceaccount:{settings.namespace}:{ACCOUNT}")
+        self._installation = Installation(client, shipped, self._authors_changed)
+        self._readiness = Readiness(self._installation, settings.waived())
+        authors = AuthorCheck(self._installation.policies, settings.default_service_account)
+        checked = None if settings.allow_unchecked_authors else authors
+        if checked is not None:
+            self._targets.authors = checked
         copiers, self._git = controllers(
-            hub, tools, events, settings, remotes=self._remotes, rights=self._rights, policies=self._policies
+            hub,
+            tools,
+            events,
+            settings,
+            remotes=self._remotes,
+            rights=self._rights,
+            policies=self._policies,
+            authors=checked,
         )
         self._syncs: tuple[Controller, ...] = (*copiers, self._git)
         self._marks = MarkRenewal(hub, settings.namespace, self._syncs, self._leads)
@@ -289,24 +305,21 @@ class Operator:
             health=self._settings.health_bind,
             metrics=self._settings.metrics_bind,
             guard=self._metrics_guard(),
-            checks={
-                "watches": self._watches_healthy,
-                "confinement": self._builds_confined,
-                "webhooks": self._webhooks_ready,
-            },
+            checks=self._readiness.checks(self._vital, self._takes_webhooks),
         )
         served = {name: end.address for name in ("health", "metrics") if (end := getattr(endpoints, name)) is not None}
         await self._receiver.start()
         if self._receiver.port:
             served["webhooks"] = f":{self._receiver.port}"
         await self._rights.introduce(self._hub.client, stop)
-        await self._look_at_walls()
+        await self._readiness.begin()
         if self._settings.allow_insecure_metrics and "metrics" in served:
             log.warning("metrics are served in plain text to everybody, as --allow-insecure-metrics says")
         if served:
             log.info("serving", **served)
         self._hub.start()
         watches = [asyncio.create_task(reflector.run()) for reflector in self._reflectors]
+        watches.append(asyncio.create_task(self._installation.run()))
         election = asyncio.create_task(self._election.run()) if self._election else None
         work = asyncio.create_task(self._work())
         told = asyncio.create_task(stop.wait())
@@ -314,7 +327,8 @@ class Operator:
         try:
             # Work has no end of its own: if it ends, the process must too, rather than look alive and do nothing.
             await asyncio.wait([told, work], return_when=asyncio.FIRST_COMPLETED)
-            log.info("stopping: writes in flight finish, nothing new is started")
+            patience = FINISH_GRACE if self._is_working() else 0.0
+            log.info("stopping: writes in flight finish, nothing new is started", patience=patience)
         finally:
             # Workers end before the watches, and the lease is released last: until then nobody else writes.
             told.cancel()
@@ -336,16 +350,18 @@ class Operator:
 
     async def _work(self) -> None:
         """Reconcile, once all caches are complete and while we lead: an incomplete view decides nothing."""
-        self._hub.key = await _persistently(
+        self._hub.key = await self._readiness.persist(
             "read or make the key of digests", partial(ensure_digest_key, self._hub.client, self._settings.namespace)
         )
-        await _persistently("find out the UID of the cluster", self._hub.identify)
+        await self._readiness.persist("find out the UID of the cluster", self._hub.identify)
         if not self._rights.learned:
-            await _persistently("find out its own rights", partial(self._rights.learn, self._hub.client))
+            await self._readiness.persist("find out its own rights", partial(self._rights.learn, self._hub.client))
+        await self._installation.policies.begin()
         for reflector in (self._hub.namespaces, *self._reflectors):
             await reflector.synced.wait()
         log.info("caches are complete")
-        await _persistently("read or make the keys of marks", self._marks.load)
+        await self._readiness.persist("read or make the keys of marks", self._marks.load)
+        self._readiness.waits_for = ""
         self._resources.expect(
             user_key(controller.queue.name, key)
             for controller in self._syncs
@@ -392,9 +408,10 @@ class Operator:
                 retry_in=round(delay, 1),
             )
 
-    def _kinds_changed(self, _key: Key, _old: str | None, _new: str | None, _by: str) -> None:
+    def _kinds_changed(self, key: Key, _old: str | None, _new: str | None, _by: str) -> None:
         """Look again at everything when a CRD came, changed or went: what was not served may be now."""
         self._hub.discovery.forget()
+        self._installation.crd_changed(key.name)
         for controller in self._syncs:
             controller.wakes.kinds_changed()
 
@@ -403,6 +420,15 @@ class Operator:
         for controller in self._syncs:
             controller.policies_changed(namespaces)
         self._health.policies_changed(namespaces)
+
+    def _authors_changed(self, plural: str) -> None:
+        """Look again at the syncs of a kind when its authors are checked no more, or again."""
+        for controller in self._syncs:
+            if controller.plural == plural:
+                controller.authors_changed()
+        if plural == SYNC_TARGETS:
+            self._health.authors_changed()
+            self._targets_changed()
 
     def _targets_changed(self) -> None:
         """Look again at the syncs that may mean a SyncTarget that came, changed or went."""
@@ -421,23 +447,7 @@ class Operator:
 
     def _is_working(self) -> bool:
         """Whether turns may be in hand: before the caches are complete and while another leads, there are none."""
-        return self._leads() and all(reflector.synced.is_set() for reflector in self._reflectors)
-
-    async def _look_at_walls(self) -> None:
-        """Find out whether builds and git can be confined here, and say so where they cannot."""
-        self._missing_walls = await missing_walls()
-        missing = bool(self._missing_walls)
-        telemetry_metrics.set_unconfined(missing=missing, allowed=self._settings.allow_unconfined_builds)
-        if missing:
-            log.warning(self._builds_confined()[1])
-
-    def _builds_confined(self) -> tuple[bool, str]:
-        missing = ", no ".join(self._missing_walls)
-        if not missing:
-            return True, "builds and git are confined"
-        if self._settings.allow_unconfined_builds:
-            return True, f"builds and git run unconfined, as --allow-unconfined-builds says: no {missing}"
-        return False, f"builds and git are refused, because they cannot be confined here: no {missing}"
+        return self._leads() and not self._readiness.waits_for
 
     def _metrics_guard(self) -> Guard | None:
         settings = self._settings
@@ -445,29 +455,11 @@ class Operator:
             return None
         return metrics_guard(self._hub.client, settings.namespace, settings.metrics_cert_dir)
 
-    def _webhooks_ready(self) -> tuple[bool, str]:
-        ready = not self._receiver.port or self._git.webhook_secrets.complete
-        return ready, "deliveries are taken" if ready else "the secrets of webhooks are being read"
+    def _takes_webhooks(self) -> bool:
+        return not self._receiver.port or self._git.webhook_secrets.complete
 
-    def _watches_healthy(self) -> tuple[bool, str]:
-        watches = (*self._hub.vital, *self._reflectors)
-        sick = [reflector.status() for reflector in watches if not reflector.healthy()]
-        words = [f"{one.resource}: {one.failure or ('silent' if one.synced else 'not listed yet')}" for one in sick]
-        return not sick, "; ".join(words) or "all watches are live"
-
-
-def _default_cache() -> Path:
-    """Return a folder for mirrors: in the user's cache, or, for a user who has none, one for the time being."""
-    try:
-        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "syncline" / "git"
-        folder.mkdir(parents=True, exist_ok=True)
-        if os.access(folder, os.W_OK | os.X_OK):
-            return folder
-    except (OSError, RuntimeError):
-        pass
-    made = tempfile.mkdtemp(prefix="syncline-git-")
-    atexit.register(shutil.rmtree, made, ignore_errors=True)
-    return Path(made)
+    def _vital(self) -> tuple[AnyReflector, ...]:
+        return (*self._hub.vital, *self._reflectors)
 
 
 def _webhook_secret(settings: Settings) -> bytes | None:
@@ -493,18 +485,6 @@ def _trusted_proxies(settings: Settings) -> Sequence[Network]:
 
 def _nobody(*_: object) -> None:
     return
-
-
-async def _persistently(what: str, act: Callable[[], Awaitable[T]]) -> T:
-    """Do what must be done before anything can be written, however often it takes."""
-    pause = 1.0
-    while True:
-        try:
-            return await act()
-        except KubeError as error:
-            log.warning("nothing can be written yet; trying again", cannot=what, error=str(error))
-        await asyncio.sleep(pause)
-        pause = min(30.0, pause * 2)
 
 
 async def _end(tasks: Sequence["asyncio.Task[None]"], grace: float, *, cancel: bool = True) -> None:

@@ -18,6 +18,7 @@ from syncline.api.common import GROUP, VERSION, Condition, ObjectMeta, TargetSta
 from syncline.api.kinds import KINDS, MANIFEST_SYNC, SYNC_TARGET, Kind
 from syncline.api.manifestsync import ManifestSyncSpec, ManifestSyncStatus
 from syncline.api.synctarget import SyncTargetStatus
+from syncline.core.author_policies import AUTHOR_UNCHECKED
 from syncline.engine.record import Records, SyncWire, read_sync
 from syncline.engine.statuses import store
 from syncline.kube import Client, load_kubeconfig
@@ -70,6 +71,15 @@ async def test_the_essential_is_stored_where_the_status_is_refused(scripted: Scr
     assert stored.wire is not None
     assert stored.refusal is not None
     assert stored.status == msgspec.convert(told, ManifestSyncStatus)
+
+
+async def test_whoever_makes_the_status_too_large_is_not_taken_for_checked(scripted: ScriptedServer) -> None:
+    scripted.answer(refuses(413, "RequestEntityTooLarge", "limit is 3145728"), says({}))
+    status = ManifestSyncStatus(conditions=[ready(AUTHOR_UNCHECKED, status="False", message="write the spec again")])
+    async with Client(scripted.connection) as client:
+        await store(Records(client, SYNCS), META, ManifestSyncStatus(), status, NOW)
+    (condition,) = sent(scripted, 1)["conditions"]
+    assert (condition["reason"], condition["message"]) == (AUTHOR_UNCHECKED, "write the spec again")
 
 
 async def test_the_same_refusal_once_more_writes_nothing(scripted: ScriptedServer) -> None:

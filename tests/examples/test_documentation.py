@@ -62,7 +62,7 @@ OTHER_NAMES |= {
 }
 OTHER_NAMES |= {"ProgressDeadlineExceeded", "ReplicaFailure", "ScalingActive", "ScalingDisabled"}
 OTHER_NAMES |= {"CustomResourceDefinition", "HorizontalPodAutoscaler", "LimitRange", "PodDisruptionBudget"}
-OTHER_NAMES |= {"ResourceQuota"}
+OTHER_NAMES |= {"ResourceQuota", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -192,7 +192,7 @@ def test_every_metric_is_listed() -> None:
         ("suspend", "### syncline suspend, syncline resume"),
         *(
             (command, f"### syncline {command}")
-            for command in ("get", "plan", "diff", "reconcile", "rollback", "promote")
+            for command in ("get", "plan", "diff", "reconcile", "rollback", "promote", "doctor")
         ),
     ],
 )

@@ -1,6 +1,7 @@
 """The operator asks for nothing that it may not have, and may write nothing that it does not."""
 
 import pytest
+from tests.configmapsync.world import Thing
 from tests.faults.scene import NAME, Scene, calm_operator, metric, wait_until
 
 from syncline import deploy
@@ -48,7 +49,9 @@ def covers(grant: Grant, entry: Entry) -> bool:
 
 @pytest.fixture
 def asked(scene: Scene) -> list[Entry]:
-    """What the operator asked for, over a life with everything."""
+    """What the operator asked for, over a life with everything: it is the first one to lead."""
+    leases = f"/apis/coordination.k8s.io/v1/namespaces/{deploy.NAMESPACE}/leases"
+    Thing(scene.sandbox, leases, "syncline").delete()
     before = scene.audit.mark()
     with calm_operator(scene.kubeconfig, "--leader-elect") as operator:
         wait_until(lambda: metric(operator, "syncline_leader") == 1, "the operator to lead")

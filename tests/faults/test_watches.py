@@ -32,6 +32,8 @@ WATCHED = {
     "secrets",
     "synctargets",
     "tenantpolicies",
+    "validatingadmissionpolicies",
+    "validatingadmissionpolicybindings",
 }
 # ConfigMaps by label and without. Of Secrets, the one with the keys of marks.
 WATCHES = len(WATCHED) + 1

@@ -12,6 +12,7 @@ from tests.soak.census import census, missing, surplus
 from tests.soak.rounds import GROUP, Round, allow_kinds
 
 from syncline.api.common import ObjectMeta
+from syncline.cli.shipped import shipped
 from syncline.controllers import ended, sites
 from syncline.engine.cluster import Cluster
 from syncline.engine.record import SyncWire
@@ -51,7 +52,8 @@ async def running(kubeconfig: Path, cache: Path) -> AsyncIterator[Operator]:
         settings.mirrors() as mirrors,
         Fleet(allow_loopback=True, pace=QUICK) as fleet,
     ):
-        operator = Operator(Cluster(client, grace=VIEW_GRACE), BuildTools(renderer, builder, mirrors), fleet, settings)
+        hub, tools = Cluster(client, grace=VIEW_GRACE), BuildTools(renderer, builder, mirrors)
+        operator = Operator(hub, tools, fleet, settings, shipped(settings.namespace))
         work = asyncio.create_task(operator.run(stop))
         try:
             yield operator

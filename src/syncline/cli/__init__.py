@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import syncline.cli._start  # noqa: F401 - first, see there
 import syncline.cli.diff as diff_command
+import syncline.cli.doctor as doctor_command
 import syncline.cli.get as get_command
 import syncline.cli.grant as grant_command
 import syncline.cli.install as install_command
@@ -31,6 +32,7 @@ _COMMANDS = (
     install_command,
     keys_command,
     grant_command,
+    doctor_command,
     sandbox_command,
 )
 

@@ -11,6 +11,7 @@ from syncline.core.rights import WATCHING
 from syncline.kube.client import Client
 from syncline.kube.errors import KubeError
 from syncline.kube.resources import Resource
+from syncline.kube.reviews import groups_of
 
 _REVIEWS = Resource("authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", namespaced=False)
 _OWN_REVIEWS = Resource(
@@ -75,7 +76,7 @@ class AccessReviews:
         if key not in self._answers:
             asked = {"verb": verb, "group": resource.group, "resource": resource.plural, "namespace": namespace}
             client, kind = (who.client, _OWN_REVIEWS) if who is not None else (self._client, _REVIEWS)
-            subject = {} if who is not None else {"user": name, "groups": _groups(name)}
+            subject = {} if who is not None else {"user": name, "groups": groups_of(name)}
             body = {"apiVersion": kind.api_version, "kind": kind.kind, "spec": {"resourceAttributes": asked, **subject}}
             answer: Mapping[str, Any] = await client.create(kind, body)
             self._answers[key] = bool((answer.get("status") or {}).get("allowed"))
@@ -88,13 +89,6 @@ class _Subject:
     def __init__(self, client: Client, name: str) -> None:
         self.client = client
         self.name = name
-
-
-def _groups(user: str) -> list[str]:
-    """Return the groups that the API server adds to a user."""
-    if not user.startswith("system:serviceaccount:"):
-        return ["system:authenticated"]
-    return ["system:serviceaccounts", f"system:serviceaccounts:{user.split(':')[2]}", "system:authenticated"]
 
 
 def _refused(target: Target, reason: str, message: str) -> Outcome:

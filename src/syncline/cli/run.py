@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from syncline.cli import connect
+from syncline.cli.shipped import shipped
 from syncline.core.durations import seconds
 from syncline.git import GitError
 from syncline.operator import Settings, SettingsError
@@ -73,6 +74,11 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         metavar="CIDR,...",
         help="believe these proxies what X-Forwarded-For says of the sender of a push webhook (default: none)",
     )
+    parser.add_argument(
+        "--allow-unchecked-authors",
+        action="store_true",
+        help="carry out syncs without an account though the admission policies that check authors are not in force",
+    )
     connect.add_tenancy_flags(parser)
     parser.add_argument("--log-format", choices=("json", "console"), default="console")
     parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
@@ -97,6 +103,7 @@ def _run(given: argparse.Namespace) -> int:
         health_bind=given.health_bind,
         metrics_cert_dir=given.metrics_cert_dir,
         allow_insecure_metrics=given.allow_insecure_metrics,
+        allow_unchecked_authors=given.allow_unchecked_authors,
         watch_namespaces=connect.split(given.watch_namespaces),
         min_interval=given.min_interval,
         default_service_account=given.default_service_account,
@@ -112,7 +119,8 @@ def _run(given: argparse.Namespace) -> int:
         trusted_proxies=connect.split(given.trusted_proxies),
     )
     try:
-        asyncio.run(run_operator(connection, settings, as_installed=given.as_installed))
+        needed = shipped(settings.namespace)
+        asyncio.run(run_operator(connection, settings, needed, as_installed=given.as_installed))
     except (BindError, GitError, SettingsError) as error:
         print(f"syncline: {error}", file=sys.stderr)
         return 1

@@ -16,16 +16,18 @@ from msgspec import Struct, structs
 
 from syncline.api.common import ObjectMeta
 from syncline.api.status import SyncStatus
+from syncline.controllers.author_check import AuthorCheck
 from syncline.controllers.ended import Ended, EndedSyncs
 from syncline.controllers.memory import Memory
 from syncline.controllers.quotas import Quotas
-from syncline.controllers.removal import Remover
+from syncline.controllers.removal import FINALIZE_PATIENCE, Remover, is_abandoned
 from syncline.controllers.reporting import AnySync, Problem, Report, Reporter
 from syncline.controllers.sites import Reached, Sites, emptied_kinds
 from syncline.controllers.status_trust import StatusTrust
 from syncline.controllers.survey import Site
 from syncline.controllers.wakes import Wakes
 from syncline.controllers.work import Work
+from syncline.core.author_policies import AUTHOR_UNCHECKED
 from syncline.core.inventory import without_kinds
 from syncline.core.marks import sync_id
 from syncline.core.objects import Target
@@ -87,6 +89,8 @@ class Shared(Struct, frozen=True):
     fights: Fights
     unkept: UnkeptFields
     quotas: Quotas
+    authors: AuthorCheck | None = None
+    """None: nobody asks whether authors are checked."""
     watch_namespaces: Sequence[str] = ()
     allowed_kinds: frozenset[str] = frozenset()
     on_count: Callable[[str], None] = lambda _: None
@@ -124,6 +128,11 @@ class Controller(ABC):
             )
             for namespace in (shared.watch_namespaces or (None,))
         }
+
+    @property
+    def plural(self) -> str:
+        """The plural of its kind."""
+        return self._kind.resource.plural
 
     @abstractmethod
     async def _turn(self, sync: AnySync, memory: Memory) -> Report:
@@ -233,6 +242,10 @@ class Controller(ABC):
     async def _take_turn(self, sync: AnySync, memory: Memory) -> Report | None:
         """Take a turn; a mistake of ours is told where its user looks, not in the log alone."""
         try:
+            if self._shared.authors is not None:
+                problem = await self._shared.authors.problem(self.plural, sync, memory)
+                if problem is not None and (not sync.deleting or not is_abandoned(sync)):
+                    return await self._refuse(sync, memory, problem)
             if not sync.deleting:
                 waiters, ref = self._shared.claims.waiters, sync.owner.sync
                 waiters.begin(ref)
@@ -262,6 +275,28 @@ class Controller(ABC):
         is_unsure = report.retry or report.problem is not None or report.outcomes is None
         if not is_unsure and not any(outcome.state in UNSURE for outcome in report.outcomes or ()):
             marks.taken_over.add(sync_id(sync.metadata.uid))
+
+    async def _refuse(self, sync: AnySync, memory: Memory, problem: Problem) -> Report | None:
+        """Do nothing for a sync. One that is deleted is not trapped: in the end it goes, and its copies stay."""
+        if problem.reason == AUTHOR_UNCHECKED:  # nobody waits for what nobody may ask for
+            self._shared.claims.drop(sync.owner.sync)
+        if not sync.deleting:
+            return Report(sync=sync, problem=problem, again=problem.again)
+        memory.finalizing_since = memory.finalizing_since or time.monotonic()
+        left = memory.finalizing_since + FINALIZE_PATIENCE - time.monotonic()
+        why = problem.message
+        if problem.reason == AUTHOR_UNCHECKED:  # nor will it be checked later
+            why = "nobody has checked that whoever deleted the sync may delete them"
+        elif left > 0:
+            return Report(sync=sync, problem=problem, again=left)
+        await self._reporter.warn(sync, "CopiesLeft", f"the copies were left where they are: {why}")
+        await self._remove_finalizer(sync, memory)
+        return None
+
+    def authors_changed(self) -> None:
+        """Look again at all syncs: whether their authors are checked has changed."""
+        for sync in (sync for reflector in self.syncs.values() for sync in reflector.values()):
+            self.queue.add(key_of(sync), priority=1)
 
     async def _remove_finalizer(self, sync: AnySync, memory: Memory) -> None:
         """Let the sync go, but remember it: a write that a crash left in flight may still make a copy."""
@@ -305,6 +340,14 @@ class Controller(ABC):
                 self._remember_ended(lost, memory, pending=True)
         ended = self._ended.get(key)
         if ended is None or not (ended.pending or self.wakes.ended.get(key)):
+            return
+        authors = self._shared.authors
+        problem = await authors.problem(self.plural, ended.sync, ended.memory) if authors is not None else None
+        if problem is not None and problem.reason == AUTHOR_UNCHECKED:
+            ended.pending = self.wakes.ended[key] = False
+            return
+        if problem is not None:
+            self.queue.retry(key)
             return
         report = await self._finalize(ended.sync, ended.memory)
         ended.pending = report is not None

@@ -30,6 +30,8 @@ class Memory:
         self.finalizing_since: float | None = None
         self.finalizer_added: tuple[AnySync, float] | None = None
         """The sync that we added the finalizer to, and when: a deletion may have overtaken it."""
+        self.author: tuple[int, bool] | None = None
+        """The generation whose author was judged, and whether they had been checked."""
         self._unwanted: tuple[frozenset[Target], float] = frozenset(), 0.0
         """The copies that are no longer wanted, and since when it is just these."""
         self._pruned: dict[ObjectUid, float] = {}

@@ -269,10 +269,15 @@ class FleetSites(LocalSites):
         """Return the SyncTargets that the sync may see: an account may use only what it can read."""
         if connection.type != "SyncTarget":
             return ()
+        namespace = work.sync.metadata.namespace
         if work.user is None:
-            return tuple(self._targets.all())
-        client = self._hub.acting_as(work.user)
-        return await self._targets.seen_by(client, connection, work.sync.metadata.namespace)
+            found = tuple(self._targets.all())
+        else:
+            found = await self._targets.seen_by(self._hub.acting_as(work.user), connection, namespace)
+        home, ref = connection.sync_target_namespace or namespace, connection.sync_target_ref
+        there = (target for target in found if target.metadata.namespace == home)
+        await self._targets.confirm(target for target in there if ref is None or target.metadata.name == ref.name)
+        return found
 
     async def _arrive(self, work: Work, wakes: Wakes, place: Place, resolved: Resolved) -> _Arrival:
         named = structs.replace(place, cluster=place.cluster or resolved.name)

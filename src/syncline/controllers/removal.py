@@ -98,6 +98,11 @@ def wanted_by(surveyed: Survey, waiting: Survey, gathered: Gathered, vanished: f
     )
 
 
+def is_abandoned(sync: AnySync) -> bool:
+    """Whether a person has said that the copies of a sync stay when it is deleted."""
+    return sync.metadata.annotations.get(ABANDON) == "true"
+
+
 class Remover:
     """Removes copies for the syncs of one kind."""
 
@@ -161,7 +166,7 @@ class Remover:
 
     async def finalize(self, sync: AnySync, work: Work | None, memory: Memory, reached: Reached) -> Ending:
         """Let go of all copies as the policy says. Never traps the sync."""
-        abandon = sync.metadata.annotations.get(ABANDON) == "true"
+        abandon = is_abandoned(sync)
         if abandon or work is None or work.suspended:
             why = (
                 "abandoned on request"

@@ -17,6 +17,7 @@ from syncline.api.common import API_VERSION, ConditionStatus
 from syncline.api.synctarget import SyncedResource, SyncTarget, SyncTargetSpec, SyncTargetStatus
 from syncline.controllers.synctargets import RESOURCE, SyncTargets, TargetSync, secret_reader
 from syncline.controllers.tenancy import Policies, check_server
+from syncline.core.author_policies import AUTHOR_UNCHECKED
 from syncline.core.compatibility import MAX_RESOURCES
 from syncline.core.conditions import Finding, find, settle_conditions
 from syncline.engine.record import Records
@@ -116,6 +117,13 @@ class SyncTargetController:
             if key.namespace in namespaces and self._is_watched(key):
                 self.queue.add(key)
 
+    def authors_changed(self) -> None:
+        """Look again at all of them: whether their authors are checked has changed."""
+        for sync in self._targets.reflector.values():
+            key = Key(sync.metadata.namespace, sync.metadata.name)
+            if self._is_watched(key):
+                self.queue.add(key)
+
     def secret_changed(self, key: Key) -> None:
         """Look again at the SyncTargets that read this Secret."""
         for at, sync in self._targets.reflector.items():
@@ -127,11 +135,16 @@ class SyncTargetController:
 
     async def _look(self, sync: TargetSync, key: Key) -> _Look | None:
         """Return what there is to tell; None while the cluster is reached for the first time: the fleet tells after."""
+        if why := self._targets.refusal(sync):
+            self._let_go(key)
+            self._set_usable(key, usable=False)
+            return _Look(ready=Finding("Ready", "False", AUTHOR_UNCHECKED, why))
         if sync.spec is None:
             self._let_go(key)
             return _Look(ready=Finding("Ready", "False", "InvalidSpec", f"the spec cannot be read: {sync.error}"))
+        target = SyncTarget(metadata=sync.metadata, spec=sync.spec, status=sync.status)
+        await self._targets.confirm([target])
         try:
-            target = SyncTarget(metadata=sync.metadata, spec=sync.spec)
             resolved = await self._resolve(target)
 
             async def reread() -> Credentials:

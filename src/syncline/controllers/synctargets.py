@@ -1,6 +1,7 @@
 """The SyncTargets that exist, kept at hand for the syncs that name them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol
 
 from syncline.api import synctarget as api
 from syncline.api.common import GROUP, VERSION
@@ -21,6 +22,22 @@ TargetSync = Sync[SyncTargetSpec, SyncTargetStatus]
 Listener = Callable[[Key, TargetSync | None, TargetSync | None], None]
 
 
+class TargetCheck(Protocol):
+    """Knows whether the author of a SyncTarget was checked."""
+
+    def refusal(self, target: TargetSync) -> str:
+        """Say why one is not to be used; nothing where it may be."""
+        ...
+
+    async def confirm(self, target: SyncTarget) -> None:
+        """Make sure of it before the first use. Raises `KubeError` where that cannot be known."""
+        ...
+
+    def forget(self, uid: str) -> None:
+        """Forget one that is gone."""
+        ...
+
+
 class SyncTargets:
     """All SyncTargets, in one watch for those who use them and for those who look after them."""
 
@@ -29,6 +46,8 @@ class SyncTargets:
         self.hub = hub
         self._on_change = on_change
         self._listeners: list[Listener] = []
+        self.authors: TargetCheck | None = None
+        """None: nobody asks whether authors are checked."""
         self.reflector: Reflector[SyncWire, TargetSync] = Reflector(
             hub.client, RESOURCE, decode=SyncWire, project=_read, namespace=namespace, on_change=self._changed
         )
@@ -38,9 +57,9 @@ class SyncTargets:
         self._listeners.append(listener)
 
     def all(self) -> Iterator[SyncTarget]:
-        """Yield those with a spec that can be read; do not await meanwhile."""
+        """Yield those with a spec that can be read and may be used; do not await meanwhile."""
         for sync in self.reflector.values():
-            if (target := _target(sync)) is not None:
+            if (target := self._target(sync)) is not None:
                 yield target
 
     async def seen_by(self, client: Client, connection: ClusterConnection, namespace: str) -> tuple[SyncTarget, ...]:
@@ -53,7 +72,22 @@ class SyncTargets:
                 wires = []
         else:
             wires, _ = await client.list(RESOURCE, home, type=SyncWire)
-        return tuple(target for wire in wires if (target := _target(_read(wire))) is not None)
+        return tuple(target for wire in wires if (target := self._target(_read(wire))) is not None)
+
+    def refusal(self, sync: TargetSync) -> str:
+        """Say why one is not to be used; nothing where it may be."""
+        return self.authors.refusal(sync) if self.authors is not None else ""
+
+    async def confirm(self, targets: Iterable[SyncTarget]) -> None:
+        """Make sure, before their credentials are used, that their authors were checked. Raises `KubeError`."""
+        if self.authors is not None:
+            for target in targets:
+                await self.authors.confirm(target)
+
+    def _target(self, sync: TargetSync) -> SyncTarget | None:
+        if sync.spec is None or self.refusal(sync):
+            return None
+        return SyncTarget(metadata=sync.metadata, spec=sync.spec, status=sync.status)
 
     def _changed(self, key: Key, old: TargetSync | None, new: TargetSync | None, _by: str) -> None:
         self.hub.attention.pay(SECRETS.kind, _secrets_of(new))
@@ -61,6 +95,8 @@ class SyncTargets:
         # Statuses are ours, and say nothing that a sync does not know.
         if old is None or new is None or (old.spec, old.metadata.labels) != (new.spec, new.metadata.labels):
             self._on_change()
+        if new is None and old is not None and self.authors is not None:
+            self.authors.forget(old.metadata.uid)
         for listener in self._listeners:
             listener(key, old, new)
 
@@ -90,7 +126,3 @@ def _secrets_of(target: TargetSync | None) -> tuple[str, ...]:
 
 def _read(wire: SyncWire) -> TargetSync:
     return read_sync(api.KIND, SyncTargetSpec, SyncTargetStatus, wire)
-
-
-def _target(sync: TargetSync) -> SyncTarget | None:
-    return SyncTarget(metadata=sync.metadata, spec=sync.spec) if sync.spec is not None else None

@@ -73,6 +73,12 @@ CORE = (
         "know the cluster that the operator runs for, where that is a workspace of kcp",
         ("cluster",),
     ),
+    Grant(
+        "admissionregistration.k8s.io",
+        ("validatingadmissionpolicies", "validatingadmissionpolicybindings"),
+        _READ,
+        "know whether authors are checked; without that, only syncs with an account are carried out",
+    ),
     Grant("events.k8s.io", ("events",), ("create",), "tell the story of a sync"),
     Grant("", ("serviceaccounts",), ("impersonate",), "act as the account that a sync names, with its rights only"),
     Grant("rbac.authorization.k8s.io", ("clusterroles",), ("get",), "know the profile of rights it has", (ROLE,)),

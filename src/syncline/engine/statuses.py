@@ -10,6 +10,7 @@ from syncline.api.fitting import essential, fit
 from syncline.api.status import SyncStatus
 from syncline.api.synctarget import SyncTargetStatus
 from syncline.api.tenantpolicy import TenantPolicyStatus
+from syncline.core.author_policies import AUTHOR_UNCHECKED
 from syncline.core.conditions import Finding, find, settle_conditions
 from syncline.engine.record import Records, SyncWire
 from syncline.kube.errors import ApiError, BadRequest, Forbidden, Invalid
@@ -88,5 +89,7 @@ def describe_refusal(error: ApiError) -> str:
 
 def _refused(status: SyncStatus | SyncTargetStatus | TenantPolicyStatus, refusal: ApiError) -> Finding:
     ready = find(status.conditions, "Ready")
+    if ready is not None and ready.reason == AUTHOR_UNCHECKED:  # or a spec that was too large would count as checked
+        return Finding("Ready", ready.status, ready.reason, ready.message)
     otherwise = f"; otherwise Ready would be {ready.status} ({ready.reason})" if ready is not None else ""
     return Finding("Ready", "False", REFUSED, f"{describe_refusal(refusal)}{otherwise}")

@@ -30,6 +30,7 @@ from syncline.git.errors import (
     Unreachable,
     Unverified,
 )
+from syncline.git.folder import default_folder
 from syncline.git.limits import Limits
 from syncline.git.mirrors import Mirrors
 from syncline.git.refs import Commit, pinned
@@ -62,6 +63,7 @@ __all__ = [
     "Tree",
     "Unreachable",
     "Unverified",
+    "default_folder",
     "pinned",
     "remote_from",
 ]

@@ -6,10 +6,12 @@ locks/      one file a mirror: held by who fetches, and as old as the mirror's l
 run/        one folder a process, with what its calls of git need for the moment; private
 """
 
+import atexit
 import contextlib
 import os
 import secrets
 import shutil
+import tempfile
 import time
 from pathlib import Path
 
@@ -130,3 +132,17 @@ def size(path: Path) -> int:
             with contextlib.suppress(OSError):
                 total += (Path(folder) / file).lstat().st_size
     return total
+
+
+def default_folder() -> Path:
+    """Return a folder for mirrors: in the user's cache, or, for a user who has none, one for the time being."""
+    try:
+        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "syncline" / "git"
+        folder.mkdir(parents=True, exist_ok=True)
+        if os.access(folder, os.W_OK | os.X_OK):
+            return folder
+    except (OSError, RuntimeError):
+        pass
+    made = tempfile.mkdtemp(prefix="syncline-git-")
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    return Path(made)

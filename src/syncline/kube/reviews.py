@@ -81,6 +81,21 @@ async def may_self(client: Client, attributes: Mapping[str, str], *, fair_key: s
     return await _is_allowed(client, OWN_ACCESS_REVIEWS, {"resourceAttributes": dict(attributes)}, fair_key)
 
 
+async def may_user(client: Client, user: str, attributes: Mapping[str, str]) -> bool:
+    """Ask whether somebody may do something to a resource, with the groups that the API server gives such a user."""
+    groups = groups_of(user)
+    return await _is_allowed(
+        client, ACCESS_REVIEWS, {"resourceAttributes": dict(attributes), "user": user, "groups": groups}
+    )
+
+
+def groups_of(user: str) -> list[str]:
+    """Return the groups that the API server adds to a user."""
+    if not user.startswith("system:serviceaccount:"):
+        return ["system:authenticated"]
+    return ["system:serviceaccounts", f"system:serviceaccounts:{user.split(':')[2]}", "system:authenticated"]
+
+
 async def _is_allowed(client: Client, resource: Resource, spec: Mapping[str, Any], fair_key: str = "") -> bool:
     body = {"apiVersion": resource.api_version, "kind": resource.kind, "spec": spec}
     status = (await client.create(resource, body, type=_AccessReview, fair_key=fair_key)).status

@@ -49,6 +49,11 @@ _unconfined = Gauge(
     "syncline_builds_unconfined",
     "1 while builds and git run unconfined, because the machine lacks a wall and --allow-unconfined-builds is set.",
 )
+_authors_unchecked = Gauge(
+    "syncline_authors_unchecked",
+    "1 while syncs without an account are carried out whoever wrote them, because --allow-unchecked-authors is set.",
+)
+_self_check = Gauge("syncline_self_check", "1 while what the operator needs is there, by check; 0 if not.", ["check"])
 _build = Gauge("syncline_build_info", "Always 1; the labels say what runs.", ["version", "python"])
 # Kinds are named by users, and by what they push: past this many, the rest are counted together.
 MAX_TARGET_KINDS = 200
@@ -63,6 +68,16 @@ _build.labels(syncline.__version__, platform.python_version()).set(1)
 def set_unconfined(*, missing: bool, allowed: bool) -> None:
     """Say whether builds and git run without confinement."""
     _unconfined.set(int(missing and allowed))
+
+
+def set_authors_unchecked(*, unchecked: bool) -> None:
+    """Say whether syncs are carried out whoever wrote them."""
+    _authors_unchecked.set(int(unchecked))
+
+
+def set_self_check(check: str, *, ok: bool) -> None:
+    """Show whether something that the operator needs is there."""
+    _self_check.labels(check).set(int(ok))
 
 
 @contextlib.contextmanager

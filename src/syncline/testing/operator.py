@@ -10,7 +10,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -46,7 +46,15 @@ def install(sandbox: Sandbox, profile: Profile | None = None) -> Path:
 class OperatorProcess:
     """A running `syncline run`. Ends with `stop()` or the `with` block; `kill()` is a crash."""
 
-    def __init__(self, kubeconfig: Path, *flags: str, wait: bool = True, secure_metrics: bool = False) -> None:
+    def __init__(
+        self,
+        kubeconfig: Path,
+        *flags: str,
+        wait: bool = True,
+        secure_metrics: bool = False,
+        runner: Sequence[str] = (),
+    ) -> None:
+        """`runner`: what goes before the command, to run it in an environment of its own."""
         # Beside the kubeconfig of a sandbox: that folder goes away even when this process is killed.
         self._log = tempfile.NamedTemporaryFile(  # noqa: SIM115 - closed by stop
             prefix="syncline-operator-", suffix=".log", dir=kubeconfig.parent
@@ -55,6 +63,7 @@ class OperatorProcess:
         self._addresses: dict[str, str] = {}
         self._process = subprocess.Popen(
             [
+                *runner,
                 *(sys.executable, "-m", "syncline", "run", "--kubeconfig", str(kubeconfig)),
                 *("--health-bind", "127.0.0.1:0", "--metrics-bind", "127.0.0.1:0", "--log-format", "json"),
                 *(() if secure_metrics else ("--allow-insecure-metrics",)),

@@ -4,6 +4,8 @@ The API server evaluates them, with no webhook to lose, on create and on every c
 of writing only: rights that are taken away later are the business of `serviceAccountName`.
 """
 
+from syncline import __version__
+from syncline.core.author_policies import VERSION_LABEL
 from syncline.deploy.policy import configmapsync, configsync, manifestsync, synctarget, tenants
 from syncline.deploy.text import Manifest
 
@@ -13,4 +15,11 @@ __all__ = ["policy"]
 def policy() -> list[Manifest]:
     """Return the ValidatingAdmissionPolicies of all kinds, each with its binding."""
     authors = [*configmapsync.policy(), *manifestsync.policy(), *configsync.policy(), *synctarget.policy()]
-    return [*authors, *tenants.policy()]
+    # An operator of an older version takes those of a newer one for good.
+    return [_labelled(manifest) for manifest in (*authors, *tenants.policy())]
+
+
+def _labelled(manifest: Manifest) -> Manifest:
+    metadata = manifest["metadata"]
+    labels = {**metadata["labels"], VERSION_LABEL: __version__}
+    return {**manifest, "metadata": {**metadata, "labels": labels}}

@@ -1,0 +1,118 @@
+"""`syncline doctor`: whether a cluster has all that the operator needs, and what to do where it has not."""
+
+import argparse
+import asyncio
+import os
+from collections.abc import Awaitable
+
+from msgspec import Struct
+
+from syncline.cli import connect
+from syncline.cli.shipped import shipped
+from syncline.cli.table import print_table
+from syncline.core.installation import tell_together
+from syncline.deploy import NAMESPACE
+from syncline.engine.selfcheck import Right, Shipped, check_crds, check_policies, check_rights
+from syncline.kube.client import Client
+from syncline.kube.config import Connection
+from syncline.kube.errors import Forbidden, KubeError, NotFound
+from syncline.kube.resources import NAMESPACES, Resource
+from syncline.kube.reviews import may_user
+from syncline.render.tool_process import missing_walls
+
+_DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
+YES, NO, UNKNOWN = "yes", "NO", "?"
+ELSEWHERE = "-"
+"""It cannot be known from here, and is no fault."""
+
+
+class Row(Struct, frozen=True):
+    """One check, and what it has found."""
+
+    check: str
+    ok: str
+    found: str
+
+
+def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "doctor",
+        help="check that a cluster has all that the operator needs",
+        description="Checks namespace, CRDs, admission policies, rights, the Deployment and, of this machine, whether "
+        "builds can be confined. What is wrong is told with what to do. Changes nothing. Exit code 0: all is well.",
+    )
+    connect.add_flags(parser)
+    parser.add_argument(
+        "--operator-namespace", default=NAMESPACE, metavar="N", help=f"the operator's namespace (default: {NAMESPACE})"
+    )
+    parser.add_argument(
+        "--operator-user",
+        default="",
+        metavar="U",
+        help="who the operator is, to check its rights (default: its ServiceAccount in --operator-namespace)",
+    )
+    parser.set_defaults(func=lambda given: asyncio.run(_doctor(connect.connection(given), given)))
+
+
+async def _doctor(connection: Connection, given: argparse.Namespace) -> int:
+    namespace, user = given.operator_namespace, connect.operator_user(given)
+    needed = shipped(namespace)
+    async with Client(connection) as client:
+        rows = [
+            await _row("namespace", _namespace(client, namespace), f"{namespace} exists"),
+            await _row("crds", check_crds(client, needed), "our kinds are served as this version needs them"),
+            await _row("policies", check_policies(client, needed), "authors are checked"),
+            await _row("rights", _rights(client, needed, user), f"{user} has what the shipped core roles give"),
+            await _deployment(client, namespace),
+        ]
+    rows.append(await _confinement(namespace))
+    print_table(("CHECK", "OK", "FOUND"), [(row.check, row.ok, row.found) for row in rows])
+    return 0 if all(row.ok in (YES, ELSEWHERE) for row in rows) else 1
+
+
+async def _row(check: str, problems: Awaitable[list[str]], well: str) -> Row:
+    try:
+        found = await problems
+    except Forbidden as error:
+        return Row(check, UNKNOWN, f"ask somebody who may look: {error}")
+    except KubeError as error:
+        return Row(check, UNKNOWN, str(error))
+    return Row(check, NO if found else YES, tell_together(found) or well)
+
+
+async def _namespace(client: Client, namespace: str) -> list[str]:
+    try:
+        await client.get(NAMESPACES, namespace, metadata_only=True)
+    except NotFound:
+        return [f"run `syncline install`: the namespace {namespace} does not exist, and the operator can do nothing"]
+    return []
+
+
+async def _rights(client: Client, needed: Shipped, user: str) -> list[str]:
+    async def may(right: Right) -> bool:
+        return await may_user(client, user, right.attributes())
+
+    return await check_rights(needed.rights, may)
+
+
+async def _deployment(client: Client, namespace: str) -> Row:
+    try:
+        found = await client.get(_DEPLOYMENTS, "syncline", namespace)
+    except NotFound:
+        return Row("deployment", ELSEWHERE, "there is no Deployment: the operator runs elsewhere, or not at all")
+    except KubeError as error:
+        return Row("deployment", UNKNOWN, str(error))
+    if (found.get("status") or {}).get("readyReplicas"):
+        return Row("deployment", YES, "the operator is ready")
+    return Row("deployment", NO, f"look at `kubectl -n {namespace} logs deployment/syncline`: no replica is ready")
+
+
+async def _confinement(namespace: str) -> Row:
+    missing = ", no ".join(await missing_walls())
+    if not missing:
+        return Row("confinement", YES, "builds can be confined on this machine")
+    if "KUBERNETES_SERVICE_HOST" not in os.environ:
+        there = f"`kubectl -n {namespace} exec deployment/syncline -- syncline doctor`"
+        return Row("confinement", ELSEWHERE, f"ask in the operator's pod, by {there}: this machine has no {missing}")
+    return Row("confinement", NO, f"use another kernel, or the flag --allow-unconfined-builds: no {missing}")

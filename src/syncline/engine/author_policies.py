@@ -1,0 +1,199 @@
+"""The admission policies that check authors, as the cluster has them.
+
+They are watched, and read live before a new spec counts: the watch of a sync may be faster than that of a policy.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import structlog
+from msgspec import Struct, field
+
+from syncline.api.common import ObjectMeta
+from syncline.core.author_policies import INSTALL, VERSION_LABEL, Live, Manifest, find_problem, is_about_authors
+from syncline.engine.view import MetaWire
+from syncline.kube.cache import Key
+from syncline.kube.client import Client
+from syncline.kube.errors import KubeError
+from syncline.kube.reflector import Reflector
+from syncline.kube.resources import Resource
+from syncline.telemetry import metrics
+
+log = structlog.get_logger(__name__)
+
+POLICIES = Resource(
+    "admissionregistration.k8s.io",
+    "v1",
+    "validatingadmissionpolicies",
+    "ValidatingAdmissionPolicy",
+    namespaced=False,
+)
+BINDINGS = Resource(
+    "admissionregistration.k8s.io",
+    "v1",
+    "validatingadmissionpolicybindings",
+    "ValidatingAdmissionPolicyBinding",
+    namespaced=False,
+)
+OURS = "app.kubernetes.io/part-of=syncline"
+"""The label of all that we ship. What has lost it is not known to be ours."""
+
+ENFORCED_AFTER = 5.0
+"""An API server may take this long to go by a policy that it was given."""
+
+_AUTHORS = "-authors."
+_POLL = 0.1
+
+
+class PolicyWire(Struct):
+    """A policy or binding, as the API server sends it."""
+
+    metadata: ObjectMeta = field(default_factory=ObjectMeta)
+    spec: dict[str, Any] = field(default_factory=dict)
+
+
+class PolicyChanging(KubeError):  # noqa: N818 - a state, not a mistake
+    """The policies are not what the watch says: it will say so in a moment."""
+
+
+class AuthorPolicies:
+    """Knows of each kind of ours whether its authors are checked. Call `begin` once `run` was started."""
+
+    def __init__(
+        self, client: Client, shipped: Iterable[Manifest], version: str, on_change: Callable[[str], None]
+    ) -> None:
+        self._client = client
+        self._version = version
+        self._on_change = on_change
+        self._shipped: dict[str, list[Manifest]] = {}
+        for manifest in (one for one in shipped if is_about_authors(one["metadata"]["name"])):
+            self._shipped.setdefault(_kind_of(manifest["metadata"]["name"]), []).append(manifest)
+        self._reflectors = {
+            resource.kind: Reflector(
+                client,
+                resource,
+                decode=PolicyWire,
+                project=read_live,
+                labels=OURS,
+                on_change=self._changed,
+            )
+            for resource in (POLICIES, BINDINGS)
+        }
+        self._problems: dict[str, str] | None = None
+        self._reading = asyncio.Lock()
+        self._next_read: asyncio.Task[frozenset[tuple[str, int]]] | None = None
+        self._enforced_at: dict[str, float] = {}
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        await asyncio.gather(*(reflector.run() for reflector in self._reflectors.values()))
+
+    async def begin(self) -> None:
+        """Wait until it is known how the policies are: they were listed, or cannot be."""
+        for reflector in self._reflectors.values():
+            while not reflector.synced.is_set() and not reflector.status().refused:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(reflector.synced.wait(), _POLL)
+        self._problems = dict(self._find())
+        metrics.set_self_check("policies", ok=not self.problems())
+        for problem in self.problems():
+            log.warning("syncs without a service account are not carried out", why=problem)
+
+    def problem(self, plural: str) -> str:
+        """Say why authors of a kind are not checked, and what to do; nothing where they are."""
+        if refusal := self._refusal():
+            return refusal
+        if self._problems is None:
+            return "the admission policies are not known yet"
+        if problem := self._problems.get(plural, ""):
+            return problem
+        if asyncio.get_running_loop().time() < self._enforced_at.get(plural, 0.0):
+            return f"the admission policy of {plural} is back, and will be in force in a moment"
+        return ""
+
+    def problems(self) -> list[str]:
+        """Return all that is wrong, each thing once."""
+        return list(dict.fromkeys(problem for plural in self._shipped if (problem := self.problem(plural))))
+
+    def is_older(self, created: str, plural: str) -> bool:
+        """Whether something was created before the policy about its author: nobody has checked it then."""
+        found = (self._live(one) for one in self._shipped[plural] if _AUTHORS in one["metadata"]["name"])
+        return any(created < live.created for live in found if live is not None)
+
+    async def confirm(self, plural: str) -> None:
+        """Read live that the policies are those that the watch has told. Raises `PolicyChanging`, and `KubeError`."""
+        if self._next_read is None:
+            self._next_read = asyncio.create_task(self._read())
+            self._next_read.add_done_callback(lambda read: read.cancelled() or read.exception())
+        found = await asyncio.shield(self._next_read)
+        for manifest in self._shipped[plural]:
+            live = self._live(manifest)
+            if live is None or (live.uid, live.generation) not in found:
+                raise PolicyChanging(f"the {manifest['kind']} {manifest['metadata']['name']} is being changed")
+
+    async def _read(self) -> frozenset[tuple[str, int]]:
+        """Read what there is, one read at a time: all who ask before it begins share it."""
+        async with self._reading:
+            self._next_read = None
+            lists = await asyncio.gather(
+                *(
+                    self._client.list(resource, labels=OURS, type=MetaWire, metadata_only=True)
+                    for resource in (POLICIES, BINDINGS)
+                )
+            )
+        return frozenset((wire.metadata.uid, wire.metadata.generation) for wires, _ in lists for wire in wires)
+
+    def _refusal(self) -> str:
+        """Say why the policies cannot be known, where the API server has refused to show them."""
+        for status in (one.status() for one in self._reflectors.values()):
+            if status.forbidden:
+                return f"{INSTALL}: the operator may not list or watch {status.resource}: {status.failure}"
+            if status.refused:
+                return f"use Kubernetes 1.30 or newer: there are no {status.resource} here: {status.failure}"
+        return ""
+
+    def _live(self, manifest: Manifest) -> Live | None:
+        return self._reflectors[manifest["kind"]].get(Key("", manifest["metadata"]["name"]))
+
+    def _find(self) -> Iterator[tuple[str, str]]:
+        for plural, manifests in self._shipped.items():
+            found = (find_problem(manifest, self._live(manifest), self._version) for manifest in manifests)
+            yield plural, next((problem for problem in found if problem), "")
+
+    def _changed(self, key: Key, _old: Live | None, _new: Live | None, _by: str) -> None:
+        plural = _kind_of(key.name)
+        if self._problems is None or plural not in self._shipped or not is_about_authors(key.name):
+            return
+        before, self._problems = self._problems, dict(self._find())
+        now = self._problems[plural]
+        metrics.set_self_check("policies", ok=not any(self._problems.values()))
+        if now == before[plural]:
+            return
+        if now:
+            log.warning("syncs without a service account are not carried out", why=now)
+            self._on_change(plural)
+            return
+        loop = asyncio.get_running_loop()
+        log.info("the admission policy is back", policy=key.name)
+        self._enforced_at[plural] = loop.time() + ENFORCED_AFTER
+        loop.call_later(ENFORCED_AFTER, self._on_change, plural)
+
+
+def _kind_of(name: str) -> str:
+    """Return the plural of the kind that a policy or binding of ours is about: `configsyncs-authors.syncline.dev`."""
+    return name.partition("-")[0]
+
+
+def read_live(wire: PolicyWire) -> Live:
+    """Read a policy or binding."""
+    meta = wire.metadata
+    return Live(
+        name=meta.name,
+        uid=meta.uid,
+        generation=meta.generation,
+        created=meta.creation_timestamp,
+        version=meta.labels.get(VERSION_LABEL, ""),
+        spec=wire.spec,
+    )

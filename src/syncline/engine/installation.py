@@ -1,0 +1,86 @@
+"""What the operator has found of its own installation while it runs: policies, CRDs and rights."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Sequence
+
+import structlog
+
+from syncline.core.installation import tell_together
+from syncline.engine.author_policies import AuthorPolicies
+from syncline.engine.selfcheck import Right, Shipped, check_crds, check_rights
+from syncline.kube.client import Client
+from syncline.kube.errors import KubeError
+from syncline.kube.reviews import may_self
+from syncline.telemetry import metrics
+
+log = structlog.get_logger(__name__)
+
+LOOK_SECONDS = 600.0
+"""How often rights and CRDs are looked at though nothing was told."""
+
+RETRY_SECONDS = 10.0
+
+
+class Installation:
+    """Looks after the operator's own installation. Policies are watched, the rest is looked at now and then."""
+
+    def __init__(self, client: Client, shipped: Shipped, on_authors: Callable[[str], None]) -> None:
+        self.policies = AuthorPolicies(client, shipped.policies, shipped.version, on_authors)
+        self._client = client
+        self._shipped = shipped
+        self._crd_problems: list[str] = []
+        self._missing_rights: list[str] = []
+        self._names = frozenset(manifest["metadata"]["name"] for manifest in shipped.crds)
+        self._changed = asyncio.Event()
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        await asyncio.gather(
+            self.policies.run(),
+            self._keep(self._look_at_crds, self._changed),
+            self._keep(self._look_at_rights, asyncio.Event()),
+        )
+
+    def crd_changed(self, name: str) -> None:
+        """Look again, if it is a CRD of ours that has changed."""
+        if name in self._names:
+            self._changed.set()
+
+    def crds_fit(self) -> tuple[bool, str]:
+        """Say whether the CRDs are those that this version needs."""
+        found = tell_together(self._crd_problems)
+        return not found, found or "our kinds are served as this version needs them"
+
+    async def _keep(self, look: Callable[[], Awaitable[None]], changed: asyncio.Event) -> None:
+        while True:
+            pause = LOOK_SECONDS
+            changed.clear()
+            try:
+                await look()
+            except KubeError as error:
+                log.debug("the installation cannot be looked at", error=str(error))
+                pause = RETRY_SECONDS
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(changed.wait(), pause)
+
+    async def _look_at_crds(self) -> None:
+        found = await check_crds(self._client, self._shipped)
+        _tell(found, self._crd_problems)
+        self._crd_problems = found
+        metrics.set_self_check("crds", ok=not found)
+
+    async def _look_at_rights(self) -> None:
+        async def may(right: Right) -> bool:
+            return await may_self(self._client, right.attributes())
+
+        found = await check_rights(self._shipped.rights, may)
+        _tell(found, self._missing_rights)
+        self._missing_rights = found
+        metrics.set_self_check("rights", ok=not found)
+
+
+def _tell(found: Sequence[str], before: Sequence[str]) -> None:
+    for problem in found:
+        if problem not in before:
+            log.warning("the installation is not whole", why=problem)

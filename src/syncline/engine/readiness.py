@@ -1,0 +1,108 @@
+"""What `/readyz` says of the operator: each check holds, or says what is missing and what to do."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
+
+import structlog
+from msgspec import Struct
+
+from syncline.core.installation import tell_together
+from syncline.engine.installation import Installation
+from syncline.kube.errors import KubeError
+from syncline.kube.reflector import AnyReflector
+from syncline.render.tool_process import missing_walls
+from syncline.telemetry import metrics
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+
+Check = Callable[[], tuple[bool, str]]
+
+MAX_PAUSE = 30.0
+
+
+class Waived(Struct, frozen=True, kw_only=True):
+    """What the operator was told to do without."""
+
+    confinement: bool = False
+    author_checks: bool = False
+
+
+class Readiness:
+    """Knows what keeps the operator from working."""
+
+    def __init__(self, installation: Installation, waived: Waived) -> None:
+        self.waits_for = "the caches are being filled"
+        """What keeps the operator from doing anything at all; empty once nothing does."""
+        self._installation = installation
+        self._waived = waived
+        self._missing_walls: list[str] = []
+
+    def checks(
+        self, watches: Callable[[], Iterable[AnyReflector]], takes_webhooks: Callable[[], bool]
+    ) -> dict[str, Check]:
+        """Return the checks by name: those watches must live, and webhooks must be taken."""
+        return {
+            "work": self._can_work,
+            "watches": lambda: _are_live(watches()),
+            "policies": self._authors_checked,
+            "crds": self._installation.crds_fit,
+            "confinement": self._builds_confined,
+            "webhooks": lambda: _webhooks_taken(taken=takes_webhooks()),
+        }
+
+    async def begin(self) -> None:
+        """Find out whether builds and git can be confined here, and tell what the operator does without."""
+        self._missing_walls = await missing_walls()
+        missing = bool(self._missing_walls)
+        metrics.set_unconfined(missing=missing, allowed=self._waived.confinement)
+        metrics.set_self_check("confinement", ok=not missing)
+        if missing:
+            log.warning(self._builds_confined()[1])
+        metrics.set_authors_unchecked(unchecked=self._waived.author_checks)
+        if self._waived.author_checks:
+            log.warning("syncs are carried out whoever wrote them, as --allow-unchecked-authors says")
+
+    async def persist(self, what: str, act: Callable[[], Awaitable[T]]) -> T:
+        """Do what must be done before anything can be written, however often it takes."""
+        pause, before = 1.0, self.waits_for
+        while True:
+            try:
+                done = await act()
+            except KubeError as error:
+                self.waits_for = f"cannot {what}: {error}"
+                log.warning("nothing can be written yet; trying again", cannot=what, error=str(error))
+            else:
+                self.waits_for = before
+                return done
+            await asyncio.sleep(pause)
+            pause = min(MAX_PAUSE, pause * 2)
+
+    def _can_work(self) -> tuple[bool, str]:
+        return not self.waits_for, self.waits_for or "nothing keeps the operator from working"
+
+    def _authors_checked(self) -> tuple[bool, str]:
+        if self._waived.author_checks:
+            return True, "nobody asks whether authors are checked, as --allow-unchecked-authors says"
+        problems = tell_together(self._installation.policies.problems())
+        return not problems, problems or "authors are checked"
+
+    def _builds_confined(self) -> tuple[bool, str]:
+        missing = ", no ".join(self._missing_walls)
+        if not missing:
+            return True, "builds and git are confined"
+        if self._waived.confinement:
+            return True, f"builds and git run unconfined, as --allow-unconfined-builds says: no {missing}"
+        return False, f"builds and git are refused, because they cannot be confined here: no {missing}"
+
+
+def _are_live(watches: Iterable[AnyReflector]) -> tuple[bool, str]:
+    sick = [reflector.status() for reflector in watches if not reflector.healthy()]
+    words = [f"{one.resource}: {one.failure or ('silent' if one.synced else 'not listed yet')}" for one in sick]
+    return not sick, "; ".join(words) or "all watches are live"
+
+
+def _webhooks_taken(*, taken: bool) -> tuple[bool, str]:
+    return taken, "deliveries are taken" if taken else "the secrets of webhooks are being read"

@@ -1,0 +1,328 @@
+"""Without the policies that check authors, nobody borrows the operator's rights: not meanwhile, and not afterwards."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.configmapsync.world import Json, Thing, until
+from tests.manifestsync.world import Manifests, ManifestSync
+from tests.tenancy.accounts import ALL, Account
+
+from syncline import deploy
+from syncline.api.common import API_VERSION
+from syncline.sandbox import RequestError, Sandbox
+from syncline.testing.faults import Asked, Fault
+from syncline.testing.operator import OperatorProcess, install
+from syncline.testing.proxy import FaultProxy
+
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+POLICY = "manifestsyncs-authors.syncline.dev"
+TARGET_POLICY = "synctargets-authors.syncline.dev"
+
+
+@pytest.fixture
+def operator(arena: Sandbox, quiet: Path) -> Iterator[OperatorProcess]:
+    """An operator of this test's own; the policies are put right afterwards."""
+    with OperatorProcess(quiet) as running:
+        yield running
+    install(arena)
+
+
+@pytest.fixture
+def binding(arena: Sandbox) -> Thing:
+    return Thing(arena, f"{ADMISSION}/validatingadmissionpolicybindings", POLICY)
+
+
+class Mallory:
+    """A tenant with the role `edit` in one namespace."""
+
+    def __init__(self, world: Manifests) -> None:
+        self._sandbox = world.sandbox
+        self.namespace = world.namespace("mallory")
+        folder = f"/api/v1/namespaces/{self.namespace}/serviceaccounts"
+        Thing(world.sandbox, folder, "mallory").create({"metadata": {"name": "mallory"}})
+        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"}
+        subject = {"kind": "ServiceAccount", "name": "mallory", "namespace": self.namespace}
+        bindings = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{self.namespace}/rolebindings"
+        Thing(world.sandbox, bindings, "mallory").create(
+            {"metadata": {"name": "mallory"}, "roleRef": role, "subjects": [subject]}
+        )
+        self._token = world.sandbox.service_account_token(self.namespace, "mallory")
+
+    def steal(self, namespace: str, name: str) -> str:
+        """Ask for a copy of a Secret of others; return what the API server says, or nothing where it agrees."""
+        source = {"apiVersion": "v1", "kind": "Secret", "name": name, "namespace": namespace}
+        spec = {"sourceRef": source, "targets": {"inCluster": {"namespaces": [self.namespace]}}}
+        body = {"apiVersion": API_VERSION, "kind": "ManifestSync", "metadata": {"name": "theft"}, "spec": spec}
+        return self._ask("POST", "", body)
+
+    def edit(self, sync: ManifestSync) -> str:
+        """Change the spec a little; return what the API server says, or nothing where it agrees."""
+        body = sync.read()
+        body["spec"]["suspend"] = not body["spec"].get("suspend", False)
+        return self._ask("PUT", f"/{sync.name}", body)
+
+    def _ask(self, method: str, name: str, body: Json) -> str:
+        folder = f"/apis/{API_VERSION}/namespaces/{self.namespace}/manifestsyncs"
+        try:
+            self._sandbox.request(method, f"{folder}{name}", body, token=self._token)
+        except RequestError as refusal:
+            return str(refusal)
+        return ""
+
+
+def readiness(operator: OperatorProcess) -> tuple[int, str]:
+    return operator.get("health", "/readyz")
+
+
+def test_whoever_writes_a_sync_while_the_binding_is_gone_copies_nothing(
+    arena: Sandbox, alone: Manifests, operator: OperatorProcess, binding: Thing
+) -> None:
+    victim, target = alone.namespaces("victim", "target")
+    secret = alone.secret("db", namespace=victim)
+    source = alone.secret("shared")
+    admins = alone.msync("admins", source, into=[target])
+    admins.becomes("Synced", synced=1)
+    mallory = Mallory(alone)
+    until(lambda: mallory.steal(victim, secret.name), lambda told: "may not get" in told or "may not read" in told)
+
+    binding.delete()
+    until(lambda: mallory.steal(victim, secret.name), lambda told: not told)
+    theft = ManifestSync(arena, mallory.namespace, "theft")
+    told = theft.becomes("AuthorUnchecked")["message"]
+    assert told.startswith("run `syncline install` of this version: the ValidatingAdmissionPolicyBinding")
+    theft.tells("AuthorUnchecked")
+    stolen = alone.find("Secret", mallory.namespace, secret.name)
+    assert stolen.look() is None
+    status, text = readiness(operator)
+    assert status == 503
+    assert (
+        f"[-] policies: run `syncline install` of this version: the ValidatingAdmissionPolicyBinding {POLICY}" in text
+    )
+
+    # What was checked before waits too, and its copies stay as they are.
+    admins.becomes("PolicyMissing")
+    admins.tells("PolicyMissing")
+    copy = alone.find("Secret", target, "shared")
+    before = copy.version
+    source.keep(password="changed meanwhile")
+    robot = Account(alone)
+    robot.may(alone.home, "secrets", "get")
+    robot.may(target, "secrets", *ALL)
+    own = alone.msync("own", alone.secret("mine"), into=[target], serviceAccountName=robot.name)
+    own.becomes("Synced", synced=1)  # with an account, the API server checks every step
+    assert copy.version == before
+
+    install(arena)
+    admins.becomes("Synced", synced=1)
+    copy.holds(password="changed meanwhile")
+    until(lambda: readiness(operator), lambda answer: answer == (200, "ok\n"))
+    assert "nobody has checked" in theft.becomes("AuthorUnchecked")["message"]
+    assert stolen.look() is None
+
+    # Who may not do it cannot have it done by writing it again; who may, can.
+    until(lambda: mallory.edit(theft), lambda told: " 403 " in told)
+    theft.change(suspend=True)
+    theft.becomes("Suspended")
+    theft.change(suspend=False)
+    theft.becomes("Synced", synced=1)
+    theft.delete()
+    theft.gone()
+    robot.end()
+
+
+def test_a_sync_from_a_time_without_policies_is_not_carried_out_by_an_operator_that_starts_later(
+    arena: Sandbox, alone: Manifests, quiet: Path, binding: Thing
+) -> None:
+    victim = alone.namespace("victim")
+    secret = alone.secret("db", namespace=victim)
+    mallory = Mallory(alone)
+    binding.delete()
+    try:
+        until(lambda: mallory.steal(victim, secret.name), lambda told: not told)
+        theft = ManifestSync(arena, mallory.namespace, "theft")
+        created = theft.read()["metadata"]["creationTimestamp"]
+        until(lambda: _is_younger(arena, created), bool)
+        with OperatorProcess(quiet):
+            theft.becomes("AuthorUnchecked")
+        with OperatorProcess(quiet):  # it still knows after a restart
+            # It claims nothing either, though it is the older one.
+            own = alone.secret(secret.name, password="their own")
+            alone.msync("rightful", own, into=[mallory.namespace]).becomes("Synced", synced=1)
+            theft.becomes("AuthorUnchecked")
+        alone.find("Secret", mallory.namespace, secret.name).holds(password="their own")
+        theft.delete()
+        theft.gone()
+    finally:
+        install(arena)
+
+
+def _is_younger(arena: Sandbox, created: str) -> bool:
+    """Put the binding back, and make sure that it is of a later second than the sync."""
+    install(arena)
+    binding = Thing(arena, f"{ADMISSION}/validatingadmissionpolicybindings", POLICY)
+    if str(binding.read()["metadata"]["creationTimestamp"]) > created:
+        return True
+    binding.delete()
+    return False
+
+
+WEAKENED: dict[str, tuple[str, Callable[[Json], object]]] = {
+    "it only warns": ("validatingadmissionpolicybindings", lambda spec: spec.update(validationActions=["Warn"])),
+    "it is for some namespaces": (
+        "validatingadmissionpolicybindings",
+        lambda spec: spec.update(matchResources={"namespaceSelector": {"matchLabels": {"checked": "true"}}}),
+    ),
+    "it lets pass what it cannot decide": (
+        "validatingadmissionpolicies",
+        lambda spec: spec.update(failurePolicy="Ignore"),
+    ),
+    "it checks less": ("validatingadmissionpolicies", lambda spec: spec["validations"].pop()),
+}
+
+
+@pytest.mark.parametrize(("plural", "change"), WEAKENED.values(), ids=WEAKENED)
+def test_a_policy_that_was_weakened_counts_as_missing(
+    arena: Sandbox, alone: Manifests, operator: OperatorProcess, plural: str, change: Callable[[Json], object]
+) -> None:
+    target = alone.namespace("target")
+    sync = alone.msync("sync", alone.secret(), into=[target])
+    sync.becomes("Synced", synced=1)
+    weakened = Thing(arena, f"{ADMISSION}/{plural}", POLICY)
+    weakened.edit(lambda body: change(body["spec"]))
+    try:
+        assert sync.becomes("PolicyMissing")["message"].startswith("delete the ValidatingAdmissionPolicy")
+        assert readiness(operator)[0] == 503
+    finally:
+        weakened.delete()  # as the message says: applying would keep what others have written
+        install(arena)
+    sync.becomes("Synced", synced=1)
+
+
+def test_whoever_deletes_a_sync_while_the_binding_is_gone_deletes_no_copy(
+    arena: Sandbox, alone: Manifests, operator: OperatorProcess, binding: Thing
+) -> None:
+    target = alone.namespace("target")
+    sync = alone.msync("sync", alone.secret(), into=[target])
+    sync.becomes("Synced", synced=1)
+    binding.delete()
+    sync.becomes("PolicyMissing")
+    sync.delete()
+    sync.gone()
+    assert "were left where they are" in sync.tells("CopiesLeft")["note"]
+    install(arena)
+    until(lambda: readiness(operator), lambda answer: answer[0] == 200)
+    assert alone.find("Secret", target).look() is not None
+
+
+class Carol:
+    """Somebody who may write SyncTargets at home, and read no Secret there."""
+
+    def __init__(self, world: Manifests) -> None:
+        self._sandbox, self._account = world.sandbox, Account(world, "carol")
+        self._account.may(world.home, "synctargets", "get", "create")
+        self._token = world.sandbox.service_account_token(world.home, self._account.name)
+        self._folder = f"/apis/{API_VERSION}/namespaces/{world.home}/synctargets"
+        self._secret = world.secret("prod-token", token="somebody else's").name
+        self.trap = Thing(world.sandbox, self._folder, "trap")
+
+    def set_trap(self) -> str:
+        """Have a token sent to her server; return what the API server says, or nothing where it agrees."""
+        connection = {
+            "type": "ServiceAccountToken",
+            "serviceAccountTokenRef": {"name": self._secret},
+            "server": "https://192.0.2.1",
+        }
+        body = {
+            "apiVersion": API_VERSION,
+            "kind": "SyncTarget",
+            "metadata": {"name": "trap"},
+            "spec": {"connection": connection},
+        }
+        try:
+            self._sandbox.request("POST", self._folder, body, token=self._token)
+        except RequestError as refusal:
+            return str(refusal)
+        return ""
+
+    def end(self) -> None:
+        self.trap.delete()
+        self._account.end()
+
+
+def test_whoever_names_a_credential_while_the_binding_is_gone_has_it_sent_nowhere(
+    arena: Sandbox, alone: Manifests, operator: OperatorProcess
+) -> None:
+    carol = Carol(alone)
+    until(carol.set_trap, lambda told: "you may not" in told)
+    Thing(arena, f"{ADMISSION}/validatingadmissionpolicybindings", TARGET_POLICY).delete()
+    until(carol.set_trap, lambda told: not told)
+    until(lambda: _ready(carol.trap), lambda ready: ready.get("reason") == "AuthorUnchecked")
+    install(arena)
+    until(lambda: readiness(operator), lambda answer: answer[0] == 200)
+    assert _ready(carol.trap)["reason"] == "AuthorUnchecked"
+    carol.trap.edit(lambda target: target["spec"].update(unschedulable=True))
+    until(lambda: _ready(carol.trap), lambda ready: ready.get("reason") not in ("AuthorUnchecked", None))
+    carol.end()
+
+
+def test_whoever_is_faster_than_the_news_that_the_binding_is_gone_gains_nothing(
+    arena: Sandbox, alone: Manifests, quiet: Path, binding: Thing
+) -> None:
+    victim = alone.namespace("victim")
+    secret = alone.secret("db", namespace=victim)
+    mallory, carol = Mallory(alone), Carol(alone)
+    with FaultProxy(arena) as proxy, OperatorProcess(proxy.kubeconfig(quiet)) as operator:
+        silence = proxy.inject(Fault(silent=True), when=_watches_bindings)
+        try:
+            binding.delete()
+            Thing(arena, f"{ADMISSION}/validatingadmissionpolicybindings", TARGET_POLICY).delete()
+            until(lambda: mallory.steal(victim, secret.name), lambda told: not told)
+            until(carol.set_trap, lambda told: not told)
+            for policy in (POLICY, TARGET_POLICY):
+                changing = f"the ValidatingAdmissionPolicyBinding {policy} is being changed"
+                until(operator.log, lambda text: changing in text)  # noqa: B023 - it is asked at once
+            theft = ManifestSync(arena, mallory.namespace, "theft")
+            stolen = alone.find("Secret", mallory.namespace, secret.name)
+            assert stolen.look() is None
+            assert not _ready(carol.trap)
+
+            silence.lift()
+            proxy.cut_watches()
+            theft.becomes("AuthorUnchecked")
+            until(lambda: _ready(carol.trap), lambda ready: ready.get("reason") == "AuthorUnchecked")
+            assert stolen.look() is None
+            theft.delete()
+            theft.gone()
+        finally:
+            install(arena)
+    carol.end()
+
+
+def _watches_bindings(asked: Asked) -> bool:
+    return asked.verb == "watch" and asked.resource == "validatingadmissionpolicybindings"
+
+
+def _ready(target: Thing) -> Json:
+    conditions = (target.read().get("status") or {}).get("conditions", [])
+    return next((one for one in conditions if one["type"] == "Ready"), {})
+
+
+def test_authors_may_go_unchecked_if_the_operator_is_told_so(
+    arena: Sandbox, alone: Manifests, quiet: Path, binding: Thing
+) -> None:
+    binding.delete()
+    try:
+        with OperatorProcess(quiet, "--allow-unchecked-authors") as operator:
+            sync = alone.msync("sync", alone.secret(), into=[alone.namespace("target")])
+            sync.becomes("Synced", synced=1)
+            assert "--allow-unchecked-authors" in operator.log()
+            assert "syncline_authors_unchecked 1.0" in operator.get("metrics", "/metrics")[1]
+            sync.delete()
+            sync.gone()
+    finally:
+        install(arena)
+
+
+def test_the_policies_that_are_shipped_say_which_version_they_are_of() -> None:
+    assert {manifest["metadata"]["labels"]["app.kubernetes.io/version"] for manifest in deploy.policy()} == {"0.1.0"}
