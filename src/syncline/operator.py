@@ -336,7 +336,9 @@ class Operator:
             self._git.webhook_secrets.queue.close()
             for controller in self._controllers:
                 controller.queue.close()
-            await asyncio.wait([work], timeout=FINISH_GRACE if self._is_working() else 0)
+            finished, _ = await asyncio.wait([work], timeout=FINISH_GRACE if self._is_working() else 0)
+            if finished:
+                log.info("turns in hand are finished")
             await _end([work], WRITES_GRACE)
             await asyncio.gather(*(controller.drain(1.0) for controller in self._controllers))
             await self._hub.stop()
@@ -369,14 +371,16 @@ class Operator:
             for reflector in controller.syncs.values()
             for key, _ in reflector.items()
         )
-        await asyncio.gather(
-            self._git.read_webhook_secrets(),
-            self._marks.run(),
-            *(
-                run_workers(one.queue, WORKERS, partial(self._reconcile, one), ready=self._leading)
-                for one in self._controllers
-            ),
-        )
+        async with asyncio.TaskGroup() as tasks:
+            tending = tasks.create_task(self._marks.run())  # it has no end of its own
+            await asyncio.gather(
+                self._git.read_webhook_secrets(),
+                *(
+                    run_workers(one.queue, WORKERS, partial(self._reconcile, one), ready=self._leading)
+                    for one in self._controllers
+                ),
+            )
+            tending.cancel()
 
     @property
     def _controllers(self) -> "tuple[AnyController, ...]":

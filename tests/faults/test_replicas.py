@@ -114,6 +114,20 @@ def test_the_last_leader_leaves_a_lease_that_names_nobody(scene: Scene) -> None:
     assert not holder(scene)
 
 
+def test_an_operator_with_nothing_in_hand_waits_for_nothing_when_it_stops(scene: Scene) -> None:
+    targets = scene.namespaces(2)
+    scene.source("1")
+    scene.sync()
+    operator = OperatorProcess(scene.kubeconfig)
+    try:
+        scene.wait_for(targets, "1")
+        with operator.log_file.open(encoding="utf-8") as log:
+            assert operator.stop() == 0
+            assert "turns in hand are finished" in log.read()
+    finally:
+        operator.stop()
+
+
 def test_an_operator_that_is_told_to_stop_in_a_fan_out_finishes_what_it_began(scene: Scene, proxy: FaultProxy) -> None:
     targets = scene.namespaces(150)
     scene.source("1")
