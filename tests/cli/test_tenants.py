@@ -77,6 +77,9 @@ def test_a_tenant_plans_a_sync_in_their_own_namespace(world: Manifests, tenant: 
     assert notes[0].startswith("note: the rights of system:serviceaccount:syncline-system:syncline were not checked")
     assert f"note: you may not list ConfigMap outside of namespace {world.home}" in told
     assert "note: you may not list the syncs of other namespaces" in told
+    assert notes[-1] == (
+        "note: whether a TenantPolicy allows this was not checked, since you may not list TenantPolicies"
+    )
     assert "whether these namespaces exist" not in told
 
 

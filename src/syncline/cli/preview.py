@@ -31,7 +31,7 @@ from syncline.engine.record import SyncWire
 from syncline.fleet import Fleet
 from syncline.kube.client import Client
 from syncline.kube.config import Connection
-from syncline.kube.errors import BadRequest, KubeError, NotFound
+from syncline.kube.errors import BadRequest, Forbidden, KubeError, NotFound
 from syncline.kube.events import EventRecorder
 from syncline.kube.reflector import AnyReflector
 from syncline.kube.resources import Resource
@@ -102,14 +102,13 @@ class Previewer:
 
     def unchecked(self) -> list[str]:
         """Say whose rights could not be asked for and what is not visible, so that nothing is known of them."""
-        unchecked = [*self._unread]
-        unchecked += [f"the rights of {who} were not checked: {why}" for who, why in self.access.unchecked.items()]
+        unchecked = [f"the rights of {who} were not checked: {why}" for who, why in self.access.unchecked.items()]
         if not self.hub.marks.keys.checked:
             unchecked.append(
                 f"marks were not checked, and are taken at their word: you may not read the Secret {MARK_KEYS} of the "
                 "operator"
             )
-        return [*unchecked, *self.hub.unseen()]
+        return [*unchecked, *self.hub.unseen(), *self._unread]
 
 
 async def _compared(preview: Preview) -> Preview:
@@ -209,8 +208,10 @@ async def _load(policies: TenantPolicies, client: Client) -> list[str]:
         await policies.load(client)
     except NotFound:
         return []
+    except Forbidden:
+        return ["whether a TenantPolicy allows this was not checked, since you may not list TenantPolicies"]
     except KubeError as error:
-        return [f"TenantPolicies were not checked, and may not allow this: {error}"]
+        return [f"whether a TenantPolicy allows this was not checked: {error}"]
     return []
 
 
