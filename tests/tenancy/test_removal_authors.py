@@ -26,6 +26,12 @@ class Bob:
     def deletes(self, sync: Sync) -> None:
         self._world.sandbox.request("DELETE", sync.path, token=self._token)
 
+    def gives_owner(self, sync: Sync, uid: str) -> None:
+        body = sync.read()
+        owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid}
+        body["metadata"]["ownerReferences"] = [owner]
+        self._world.sandbox.request("PUT", sync.path, body, token=self._token)
+
     def edits(self, sync: Sync, *, annotations: dict[str, str] | None = None, **spec: object) -> None:
         body = sync.read()
         merged = {**body["spec"], **spec}
@@ -50,6 +56,20 @@ def test_deleting_the_sync_of_an_administrator_does_not_remove_its_copies_elsewh
     bob.account.may(target, "configmaps", "delete")
     bob.deletes(sync)
     world.config_map(target).gone()
+
+
+def test_an_owner_that_is_gone_does_not_have_the_garbage_collector_delete_the_sync_of_an_administrator(
+    world: World, bob: Bob
+) -> None:
+    world.source()
+    target = world.namespace("a")
+    sync = world.sync(destinationNamespace=target)
+    sync.becomes("Synced", synced=1)
+    nobody = "00000000-0000-4000-8000-000000000000"
+    with pytest.raises(RequestError, match=f"you may not delete ConfigMaps in namespace {target}"):
+        bob.gives_owner(sync, nobody)
+    bob.account.may(target, "configmaps", "delete")
+    bob.gives_owner(sync, nobody)
 
 
 def test_narrowing_the_sync_of_an_administrator_does_not_remove_its_copies_elsewhere(world: World, bob: Bob) -> None:

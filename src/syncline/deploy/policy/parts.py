@@ -37,7 +37,7 @@ CONTROLLERS = (
 )
 REMOVAL_NEEDS = (
     (
-        "is deleted, changed, or annotated with `confirm-deletion`, `abandon`, `requestedAt` or `resolve`",
+        "is deleted, edited, given an owner, or annotated with `confirm-deletion`, `abandon`, `requestedAt`, `resolve`",
         "for what it had: `impersonate` on its account, or without one `delete` on its copies, by the rules below",
     ),
 )
@@ -69,6 +69,8 @@ def removers(plural: str, variables: Mapping[str, str], *validations: Validation
 
     `variables` and `validations` are those of authors; the new object has no say in what there is to lose.
     """
+    # The garbage collector deletes whatever has an owner that is gone: naming one is deleting.
+    owners = "metadata.?ownerReferences.orValue([])"
     conditions = [
         {
             "name": "not-the-end-of-a-namespace-or-owner",
@@ -79,7 +81,7 @@ def removers(plural: str, variables: Mapping[str, str], *validations: Validation
             "expression": f"""\
 request.operation == 'DELETE'
 ? oldObject.spec.?deletionPolicy.orValue('Delete') != 'Orphan' && !oldObject.spec.?suspend.orValue(false)
-: object.spec != oldObject.spec
+: object.spec != oldObject.spec || object.{owners} != oldObject.{owners}
 || {_cel(ACTING)}.exists(name, object.metadata.?annotations[?name].orValue('')
 != oldObject.metadata.?annotations[?name].orValue(''))""",
         },
