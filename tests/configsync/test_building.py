@@ -9,6 +9,7 @@ import pyrage
 import pytest
 from tests.configmapsync.world import until
 from tests.configsync.world import ConfigSync, GitWorld, config_map, manifest
+from tests.tenancy.accounts import ALL, Account
 
 from syncline.render import tools
 
@@ -25,6 +26,15 @@ CHART = {
 def _told(sync: ConfigSync, *words: str) -> str:
     """Wait until Ready says all these words; return what it says."""
     return until(lambda: sync.message, lambda message: all(word in message for word in words))
+
+
+@pytest.fixture
+def account(world: GitWorld) -> Account:
+    """An account that may do everything with ConfigMaps and Secrets at home."""
+    account = Account(world)
+    for resource in ("configmaps", "secrets"):
+        account.may(world.home, resource, *ALL)
+    return account
 
 
 def test_kustomize_builds_an_overlay_of_a_base_beside_it_and_follows_both(world: GitWorld) -> None:
@@ -45,11 +55,13 @@ def test_kustomize_builds_an_overlay_of_a_base_beside_it_and_follows_both(world:
     app.holds_data(colour="blue")
 
 
-def test_a_chart_is_rendered_anew_when_its_values_change(world: GitWorld) -> None:
+def test_a_chart_is_rendered_anew_when_its_values_change(world: GitWorld, account: Account) -> None:
     world.push(CHART)
     values = world.put(world.home, "values", **{"values.yaml": "size: 2\ncolour: green\n"})
     sync = world.csync(
-        git={"path": "chart"}, build={"helm": {"values": {"size": 3}, "valuesFrom": [{"name": "values"}]}}
+        git={"path": "chart"},
+        build={"helm": {"values": {"size": 3}, "valuesFrom": [{"name": "values"}]}},
+        serviceAccountName=account.name,
     )
     sync.becomes("Synced", synced=1)
     app = world.find("ConfigMap", world.home, "sync-web")
@@ -76,7 +88,7 @@ def test_jsonnet_is_evaluated_with_arguments(world: GitWorld) -> None:
     world.find("ConfigMap", world.home, "two").holds_data(colour="blue")
 
 
-def test_templates_take_values_from_the_spec_and_from_objects_and_by_target(world: GitWorld) -> None:
+def test_templates_take_values_from_the_spec_and_from_objects_and_by_target(world: GitWorld, account: Account) -> None:
     text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s}\ndata: {a: '{{ a }}', b: '{{ b }}', c: '{{ c }}'}\n"
     shell = {"run": "echo ${HOME} $(id) ${missing:-none}", "number": "012"}
     world.push({"one.yaml": text % "one", "two.yaml": text % "two", "shell.yaml": config_map("shell", **shell)})
@@ -88,6 +100,7 @@ def test_templates_take_values_from_the_spec_and_from_objects_and_by_target(worl
             {"type": "configmap", "name": "two", "values": {"c": "its-own"}},
             {"type": "ConfigMap", "name": "shell"},
         ],
+        serviceAccountName=account.name,
     )
     sync.becomes("Synced", synced=3)
     assert world.find("ConfigMap", world.home, "shell").at("data") == shell
@@ -182,7 +195,7 @@ def test_hooks_of_a_chart_are_told_and_not_applied(world: GitWorld) -> None:
     assert "hook" in sync.conditions["Reported"]["message"]
 
 
-def test_several_sources_are_built_together_each_from_its_folder(world: GitWorld) -> None:
+def test_several_sources_are_built_together_each_from_its_folder(world: GitWorld, account: Account) -> None:
     other = world.server.repository(f"{world.name}-other")
     text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: second}\ndata: {a: '%s'}\n"
     other.commit({"x/app.yaml": text % 1})
@@ -194,7 +207,8 @@ def test_several_sources_are_built_together_each_from_its_folder(world: GitWorld
             {"name": "one", "git": git},
             {"name": "two", "git": {**git, "repo": world.server.url(f"{world.name}-other"), "path": "x"}},
             {"name": "three", "configMapRef": {"name": "files"}},
-        ]
+        ],
+        serviceAccountName=account.name,
     )
     sync.becomes("Synced", synced=3)
     assert [one["name"] for one in sync.status["revisions"]] == ["one", "two", "three"]
@@ -207,10 +221,12 @@ def test_several_sources_are_built_together_each_from_its_folder(world: GitWorld
     until(lambda: sync.status["revisions"][1]["revision"], lambda revision: revision == changed)
 
 
-def test_an_object_of_the_cluster_can_be_the_source_and_its_edits_are_followed(world: GitWorld) -> None:
+def test_an_object_of_the_cluster_can_be_the_source_and_its_edits_are_followed(
+    world: GitWorld, account: Account
+) -> None:
     text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: app}\ndata: {colour: %s}\n"
     held = world.put(world.home, "files", **{"app.yaml": text % "red"})
-    sync = world.csync(source={"configMapRef": {"name": "files"}})
+    sync = world.csync(source={"configMapRef": {"name": "files"}}, serviceAccountName=account.name)
     sync.becomes("Synced", synced=1)
     app = world.find("ConfigMap", world.home)
     held.set(**{"app.yaml": text % "blue"})

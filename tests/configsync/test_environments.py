@@ -2,6 +2,7 @@
 
 from tests.configmapsync.world import until
 from tests.configsync.world import GitWorld, config_map, manifest
+from tests.tenancy.accounts import ALL, Account
 
 
 def test_of_two_environments_that_want_one_object_one_has_it_and_the_other_says_so(world: GitWorld) -> None:
@@ -71,9 +72,13 @@ def test_what_the_server_says_of_a_value_from_a_secret_is_not_repeated_for_an_en
     world.secret("values", values=f"affinity: {canary}")
     service = {"sessionAffinity": "{{ affinity }}", "ports": [{"port": 80}]}
     world.push({"app.yaml": manifest("v1", "Service", "app", spec=service)})
+    account = Account(world)
+    account.may(world.home, "secrets", "get")
+    account.may(world.home, "services", *ALL)
     sync = world.csync(
         environments=[{"name": "dev"}],
         template={"enabled": True, "valuesFrom": [{"kind": "Secret", "name": "values", "key": "values"}]},
+        serviceAccountName=account.name,
     )
     until(lambda: sync.environment("dev"), lambda dev: dev.get("ready") == "False" and dev.get("history"))
     assert canary not in str(sync.read())

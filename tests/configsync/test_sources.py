@@ -156,11 +156,13 @@ def test_an_account_without_rights_over_secrets_cannot_use_one(world: GitWorld, 
     assert world.find("ConfigMap", world.home).look() is None
 
 
-def test_a_reference_is_to_the_namespace_of_the_sync_and_to_no_other(world: GitWorld) -> None:
+def test_a_reference_is_to_the_namespace_of_the_sync_and_to_no_other(world: GitWorld, account: Account) -> None:
     elsewhere = world.namespace("elsewhere")
+    for resource in ("configmaps", "secrets"):
+        account.may("", resource, *READ)
     world.put(elsewhere, "values", **{"values.yaml": "a: 1\n"})
     world.push({"app.yaml": config_map()})
-    sync = world.csync(template={"enabled": True, "valuesFrom": [{"name": "values"}]})
+    sync = world.csync(serviceAccountName=account.name, template={"enabled": True, "valuesFrom": [{"name": "values"}]})
     assert world.home in sync.becomes("ReferenceNotFound")["message"]
 
 

@@ -182,7 +182,12 @@ class TestBySchema:
         wrong = stateful_set()
         wrong["spec"]["replicas"] = "{{ replicas }}"
         world.push({"set.yaml": wrong})
-        sync = world.csync(template={"enabled": True, "valuesFrom": [{"kind": "Secret", "name": "values"}]})
+        account = Account(world)
+        account.may(world.home, "secrets", "get")
+        sync = world.csync(
+            template={"enabled": True, "valuesFrom": [{"kind": "Secret", "name": "values"}]},
+            serviceAccountName=account.name,
+        )
         message = sync.becomes("InvalidManifest")["message"]
         assert message.endswith("spec.replicas: must be a whole number, but is a string: write it without quotes")
         assert "canary-in-a-number" not in str(sync.read())

@@ -153,7 +153,21 @@ class Round:
         environments = [
             {"name": name, "namespace": namespace} for name, namespace in zip("ab", self.targets, strict=False)
         ]
-        self._sync("ConfigSync", "built", source={"configMapRef": {"name": "files"}}, environments=environments)
+        source = {"configMapRef": {"name": "files"}}
+        self._sync("ConfigSync", "built", source=source, environments=environments, serviceAccountName=self._builder())
+
+    def _builder(self) -> str:
+        """Make an account that may write what is built; return its name."""
+        name = "builder"
+        self.hub.request("POST", f"/api/v1/namespaces/{self.home}/serviceaccounts", {"metadata": {"name": name}})
+        binding = {
+            "metadata": {"name": name},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"},
+            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": self.home}],
+        }
+        for namespace in (self.home, *self.targets):
+            self.hub.request("POST", f"{_RBAC}/namespaces/{namespace}/rolebindings", binding)
+        return name
 
     def _compete(self) -> None:
         """Have syncs wait for each other and for somebody else's object."""

@@ -182,6 +182,7 @@ class ConfigSyncs(Controller):
             raise Problem("Suspended", "spec.suspend is true: nothing is read or written", status="Unknown")
         namespace = sync.metadata.namespace
         self._tenancy.admit(namespace, configsync_request(spec, namespace))
+        self.kind.check_identity(sync, spec)
         self._shared.quotas.admit(self.kind.name, sync)
         return spec
 

@@ -12,7 +12,7 @@ from syncline.controllers.laps import Lapped
 from syncline.controllers.outlook import finish
 from syncline.controllers.reporting import AnySync, Problem, Report
 from syncline.controllers.tenancy import Tenancy
-from syncline.controllers.tracks import former_parts, references, tracks_of
+from syncline.controllers.tracks import built_from, former_parts, references, tracks_of
 from syncline.controllers.work import Place, SourceRef, Work, cluster_scope
 from syncline.core.conditions import shorten
 from syncline.core.objects import Desired
@@ -54,6 +54,21 @@ class ConfigSyncKind(Struct, frozen=True):
         if not isinstance(report, GitReport):
             return finish(report, status, now)
         return finish(report, status, now, laps=report.laps, former=report.former, plan=report.plan)
+
+    def check_identity(self, sync: AnySync, spec: ConfigSyncSpec) -> None:
+        """Raise `Problem` where objects of the cluster would decide what is written with the operator's own rights.
+
+        Their author's rights were checked when the sync was written, those of whoever edits such an object never are.
+        """
+        namespace = sync.metadata.namespace
+        if self.tenancy.user(namespace, spec.service_account_name) is not None:
+            return
+        for one in built_from(spec, namespace):
+            message = (
+                f"set serviceAccountName: whoever may edit the {one.kind} {one.namespace}/{one.name} decides what is "
+                "written, and without an account that would be with the operator's rights"
+            )
+            raise Problem("AccountRequired", message, stalled=True)
 
     def lower(self, sync: AnySync, desired: Iterable[Desired] = ()) -> Work:
         """Lower a spec, with what its sources come to; raises `Problem` for one that cannot be carried out."""

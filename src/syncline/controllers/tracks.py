@@ -109,6 +109,17 @@ def references(spec: ConfigSyncSpec, namespace: str) -> Iterator[Target]:
     yield from (Target(namespace, name, "Secret") for name in secrets if name)
 
 
+def built_from(spec: ConfigSyncSpec, namespace: str) -> Iterator[Target]:
+    """Yield the objects of the sync's namespace that the manifests are made from."""
+    for source in [spec.source] if spec.source else spec.sources:
+        if source.config_map_ref is not None:
+            yield Target(namespace, source.config_map_ref.name, "ConfigMap")
+        if source.secret_ref is not None:
+            yield Target(namespace, source.secret_ref.name, "Secret")
+    for values in (*spec.template.values_from, *helm_values(spec.build)):
+        yield Target(namespace, values.name, values.kind)
+
+
 def _source_references(source: Source, namespace: str) -> Iterator[Target]:
     if source.git is not None:
         git = source.git
