@@ -42,7 +42,7 @@ def told(sync: Sync, *names: str) -> str:
             for one in status.get("conditions", [])
         ]
         targets = [{**one, "lastSyncTime": ""} for one in status.get("targetStatuses", [])]
-        return [conditions, status.get("targets"), targets]
+        return [conditions, status.get("targets"), targets, status.get("plan")]
 
     def is_done(body: Json) -> bool:
         generations = {one.get("observedGeneration") for one in body.get("status", {}).get("conditions", [])}
@@ -178,15 +178,16 @@ def test_an_account_that_may_write_to_a_namespace_is_told_that_it_does_not_exist
 
 
 @pytest.mark.usefixtures("nobody")
+@pytest.mark.parametrize("dry_run", [False, True])
 def test_what_a_configsync_names_in_a_closed_namespace_is_told_like_in_any_other(
-    world: Manifests, mallory: Tenant, namespaces: list[str]
+    world: Manifests, mallory: Tenant, namespaces: list[str], dry_run: bool
 ) -> None:
     answers = set()
     for name in namespaces:
         manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "app", "namespace": name}}
         mallory.create("v1", "ConfigMap", "configmaps", name, data={"it.yaml": json.dumps(manifest)})
-        sync = probe(mallory, "ConfigSync", name, source={"configMapRef": {"name": name}})
-        sync.becomes("Forbidden")
+        sync = probe(mallory, "ConfigSync", name, source={"configMapRef": {"name": name}}, dryRun=dry_run)
+        sync.becomes("DryRun" if dry_run else "Forbidden")
         answers.add(told(sync, name))
     assert len(answers) == 1, answers
     assert world.config_map(namespaces[1]).look() is None

@@ -127,6 +127,50 @@ def test_content_that_cannot_be_made_is_no_way_either(
     assert closed not in told(sync)
 
 
+def test_two_sources_for_one_name_are_no_way_either(world: Manifests, account: Account) -> None:
+    account.may(world.home, "secrets", "get")
+    sources = [world.secret(name) for name in ("one", "two")]
+    sync = world.msync(
+        "sync", *sources, targets=everywhere(world, "glob"), targetName="same", serviceAccountName=account.name
+    )
+    before = sync.becomes("Synced", desired=0)["message"]
+    world.namespace("x-closed")
+    sync.now()
+    assert sync.becomes("Synced", desired=0)["message"] == before
+
+
+def test_a_source_that_is_named_there_is_no_way_either(world: Manifests, account: Account) -> None:
+    closed = f"{world.name}-x-closed"
+    source = world.find("Secret", closed, "guess")
+    sync = world.msync(
+        "sync", source, targets=everywhere(world, "glob"), targetName="other", serviceAccountName=account.name
+    )
+    before = sync.becomes("SourceForbidden", desired=0)["message"]
+    world.namespace("x-closed")
+    sync.now()
+    assert sync.becomes("SourceForbidden", desired=0)["message"] == before
+
+
+def test_a_name_that_cannot_be_made_for_a_hidden_namespace_keeps_nothing_from_being_pruned(
+    world: Manifests, account: Account, closed: str, mine: str
+) -> None:
+    left = world.namespace("left")
+    account.may(left, "secrets", *ALL)
+    name = f"{{{{ 'copy' if target.namespace != '{closed}' else nothing.there }}}}"
+    everything = [f"{world.name}-x-*", left]
+    sync = world.msync(
+        "sync",
+        world.secret(),
+        targets={"inCluster": {"namespaces": everything}},
+        targetName=name,
+        serviceAccountName=account.name,
+    )
+    sync.becomes("Synced", synced=2)
+    sync.change(targets={"inCluster": {"namespaces": everything[:1]}})
+    world.find("Secret", left, "copy").gone()
+    assert world.find("Secret", mine, "copy").look() is not None
+
+
 def test_another_tenants_copy_is_not_told_of(world: Manifests, account: Account, closed: str, mine: str) -> None:
     source = world.secret()
     world.msync("older", source, into=[closed]).becomes("Synced", synced=1)

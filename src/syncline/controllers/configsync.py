@@ -42,7 +42,7 @@ from syncline.controllers.staging import Wanted as Wish
 from syncline.controllers.staging import write_in_stages
 from syncline.controllers.tracks import tracks_of
 from syncline.controllers.validation import RevisionValidator, pass_over
-from syncline.controllers.visibility import is_hidden
+from syncline.controllers.visibility import Visibility
 from syncline.controllers.webhook_secrets import WebhookSecrets
 from syncline.controllers.work import Work
 from syncline.core.durations import seconds
@@ -311,6 +311,8 @@ class ConfigSyncs(Controller):
         async def progress(so_far: list[Outcome]) -> None:
             await self._reporter.progress(self._latest(work.sync), [*before, *so_far], total, revision)
 
+        visibility = self._visibility(work)
+
         async def write(stage: Sequence[Wish]) -> list[Outcome]:
             closed: list[Outcome] = []
             orders: list[Order] = []
@@ -320,9 +322,7 @@ class ConfigSyncs(Controller):
                 if outcome is None:
                     job = partial(writer.settle, wish.desired, kept=room.has(wish.site, target))
                     orders.append((wish.site, target, job))
-                elif outcome.state == "Skipped" and await is_hidden(
-                    work, self._hub, self._shared.claims.access, target
-                ):
+                elif outcome.state == "Skipped" and await visibility.is_hidden(target):
                     orders.append((wish.site, target, partial(writer.ask_to_create, wish.desired)))
                 else:
                     closed.append(outcome)
@@ -399,7 +399,7 @@ class ConfigSyncs(Controller):
 
     async def _dry_run(self, work: Work, reached: Reached, laps: Sequence[Lap]) -> Report:
         """Say what would be written, and write nothing."""
-        seen = await self._foresee(work, reached, laps)
+        seen = await self._foresee(work, reached, laps, visibility=self._visibility(work))
         lines, problem = seen.lines(), seen.problem
         if problem is None and lines:
             problem = Problem("DryRun", f"{seen.changes} changes would be made: see status.plan; set dryRun to false")
@@ -429,12 +429,22 @@ class ConfigSyncs(Controller):
             return Preview(problem=problem)
         return await self._foresee(work, reached, laps, access)
 
-    async def _foresee(self, work: Work, reached: Reached, laps: Sequence[Lap], access: Access = UNCHECKED) -> Preview:
+    async def _foresee(
+        self,
+        work: Work,
+        reached: Reached,
+        laps: Sequence[Lap],
+        access: Access = UNCHECKED,
+        visibility: Visibility | None = None,
+    ) -> Preview:
         edit = self._scopes.judge_built(work, reached, laps)
-        planner = Planner(self._writer, self._remover, access, edit.requested)
+        planner = Planner(self._writer, self._remover, access, edit.requested, visibility)
         left = departed_parts(work)
         previews = [await planner.plan(work, part_of(reached, lap.track.name, left), lap) for lap in laps]
         return together([Preview(passed_over=reached.outcomes), *previews])
+
+    def _visibility(self, work: Work) -> Visibility:
+        return Visibility(work, self._hub, self._shared.claims.access)
 
     async def _finalize(self, sync: AnySync, memory: Memory) -> Report | None:
         """Let go of everything as the policy says. Never traps the sync."""

@@ -25,9 +25,9 @@ from syncline.controllers.pipeline import Wish, desire
 from syncline.controllers.removal import Wanted, owned, wanted_by
 from syncline.controllers.reporting import AnySync, OverQuota, Problem, Report
 from syncline.controllers.sites import Reached, Sites
-from syncline.controllers.survey import IsHidden, Site, Spot, Survey, survey
+from syncline.controllers.survey import Site, Spot, Survey, survey
 from syncline.controllers.unmatched import unmatched_namespaces, unmatched_sources
-from syncline.controllers.visibility import is_hidden, visible
+from syncline.controllers.visibility import Visibility
 from syncline.controllers.work import Work
 from syncline.core.keypolicies import KeyPolicies
 from syncline.core.objects import Desired, Target
@@ -75,7 +75,9 @@ class Copier(Controller):
             work = structs.replace(work, sync=sync)
             reached = await self._sites.reach(work, self.wakes)
             gathered = await self._gatherer.gather(work)
-            surveyed = await survey(work, reached.sites, gathered.sources, self._shared.renderer, self._is_hidden(work))
+            surveyed = await survey(
+                work, reached.sites, gathered.sources, self._shared.renderer, self._visibility(work)
+            )
             self._care(work, reached, gathered, surveyed)
             wish = await desire(work, surveyed.spots, gathered.patches, self._shared.renderer, self._hub.key)
             self._shared.quotas.take_targets(self.kind.name, sync, len(surveyed.spots))
@@ -93,7 +95,7 @@ class Copier(Controller):
         seen += [_waits(spot.target, "Pending", "SourceNotFound", "waits for the source") for spot in waiting.spots]
         seen += waiting.passed_over
         removed = [*pruned.outcomes, *gone.outcomes]
-        outcomes = [*await visible(work, seen, self._hub), *removed]
+        outcomes = [*seen, *removed]
         report = Report(
             sync=sync,
             outcomes=outcomes,
@@ -133,7 +135,6 @@ class Copier(Controller):
             why = "not looked at: see the Ready condition of the sync"
             outcomes = [_waits(spot.target, "Unknown", problem.reason, why) for spot in surveyed.spots]
             outcomes += [*surveyed.passed_over, *reached.outcomes]
-            outcomes = await visible(work, outcomes, self._hub)
         again = problem.again if problem.again is not None else reached.again
         return Report(
             sync=sync, problem=problem, outcomes=outcomes, retry=problem.retry, again=again, waits=again is not None
@@ -145,7 +146,7 @@ class Copier(Controller):
         if not phantoms:
             return Survey()
         try:
-            return await survey(work, reached.sites, phantoms, self._shared.renderer, self._is_hidden(work))
+            return await survey(work, reached.sites, phantoms, self._shared.renderer, self._visibility(work))
         except Problem:
             return Survey()
 
@@ -157,8 +158,8 @@ class Copier(Controller):
             vanished = await self._gatherer.vanished(work, made_from - {str(source) for source in gathered.sources})
         return wanted_by(*surveys, gathered, vanished)
 
-    def _is_hidden(self, work: Work) -> IsHidden:
-        return partial(is_hidden, work, self._hub, self._shared.claims.access)
+    def _visibility(self, work: Work) -> Visibility:
+        return Visibility(work, self._hub, self._shared.claims.access)
 
     def _lower(self, sync: AnySync) -> Work:
         """Lower the spec, or say why nothing is to be done for this sync at all."""

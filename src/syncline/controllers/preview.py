@@ -15,6 +15,7 @@ from syncline.controllers.sites import Reached
 from syncline.controllers.staging import Wanted, at_site, watched
 from syncline.controllers.survey import Site
 from syncline.controllers.validation import pass_over
+from syncline.controllers.visibility import Visibility
 from syncline.controllers.work import Work
 from syncline.core.objects import Desired, Target
 from syncline.core.outcome import Outcome
@@ -34,6 +35,8 @@ class Planner(Struct, frozen=True):
     access: Access
     requested: frozenset[bytes]
     """The removals that an edit of the spec asks for; see `judging`."""
+    visibility: Visibility | None = None
+    """What the account of the sync may know; None: whoever asks sees with their own rights."""
 
     async def plan(self, work: Work, part: Reached, lap: Lap) -> Preview:
         """Plan what an environment would apply, and prune if all of it can be applied."""
@@ -44,6 +47,8 @@ class Planner(Struct, frozen=True):
             ours = [at_site(site, one) for one in lap.desired()]
             for desired in (*_namespaces(ours), *_others(ours)):
                 outcome = _without_namespace(site, desired.target, actions)
+                if outcome is not None and await self._is_hidden(site, desired):
+                    outcome = None  # it is planned like any other that the account may not write
                 action = None if outcome is not None else await self._plan_one(work, site, desired, ours)
                 if isinstance(action, Action):
                     able, refused = await allowed(self.access, work.user, [(site, action)])
@@ -72,6 +77,12 @@ class Planner(Struct, frozen=True):
         if not lap.certain:
             return [], None
         return self.remover.preview_prune(work, part, wanted_of(part, lap), self.requested)
+
+    async def _is_hidden(self, site: Site, desired: Desired) -> bool:
+        if self.visibility is None:
+            return False
+        await watched(Wanted(site, desired))  # so that the kind is known
+        return await self.visibility.is_hidden(desired.target)
 
     async def _plan_one(self, work: Work, site: Site, desired: Desired, ours: Sequence[Desired]) -> Action | Outcome:
         refusal = await watched(Wanted(site, desired))

@@ -1,6 +1,6 @@
 """Where the copies of a sync belong, as its clusters are now: every target, and those passed over with the reason."""
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -8,6 +8,7 @@ from msgspec import Struct
 from syncline.api.common import TargetState
 from syncline.api.names import AnyName
 from syncline.controllers.reporting import Problem
+from syncline.controllers.visibility import Visibility
 from syncline.controllers.work import Place, Source, Work
 from syncline.core.conditions import shorten
 from syncline.core.objects import Target
@@ -59,10 +60,6 @@ class Spot(Struct, frozen=True, kw_only=True):
     """
 
 
-IsHidden = Callable[[Target], Awaitable[bool]]
-"""Tells whether the account of the sync may know nothing of the namespace of a target."""
-
-
 class Survey(Struct, frozen=True, kw_only=True):
     """All targets of a sync."""
 
@@ -96,11 +93,11 @@ async def survey(
     sites: Sequence[Site],
     sources: Sequence[Source],
     renderer: TransformPool,
-    is_hidden: IsHidden | None = None,
+    visibility: Visibility | None = None,
 ) -> Survey:
     """Find all targets. Raises `Problem` where two sources would be copied to one place.
 
-    Without `is_hidden`, whoever asks may know of all namespaces.
+    Without `visibility`, whoever asks may know of all namespaces.
     """
     spots: list[Spot] = []
     passed_over: list[Outcome] = []
@@ -108,8 +105,10 @@ async def survey(
     for site in sites:
         for source in sources:
             wanted, missed = _reached(work, site, source)
-            hidden = await _hidden(work, site, source, missed, is_hidden) if is_hidden is not None else ()
-            missed = [one for one in missed if one[0] not in hidden]
+            hidden: list[str] = []
+            if visibility is not None and site.place.local and source.namespaced:
+                spelled = site.place.scope_of(source.target, work.guarded).names
+                wanted, missed, hidden = await _visible(site, source, (wanted, missed), spelled, visibility)
             wanted += hidden
             # Those passed over are told by the names that their copies would have.
             spaces = [*wanted, *(namespace for namespace, *_ in missed)]
@@ -131,16 +130,29 @@ _Missed = tuple[str, TargetState, str, str]
 """A namespace that is passed over, with state, reason and message."""
 
 
-async def _hidden(
-    work: Work, site: Site, source: Source, missed: Iterable[_Missed], is_hidden: IsHidden
-) -> tuple[str, ...]:
-    """Return the namespaces that the sync spells out, that are passed over, and that its account may not know of."""
-    if work.user is None or not site.place.local:
-        return ()
-    spelled = site.place.scope_of(source.target, work.guarded).names
-    name = source.target.name
-    return tuple(
-        [one for one, *_ in missed if one in spelled and await is_hidden(site.target(one, name, source.target.kind))]
+async def _visible(
+    site: Site,
+    source: Source,
+    reached: tuple[list[str], list[_Missed]],
+    spelled: frozenset[str],
+    visibility: Visibility,
+) -> tuple[list[str], list[_Missed], list[str]]:
+    """Leave out the namespaces that the account may not know of, unless the sync spells them out.
+
+    Of those that it spells out, the ones that would be passed over and are hidden are returned last.
+    """
+
+    def target(namespace: str) -> Target:
+        return site.target(namespace, source.target.name, source.target.kind)
+
+    wanted, missed = reached
+    found = [namespace for namespace in (*wanted, *(one for one, *_ in missed)) if namespace not in spelled]
+    known = spelled | await visibility.known(map(target, found))
+    hidden = [one for one, *_ in missed if one in spelled and await visibility.is_hidden(target(one))]
+    return (
+        [namespace for namespace in wanted if namespace in known],
+        [one for one in missed if one[0] in known and one[0] not in hidden],
+        hidden,
     )
 
 

@@ -1,86 +1,94 @@
 """What a sync may tell of namespaces: nothing that its service account could not learn itself.
 
-Globs and selectors are matched by the operator, which sees every namespace. What it finds is told only where the
-account has been, or may go.
+Globs and selectors are matched by the operator, which sees every namespace. A namespace that the account may neither
+enter nor list is left out before anything is done with it, so that no message, count or failure tells of it.
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+
+from msgspec import structs
 
 from syncline.controllers.work import Work
 from syncline.core.objects import Target
-from syncline.core.outcome import Outcome
 from syncline.engine.access import Access, AccessReviews, is_allowed
 from syncline.engine.cluster import Cluster
-from syncline.kube.client import Client
-from syncline.kube.errors import KubeError
 from syncline.kube.resources import NAMESPACES, Resource
 
 
-async def is_hidden(work: Work, hub: Cluster, access: AccessReviews, target: Target) -> bool:
-    """Tell whether the account of a sync may know nothing of a namespace that the sync names.
+class Visibility:
+    """What the account of a sync may know of the namespaces of this cluster, for one pass."""
 
-    It may know of it where it could read the namespace or create the target, and where it has managed objects.
-    """
-    if work.user is None or target.cluster or not target.namespace:
+    def __init__(self, work: Work, hub: Cluster, access: AccessReviews) -> None:
+        self._user = work.user
+        self._sync = work.sync.owner.sync
+        self._hub = hub
+        self._access = access
+        self._answers: dict[Access, asyncio.Future[bool]] = {}
+        takes_over = any(place.policy.management in ("Adopt", "Overwrite") for place in work.places)
+        # How the account may enter a namespace.
+        self._verbs = ("create", "patch") if takes_over else ("create",)
+        owners = [structs.replace(work.sync.owner, part=part).ref for part in work.parts] if work.user else []
+        # The account has been there.
+        self._entered = {seen.target.namespace for ref in owners for seen in hub.copies_of(ref)}
+
+    async def is_hidden(self, target: Target) -> bool:
+        """Tell whether the account may know nothing of a namespace that the sync names.
+
+        It may know of it where it could read the namespace or write the target, and where it has managed objects.
+        Raises `KubeError` where the API server does not say.
+        """
+        namespace = target.namespace
+        if self._user is None or target.cluster or not namespace or namespace in self._entered:
+            return False
+        read = Access(verb="get", resource=NAMESPACES, namespace=namespace, name=namespace)
+        if await self._access.may(self._user, read, by=self._sync):
+            return False
+        resource = self._resource(target)
+        if resource is None:
+            return True
+        for verb in self._verbs:
+            if await self._access.may(
+                self._user, Access(verb=verb, resource=resource, namespace=namespace), by=self._sync
+            ):
+                return False
+        return True
+
+    async def known(self, targets: Iterable[Target]) -> frozenset[str]:
+        """Return the namespaces of which the account may know, of those that globs and selectors of the sync match.
+
+        It may know of those where it could write the target or has managed objects, and of all if it may list them. It
+        is asked in each pass, so that a right counts at once. Raises `KubeError` where the API server does not say.
+        """
+        asked = list(targets)
+        found = frozenset(target.namespace for target in asked)
+        unknown = [target for target in asked if target.namespace not in self._entered]
+        if self._user is None or not unknown:
+            return found
+        if await self._may("list", NAMESPACES):
+            return found
+        answers = await asyncio.gather(*map(self._is_open, unknown))
+        closed = {target.namespace for target, answer in zip(unknown, answers, strict=True) if not answer}
+        return found - closed
+
+    async def _is_open(self, target: Target) -> bool:
+        resource = self._resource(target)
+        if resource is None:
+            return False
+        for namespace in ("", target.namespace):  # whoever may write everywhere need not be asked about each namespace
+            for verb in self._verbs:
+                if await self._may(verb, resource, namespace):
+                    return True
         return False
-    if any(seen.target.namespace == target.namespace for seen in hub.copies_of(work.sync.owner.ref)):
-        return False
-    namespace, resource, by = target.namespace, hub.view(target.kind).resource, work.sync.owner.sync
-    create = Access(verb="create", resource=resource, namespace=namespace)
-    read = Access(verb="get", resource=NAMESPACES, namespace=namespace, name=namespace)
-    return not (await access.may(work.user, create, by=by) or await access.may(work.user, read, by=by))
 
+    async def _may(self, verb: str, resource: Resource, namespace: str = "") -> bool:
+        """Ask the API server, once in a pass."""
+        access = Access(verb=verb, resource=resource, namespace=namespace)
+        if access not in self._answers:
+            client = self._hub.acting_as(self._user)
+            self._answers[access] = asyncio.ensure_future(is_allowed(client, access, fair_key=self._sync))
+        return await self._answers[access]
 
-async def visible(work: Work, outcomes: Sequence[Outcome], hub: Cluster) -> list[Outcome]:
-    """Drop the outcomes of namespaces that a glob or selector found and the account may neither see nor enter."""
-    if work.user is None:
-        return list(outcomes)
-    known = _known(work, hub)
-    doubtful = [outcome for outcome in outcomes if not _is_known(outcome, known)]
-    if not doubtful:
-        return list(outcomes)
-    client = hub.client.impersonating(work.user)
-    if await _may(client, "list", NAMESPACES):
-        return list(outcomes)
-    # Whom the API server has turned away need not be asked about again.
-    refused = f'User "{work.user}" cannot '
-    open_ = await _open(client, hub, {outcome.target for outcome in doubtful if not _is_refusal(outcome, refused)})
-    return [outcome for outcome in outcomes if _is_known(outcome, known) or outcome.target in open_]
-
-
-def _known(work: Work, hub: Cluster) -> frozenset[str]:
-    """Return the namespaces that the sync spells out, and those that have its copies: the account made them."""
-    spelled = {name for place in work.places if place.scope is not None for name in place.scope.names}
-    spelled |= {ref.namespace for ref in work.sources}
-    return frozenset(spelled | {seen.target.namespace for seen in hub.copies_of(work.sync.owner.ref)})
-
-
-def _is_known(outcome: Outcome, known: frozenset[str]) -> bool:
-    target = outcome.target
-    return bool(target.cluster) or not target.namespace or target.namespace in known or outcome.state == "Synced"
-
-
-def _is_refusal(outcome: Outcome, refused: str) -> bool:
-    """Whether the account lacks the right; a full quota is Forbidden too, and says so in other words."""
-    return outcome.reason == "Forbidden" and refused in outcome.message
-
-
-async def _open(client: Client, hub: Cluster, targets: Iterable[Target]) -> set[Target]:
-    """Return the targets that the account may create."""
-    asked = list(targets)
-    resources = {view.kind: view.resource for view in hub.views()}
-
-    async def is_open(target: Target) -> bool:
-        resource = resources.get(target.kind)
-        return resource is not None and await _may(client, "create", resource, target.namespace)
-
-    answers = await asyncio.gather(*map(is_open, asked))
-    return {target for target, answer in zip(asked, answers, strict=True) if answer}
-
-
-async def _may(client: Client, verb: str, resource: Resource, namespace: str = "") -> bool:
-    try:
-        return await is_allowed(client, Access(verb=verb, resource=resource, namespace=namespace))
-    except KubeError:
-        return False
+    def _resource(self, target: Target) -> Resource | None:
+        """Return the kind of a target as the server calls it; None where it is not watched."""
+        return self._hub.view(target.kind).resource if self._hub.is_open(target.kind) else None
