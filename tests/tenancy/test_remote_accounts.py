@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 
 import pytest
-from tests.configmapsync.world import Thing
+from tests.configmapsync.world import Thing, until
 from tests.fleet.world import Remote
 from tests.manifestsync.world import Json, Manifests, ManifestSync
 from tests.tenancy.accounts import Account
 
 from syncline.api.common import API_VERSION
-from syncline.sandbox import Sandbox
+from syncline.sandbox import RequestError, Sandbox
 
 BY_NAME = {"type": "SyncTarget", "syncTargetRef": {"name": "edge"}}
 BY_LABEL = {"type": "SyncTarget", "selector": {"matchLabels": {"region": "eu"}}}
@@ -99,3 +99,39 @@ def test_to_use_a_sync_target_is_not_to_read_its_credential(world: Manifests, ac
     sync = world.msync("sync", source, targets={"remoteClusters": [place]}, serviceAccountName=account.name)
     sync.becomes("Synced", synced=1)
     assert world.find("Secret", edge).values == {"password": "red"}
+
+
+@pytest.mark.usefixtures("sync_target")
+def test_the_sync_with_the_better_claim_in_another_cluster_is_not_named_to_who_may_not_read_it(
+    world: Manifests, account: Account, edge: str
+) -> None:
+    fill_quota(world, edge)
+    account.may(world.home, "secrets", "get")
+    account.may(world.home, "synctargets", "get")
+    targets = {"remoteClusters": [{"clusterName": "edge", "connection": BY_NAME, "namespaces": [edge]}]}
+    # Syncs of one second are ordered by name: this one is always the older.
+    older = world.msync("a-older", world.secret("one"), targets=targets, targetName="shared")
+    older.becomes("Forbidden", failed=1)
+    younger = world.msync(
+        "b-younger", world.secret("two"), targets=targets, targetName="shared", serviceAccountName=account.name
+    )
+    ready = younger.becomes("ClaimedByOther", conflicted=1)
+    assert "another sync wants the same object" in ready["message"]
+    assert "a-older" not in str(younger.status)
+
+
+def fill_quota(world: Manifests, namespace: str) -> None:
+    """Have the API server refuse every Secret of a namespace."""
+    quota = Thing(world.sandbox, f"/api/v1/namespaces/{namespace}/resourcequotas", "none")
+    hard = {"hard": {"secrets": "0"}}
+    body = quota.create({"metadata": {"name": "none"}, "spec": hard})
+    world.sandbox.request("PUT", f"{quota.path}/status", {**body, "status": {**hard, "used": {"secrets": "0"}}})
+    until(lambda: _is_full(world, namespace), bool)
+
+
+def _is_full(world: Manifests, namespace: str) -> bool:
+    try:
+        world.make("Secret", namespace, "probe").delete()
+    except RequestError as error:
+        return "exceeded quota" in str(error)
+    return False

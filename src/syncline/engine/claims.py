@@ -187,11 +187,19 @@ class Claims:
             self.wait_no_more(ref, cluster, target)
         return ""
 
+    def user_of(self, ref: str) -> str | None:
+        """Return whom a sync acts as in its own cluster; None: the operator itself, or it claims nothing."""
+        claim = self._claims.get(ref)
+        return claim.user if claim is not None else None
+
     async def may_read(self, user: str, ref: str, *, by: str) -> bool:
         """Tell whether a user may know of a sync. Raises `KubeError` where the API server does not say."""
-        kind, namespace, name = sync_of(ref).split("/")
-        access = Access(verb="get", resource=self._kinds[kind], namespace=namespace, name=name)
-        return await self.access.may(user, access, by=by)
+        kind, _, rest = sync_of(ref).partition("/")
+        namespace, _, name = rest.partition("/")
+        resource = self._kinds.get(kind)
+        if resource is None or not namespace or not name:
+            return False
+        return await self.access.may(user, Access(verb="get", resource=resource, namespace=namespace, name=name), by=by)
 
     async def alive(self, ref: str) -> bool:
         """Whether the sync that a marker names exists; what we cannot know counts as alive."""

@@ -258,7 +258,9 @@ class Writer:
             return f"{marker.sync} of another cluster"
         # It may go while the server is asked for it: that is told from now on.
         self._claims.wait(sync, cluster, target, marker.sync)
-        if await self._claims.alive(marker.sync):
+        # Anybody can write a mark that proves nothing, to learn whether there is such a sync.
+        is_guess = seen.marker is None and not await self._may_know(marker.sync)
+        if is_guess or await self._claims.alive(marker.sync):
             return marker.sync
         self._claims.wait_no_more(sync, cluster, target)
         return ""
@@ -269,14 +271,20 @@ class Writer:
         namespace = self._cluster.namespace(target.namespace) if target.namespace else None
         resource = self._view(target).resource
         winner = await self._claims.winner(sync, cluster, target, namespace, resource)
-        if not winner or user is None:
+        if not winner:
             return winner
         create = Access(verb="create", resource=resource, namespace=target.namespace)
-        if not await self._claims.access.may(user, create, by=sync):
+        if user is not None and not await self._claims.access.may(user, create, by=sync):
             # It cannot be served anyway, whoever else wants the target: the API server says so.
             self._claims.wait_no_more(sync, cluster, target)
             return ""
-        return winner if await self._claims.may_read(user, winner, by=sync) else ANOTHER
+        return winner if await self._may_know(winner) else ANOTHER
+
+    async def _may_know(self, ref: str) -> bool:
+        """Whether this sync may know of another one: its account, if it has one, must be able to read that one."""
+        # In another cluster it writes as whom the credential says; what it may know here is up to its account still.
+        user = self._claims.user_of(self.sync) if self._cluster.name else self._client.user
+        return user is None or await self._claims.may_read(user, ref, by=self.sync)
 
     async def _told(self, action: Action, desired: Desired) -> Action:
         """Name who has taken a field of ours; the last one to write need not be the one."""
