@@ -330,7 +330,7 @@ def test_24_one_wrong_field_keeps_a_commit_back(play: Play) -> None:
     scene.eventually(lambda: scene.ready() == ("False", "InvalidManifest"))
     (ready,) = (one for one in scene.status()["conditions"] if one["type"] == "Ready")
     assert (
-        "validation/sluice.yaml:8: Service lock/sluice: spec.prots: unknown field: did you mean ports?"
+        "validation/sluice.yaml:15: Service lock/sluice: spec.prots: unknown field: did you mean ports?"
         in ready["message"]
     )
     assert scene.data("lock", "sluice") == {"level": "low"}
