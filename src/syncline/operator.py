@@ -7,7 +7,6 @@ import signal
 import socket
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
-from pathlib import Path
 
 import structlog
 from msgspec import Struct, structs
@@ -27,7 +26,6 @@ from syncline.controllers.sites import LocalSites, Sites
 from syncline.controllers.synctarget import SyncTargetController
 from syncline.controllers.synctargets import SyncTargets
 from syncline.controllers.targetresources import TargetResources
-from syncline.controllers.tenancy import Policies, Tenancy
 from syncline.controllers.tenantpolicies import TenantPolicies
 from syncline.controllers.tenantpolicy import TenantPolicyController
 from syncline.core.objects import Seen, Target
@@ -39,12 +37,12 @@ from syncline.engine.fights import Fights
 from syncline.engine.installation import Installation
 from syncline.engine.metrics_guard import metrics_guard
 from syncline.engine.own_rights import OwnRights
-from syncline.engine.readiness import Readiness, Waived
+from syncline.engine.readiness import Readiness
 from syncline.engine.selfcheck import Shipped
 from syncline.engine.unkept import UnkeptFields
 from syncline.engine.view import MetaWire
 from syncline.fleet import Fleet
-from syncline.git import Mirrors, default_folder
+from syncline.git import Mirrors
 from syncline.kube.account_token import AccountToken
 from syncline.kube.cache import Key
 from syncline.kube.client import Client
@@ -56,10 +54,10 @@ from syncline.kube.lease import LeaderElection
 from syncline.kube.queue import run_workers
 from syncline.kube.reflector import AnyReflector, Reflector
 from syncline.kube.resources import CRDS, SECRETS
-from syncline.receiver import Network, Receiver, read_networks
+from syncline.receiver import Receiver
 from syncline.render.build_pool import BuildPool
-from syncline.render.key_services import KeyServices
 from syncline.render.transform_pool import TransformPool
+from syncline.settings import Settings
 from syncline.telemetry import Guard, serve
 
 log = structlog.get_logger(__name__)
@@ -71,65 +69,6 @@ WORKERS = 16
 FINISH_GRACE = 12.0
 WRITES_GRACE = 6.0
 RELEASE_GRACE = 3.0
-
-
-class SettingsError(Exception):
-    """A flag that cannot be used; the message names it and says why."""
-
-
-class Settings(Struct, frozen=True, kw_only=True):
-    """How the operator runs; each field is a flag of `syncline run`."""
-
-    namespace: str = "syncline-system"
-    leader_elect: bool = False
-    metrics_bind: str = "0"
-    health_bind: str = "0"
-    metrics_cert_dir: str = ""
-    allow_insecure_metrics: bool = False
-    allow_unchecked_authors: bool = False
-    watch_namespaces: Sequence[str] = ()
-    min_interval: float = 10.0
-    default_service_account: str = ""
-    require_service_account: bool = False
-    protected_namespaces: Sequence[str] = ()
-    allow_kinds: Sequence[str] = ()
-    allow_loopback: bool = False
-    allow_insecure_git: bool = False
-    allow_unconfined_builds: bool = False
-    git_cache: str = ""
-    webhook_bind: str = "0"
-    webhook_secret_file: str = ""
-    trusted_proxies: Sequence[str] = ()
-
-    def mirrors(self, on_change: Callable[[Hashable], None] = lambda _: None) -> Mirrors:
-        """Return the mirrors of repositories."""
-        return Mirrors(
-            Path(self.git_cache) if self.git_cache else default_folder(),
-            allow_insecure=self.allow_insecure_git,
-            allow_loopback=self.allow_loopback,
-            unconfined=self.allow_unconfined_builds,
-            on_change=on_change,
-        )
-
-    def builder(self) -> BuildPool:
-        """Return what builds manifests."""
-        services = KeyServices(allow_loopback=self.allow_loopback)
-        return BuildPool(key_services=services, unconfined=self.allow_unconfined_builds)
-
-    def waived(self) -> Waived:
-        """Return what the operator is to do without."""
-        return Waived(confinement=self.allow_unconfined_builds, author_checks=self.allow_unchecked_authors)
-
-    def tenancy(self, rights: OwnRights | None = None, policies: Policies | None = None) -> Tenancy:
-        """Return what the flags, the operator's own rights and the policies of the cluster say about tenants."""
-        return Tenancy(
-            rights=rights,
-            policies=policies,
-            guarded=frozenset({self.namespace, *self.protected_namespaces}),
-            default_account=self.default_service_account,
-            require_account=self.require_service_account,
-            min_interval=self.min_interval,
-        )
 
 
 async def run(connection: Connection, settings: Settings, shipped: Shipped, *, as_installed: bool = False) -> None:
@@ -272,11 +211,11 @@ class Operator:
         )
         self._receiver = Receiver(
             settings.webhook_bind,
-            global_secret=_webhook_secret(settings),
+            global_secret=settings.webhook_secret(),
             secrets=self._git.hook_secrets,
             on_push=lambda namespace, name, _: self._git.pushed(namespace, name, leading=self._leads()),
             ready=lambda: self._git.webhook_secrets.complete,
-            trusted_proxies=_trusted_proxies(settings),
+            trusted_proxies=settings.proxies(),
         )
         self._kinds: Reflector[MetaWire, str] = Reflector(
             client,
@@ -464,27 +403,6 @@ class Operator:
 
     def _vital(self) -> tuple[AnyReflector, ...]:
         return (*self._hub.vital, *self._reflectors)
-
-
-def _webhook_secret(settings: Settings) -> bytes | None:
-    """Read what proves pushes for all syncs; raises `SettingsError`."""
-    if not settings.webhook_secret_file:
-        return None
-    try:
-        secret = Path(settings.webhook_secret_file).read_bytes().strip()
-    except OSError as error:
-        raise SettingsError(f"--webhook-secret-file cannot be read: {error.strerror}") from None
-    if not secret:
-        raise SettingsError("--webhook-secret-file is empty: anybody could sign with that")
-    return secret
-
-
-def _trusted_proxies(settings: Settings) -> Sequence[Network]:
-    """Read whom to believe about where a push came from; raises `SettingsError`."""
-    try:
-        return read_networks(settings.trusted_proxies)
-    except ValueError as error:
-        raise SettingsError(f"--trusted-proxies: {error}") from None
 
 
 def _nobody(*_: object) -> None:

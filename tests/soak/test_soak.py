@@ -18,11 +18,12 @@ from syncline.engine.cluster import Cluster
 from syncline.engine.record import SyncWire
 from syncline.fleet import Fleet
 from syncline.kube import Client, load_kubeconfig
-from syncline.operator import BuildTools, Operator, Settings
+from syncline.operator import BuildTools, Operator
 from syncline.render.build_pool import BuildPool
 from syncline.render.transform_pool import TransformPool
 from syncline.render.workers import pool
 from syncline.sandbox import Options, Sandbox
+from syncline.settings import Settings
 from syncline.testing.operator import install
 
 ROUNDS = 2

@@ -5,7 +5,7 @@ import argparse
 from syncline.deploy import NAMESPACE
 from syncline.deploy.names import SERVICE_ACCOUNT
 from syncline.kube.config import Connection, discover
-from syncline.operator import Settings
+from syncline.settings import Settings
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:

@@ -9,8 +9,8 @@ from syncline.cli import connect
 from syncline.cli.shipped import shipped
 from syncline.core.durations import seconds
 from syncline.git import GitError
-from syncline.operator import Settings, SettingsError
 from syncline.operator import run as run_operator
+from syncline.settings import Settings, SettingsError
 from syncline.telemetry import BindError, configure
 
 _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")

@@ -1,0 +1,92 @@
+"""How the operator runs: the flags of `syncline run`, and what follows from them."""
+
+from collections.abc import Callable, Hashable, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from syncline.controllers.tenancy import Policies, Tenancy
+from syncline.engine.own_rights import OwnRights
+from syncline.engine.readiness import Waived
+from syncline.git import Mirrors, default_folder
+from syncline.receiver import Network, read_networks
+from syncline.render.build_pool import BuildPool
+from syncline.render.key_services import KeyServices
+
+
+class SettingsError(Exception):
+    """A flag that cannot be used; the message names it and says why."""
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """How the operator runs; each field is a flag of `syncline run`."""
+
+    namespace: str = "syncline-system"
+    leader_elect: bool = False
+    metrics_bind: str = "0"
+    health_bind: str = "0"
+    metrics_cert_dir: str = ""
+    allow_insecure_metrics: bool = False
+    allow_unchecked_authors: bool = False
+    watch_namespaces: Sequence[str] = ()
+    min_interval: float = 10.0
+    default_service_account: str = ""
+    require_service_account: bool = False
+    protected_namespaces: Sequence[str] = ()
+    allow_kinds: Sequence[str] = ()
+    allow_loopback: bool = False
+    allow_insecure_git: bool = False
+    allow_unconfined_builds: bool = False
+    git_cache: str = ""
+    webhook_bind: str = "0"
+    webhook_secret_file: str = ""
+    trusted_proxies: Sequence[str] = ()
+
+    def mirrors(self, on_change: Callable[[Hashable], None] = lambda _: None) -> Mirrors:
+        """Return the mirrors of repositories."""
+        return Mirrors(
+            Path(self.git_cache) if self.git_cache else default_folder(),
+            allow_insecure=self.allow_insecure_git,
+            allow_loopback=self.allow_loopback,
+            unconfined=self.allow_unconfined_builds,
+            on_change=on_change,
+        )
+
+    def builder(self) -> BuildPool:
+        """Return what builds manifests."""
+        services = KeyServices(allow_loopback=self.allow_loopback)
+        return BuildPool(key_services=services, unconfined=self.allow_unconfined_builds)
+
+    def waived(self) -> Waived:
+        """Return what the operator is to do without."""
+        return Waived(confinement=self.allow_unconfined_builds, author_checks=self.allow_unchecked_authors)
+
+    def tenancy(self, rights: OwnRights | None = None, policies: Policies | None = None) -> Tenancy:
+        """Return what the flags, the operator's own rights and the policies of the cluster say about tenants."""
+        return Tenancy(
+            rights=rights,
+            policies=policies,
+            guarded=frozenset({self.namespace, *self.protected_namespaces}),
+            default_account=self.default_service_account,
+            require_account=self.require_service_account,
+            min_interval=self.min_interval,
+        )
+
+    def webhook_secret(self) -> bytes | None:
+        """Read what proves pushes for all syncs; raises `SettingsError`."""
+        if not self.webhook_secret_file:
+            return None
+        try:
+            secret = Path(self.webhook_secret_file).read_bytes().strip()
+        except OSError as error:
+            raise SettingsError(f"--webhook-secret-file cannot be read: {error.strerror}") from None
+        if not secret:
+            raise SettingsError("--webhook-secret-file is empty: anybody could sign with that")
+        return secret
+
+    def proxies(self) -> Sequence[Network]:
+        """Read whom to believe about where a push came from; raises `SettingsError`."""
+        try:
+            return read_networks(self.trusted_proxies)
+        except ValueError as error:
+            raise SettingsError(f"--trusted-proxies: {error}") from None
