@@ -93,8 +93,9 @@ async def _uninstall(connection: Connection, given: argparse.Namespace) -> int:
                 print(
                     printable(f"{resource.kind} {meta.namespace}/{meta.name}: {await _stuck(client, resource, meta)}")
                 )
+            count = "1 sync is" if len(left) == 1 else f"{len(left)} syncs are"
             print(
-                f"{len(left)} syncs are still there, and nothing else was removed. Do what is said above, or give "
+                f"{count} still there, and nothing else was removed. Do what is said above, or give "
                 "--keep-copies to leave their copies where they are."
             )
             return 1
