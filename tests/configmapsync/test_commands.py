@@ -59,6 +59,11 @@ def one_line(told: str) -> str:
     return told
 
 
+def sync_of(world: World, **spec: object) -> str:
+    """Write a sync at home of a world, which acts as all syncs of the world do."""
+    return manifest(world.home, **world.acting(spec))
+
+
 def manifest(namespace: str, name: str = "sync", **spec: object) -> str:
     body = {
         "apiVersion": API_VERSION,
@@ -76,7 +81,7 @@ def test_plan_prints_what_a_sync_would_do_and_why_and_does_nothing(
     new, taken, missing = world.namespace("new"), world.namespace("taken"), f"{world.name}-missing"
     theirs = world.put(taken, theirs="1")
     file = tmp_path / "sync.yaml"
-    file.write_text(manifest(world.home, destinationNamespaces=[new, taken, missing]), encoding="utf-8")
+    file.write_text(sync_of(world, destinationNamespaces=[new, taken, missing]), encoding="utf-8")
     audit = AuditLog(world.sandbox)
     mark = audit.mark()
     lines = syncline("plan", "--kubeconfig", world.sandbox.kubeconfig, "-f", file, code=1).splitlines()
@@ -103,7 +108,7 @@ def test_plan_tells_what_an_edit_of_a_living_sync_would_change(world: World, syn
     sync.change(suspend=True)
     sync.becomes("Suspended")
     source.set(colour="blue")
-    edited = manifest(world.home, destinationNamespaces=[stays, comes], suspend=False)
+    edited = sync_of(world, destinationNamespaces=[stays, comes], suspend=False)
     told = syncline("plan", "--kubeconfig", world.sandbox.kubeconfig, "-f", "-", stdin=edited)
     actions = {tuple(line.split()[:2]) for line in told.splitlines()[2:-1]}
     assert actions == {("update", f"{stays}/app"), ("create", f"{comes}/app"), ("delete", f"{leaves}/app")}
@@ -119,7 +124,7 @@ def test_plan_of_a_file_that_leaves_a_field_out_plans_its_removal_and_passes_ove
     stays, leaves = world.namespaces("stays", "leaves")
     world.sync(destinationNamespace=stays, destinationNamespaces=[leaves]).becomes("Synced")
     text = f"apiVersion: v1\nkind: Namespace\nmetadata: {{name: {stays}}}\n---\n"
-    text += manifest(world.home, destinationNamespace=stays)
+    text += sync_of(world, destinationNamespace=stays)
     told = syncline("plan", "--kubeconfig", world.sandbox.kubeconfig, "-f", "-", stdin=text)
     actions = {tuple(line.split()[:2]) for line in told.splitlines()[2:-1]}
     assert actions == {("leave", f"{stays}/app"), ("delete", f"{leaves}/app")}
@@ -128,7 +133,7 @@ def test_plan_of_a_file_that_leaves_a_field_out_plans_its_removal_and_passes_ove
 def test_plan_shows_what_the_operator_does_with_patterns(world: World, syncline: Command) -> None:
     world.source()
     target = world.namespace("a")
-    wanted = manifest(world.home, destinationNamespaces=[f"{world.name}*", "defau*", "kube-*", "syncline-*"])
+    wanted = sync_of(world, destinationNamespaces=[f"{world.name}*", "defau*", "kube-*", "syncline-*"])
     told = syncline("plan", "--kubeconfig", world.sandbox.kubeconfig, "-f", "-", stdin=wanted)
     planned = {line.split()[1] for line in told.splitlines()[2:-1]}
     assert planned == {f"{target}/app", "default/app"}
@@ -142,7 +147,7 @@ def test_plan_tells_what_a_missing_source_means(world: World, syncline: Command)
     sync.change(suspend=True)
     sync.becomes("Suspended")
     source.delete()
-    wanted = manifest(world.home, destinationNamespace=target, suspend=False)
+    wanted = sync_of(world, destinationNamespace=target, suspend=False)
     told = syncline("plan", "--kubeconfig", world.sandbox.kubeconfig, "-f", "-", stdin=wanted, code=1)
     assert f"SourceNotFound: the source ConfigMap {world.home}/app does not exist" in told
     assert ["delete", f"{target}/app"] in [line.split()[:2] for line in told.splitlines()]
@@ -174,7 +179,7 @@ def test_plan_refuses_a_missing_file_and_an_unreadable_one_in_one_line(refused: 
 
 
 def test_plan_passes_on_what_the_server_says_against_a_spec(world: World, syncline: Command) -> None:
-    wrong = manifest(world.home, destinationNamespace=world.home)
+    wrong = sync_of(world, destinationNamespace=world.home)
     told = syncline("plan", "--kubeconfig", world.sandbox.kubeconfig, "-f", "-", stdin=wrong, code=2)
     assert "the only destination is the source itself: name another namespace" in one_line(told)
 
@@ -203,7 +208,7 @@ def test_plan_works_with_rights_in_one_namespace_and_says_what_its_user_may_not_
     world.source()
     token = world.sandbox.service_account_token(world.home, editor(world))
     kubeconfig = world.sandbox.kubeconfig_for(token, f"{world.name}-editor")
-    sync = manifest(world.home, destinationNamespace=world.home, destinationName="other")
+    sync = sync_of(world, destinationNamespace=world.home, destinationName="other")
     told = syncline("plan", "--kubeconfig", kubeconfig, "-f", "-", stdin=sync)
     assert "1 to create" in told
     assert f"note: you may not list ConfigMap outside of namespace {world.home}" in told

@@ -34,6 +34,7 @@ def test_the_destinations_are_the_union_of_names_globs_and_labels(world: World) 
     assert world.config_map(outside).look() is None
 
 
+@pytest.mark.own_rights  # an account is told less
 def test_globs_and_labels_that_match_nothing_are_named_and_what_comes_later_is_served(world: World) -> None:
     world.source()
     glob, other = f"{world.name}-late-*", f"{world.name}-other-*"

@@ -195,6 +195,7 @@ def operator_may(world: World, verbs: Sequence[str]) -> Iterator[None]:
         grant(role["rules"][0]["verbs"])
 
 
+@pytest.mark.own_rights
 def test_where_the_operator_itself_may_not_write_the_target_says_so_and_heals(world: World) -> None:
     world.source()
     target = world.namespace("a")

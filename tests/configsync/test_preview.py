@@ -78,6 +78,7 @@ def described(world: GitWorld, **spec: object) -> str:
     return json.dumps({**body, "spec": {"source": world.git(), **spec}})
 
 
+@pytest.mark.own_rights
 def test_a_plan_promises_nothing_in_a_namespace_that_does_not_exist_and_then_removes_nothing(
     world: GitWorld, syncline: Command, flags: tuple[str, ...]
 ) -> None:
@@ -97,6 +98,7 @@ def test_a_plan_promises_nothing_in_a_namespace_that_does_not_exist_and_then_rem
     assert world.find("ConfigMap", world.home, "old").look() is not None
 
 
+@pytest.mark.own_rights
 def test_a_plan_counts_on_namespaces_and_kinds_that_the_same_commit_brings(
     world: GitWorld, syncline: Command, flags: tuple[str, ...]
 ) -> None:
@@ -116,6 +118,7 @@ def test_a_plan_counts_on_namespaces_and_kinds_that_the_same_commit_brings(
     assert f"+kind: {kind}" in shown
 
 
+@pytest.mark.own_rights
 def test_a_plan_that_lacks_rights_of_the_operator_removes_nothing(
     world: GitWorld, syncline: Command, flags: tuple[str, ...]
 ) -> None:

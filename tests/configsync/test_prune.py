@@ -1,5 +1,6 @@
 """What left Git leaves the cluster: what is ours, all of it, and nothing else."""
 
+import pytest
 from tests.configmapsync.world import until
 from tests.configsync.world import ConfigSync, GitWorld, config_map, definition, manifest
 
@@ -162,6 +163,7 @@ def _stays(sync: ConfigSync, kind: str, reason: str = "HoldsForeign") -> str:
     return until(entry, bool)
 
 
+@pytest.mark.own_rights
 def test_a_namespace_that_holds_what_others_have_put_there_stays(world: GitWorld) -> None:
     namespace = f"{world.name}-made"
     made = world.find("Namespace", name=namespace)

@@ -37,6 +37,7 @@ def test_a_protected_kind_is_refused_and_the_message_names_the_flag(
     assert "Stalled" in sync.conditions
 
 
+@pytest.mark.own_rights
 def test_a_role_is_copied_only_as_an_account_with_its_rights(world: Manifests) -> None:
     source = world.make("Role", rules=[{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}])
     target = world.namespace("a")
@@ -72,6 +73,7 @@ def test_a_kind_that_is_misspelt_is_named_with_what_to_write_instead(world: Mani
     assert "write kind Deployment of apps/v1" in ready["message"]
 
 
+@pytest.mark.own_rights
 def test_a_kind_that_the_operator_has_no_rights_to_is_named_with_what_to_do_and_copied_once_it_has(
     world: Manifests,
 ) -> None:
