@@ -1,5 +1,6 @@
 """One object of each of many kinds, rich enough to have lists, maps and references in it."""
 
+from copy import deepcopy
 from typing import Any
 
 from msgspec import Struct
@@ -30,7 +31,7 @@ class Sample(Struct, frozen=True):
                 "annotations": {"example.com/note": "hello"},
                 **metadata,
             },
-            **self.body,
+            **deepcopy(self.body),  # samples share parts, and tests change what they get
         }
 
 
