@@ -64,6 +64,23 @@ def test_an_upgrade_keeps_the_profile_and_the_kinds_that_were_chosen(installatio
     assert core["metadata"]["labels"]["syncline.dev/rights"] == "none"
 
 
+def test_an_installation_keeps_its_image_when_none_is_given(installation: Sandbox, syncline: Command) -> None:
+    path = f"/apis/apps/v1/namespaces/{deploy.NAMESPACE}/deployments/syncline"
+
+    def image() -> str:
+        return str(installation.request("GET", path)["spec"]["template"]["spec"]["containers"][0]["image"])
+
+    try:
+        syncline("install", "--image", "registry.example.com/syncline:7")
+        assert "its image is registry.example.com/syncline:7" in syncline("install")
+        assert image() == "registry.example.com/syncline:7"
+        syncline("install", "--image", "syncline:0.0.1")  # the default of another version: not somebody's choice
+        syncline("install")
+        assert image() == deploy.IMAGE
+    finally:
+        installation.request("DELETE", path)
+
+
 def test_whoever_installs_chooses_the_kinds_that_edit_and_admin_may_write(
     installation: Sandbox, syncline: Command
 ) -> None:

@@ -1,4 +1,4 @@
-"""What whoever installs chooses: the operator's profile of rights, and our kinds that edit and admin may write."""
+"""What whoever installs chooses: the image, the profile of rights, and our kinds that edit and admin may write."""
 
 import argparse
 from collections.abc import Iterable
@@ -14,9 +14,9 @@ from syncline.kube.client import Client
 from syncline.kube.errors import NotFound
 
 
-def add_flags(parser: argparse.ArgumentParser, *, profile: str, kinds: str) -> None:
+def add_flags(parser: argparse.ArgumentParser, *, image: str, profile: str, kinds: str) -> None:
     """Add what whoever installs chooses, and what is taken where they choose nothing."""
-    parser.add_argument("--image", default=deploy.IMAGE, help="image of the operator (default %(default)s)")
+    parser.add_argument("--image", help=f"image of the operator (default: {image})")
     parser.add_argument(
         "--rights",
         choices=PROFILES,
@@ -58,6 +58,18 @@ async def installed(client: Client) -> deploy.Choice:
     kinds = (edit.get("annotations") or {}).get(TENANT_KINDS, "all")
     plurals = AS_SHIPPED.tenant_kinds if kinds == "all" else _known(kinds.split(","))
     return deploy.Choice(profile=profile, tenant_kinds=plurals)
+
+
+async def installed_image(client: Client) -> str:
+    """Return the image of an earlier installation, unless it is the default one of some version."""
+    resource = deploy.resource({"apiVersion": "apps/v1", "kind": "Deployment"})
+    try:
+        found = await client.get(resource, "syncline", deploy.NAMESPACE)
+    except NotFound:
+        return deploy.IMAGE
+    image = str(found["spec"]["template"]["spec"]["containers"][0]["image"])
+    name, _, _ = deploy.IMAGE.partition(":")
+    return deploy.IMAGE if image.startswith(f"{name}:") else image
 
 
 async def _role(client: Client, name: str) -> dict[str, Any]:

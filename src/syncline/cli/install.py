@@ -36,12 +36,19 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     manifests = commands.add_parser(
         "manifests", help="print all that a cluster needs: namespace, CRDs, RBAC, policy, Deployment"
     )
-    choices.add_flags(manifests, profile=DEFAULT, kinds="all")
-    manifests.set_defaults(func=lambda given: _print(deploy.everything(given.image, choices.chosen(given))))
+    choices.add_flags(manifests, image=deploy.IMAGE, profile=DEFAULT, kinds="all")
+    manifests.set_defaults(
+        func=lambda given: _print(deploy.everything(given.image or deploy.IMAGE, choices.chosen(given)))
+    )
 
     install = commands.add_parser("install", help="apply the manifests to a cluster")
     connect.add_flags(install)
-    choices.add_flags(install, profile=f"what is installed, else {DEFAULT}", kinds="what is installed, else all")
+    choices.add_flags(
+        install,
+        image=f"what is installed, else {deploy.IMAGE}",
+        profile=f"what is installed, else {DEFAULT}",
+        kinds="what is installed, else all",
+    )
     install.add_argument(
         "--without-deployment", action="store_true", help="all but the Deployment, to run the operator elsewhere"
     )
@@ -71,7 +78,8 @@ def _print(manifests: Sequence[deploy.Manifest]) -> int:
 async def _install(connection: Connection, given: argparse.Namespace) -> int:
     async with Client(connection) as client:
         choice = choices.chosen(given, await choices.installed(client))
-        for manifest in deploy.everything(given.image, choice):
+        image = given.image or await choices.installed_image(client)
+        for manifest in deploy.everything(image, choice):
             if given.without_deployment and manifest["kind"] == "Deployment":
                 continue
             meta = manifest["metadata"]
@@ -80,7 +88,9 @@ async def _install(connection: Connection, given: argparse.Namespace) -> int:
             )
             print(f"applied {manifest['kind']} {meta['name']}")
     print(f"the operator has the rights of profile {choice.profile}: {MEANINGS[choice.profile]}")
-    if given.without_deployment:
+    if not given.without_deployment:
+        print(f"its image is {image}")
+    else:
         print("run it with these rights: syncline run --as-installed")
     return 0
 
