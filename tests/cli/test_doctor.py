@@ -64,6 +64,13 @@ def test_a_cluster_without_syncline_lacks_everything(far: Sandbox, syncline: Com
         pytest.skip("other tests have installed it there")
 
 
+def test_whoever_may_not_look_is_told_so_and_nothing_else(clinic: Sandbox, syncline: Command) -> None:
+    text = syncline("doctor", kubeconfig=clinic.kubeconfig_for_certificate("somebody"), code=1)
+    found = rows(text)
+    assert [ok for ok, _ in found.values()][:5] == ["?"] * 5
+    assert len(text.splitlines()) == 1 + len(found) == 7
+
+
 def _may_read_policies(sandbox: Sandbox) -> bool:
     review = {
         "apiVersion": "authorization.k8s.io/v1",

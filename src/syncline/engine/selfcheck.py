@@ -91,7 +91,13 @@ async def check_rights(rights: Iterable[Right], may: Callable[[Right], Awaitable
             return await may(right)
 
     asked = list(rights)
-    answers = await asyncio.gather(*map(ask, asked))
+    tasks = [asyncio.ensure_future(ask(right)) for right in asked]
+    try:
+        answers = await asyncio.gather(*tasks)
+    finally:  # nothing is asked any more once one has failed, or the client would be used after it was closed
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
     verbs: dict[str, list[str]] = {}
     for right, allowed in zip(asked, answers, strict=True):
         if not allowed:
