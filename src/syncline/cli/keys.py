@@ -74,14 +74,17 @@ async def _list(client: Client, given: argparse.Namespace) -> str:
     lines = [f"{one}  {'signs' if one == keys.current else 'proves'}" for one in sorted(keys.ids)]
     lines += [f"{one}  lost" for one in sorted(await noted_keys(client, namespace) - keys.ids)]
     taking = {one or "unsigned": len(syncs) for one, syncs in keys.takeovers.items()}
-    lines += [f"{one}  taken over by {number} syncs" for one, number in sorted(taking.items())]
+    for one, number in sorted(taking.items()):
+        lines.append(f"{one}  still to be taken over by {number} {'sync' if number == 1 else 'syncs'}")
     return "\n".join(lines)
 
 
 async def _rotate(client: Client, given: argparse.Namespace) -> str:
     await _read(client, given.operator_namespace)
     keys = await add_key(client, given.operator_namespace)
-    return f"marks are signed with key {keys.current} from now on; those of {len(keys.ids) - 1} former ones count too"
+    former = len(keys.ids) - 1
+    count = "the former key count" if former == 1 else f"{former} former keys count"
+    return f"marks are signed with key {keys.current} from now on; those of {count} too"
 
 
 async def _heal(client: Client, given: argparse.Namespace) -> str:
