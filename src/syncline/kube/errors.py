@@ -280,7 +280,11 @@ def from_status(
 def _message(said: Status, causes: list[Cause], resource: str) -> str:
     if resource != "secrets":
         quotes = len(said.message) > _SENTENCE or "\n" in said.message
-        words = [f"{cause.field}: {_brief(cause.message)}" for cause in causes[:_MAX_CAUSES] if cause.message]
+        words = [
+            f"{cause.field}: {_brief(cause.message)}" if cause.field else _brief(cause.message)
+            for cause in causes[:_MAX_CAUSES]
+            if cause.message
+        ]
         message = "; ".join(words) if quotes and words else said.message
         if said.reason and not _is_word(said.reason) and said.reason not in message:
             message = f"{said.reason}: {message}" if message else said.reason
