@@ -85,6 +85,8 @@ def read_sync(
         spec = msgspec.json.decode(wire.spec, type=spec_type)
     except msgspec.MsgspecError as problem:
         error = str(problem)
+    except RecursionError:
+        error = "the spec is nested too deeply to be read: take levels out"
     return Sync(kind=kind, metadata=wire.metadata, spec=spec, status=_status(wire, status_type), error=error)
 
 

@@ -23,6 +23,7 @@ from syncline.kube.credentials import Credential, credential_of
 from syncline.kube.errors import BadAnswer, Gone
 from syncline.kube.limiter import FairLimiter
 from syncline.kube.lines import split_lines
+from syncline.kube.nesting import shallow
 from syncline.kube.resources import Resource
 from syncline.kube.retry import Retry
 from syncline.kube.session import Request, Session
@@ -44,6 +45,8 @@ Body = Mapping[str, Any] | Sequence[Any] | msgspec.Struct | bytes
 """An object or a JSON patch, or either as ready JSON."""
 Listing = tuple[list[T], str]
 _OBJECT: Any = dict[str, Any]
+# A list has its items in an array.
+_ITEM_LEVEL = 3
 _JSON = "application/json"
 
 
@@ -396,7 +399,7 @@ class Client:
     async def _ask(self, request: Request, type: type[T]) -> T:
         body = await self._session.send(request, self._user)
         try:
-            answer: T = _decoder(cast("Any", type)).decode(body)
+            answer: T = _decode(body, type)
         except (ValueError, RecursionError):  # not kept as the cause: their text quotes what was read
             what = f"the answer to {request.verb} {request.resource} does not have the expected shape"
             raise BadAnswer(what, ambiguous=not request.reads) from None
@@ -421,6 +424,17 @@ class _Kind(msgspec.Struct):
 
 class _Version(msgspec.Struct, rename="camel"):
     git_version: str = ""
+
+
+def _decode(body: bytes, type: type[T]) -> T:
+    decode = _decoder(cast("Any", type)).decode
+    try:
+        return cast("T", decode(body))
+    except RecursionError:
+        if cast("Any", type) != _List[msgspec.Raw]:
+            raise
+        # Whoever reads a list item by item must not lose all of them to one.
+        return cast("T", decode(shallow(body, _ITEM_LEVEL)))
 
 
 @lru_cache(maxsize=128)

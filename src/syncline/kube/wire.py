@@ -6,7 +6,10 @@ import msgspec
 from msgspec import Struct
 
 from syncline.kube.errors import BadAnswer, from_status, read_status
+from syncline.kube.nesting import shallow
 
+# An event has its object within itself.
+_EVENT_LEVEL = 2
 _INITIAL_END = b'"k8s.io/initial-events-end":"true"'
 
 
@@ -55,7 +58,11 @@ class Reader(Generic[W]):
     def line(self, line: bytes) -> Reading[W]:
         """Read a line of a watch. Raises what an ERROR event says, and `BadAnswer` for what is no event."""
         try:
-            event = self._decode_event(line)
+            try:
+                event = self._decode_event(line)
+            except RecursionError:
+                line = shallow(line, _EVENT_LEVEL)
+                event = self._decode_event(line)
             if event.type != "ERROR":
                 return Reading(event.type, event.object.metadata, event.object)
         except (ValueError, RecursionError):
