@@ -168,3 +168,16 @@ async def test_a_service_that_never_answers_is_given_up(
         async with BuildPool(key_services=services) as builder:
             with pytest.raises(BuildError, match="no key service"):
                 await build(builder, content, doubles.secret)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("a: &a {b: 1}\nc: {<<: *a}\n", id="aliases"),
+        pytest.param("tenantId: t\n" + "# more\n" * 3000, id="size"),
+        pytest.param("[" * 5000, id="depth"),
+    ],
+)
+def test_a_credential_that_would_take_long_to_read_is_refused_unread(text: str) -> None:
+    with pytest.raises(CredentialError, match=r"must be a map of fields|larger than"):
+        read_azure({"azure-kv": text.encode()})

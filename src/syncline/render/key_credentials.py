@@ -11,10 +11,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-import yaml
 from msgspec import Struct
 
+from syncline.core.documents import DocumentError, read_document
+
 GOOGLE_TOKEN_URL = "https://oauth2.googleapis.com/token"  # noqa: S105 - an address
+# It is read where everything else waits meanwhile: what a tenant writes there must not take long.
+_MOST_TEXT = 16 * 1024
 AWS_KEY, GOOGLE_KEY, AZURE_KEY = "aws-kms", "gcp-kms", "azure-kv"
 VAULT_TOKEN_KEY, VAULT_ADDRESS_KEY = "vault-token", "vault-address"
 VAULT = "vault"
@@ -177,9 +180,11 @@ def _text(keys: Mapping[str, bytes], name: str) -> str | None:
 
 
 def _map(name: str, text: str) -> dict[str, Any]:
+    if len(text) > _MOST_TEXT:
+        raise CredentialError(f"{name} is larger than {_MOST_TEXT} characters, which no credential is")
     try:
-        fields = yaml.safe_load(text)
-    except yaml.YAMLError:
+        fields = read_document(text)
+    except DocumentError:
         fields = None
     if not isinstance(fields, dict):
         raise CredentialError(f"{name} must be a map of fields, in YAML or JSON")
