@@ -15,9 +15,10 @@ from tests.fleet.world import Remote
 from tests.manifestsync.world import Manifests
 from tests.tenancy.accounts import ALL, Account
 from tests.tenancy.policies import NAME_LABEL, Govern, Policy
+from tests.tenancy.tenants import Tenant
 
 from syncline import deploy
-from syncline.api.common import API_VERSION, GROUP
+from syncline.api.common import API_VERSION, GROUP, REQUESTED_AT
 from syncline.api.tenantpolicy import PLURAL
 from syncline.sandbox import RequestError, Sandbox
 from syncline.testing.audit import OPERATOR, AuditLog
@@ -339,6 +340,34 @@ class TestSelection:
         sync.becomes("Synced", synced=1)
         govern(kinds=["ConfigMap"])
         sync.becomes("NotAllowed")
+
+
+class TestTiming:
+    def test_what_a_slow_repository_brings_is_judged_by_the_policy_that_holds_when_it_comes(
+        self, world: GitWorld, govern: Govern
+    ) -> None:
+        mallory, account = Tenant(world, world.home), Account(world, "deployer")
+        theirs = world.namespace("theirs")
+        account.may(world.home, "secrets", "get")
+        account.may(theirs, "configmaps", *ALL)
+        policy = govern(destinationNamespaces=["{namespace}", theirs])
+        world.push({"app.yaml": config_map("app", theirs, colour="red")})
+        sync = mallory.sync("ConfigSync", "slow", serviceAccountName=account.name, source=world.git())
+        sync.becomes("Synced", synced=1)
+        world.server.hold(world.name)
+        try:
+            world.push({"app.yaml": config_map("app", theirs, colour="blue")})
+            sync.annotate({REQUESTED_AT: "now"})
+            until(lambda: world.server.waiting(world.name), bool)
+            policy.change(destinationNamespaces=["{namespace}"])
+            policy.becomes("InForce", namespaces=1)
+            mark = world.mark()
+        finally:
+            world.server.release(world.name)
+        ready = sync.becomes("NotAllowed")
+        assert ready["message"].startswith(policy.refusal("destinationNamespaces", f"destination namespace {theirs}"))
+        assert world.config_map(theirs).data == {"colour": "red"}
+        assert [str(entry) for entry in world.requests(mark) if entry.changes and entry.namespace == theirs] == []
 
 
 class TestStatus:

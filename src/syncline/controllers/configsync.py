@@ -158,6 +158,8 @@ class ConfigSyncs(Controller):
         reached = await self._sites.reach(work, self.wakes)
         laps = [await self._validated(work, spec, reached, lap, memory) for lap in laps]
         work = self.kind.lower(sync, (one for lap in laps for one in lap.desired()))
+        work = structs.replace(work, limits=asking.limits)
+        self._tenancy.confirm(asking.key.namespace, asking.limits)
         self._care(work, spec, reached, laps)
         self._count_targets(sync, reached, laps)
         if spec.dry_run:
@@ -272,6 +274,7 @@ class ConfigSyncs(Controller):
         later: float | None = None
         done = lap.certain and all(outcome.state in _APPLIED for outcome in outcomes)
         if done:
+            self._tenancy.confirm(work.sync.metadata.namespace, work.limits)
             pruned = await self._remover.prune(work, known, part, wanted_of(part, lap), edit.requested)
             removed, held, again, later = list(pruned.outcomes), pruned.held, pruned.again, pruned.look_again
         well = wellness(lap, part.sites, outcomes, known, seconds(spec.timeout)) if spec.wait else None
@@ -327,7 +330,7 @@ class ConfigSyncs(Controller):
                 else:
                     closed.append(outcome)
             await self._record_kinds(work, part, orders)
-            written = await self._carry_out(work.sync, known, orders, progress)
+            written = await self._carry_out(work, known, orders, progress)
             before.extend(written)
             return [*closed, *written]
 
@@ -346,6 +349,7 @@ class ConfigSyncs(Controller):
             if not all(map(_is_applied, lapped)):
                 departed = structs.replace(departed, names=(*departed.names, *([name] if name else [])), done=False)
                 continue
+            self._tenancy.confirm(work.sync.metadata.namespace, work.limits)
             pruned = await self._remover.prune(work, memory.track(name), part, NOTHING_WANTED, edit.requested)
             undone = pruned.held is not None or pruned.again is not None or any(map(_is_undone, pruned.outcomes))
             departed = Departed(

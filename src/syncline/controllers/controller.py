@@ -25,6 +25,7 @@ from syncline.controllers.reporting import AnySync, Problem, Report, Reporter
 from syncline.controllers.sites import Reached, Sites, emptied_kinds
 from syncline.controllers.status_trust import StatusTrust
 from syncline.controllers.survey import Site
+from syncline.controllers.tenancy import Tenancy
 from syncline.controllers.wakes import Wakes
 from syncline.controllers.work import Work
 from syncline.core.author_policies import AUTHOR_UNCHECKED
@@ -71,6 +72,10 @@ class Kind(Protocol):
     @property
     def resource(self) -> Resource:
         """Where its objects are."""
+
+    @property
+    def tenancy(self) -> Tenancy:
+        """What governs its syncs."""
 
     def read(self, wire: SyncWire) -> AnySync:
         """Decode a sync."""
@@ -386,9 +391,13 @@ class Controller(ABC):
             await self._reporter.record(latest, status)
 
     async def _carry_out(
-        self, sync: AnySync, memory: Memory, orders: Sequence[Order], progress: Progress
+        self, work: Work, memory: Memory, orders: Sequence[Order], progress: Progress
     ) -> list[Outcome]:
-        """Write to many targets at once, but not to those that are known to be a stranger's until something changes."""
+        """Write to many targets at once, but not to those that are known to be a stranger's until something changes.
+
+        What was not begun with when policies change is not written.
+        """
+        sync = work.sync
         key, generation = key_of(sync), sync.metadata.generation
         known: list[Outcome] = []
         jobs: list[tuple[Target, Job]] = []
@@ -399,7 +408,7 @@ class Controller(ABC):
                 known.append(blocked)
                 continue
             clusters[target] = site.cluster
-            jobs.append((target, job))
+            jobs.append((target, partial(self._unless_changed, work, target, job)))
         self.wakes.attend(key)
         outcomes = await memory.fan_out.run(jobs, progress)
         for outcome in outcomes:
@@ -408,6 +417,16 @@ class Controller(ABC):
             elif outcome.reason in HELD_BY_OTHERS:
                 self.wakes.wait(key, clusters[outcome.target], outcome)
         return outcomes + known
+
+    async def _unless_changed(self, work: Work, target: Target, job: Job) -> Outcome | None:
+        """Write to a target, unless other policies hold by now than when the sync was checked."""
+        try:
+            self._kind.tenancy.confirm(work.sync.metadata.namespace, work.limits)
+        except Problem as problem:
+            return Outcome(
+                target=target, state="Pending", reason=problem.reason, message=str(problem), retry=problem.retry
+            )
+        return await job()
 
     def _writer(self, site: Site) -> Writer:
         return Writer(

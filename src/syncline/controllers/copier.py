@@ -89,6 +89,7 @@ class Copier(Controller):
         await self._record(work, reached, edit.text)
         room = KeepRoom(sync)
         converged = await self._converge(work, memory, wish, gathered.revision, room)
+        self.kind.tenancy.confirm(sync.metadata.namespace, work.limits)
         pruned = await self._remover.prune(work, memory, reached, wanted, edit.requested)
         gone = await self._remover.sources_gone(work, memory, reached, gathered, wanted)
         seen = [*converged, *wish.failed, *surveyed.unnamed, *surveyed.passed_over, *reached.outcomes]
@@ -215,7 +216,7 @@ class Copier(Controller):
             latest = self._latest(work.sync)  # what was recorded before the first write stays
             await self._reporter.progress(latest, so_far, len(wish.desired), revision)
 
-        return [*await self._carry_out(work.sync, memory, orders, progress), *refused]
+        return [*await self._carry_out(work, memory, orders, progress), *refused]
 
     async def _settle(self, work: Work, writer: Writer, spot: Spot, desired: Desired, kept: bool) -> Outcome:
         if spot.hidden:

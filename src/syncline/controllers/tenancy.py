@@ -10,6 +10,7 @@ from syncline.core.tenancy import NO_LIMITS, NOT_ALLOWED, TenantLimits, TenantRe
 from syncline.engine.own_rights import OwnRights
 from syncline.fleet import NotResolved, Resolved
 
+POLICY_CHANGED = "PolicyChanged"
 _NOTHING_OF_ITS_OWN = (
     "set serviceAccountName to an account of this namespace that has the rights, or install with --rights config: this "
     "operator writes nothing in its own name, its profile of rights is none"
@@ -87,6 +88,15 @@ class Tenancy(Struct, frozen=True, kw_only=True):
     def admit(self, namespace: str, request: TenantRequest) -> None:
         """Raise `Problem` where the policies of a namespace do not allow what a spec asks for."""
         refuse(self.limits(namespace).violation(request))
+
+    def confirm(self, namespace: str, limits: TenantLimits) -> None:
+        """Raise `Problem` where other policies govern a namespace than when its sync was checked against `limits`.
+
+        A turn may take minutes, and its author may have it take longer: what a policy says by then holds.
+        """
+        if self.limits(namespace) != limits:
+            message = "the TenantPolicies of this namespace changed meanwhile, so nothing more is written: trying again"
+            raise Problem(POLICY_CHANGED, message, status="Unknown", retry=True)
 
     def user(self, namespace: str, account: str | None) -> str | None:
         """Return whom a sync of this namespace acts as; None: the operator itself.
