@@ -1,5 +1,6 @@
 """A tenant writes a credential that takes long to read: nobody else waits for it."""
 
+import os
 from pathlib import Path
 
 from tests.configmapsync.world import until
@@ -11,9 +12,15 @@ from syncline.testing.operator import OperatorProcess
 
 # Just below what a Secret may hold; YAML in pure Python reads a few ten thousand entries a second.
 LONG = "- a\n" * 250_000
+ALLOWED = 4.0
 
 
-def test_a_credential_of_a_key_service_that_is_long_keeps_no_probe_waiting(alone: Manifests, quiet: Path) -> None:
+def processor_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_a_credential_of_a_key_service_that_is_long_takes_no_time_to_read(alone: Manifests, quiet: Path) -> None:
     mallory = Tenant(alone, alone.namespace("mallory"))
     mallory.create("v1", "ServiceAccount", "serviceaccounts", "robot")
     account = Account(alone, "robot", home=mallory.namespace)
@@ -22,6 +29,7 @@ def test_a_credential_of_a_key_service_that_is_long_keeps_no_probe_waiting(alone
     mallory.create("v1", "ConfigMap", "configmaps", "files", data={"app.yaml": "{}"})
     mallory.create("v1", "Secret", "secrets", "keys", stringData={"azure-kv": LONG})
     with OperatorProcess(quiet) as operator:
+        before = processor_seconds(operator.pid)
         sync = mallory.sync(
             "ConfigSync",
             "slow",
@@ -29,11 +37,6 @@ def test_a_credential_of_a_key_service_that_is_long_keeps_no_probe_waiting(alone
             source={"configMapRef": {"name": "files"}},
             decryption={"provider": "SOPS", "secretRef": {"name": "keys"}},
         )
-        answers: set[int] = set()
-
-        def probe() -> object:
-            answers.add(operator.get("health", "/healthz")[0])  # 0: none within five seconds
-            return sync.conditions.get("Ready")
-
-        until(probe, bool)
-        assert answers == {200}
+        until(lambda: sync.conditions.get("Ready"), bool)
+        # All of the operator waits meanwhile. It took 10 s and more, however busy the machine is with other work.
+        assert processor_seconds(operator.pid) - before < ALLOWED
