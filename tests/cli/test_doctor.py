@@ -7,7 +7,7 @@ from tests.cli.conftest import Command
 from tests.configmapsync.world import Thing, until
 
 from syncline import deploy
-from syncline.sandbox import RequestError, Sandbox
+from syncline.sandbox import Options, Sandbox
 from syncline.testing.operator import install
 
 POLICY = "configsyncs-authors.syncline.dev"
@@ -53,15 +53,11 @@ def test_each_thing_that_is_missing_is_told_with_what_to_do(clinic: Sandbox, syn
     assert found["crds"][0] == found["namespace"][0] == "yes"
 
 
-def test_a_cluster_without_syncline_lacks_everything(far: Sandbox, syncline: Command) -> None:
-    try:
-        far.request("GET", f"/api/v1/namespaces/{deploy.NAMESPACE}")
-    except RequestError:
-        found = rows(syncline("doctor", kubeconfig=far.kubeconfig, code=1))
-        assert [ok for ok, _ in found.values()][:4] == ["NO"] * 4
-        assert found["namespace"][1].startswith("run `syncline install`: the namespace syncline-system does not exist")
-    else:
-        pytest.skip("other tests have installed it there")
+def test_a_cluster_without_syncline_lacks_everything(syncline: Command) -> None:
+    with Sandbox.create(Options()) as empty:
+        found = rows(syncline("doctor", kubeconfig=empty.kubeconfig, code=1))
+    assert [ok for ok, _ in found.values()][:4] == ["NO"] * 4
+    assert found["namespace"][1].startswith("run `syncline install`: the namespace syncline-system does not exist")
 
 
 def test_whoever_may_not_look_is_told_so_and_nothing_else(clinic: Sandbox, syncline: Command) -> None:
