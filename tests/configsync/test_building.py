@@ -70,6 +70,21 @@ def test_a_chart_is_rendered_anew_when_its_values_change(world: GitWorld, accoun
     app.holds_data(size="3", colour="blue")
 
 
+def test_values_that_cannot_be_read_are_named_and_what_was_applied_stays(world: GitWorld, account: Account) -> None:
+    world.push(CHART)
+    values = world.put(world.home, "values", **{"values.yaml": "size: 2\n"})
+    helm = {"helm": {"valuesFrom": [{"name": "values"}]}}
+    sync = world.csync(git={"path": "chart"}, build=helm, serviceAccountName=account.name)
+    sync.becomes("Synced", synced=1)
+    values.set(**{"values.yaml": "size: [2\n"})
+    message = sync.becomes("InvalidValues")["message"]
+    assert message.startswith(
+        f"the key values.yaml of ConfigMap values in {world.home}, which build.helm.valuesFrom names,"
+    )
+    assert "cannot be read: line " in message
+    world.find("ConfigMap", world.home, "sync-web").holds_data(size="2", colour="red")
+
+
 def test_jsonnet_is_evaluated_with_arguments(world: GitWorld) -> None:
     world.push(
         {

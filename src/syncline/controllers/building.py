@@ -3,6 +3,7 @@
 One digest names all that goes in. While it is the same, nothing is read, built or compared, whatever else was pushed.
 """
 
+import asyncio
 import posixpath
 import time
 import zlib
@@ -26,7 +27,7 @@ from syncline.controllers.tenancy import refuse
 from syncline.controllers.tracks import Strand, Track, helm_values, recipe_digest
 from syncline.controllers.wishes import InvalidManifest, wish
 from syncline.core.digest import body_digest
-from syncline.core.documents import read_document
+from syncline.core.documents import DocumentError, read_document
 from syncline.core.ignoring import PointerError
 from syncline.core.objects import Desired, Target
 from syncline.core.patching import merge_patch
@@ -252,8 +253,9 @@ class Builds:
                 return {}
             raise Problem("ReferenceNotFound", f"the {where} does not exist: create it, or set optional: true")
         try:
-            found = read_document(text.decode())
-        except ValueError as error:
+            # In a thread: a megabyte takes seconds, in which nobody else may have to wait.
+            found = await asyncio.to_thread(read_document, text.decode())
+        except (DocumentError, UnicodeDecodeError) as error:
             said = "cannot be read as YAML" if ref.kind == "Secret" else f"cannot be read: {error}"
             raise Problem("InvalidValues", f"the {where} {said}") from None
         if found is None:
