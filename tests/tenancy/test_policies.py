@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.configmapsync.world import Sync, Thing, conditions, until
+from tests.configsync.conftest import world
 from tests.configsync.world import GitWorld, config_map, manifest
 from tests.fleet.world import Remote
 from tests.manifestsync.world import Manifests
@@ -22,21 +23,9 @@ from syncline.api.common import API_VERSION, GROUP, REQUESTED_AT
 from syncline.api.tenantpolicy import PLURAL
 from syncline.sandbox import RequestError, Sandbox
 from syncline.testing.audit import OPERATOR, AuditLog
-from syncline.testing.gitserver import GitServer
 from syncline.testing.operator import OperatorProcess
 
-
-@pytest.fixture
-def world(
-    sandbox: Sandbox,
-    operator: OperatorProcess,
-    more_rights: None,  # noqa: ARG001 - they are there
-    git_server: GitServer,
-) -> Iterator[GitWorld]:
-    world = GitWorld(sandbox, git_server)
-    yield world
-    world.end()
-    assert operator.returncode is None, operator.log()[-2000:]
+__all__ = ["world"]
 
 
 class TestAccounts:
@@ -424,8 +413,8 @@ def test_a_policy_that_cannot_be_read_allows_nothing_to_its_namespaces_and_every
 ) -> None:
     other = Manifests(newer.sandbox)
     policy = Policy(newer, speed="low")
-    for world in (newer, other):
-        world.source()
+    for each in (newer, other):
+        each.source()
     with OperatorProcess(quiet, "--watch-namespaces", f"{newer.home},{other.home}"):
         other.sync(destinationNamespace=other.namespace("a")).becomes("Synced")
         target = newer.namespace("a")

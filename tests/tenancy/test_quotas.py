@@ -1,30 +1,14 @@
 """The quotas of a TenantPolicy: they stop what comes on top, and take away nothing that exists."""
 
 import random
-from collections.abc import Iterator
 
-import pytest
 from tests.configmapsync.world import Sync, until
+from tests.configsync.conftest import world
 from tests.configsync.world import GitWorld, config_map
 from tests.manifestsync.world import Manifests
 from tests.tenancy.policies import Govern
 
-from syncline.sandbox import Sandbox
-from syncline.testing.gitserver import GitServer
-from syncline.testing.operator import OperatorProcess
-
-
-@pytest.fixture
-def world(
-    sandbox: Sandbox,
-    operator: OperatorProcess,
-    more_rights: None,  # noqa: ARG001 - they are there
-    git_server: GitServer,
-) -> Iterator[GitWorld]:
-    world = GitWorld(sandbox, git_server)
-    yield world
-    world.end()
-    assert operator.returncode is None, operator.log()[-2000:]
+__all__ = ["world"]
 
 
 def by_age(*syncs: Sync) -> list[Sync]:

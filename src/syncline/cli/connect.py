@@ -57,6 +57,12 @@ def add_tenancy_flags(parser: argparse.ArgumentParser) -> None:
 
 def add_operator_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags by which a command plans as the operator does; give it those that the operator has."""
+    add_operator_identity(parser)
+    add_tenancy_flags(parser)
+
+
+def add_operator_identity(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that say where the operator is, and who."""
     parser.add_argument(
         "--operator-namespace", default=NAMESPACE, metavar="N", help=f"the operator's namespace (default: {NAMESPACE})"
     )
@@ -66,7 +72,6 @@ def add_operator_flags(parser: argparse.ArgumentParser) -> None:
         metavar="U",
         help="who the operator is, to check its rights (default: its ServiceAccount in --operator-namespace)",
     )
-    add_tenancy_flags(parser)
 
 
 def operator_user(given: argparse.Namespace) -> str:

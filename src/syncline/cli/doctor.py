@@ -11,7 +11,6 @@ from syncline.cli import connect
 from syncline.cli.shipped import shipped
 from syncline.cli.table import print_table
 from syncline.core.installation import tell_together
-from syncline.deploy import NAMESPACE
 from syncline.engine.selfcheck import Right, Shipped, check_crds, check_policies, check_rights
 from syncline.kube.client import Client
 from syncline.kube.config import Connection
@@ -43,15 +42,7 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         "builds can be confined. What is wrong is told with what to do. Changes nothing. Exit code 0: all is well.",
     )
     connect.add_flags(parser)
-    parser.add_argument(
-        "--operator-namespace", default=NAMESPACE, metavar="N", help=f"the operator's namespace (default: {NAMESPACE})"
-    )
-    parser.add_argument(
-        "--operator-user",
-        default="",
-        metavar="U",
-        help="who the operator is, to check its rights (default: its ServiceAccount in --operator-namespace)",
-    )
+    connect.add_operator_identity(parser)
     parser.set_defaults(func=lambda given: asyncio.run(_doctor(connect.connection(given), given)))
 
 
