@@ -23,6 +23,8 @@ from syncline.testing.operator import OperatorProcess
 KEY = "planted-canary"
 # Shorter values are words that stand in logs for other reasons.
 SHORTEST = 12
+# Values of words alone can stand in any message: nobody could tell such a leak from a sentence.
+_PROSE = re.compile(r"[A-Za-z]+(?:[ ,]+[A-Za-z]+)+")
 _SECRETS = re.compile(r"^/api/v1/(?:namespaces/[^/]+/)?secrets(?:/[^/?]+)?(?:\?|$)")
 _CREDENTIALS = ("token", "password", "client-key-data")
 _SHOWN = 200
@@ -41,6 +43,7 @@ class Canaries:
         """Look for this value from now on, as it is and in the forms that it takes on the way."""
         for secret in _credentials(value) or [value]:
             if len(secret) >= SHORTEST:
+                assert not _PROSE.fullmatch(secret), f"a message could say {secret!r}: choose a value that none does"
                 self._forms |= {secret, *_encoded(secret)}
 
     def note_secret(self, body: Mapping[str, Any]) -> None:

@@ -161,5 +161,7 @@ def test_a_value_is_found_in_whatever_form_it_takes() -> None:
     assert canaries.leaks(base64.b64encode(f"--{VALUE}--".encode()).decode())
     assert canaries.leaks("Bearer a-token-of-some-length")
     assert not canaries.leaks("server https://10.0.0.1, CANARY-, authority")
+    with pytest.raises(AssertionError, match="choose a value"):
+        canaries.note("changed meanwhile")
     canaries.search("a log", f"x{canaries.value}x")
     assert canaries.found == [f"a log: ...x{canaries.value}x..."]

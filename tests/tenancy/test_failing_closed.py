@@ -105,7 +105,7 @@ def test_whoever_writes_a_sync_while_the_binding_is_gone_copies_nothing(
     admins.tells("PolicyMissing")
     copy = alone.find("Secret", target, "shared")
     before = copy.version
-    source.keep(password="changed meanwhile")
+    source.keep(password="changed-meanwhile-1")
     robot = Account(alone)
     robot.may(alone.home, "secrets", "get")
     robot.may(target, "secrets", *ALL)
@@ -115,7 +115,7 @@ def test_whoever_writes_a_sync_while_the_binding_is_gone_copies_nothing(
 
     install(arena)
     admins.becomes("Synced", synced=1)
-    copy.holds(password="changed meanwhile")
+    copy.holds(password="changed-meanwhile-1")
     until(lambda: readiness(operator), lambda answer: answer == (200, "ok\n"))
     assert "nobody has checked" in theft.becomes("AuthorUnchecked")["message"]
     assert stolen.look() is None
