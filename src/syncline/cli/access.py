@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from syncline.controllers.survey import Site
+from syncline.controllers.targets.clusters import TargetCluster
 from syncline.core.objects import Target
 from syncline.core.outcome import Outcome
 from syncline.core.remedies import grant_operator, grant_writer, with_cause
@@ -30,13 +30,15 @@ class AccessReviews:
         self.unchecked: dict[str, str] = {}
         """Whose rights could not be asked for, and why."""
 
-    async def refusal(self, site: Site, user: str | None, target: Target, verbs: Sequence[str]) -> Outcome | None:
+    async def refusal(
+        self, site: TargetCluster, user: str | None, target: Target, verbs: Sequence[str]
+    ) -> Outcome | None:
         """Say why a target cannot be written with these verbs; None where it can, or where nobody can tell."""
         resource = next((view.resource for view in site.cluster.views() if view.kind == target.kind), None)
         if resource is None:
             return None  # a kind that is not served yet
-        remote = not site.place.local
-        watcher = _Subject(site.client, f"the credential of cluster {site.place.cluster}") if remote else None
+        remote = not site.destination.local
+        watcher = _Subject(site.client, f"the credential of cluster {site.destination.cluster}") if remote else None
         writer = watcher or (_Subject(site.client, user) if user is not None else None)
         missing = [verb for verb in WATCHING if not await self._may(watcher, verb, resource, "")]
         if missing:

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import structs
 
 from syncline.cli.veil import shown
-from syncline.controllers.survey import Site
+from syncline.controllers.targets.clusters import TargetCluster
 from syncline.core.adoption import hand_over
 from syncline.core.carry import allocated
 from syncline.core.fields import owned
@@ -36,7 +36,7 @@ States = tuple[Json | None, Json | None]
 _NOT_PATCHED = frozenset({"apiVersion", "kind", "metadata", "status"})
 
 
-async def written(site: Site, desired: Desired, action: Action) -> States:
+async def written(site: TargetCluster, desired: Desired, action: Action) -> States:
     """Return what a write changes. Raises `KubeError` where the server would refuse it, or cannot be asked."""
     cluster, client, edit = site.cluster, site.client, action.edit
     assert edit is not None  # noqa: S101 - every write of the plan has one
@@ -56,7 +56,7 @@ async def written(site: Site, desired: Desired, action: Action) -> States:
     try:
         return live, await _applied(site, desired, seen, live, action)
     except Invalid:
-        if site.place.policy.management != "Overwrite":
+        if site.destination.policy.management != "Overwrite":
             raise
         return live, fresh  # a field that cannot be changed: it is deleted and created again
 
@@ -98,7 +98,7 @@ def _see(view: View, live: Json) -> Seen:
     return view.see(msgspec.json.decode(msgspec.json.encode(live), type=view.wire), body=True)
 
 
-async def _applied(site: Site, desired: Desired, seen: Seen, live: Json, action: Action) -> Json:
+async def _applied(site: TargetCluster, desired: Desired, seen: Seen, live: Json, action: Action) -> Json:
     """Ask the server what would come of the apply."""
     here = place(site.cluster.uid, desired.target)
     edit = action.edit
@@ -136,7 +136,7 @@ async def _defaulted(client: Client, resource: Resource, live: Json, wanted: Jso
     return {**filled, "metadata": wanted["metadata"]}
 
 
-def _resource(site: Site, desired: Desired) -> Resource:
+def _resource(site: TargetCluster, desired: Desired) -> Resource:
     resource = site.cluster.view(desired.target.kind).resource
     version = desired.body.api_version.rpartition("/")[2] if desired.body is not None else resource.version
     return structs.replace(resource, version=version)

@@ -20,10 +20,10 @@ from syncline.cli.subject import find_kind
 from syncline.cli.table import printable
 from syncline.cli.veil import shown
 from syncline.cli.words import SYNCS, Reference, UsageError, read_syncs, reference
-from syncline.controllers.discretion import holds_secrets
-from syncline.controllers.foresight import Preview
+from syncline.controllers.targets.preview import Preview
 from syncline.core.objects import Target
 from syncline.core.plan import WRITES, Action
+from syncline.core.redact import may_contain_secrets
 from syncline.engine.cluster import Cluster
 from syncline.engine.record import SyncWire
 from syncline.kube.client import Client
@@ -112,7 +112,7 @@ class _Places:
 
     def __init__(self, preview: Preview, eyes: Previewer) -> None:
         self.wanted = {desired.target: (site, desired) for site, desired in preview.desired}
-        self._clusters = {site.place.cluster: (site.cluster, site.client) for site, _ in self.wanted.values()}
+        self._clusters = {site.destination.cluster: (site.cluster, site.client) for site, _ in self.wanted.values()}
         self._clusters.setdefault("", (eyes.hub, eyes.client))
 
     def of(self, target: Target) -> tuple[Cluster, Client] | None:
@@ -137,7 +137,7 @@ async def _part(places: _Places, action: Action) -> _Part:
 def _is_private(kind: str, wire: SyncWire) -> bool:
     """Whether what a sync writes may hold what a Secret says though it is none."""
     spec = msgspec.json.decode(wire.spec, type=_SPECS[kind]) if kind in _SPECS else None
-    return holds_secrets(spec)
+    return may_contain_secrets(spec)
 
 
 async def _was_private(eyes: Previewer, kind: str, wire: SyncWire) -> bool:
@@ -159,8 +159,8 @@ def _show(title: str, preview: Preview, parts: Sequence[_Part], *, private: bool
             lines += _lines(part, private=private)
         elif action.state != "Synced":
             lines.append(printable(f"# left as it is: {action.target}: {action.message}"))
-    lines += [printable(f"# {one.state}: {one.target}: {one.message}") for one in preview.passed_over]
-    if any(one.state in ("Failed", "Unknown") for one in preview.passed_over):
+    lines += [printable(f"# {one.state}: {one.target}: {one.message}") for one in preview.skipped]
+    if any(one.state in ("Failed", "Unknown") for one in preview.skipped):
         code = WRONG
     problem = preview.problem
     if problem is not None and problem.reason == "Suspended":

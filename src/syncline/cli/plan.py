@@ -11,7 +11,7 @@ from syncline.cli import connect
 from syncline.cli.preview import namespaces_of, previewer
 from syncline.cli.table import print_table, printable
 from syncline.cli.words import UsageError, read_syncs
-from syncline.controllers.foresight import Preview
+from syncline.controllers.targets.preview import Preview
 from syncline.core.objects import Target
 from syncline.core.outcome import NOT_READY
 from syncline.engine.record import SyncWire
@@ -82,14 +82,13 @@ def _show(kind: str, wire: SyncWire, preview: Preview) -> int:
         for action in preview.actions
     ]
     rows += [
-        ("-", *_place(outcome.target, anything=anything), outcome.state, outcome.message)
-        for outcome in preview.passed_over
+        ("-", *_place(outcome.target, anything=anything), outcome.state, outcome.message) for outcome in preview.skipped
     ]
     place = ("CLUSTER", "KIND", "TARGET") if anything else ("TARGET",)
     print_table(("ACTION", *place, "THEN", "WHY"), rows)
     if preview.problem is not None:
         print(printable(f"{preview.problem.reason}: {preview.problem.message}"))
-    states = [*(action.state for action in preview.actions), *(one.state for one in preview.passed_over)]
+    states = [*(action.state for action in preview.actions), *(one.state for one in preview.skipped)]
     unable = sum(state in UNDONE for state in states)
     verbs = Counter(action.verb.value for action in preview.actions if action.state not in UNDONE)
     words = [f"{number} to {verb}" for verb, number in sorted(verbs.items())]

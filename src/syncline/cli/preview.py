@@ -14,12 +14,12 @@ from syncline.cli.change import is_same, written
 from syncline.cli.partial import NotVisible, PartialCluster
 from syncline.cli.strict import explain
 from syncline.cli.words import UsageError
-from syncline.controllers.configsync import ConfigSyncs
-from syncline.controllers.copier import Copier
-from syncline.controllers.foresight import Preview
-from syncline.controllers.remotes import FleetSites
-from syncline.controllers.synctargets import SyncTargets
-from syncline.controllers.tenantpolicies import TenantPolicies
+from syncline.controllers.git_reconciler import ConfigSyncReconciler
+from syncline.controllers.reconciler import ObjectReconciler
+from syncline.controllers.targets.fleet_clusters import FleetClusters
+from syncline.controllers.targets.preview import Preview
+from syncline.controllers.targets.synctargets import SyncTargetInformer
+from syncline.controllers.tenant_policies import TenantPolicyInformer
 from syncline.core.digest import DigestKey
 from syncline.core.marks import MarkKeys
 from syncline.core.plan import Action, Verb
@@ -49,7 +49,7 @@ class Previewer:
         self,
         client: Client,
         hub: PartialCluster,
-        controllers: Sequence[Copier | ConfigSyncs],
+        controllers: Sequence[ObjectReconciler | ConfigSyncReconciler],
         access: AccessReviews,
         unread: Sequence[str] = (),
     ) -> None:
@@ -154,15 +154,15 @@ async def previewer(
             if others:
                 raise UsageError("plan the syncs of one namespace at a time: you may not list those of all namespaces")
             settings = msgspec.structs.replace(settings, watch_namespaces=(home,))
-        targets = SyncTargets(hub, lambda *_: None, None if hub.sees_syncs else home)
-        policies = TenantPolicies(hub)
+        targets = SyncTargetInformer(hub, lambda *_: None, None if hub.sees_syncs else home)
+        policies = TenantPolicyInformer(hub)
         unread = await _load(policies, client)
-        remotes = FleetSites(hub, fleet, targets, policies=policies)
+        remotes = FleetClusters(hub, fleet, targets, policies=policies)
         tools = BuildTools(renderer, builder, mirrors)
         rights = OwnRights()
         await rights.learn(client)
         events = EventRecorder(client, "syncline", "preview")
-        copiers, git = controllers(hub, tools, events, settings, remotes=remotes, rights=rights, policies=policies)
+        copiers, git = controllers(hub, tools, events, settings, clusters=remotes, rights=rights, policies=policies)
         reflectors: tuple[AnyReflector, ...] = (
             targets.reflector,
             *(reflector for one in (*copiers, git) for reflector in one.syncs.values()),
@@ -202,7 +202,7 @@ async def _mark_keys(client: Client, namespace: str) -> MarkKeys:
         return MarkKeys(checked=False)
 
 
-async def _load(policies: TenantPolicies, client: Client) -> list[str]:
+async def _load(policies: TenantPolicyInformer, client: Client) -> list[str]:
     """Read the TenantPolicies; say so where that is not possible: the operator obeys them in any case."""
     try:
         await policies.load(client)

@@ -30,6 +30,26 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         "kubeconfig, who needs the right to create its tokens",
     )
     parser.add_argument("--leader-elect", action="store_true", help="let one of several replicas lead, by a Lease")
+    _add_health_flags(parser)
+    parser.add_argument(
+        "--watch-namespaces", default="", metavar="A,B", help="act only on syncs in these namespaces (default: all)"
+    )
+    parser.add_argument(
+        "--min-interval", type=duration, default="10s", metavar="D", help="smallest interval that a sync may ask for"
+    )
+    _add_webhook_flags(parser)
+    parser.add_argument(
+        "--allow-unchecked-authors",
+        action="store_true",
+        help="carry out syncs without an account though the admission policies that check authors are not in force",
+    )
+    connect.add_tenancy_flags(parser)
+    parser.add_argument("--log-format", choices=("json", "console"), default="console")
+    parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
+    parser.set_defaults(func=_run)
+
+
+def _add_health_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--metrics-bind", default="0", metavar="ADDR", help="serve /metrics here, e.g. :8443 (default 0 = off)"
     )
@@ -50,12 +70,9 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         metavar="ADDR",
         help="serve /healthz and /readyz here, e.g. :8081 (default 0 = off)",
     )
-    parser.add_argument(
-        "--watch-namespaces", default="", metavar="A,B", help="act only on syncs in these namespaces (default: all)"
-    )
-    parser.add_argument(
-        "--min-interval", type=duration, default="10s", metavar="D", help="smallest interval that a sync may ask for"
-    )
+
+
+def _add_webhook_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--webhook-bind",
         default="0",
@@ -74,15 +91,6 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         metavar="CIDR,...",
         help="believe these proxies what X-Forwarded-For says of the sender of a push webhook (default: none)",
     )
-    parser.add_argument(
-        "--allow-unchecked-authors",
-        action="store_true",
-        help="carry out syncs without an account though the admission policies that check authors are not in force",
-    )
-    connect.add_tenancy_flags(parser)
-    parser.add_argument("--log-format", choices=("json", "console"), default="console")
-    parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
-    parser.set_defaults(func=_run)
 
 
 def duration(text: str) -> float:

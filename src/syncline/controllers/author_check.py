@@ -1,4 +1,4 @@
-"""Whether a sync that acts with the operator's own rights was written by somebody who was checked.
+"""Author check: whether a sync without a service account was written by somebody whose rights were checked.
 
 The API server checks authors, by the admission policies that are shipped. While these are not in force, such syncs are
 not carried out; a spec that was written meanwhile is not carried out afterwards either, until it is written again.
@@ -6,9 +6,10 @@ not carried out; a spec that was written meanwhile is not carried out afterwards
 
 from syncline.api.common import ObjectMeta
 from syncline.api.synctarget import PLURAL, SyncTarget
-from syncline.controllers.memory import Memory
-from syncline.controllers.reporting import AnySync, Problem
-from syncline.controllers.synctargets import TargetSync
+from syncline.controllers.errors import SyncError
+from syncline.controllers.lowered import AnySync
+from syncline.controllers.state import SyncState
+from syncline.controllers.targets.synctargets import TargetSync
 from syncline.core.author_policies import AUTHOR_UNCHECKED, POLICY_MISSING, Verdict, judge
 from syncline.core.conditions import find
 from syncline.engine.author_policies import AuthorPolicies
@@ -32,19 +33,19 @@ class AuthorCheck:
         self._confirmed: dict[str, int] = {}
         """The generations of SyncTargets, by UID, that were taken up while their authors are checked."""
 
-    async def problem(self, plural: str, sync: AnySync, memory: Memory) -> Problem | None:
+    async def problem(self, plural: str, sync: AnySync, state: SyncState) -> SyncError | None:
         """Say why a sync must not be carried out; None where it may. Raises `KubeError` where that cannot be known."""
         if getattr(sync.spec, "service_account_name", None) or self._default_account:
             return None
         why = self._policies.problem(plural)
-        verdict = self._judge(plural, sync, why, memory.author)
+        verdict = self._judge(plural, sync, why, state.author)
         if verdict == "Confirm":
             await self._policies.confirm(plural)
-        memory.author = sync.metadata.generation, verdict != "AuthorUnchecked"
+        state.author = sync.metadata.generation, verdict != "AuthorUnchecked"
         if verdict == "PolicyMissing" and sync.spec is not None:
-            return Problem(POLICY_MISSING, f"{why}; {_STAYS}", again=LOOK_AGAIN)
+            return SyncError(POLICY_MISSING, f"{why}; {_STAYS}", again=LOOK_AGAIN)
         if verdict == "AuthorUnchecked":
-            return Problem(AUTHOR_UNCHECKED, _unchecked(why), again=LOOK_AGAIN if why else None)
+            return SyncError(AUTHOR_UNCHECKED, _unchecked(why), again=LOOK_AGAIN if why else None)
         return None
 
     def refusal(self, target: TargetSync) -> str:

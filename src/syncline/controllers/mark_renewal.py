@@ -1,4 +1,4 @@
-"""Keeps the keys of marks, and sees to it that every mark is signed with the current one in the end.
+"""Renewal of ownership marks: keeps their keys, and has every mark signed with the current key.
 
 A sync signs marks anew when it looks at its objects, a few at a time. Here the syncs that were not through with that
 are enqueued again, and those that are through leave the list of who may take marks over.
@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 import structlog
 
 from syncline.api.common import FINALIZER
-from syncline.controllers.controller import Controller, key_of
+from syncline.controllers.base import BaseReconciler
+from syncline.controllers.lowered import key_of
 from syncline.core.marks import NO_KEYS, UNSIGNED, sync_id
 from syncline.engine.cluster import Cluster
 from syncline.engine.markkeys import (
@@ -39,7 +40,7 @@ class MarkRenewal:
     """The keys of marks, for as long as the operator runs."""
 
     def __init__(
-        self, hub: Cluster, namespace: str, controllers: Sequence[Controller], leads: Callable[[], bool]
+        self, hub: Cluster, namespace: str, controllers: Sequence[BaseReconciler], leads: Callable[[], bool]
     ) -> None:
         self._hub = hub
         self._namespace = namespace
