@@ -371,7 +371,7 @@ class ConfigSyncReconciler(BaseReconciler):
         for alike in {frozenset(found) for found in kinds.values()}:  # mostly one: every cluster takes the same kinds
             sites = tuple(site for site in part.sites if frozenset(kinds.get(id(site), ())) == alike)
             sources = tuple(ref for ref in lowered.sources if ref.kind_name in alike)
-            about = structs.replace(lowered, sources=sources, places=tuple(site.destination for site in sites))
+            about = structs.replace(lowered, sources=sources, destinations=tuple(site.destination for site in sites))
             await super()._record_inventory(about, structs.replace(part, sites=sites, former=(), renamed=()))
 
     async def _write(

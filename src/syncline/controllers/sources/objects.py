@@ -10,7 +10,7 @@ from syncline.api.common import ObjectMeta
 from syncline.api.manifestsync import PatchContentRef
 from syncline.controllers.errors import SyncError
 from syncline.controllers.lowered import LoweredSpec, SourceObject, SourceObjects, SourceQuery
-from syncline.controllers.targets.clusters import LIST_PATIENCE
+from syncline.controllers.targets.stages import LIST_PATIENCE
 from syncline.core.carry import needs_account, protected
 from syncline.core.marks import UNSIGNED
 from syncline.core.objects import Target

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Collection, Mapping, Sequence
+from typing import Self
 
 from msgspec import Struct, structs
 
@@ -134,7 +135,7 @@ class PreparedRevision(Struct, frozen=True, kw_only=True):
             return self.unpacked
         return self.artifact.desired() if self.artifact is not None else ()
 
-    def unpack(self) -> "PreparedRevision":
+    def unpack(self) -> Self:
         """Unpack what was made, once for the whole reconcile."""
         return structs.replace(self, unpacked=tuple(self.desired()))
 

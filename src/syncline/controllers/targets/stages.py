@@ -20,14 +20,14 @@ CRD_PATIENCE = 10.0
 CRD_PATIENCE_WHEN_BUSY = 3.0
 _POLL = 0.1
 
-Write = Callable[[Sequence["DesiredAt"]], Awaitable[list[Outcome]]]
-
-
 class DesiredAt(Struct, frozen=True):
     """One object in one cluster."""
 
     site: TargetCluster
     desired: Desired
+
+
+Write = Callable[[Sequence[DesiredAt]], Awaitable[list[Outcome]]]
 
 
 async def apply_in_stages(
