@@ -54,7 +54,7 @@ class MarkRing:
     """The keys as they are now, shared by all clusters, and how many marks may be signed anew."""
 
     def __init__(self, keys: MarkKeys = NO_KEYS, clock: Callable[[], float] = time.monotonic) -> None:
-        self.keys = keys
+        self._keys = keys
         self.waiting: set[str] = set()
         """Syncs with marks that are to be signed anew as soon as it may be, by `Kind/namespace/name`."""
         self.unfinished: set[str] = set()
@@ -64,6 +64,18 @@ class MarkRing:
         self._clock = clock
         self._left = RENEWALS_AT_ONCE
         self._at = clock()
+
+    @property
+    def keys(self) -> MarkKeys:
+        """The keys."""
+        return self._keys
+
+    @keys.setter
+    def keys(self, keys: MarkKeys) -> None:
+        before = self._keys
+        if keys.lost is None and before.lost is not None:
+            keys = keys.knowing_lost(before.lost | before.ids)
+        self._keys = keys
 
     def begin(self, sync: str) -> None:
         """Note that a sync looks at all its objects again."""
@@ -113,7 +125,8 @@ def takeovers_data(takeovers: Mapping[str, Iterable[str]]) -> dict[str, str]:
 async def read_mark_keys(client: Client, namespace: str) -> MarkKeys:
     """Read the keys. Raises what any read raises, and `ConfigError` for a Secret that holds none."""
     found = await client.get(SECRETS, NAME, namespace, type=KeysWire)
-    return read_keys(found.data, f"{namespace}/{NAME}")
+    keys = read_keys(found.data, f"{namespace}/{NAME}")
+    return keys.knowing_lost(await noted_keys(client, namespace))
 
 
 async def ensure_mark_keys(client: Client, namespace: str, worked_on: Iterable[str]) -> MarkKeys:
