@@ -58,7 +58,7 @@ class Mallory:
         return self._ask("POST", "", body)
 
     def edit(self, sync: ManifestSync, namespace: str = "") -> str:
-        """Change the source's namespace, or the spec a little; return what the API server says, nothing if it agrees."""
+        """Change the namespace of the source, or the spec a little; return what the API server says, if anything."""
         body = sync.read()
         if namespace:
             body["spec"]["sourceRef"]["namespace"] = namespace
