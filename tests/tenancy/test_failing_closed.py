@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.configmapsync.world import Json, Thing, until
 from tests.manifestsync.world import Manifests, ManifestSync
-from tests.tenancy.accounts import ALL, Account
+from tests.tenancy.accounts import ALL, Account, is_allowed
 
 from syncline import deploy
 from syncline.api.common import API_VERSION
@@ -395,3 +395,21 @@ def test_authors_may_go_unchecked_if_the_operator_is_told_so(
 
 def test_the_policies_that_are_shipped_say_which_version_they_are_of() -> None:
     assert {manifest["metadata"]["labels"]["app.kubernetes.io/version"] for manifest in deploy.policy()} == {"0.1.0"}
+
+
+def test_a_right_that_the_operator_lacks_is_told_by_readyz_until_it_is_given(arena: Sandbox, quiet: Path) -> None:
+    role = Thing(arena, "/apis/rbac.authorization.k8s.io/v1/clusterroles", "syncline-core")
+    role.edit(lambda body: body.update(rules=[one for one in body["rules"] if "impersonate" not in one["verbs"]]))
+    lacking = "[-] rights: run `syncline install` of this version: the operator may not impersonate serviceaccounts"
+    try:
+        until(lambda: _may_impersonate(arena), lambda allowed: not allowed)
+        with OperatorProcess(quiet, wait=False) as operator:
+            until(lambda: readiness(operator), lambda answer: answer[0] == 503 and lacking in answer[1])
+            install(arena)
+            until(lambda: readiness(operator), lambda answer: answer == (200, "ok\n"))
+    finally:
+        install(arena)
+
+
+def _may_impersonate(arena: Sandbox) -> bool:
+    return is_allowed(arena, f"system:serviceaccount:{deploy.NAMESPACE}:syncline", "", "serviceaccounts", "impersonate")
