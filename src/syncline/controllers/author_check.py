@@ -30,12 +30,13 @@ class AuthorCheck:
     def __init__(self, policies: AuthorPolicies, default_account: str = "") -> None:
         self._policies = policies
         self._default_account = default_account
-        self._confirmed: dict[str, int] = {}
-        """The generations of SyncTargets, by UID, that were taken up while their authors are checked."""
+        self._judged: dict[str, tuple[int, bool]] = {}
+        """The generations of SyncTargets, by UID, whose authors were judged, and whether they had been checked."""
 
     async def problem(self, plural: str, sync: AnySync, state: SyncState) -> SyncError | None:
         """Say why a sync must not be carried out; None where it may. Raises `KubeError` where that cannot be known."""
         if getattr(sync.spec, "service_account_name", None) or self._default_account:
+            memory.author = sync.metadata.generation, True  # a later spec was written while this process looks
             return None
         why = self._policies.problem(plural)
         verdict = self._judge(plural, sync, why, state.author)
@@ -55,6 +56,8 @@ class AuthorCheck:
         """
         why = self._policies.problem(PLURAL)
         verdict = self._judge(PLURAL, target, why, self._remembered(target.metadata))
+        if verdict != "Confirm":
+            self._judged[target.metadata.uid] = target.metadata.generation, verdict != "AuthorUnchecked"
         return _unchecked(why) if verdict == "AuthorUnchecked" else ""
 
     async def confirm(self, target: SyncTarget) -> None:
@@ -62,15 +65,14 @@ class AuthorCheck:
         meta = target.metadata
         if self._judge(PLURAL, target, self._policies.problem(PLURAL), self._remembered(meta)) == "Confirm":
             await self._policies.confirm(PLURAL)
-            self._confirmed[meta.uid] = meta.generation
+            self._judged[meta.uid] = meta.generation, True
 
     def forget(self, uid: str) -> None:
         """Forget a SyncTarget that is gone."""
-        self._confirmed.pop(uid, None)
+        self._judged.pop(uid, None)
 
     def _remembered(self, meta: ObjectMeta) -> tuple[int, bool] | None:
-        confirmed = self._confirmed.get(meta.uid)
-        return (confirmed, True) if confirmed is not None else None
+        return self._judged.get(meta.uid)
 
     def _judge(
         self, plural: str, sync: AnySync | TargetSync | SyncTarget, why: str, remembered: tuple[int, bool] | None = None
@@ -82,8 +84,14 @@ class AuthorCheck:
             reason=ready.reason if ready is not None else "",
             remembered=remembered,
             in_force=not why,
-            predates=not why and self._policies.is_older(meta.creation_timestamp, plural),
+            predates=not why and self._predates(plural, meta, sync.status.observed_generation),
         )
+
+    def _predates(self, plural: str, meta: ObjectMeta, observed: int) -> bool:
+        """Whether the spec may be older than the policy about its author, or the deletion than those about removal."""
+        if meta.deletion_timestamp is not None and meta.generation == observed + 1:  # deleted, and not edited before
+            return self._policies.is_deletion_older(meta.deletion_timestamp, plural)
+        return self._policies.is_older(meta.creation_timestamp, plural, removing=observed > 0)
 
 
 def _unchecked(why: str) -> str:

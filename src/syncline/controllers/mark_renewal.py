@@ -5,13 +5,13 @@ are enqueued again, and those that are through leave the list of who may take ma
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import structlog
 
 from syncline.api.common import FINALIZER
 from syncline.controllers.base import BaseReconciler
-from syncline.controllers.lowered import key_of
+from syncline.controllers.lowered import AnySync, key_of
 from syncline.core.marks import NO_KEYS, UNSIGNED, sync_id
 from syncline.engine.cluster import Cluster
 from syncline.engine.markkeys import (
@@ -61,8 +61,10 @@ class MarkRenewal:
 
     async def load(self) -> None:
         """Read the keys, or make one. Raises what any request raises."""
-        worked_on = [uid for uid, was_worked_on in self._syncs() if was_worked_on]
-        keys = await ensure_mark_keys(self._hub.client, self._namespace, worked_on)
+        proofs = {sync.metadata.uid: sync.status.proof for sync in self._all() if sync.status.proof is not None}
+        worked_on = [uid for uid, was_worked_on in self._syncs() if was_worked_on and uid not in proofs]
+        signers = frozenset(proof.partition(".")[0] for proof in proofs.values())
+        keys = await ensure_mark_keys(self._hub.client, self._namespace, worked_on, signers)
         self._hub.marks.keys = keys
         unsigned = {uid for uid, _ in self._syncs() if UNSIGNED in keys.taken_over_by(uid)}
         for controller in self._controllers.values():
@@ -140,10 +142,13 @@ class MarkRenewal:
     def _syncs(self) -> list[tuple[str, bool]]:
         return [
             (sync.metadata.uid, FINALIZER in sync.metadata.finalizers or sync.status.observed_generation > 0)
-            for controller in self._controllers.values()
-            for reflector in controller.syncs.values()
-            for sync in reflector.values()
+            for sync in self._all()
         ]
+
+    def _all(self) -> Iterator[AnySync]:
+        for controller in self._controllers.values():
+            for reflector in controller.syncs.values():
+                yield from reflector.values()
 
 
 def _without(takeovers: Mapping[str, frozenset[str]], ended: set[str]) -> dict[str, frozenset[str]]:

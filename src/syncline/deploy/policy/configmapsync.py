@@ -9,6 +9,7 @@ from syncline.deploy.policy.parts import (
     Needs,
     Validation,
     account,
+    account_taken_away,
     authors,
     name,
     removal,
@@ -20,6 +21,7 @@ from syncline.deploy.text import Manifest
 AUTHORS = name(PLURAL)
 NEEDS: Needs = (
     *REMOVAL_NEEDS,
+    ("has its account taken away", "also `delete` in all namespaces, by a ClusterRoleBinding"),
     *ACCOUNT_NEEDS,
     ("names no account", "`get` on the source"),
     (
@@ -68,7 +70,10 @@ def policy() -> list[Manifest]:
         "variables.copies.name(variables.copy).check('delete').allowed()",
         "'delete ConfigMaps in ' + variables.destinationWords",
     )
-    return [*checks, *removers(PLURAL, _VARIABLES, copies)]
+    left = account_taken_away(
+        "authorizer.group('').resource('configmaps').check('delete').allowed()", "'delete ConfigMaps in all namespaces'"
+    )
+    return [*checks, *removers(PLURAL, _VARIABLES, copies, left)]
 
 
 def _source() -> Validation:

@@ -18,6 +18,7 @@ from syncline.deploy.policy.parts import (
     Needs,
     Validation,
     account,
+    account_taken_away,
     authors,
     name,
     removal,
@@ -29,6 +30,7 @@ from syncline.deploy.text import Manifest
 AUTHORS = name(PLURAL)
 NEEDS: Needs = (
     *REMOVAL_NEEDS,
+    ("has its account taken away", "also all verbs on all resources of all groups, by a ClusterRoleBinding"),
     *ACCOUNT_NEEDS,
     ("names no account", "`get` on the source, or `list` on its kind in its namespace where labels select it"),
     (
@@ -145,6 +147,7 @@ def policy() -> list[Manifest]:
 def _removals() -> list[Validation]:
     """Return the checks of removals; in another cluster they are the business of its credential, as writes are."""
     return [
+        account_taken_away(EVERYTHING, "'do everything everywhere'"),
         removal(f"variables.resource != '' || {EVERYTHING}", "'do everything everywhere'"),
         removal(
             """\

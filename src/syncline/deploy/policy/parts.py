@@ -46,6 +46,7 @@ REMOVER = {
     "account": """\
 request.operation == 'DELETE' ? oldObject.spec.?serviceAccountName.orValue('')
 : object.spec.?serviceAccountName.orValue('')""",
+    "formerAccount": "oldObject.spec.?serviceAccountName.orValue('')",
     "accounts": "authorizer.group('').resource('serviceaccounts').namespace(request.namespace)",
 }
 
@@ -98,6 +99,20 @@ def removal(expression: str, what: str) -> Validation:
         expression,
         f"""\
 'you may not ' + {what} + ', and this may have Syncline do it: ask for that right, or ask somebody who has it'""",
+    )
+
+
+def account_taken_away(expression: str, what: str) -> Validation:
+    """Return a check of edits that take the account away; `what` is CEL.
+
+    An account may leave behind what it may not remove, and no spec says where. Without the account, the operator's own
+    rights would remove it.
+    """
+    return without_account(
+        f"variables.formerAccount == '' || {expression}",
+        f"""\
+'you may not ' + {what} + ', and without its account this sync may remove what the account may not:'
++ ' keep spec.serviceAccountName, or delete the sync and write it anew'""",
     )
 
 
