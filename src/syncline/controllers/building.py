@@ -28,6 +28,7 @@ from syncline.controllers.tracks import Strand, Track, helm_values, recipe_diges
 from syncline.controllers.wishes import InvalidManifest, wish
 from syncline.core.digest import body_digest
 from syncline.core.documents import DocumentError, read_document
+from syncline.core.fielderrors import FieldError
 from syncline.core.ignoring import PointerError
 from syncline.core.objects import Desired, Target
 from syncline.core.patching import merge_patch
@@ -181,9 +182,9 @@ class Builds:
                 builds.append(Build(built.documents, built.data, listed))
         scopes = await self._scopes(builds)
         placement = place(builds, namespace=asked.namespace, forced=asked.track.namespace, scope=scopes)
-        _refuse(placement)
+        await self._refuse(placement, forest, asked.asking.key.namespace)
         if spec.validation != "None":
-            await self._refuse_unknown_fields(placement, forest, asked.asking.key.namespace)
+            await self._refuse_wrong_fields(placement, forest, asked.asking.key.namespace)
         notes += [*placement.notes, *map(str, placement.reported)]
         try:
             desired = [wish(placed, spec.ignore_differences, self._hub.key, revision) for placed in placement.objects]
@@ -198,8 +199,27 @@ class Builds:
             guessed=tuple({_kind_of(placed.manifest) for placed in placement.objects if not placed.served}),
         )
 
-    async def _refuse_unknown_fields(self, placement: Placement, forest: Forest, tenant: str) -> None:
-        """Refuse what no cluster knows; what each cluster knows is asked before the first write there."""
+    async def _refuse(self, placement: Placement, forest: Forest, tenant: str) -> None:
+        """Refuse what is wrong, and what is suspiciously nothing at all."""
+        if placement.errors:
+            fields = [(error, *placement.fields[error]) for error in placement.errors if error in placement.fields]
+            located = [(origin, FieldError(path, "")) for _, origin, path in fields]
+            places = await at_field_lines(self._builder, forest, tenant, located)
+            told = {
+                error: f"{place}{error.removeprefix(origin)}"
+                for (error, origin, _), place in zip(fields, places, strict=True)
+            }
+            raise SourceProblem("InvalidManifest", _listed([told.get(error, error) for error in placement.errors]))
+        if not placement.objects:
+            said = f": {placement.reported[0]}" if placement.reported else ""
+            message = (
+                f"the source comes to no object at all{said}; what was written before stays as it is: check path and "
+                "targets, or delete the sync to have it removed"
+            )
+            raise SourceProblem("EmptySource", message)
+
+    async def _refuse_wrong_fields(self, placement: Placement, forest: Forest, tenant: str) -> None:
+        """Refuse what no cluster takes; what each cluster takes is asked before the first write there."""
         found = [(placed, error) for placed in placement.objects for error in field_errors(placed.manifest)]
         if found:
             errors = [(placed.origin, error) for placed, error in found]
@@ -352,16 +372,3 @@ def _path(strand: Strand) -> str:
 def _listed(errors: Sequence[str]) -> str:
     rest = len(errors) - _NAMED
     return "; ".join(errors[:_NAMED]) + (f"; and {rest} more" if rest > 0 else "")
-
-
-def _refuse(placement: Placement) -> None:
-    """Refuse what is wrong, and what is suspiciously nothing at all."""
-    if placement.errors:
-        raise SourceProblem("InvalidManifest", _listed(placement.errors))
-    if not placement.objects:
-        said = f": {placement.reported[0]}" if placement.reported else ""
-        message = (
-            f"the source comes to no object at all{said}; what was written before stays as it is: check path and "
-            "targets, or delete the sync to have it removed"
-        )
-        raise SourceProblem("EmptySource", message)

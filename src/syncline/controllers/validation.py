@@ -182,24 +182,33 @@ class _Examination:
             why = _unavailable(f"it cannot be asked in a dry run: {found.failure}; it is asked again")
             return Examined(inputs=self._inputs, validity=why)
         deferred = [one for one in found.deferred if one.body is not None]
-        errors: list[tuple[Desired, FieldError]] = []
+        later = {one.target for one in found.deferred}
+        errors = await self._unserved(site.cluster, (one for one in self._desired if one.target not in later))
         if deferred:
             documents: dict[str, SchemaDocument] = {}
             with suppress(NotFound, Forbidden):
                 documents = await self._documents(site.cluster, deferred, KEPT)
-            errors = await self._errors(site.cluster, deferred, documents)
-        refusals = [self._refusal(one) for one in found.refusals]
+            errors += await self._errors(site.cluster, deferred, documents)
+        refusals = await self._refusals(found.refusals)
         if not refusals and not errors:
             return Examined(inputs=self._inputs, validity=_VALID)
         wrong = bool(errors) or any(one.is_manifest for one in found.refusals)
         named = [*refusals, *(await self._named(errors))]
         return Examined(inputs=self._inputs, validity=invalid(INVALID if wrong else REFUSED, named))
 
-    def _refusal(self, refusal: Refusal) -> str:
+    async def _refusals(self, refusals: Sequence[Refusal]) -> list[str]:
+        """Write what the server said for a person, with the file and the line of the field that it names."""
+        places = [one.desired.source for one in refusals]
+        if self._forest is not None:
+            named = [(one.desired.source, FieldError(one.field, "")) for one in refusals]
+            places = await at_field_lines(self._validator, self._forest, self._tenant, named)
+        return [
+            f"{place}: {one.desired.target}: {self._said(one)}" for place, one in zip(places, refusals, strict=True)
+        ]
+
+    def _said(self, refusal: Refusal) -> str:
         message = str(refusal.error)
-        if refusal.desired.target.kind == "Secret" or holds_secrets(self._spec):
-            message = reduced(message)
-        return f"{refusal.desired.source}: {refusal.desired.target}: {message}"
+        return reduced(message) if refusal.desired.target.kind == "Secret" or holds_secrets(self._spec) else message
 
     async def _named(self, errors: Sequence[tuple[Desired, FieldError]]) -> list[str]:
         """Write errors for a person, each with the file and the line of the field."""
