@@ -339,6 +339,7 @@ def test_waiting_ends_with_what_came_of_the_request(
 STALLED = condition("Stalled", "True", "InvalidManifest", "a.yaml:3: no such field")
 REFUSED = condition("Ready", "False", "InvalidManifest", "a.yaml:3: no such field")
 FORBIDDEN = condition("Ready", "False", "Forbidden", "1 of 2 targets not in agreement")
+NOWHERE = condition("Ready", "False", "NamespaceNotFound", "namespace 'a' does not exist")
 
 
 @pytest.mark.parametrize(
@@ -346,9 +347,15 @@ FORBIDDEN = condition("Ready", "False", "Forbidden", "1 of 2 targets not in agre
     [
         ([[REFUSED, STALLED, BUSY]], "is not ready: InvalidManifest: a.yaml:3: no such field"),
         ([[FORBIDDEN, RETRIED]], "is not ready: Forbidden: 1 of 2 targets not in agreement"),
+        ([[NOWHERE, BUSY]], "is not ready: NamespaceNotFound: namespace 'a' does not exist"),
         ([[FORBIDDEN, BUSY], [READY]], "is ready: 2 objects agree"),
     ],
-    ids=["only a new revision helps", "it has failed, and is tried again", "something is still awaited"],
+    ids=[
+        "only a new revision helps",
+        "it has failed, and is tried again",
+        "only a person can help",
+        "something is still awaited",
+    ],
 )
 def test_waiting_ends_when_the_outcome_is_known(
     store: Store, syncline: Command, eventually: Eventually, answers: list[list[Json]], told: str

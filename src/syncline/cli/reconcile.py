@@ -18,6 +18,8 @@ from syncline.core.conditions import find
 from syncline.core.history import RETRYING
 
 _POLL = 0.2
+# Reasons of a sync that waits for what only a person can do.
+_FOR_A_PERSON = frozenset({"NamespaceNotFound"})
 
 
 def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -71,7 +73,9 @@ class _Sync(Struct):
         ready, reconciling = (find(self.status.conditions, name) for name in ("Ready", "Reconciling"))
         if reconciling is None or find(self.status.conditions, "Stalled") is not None:
             return True
-        return ready is not None and ready.status == "False" and reconciling.reason == RETRYING
+        if ready is None or ready.status != "False":
+            return False
+        return reconciling.reason == RETRYING or ready.reason in _FOR_A_PERSON
 
 
 async def _suspend(given: argparse.Namespace, *, suspended: bool) -> int:

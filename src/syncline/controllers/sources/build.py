@@ -28,6 +28,7 @@ from syncline.core.desired import DesiredError, from_manifest
 from syncline.core.digest import body_digest
 from syncline.core.documents import DocumentError, read_document
 from syncline.core.environments import EnvironmentSpec, SourceSpec, build_spec_digest, helm_values
+from syncline.core.fielderrors import FieldError
 from syncline.core.ignoring import PointerError
 from syncline.core.objects import Desired, Target
 from syncline.core.patching import merge_patch
@@ -185,9 +186,9 @@ class RevisionBuilder:
                 builds.append(Build(built.documents, built.data, listed))
         scopes = await self._scopes(builds)
         placement = place(builds, namespace=request.namespace, forced=request.environment.namespace, scope=scopes)
-        _refuse_placement(placement)
+        await self._refuse(placement, source_tree, request.requester.key.namespace)
         if spec.validation != "None":
-            await self._refuse_unknown_fields(placement, source_tree, request.requester.key.namespace)
+            await self._refuse_wrong_fields(placement, source_tree, request.requester.key.namespace)
         notes += [*placement.notes, *map(str, placement.reported)]
         try:
             desired = [
@@ -204,8 +205,29 @@ class RevisionBuilder:
             unserved_kinds=tuple({_kind_of(placed.manifest) for placed in placement.objects if not placed.served}),
         )
 
-    async def _refuse_unknown_fields(self, placement: Placement, source_tree: SourceTree, tenant: str) -> None:
-        """Refuse what no cluster knows; what each cluster knows is asked before the first write there."""
+    async def _refuse(self, placement: Placement, source_tree: SourceTree, tenant: str) -> None:
+        """Refuse what is wrong, and what is suspiciously nothing at all."""
+        if placement.errors:
+            fields = [(error, *placement.fields[error]) for error in placement.errors if error in placement.fields]
+            located = [(origin, FieldError(path, "")) for _, origin, path in fields]
+            places = await at_field_lines(self._builder, source_tree, tenant, located)
+            located_errors = {
+                error: f"{place}{error.removeprefix(origin)}"
+                for (error, origin, _), place in zip(fields, places, strict=True)
+            }
+            raise SourceError(
+                "InvalidManifest", _first_few([located_errors.get(error, error) for error in placement.errors])
+            )
+        if not placement.objects:
+            said = f": {placement.reported[0]}" if placement.reported else ""
+            message = (
+                f"the source comes to no object at all{said}; what was written before stays as it is: check path and "
+                "targets, or delete the sync to have it removed"
+            )
+            raise SourceError("EmptySource", message)
+
+    async def _refuse_wrong_fields(self, placement: Placement, source_tree: SourceTree, tenant: str) -> None:
+        """Refuse what no cluster takes; what each cluster takes is asked before the first write there."""
         found = [(placed, error) for placed in placement.objects for error in field_errors(placed.manifest)]
         if found:
             errors = [(placed.origin, error) for placed, error in found]
@@ -364,16 +386,3 @@ def _path(source: SourceSpec) -> str:
 def _first_few(errors: Sequence[str]) -> str:
     rest = len(errors) - _NAMED
     return "; ".join(errors[:_NAMED]) + (f"; and {rest} more" if rest > 0 else "")
-
-
-def _refuse_placement(placement: Placement) -> None:
-    """Refuse what is wrong, and what is suspiciously nothing at all."""
-    if placement.errors:
-        raise SourceError("InvalidManifest", _first_few(placement.errors))
-    if not placement.objects:
-        said = f": {placement.reported[0]}" if placement.reported else ""
-        message = (
-            f"the source comes to no object at all{said}; what was written before stays as it is: check path and "
-            "targets, or delete the sync to have it removed"
-        )
-        raise SourceError("EmptySource", message)

@@ -128,7 +128,7 @@ class _RevisionCheck:
         self._tenant = work.sync.metadata.namespace
         self._kept = frozenset(work.sync.status.kept)
         self._inputs = prepared.artifact.inputs if prepared.artifact is not None else ""
-        self._forest = prepared.source_tree
+        self._source_tree = prepared.source_tree
         self._desired = prepared.desired()
         self._definitions = _definitions(self._desired)
         self._checks: dict[tuple[Digests, tuple[Target, ...]], asyncio.Task[list[InvalidObject]]] = {}
@@ -190,31 +190,41 @@ class _RevisionCheck:
             why = _unavailable(f"it cannot be asked in a dry run: {found.failure}; it is asked again")
             return ValidationResult(inputs=self._inputs, validity=why)
         deferred = [one for one in found.deferred if one.body is not None]
-        errors: list[tuple[Desired, FieldError]] = []
+        later = {one.target for one in found.deferred}
+        errors = await self._unserved(site.cluster, (one for one in self._desired if one.target not in later))
         if deferred:
             documents: dict[str, SchemaDocument] = {}
             with suppress(NotFound, Forbidden):
                 documents = await self._documents(site.cluster, deferred, KEPT)
-            errors = await self._errors(site.cluster, deferred, documents)
-        refusals = [self._refusal(one) for one in found.refusals]
+            errors += await self._errors(site.cluster, deferred, documents)
+        refusals = await self._refusals(found.refusals)
         if not refusals and not errors:
             return ValidationResult(inputs=self._inputs, validity=_VALID)
         wrong = bool(errors) or any(one.is_manifest for one in found.refusals)
         named = [*refusals, *(await self._named(errors))]
         return ValidationResult(inputs=self._inputs, validity=invalid(INVALID if wrong else REFUSED, named))
 
-    def _refusal(self, refusal: Refusal) -> str:
+    async def _refusals(self, refusals: Sequence[Refusal]) -> list[str]:
+        """Write what the server said for a person, with the file and the line of the field that it names."""
+        places = [one.desired.source for one in refusals]
+        if self._source_tree is not None:
+            named = [(one.desired.source, FieldError(one.field, "")) for one in refusals]
+            places = await at_field_lines(self._validator, self._source_tree, self._tenant, named)
+        return [
+            f"{place}: {one.desired.target}: {self._said(one)}" for place, one in zip(places, refusals, strict=True)
+        ]
+
+    def _said(self, refusal: Refusal) -> str:
         message = str(refusal.error)
-        if refusal.desired.target.kind == "Secret" or may_contain_secrets(self._spec):
-            message = strip_server_text(message)
-        return f"{refusal.desired.source}: {refusal.desired.target}: {message}"
+        is_secret = refusal.desired.target.kind == "Secret" or may_contain_secrets(self._spec)
+        return strip_server_text(message) if is_secret else message
 
     async def _named(self, errors: Sequence[tuple[Desired, FieldError]]) -> list[str]:
         """Write errors for a person, each with the file and the line of the field."""
         places = [one.source for one, _ in errors]
-        if self._forest is not None:
+        if self._source_tree is not None:
             named = [(one.source, error) for one, error in errors]
-            places = await at_field_lines(self._validator, self._forest, self._tenant, named)
+            places = await at_field_lines(self._validator, self._source_tree, self._tenant, named)
         return [f"{place}: {one.target}: {error}" for place, (one, error) in zip(places, errors, strict=True)]
 
     def _may_change(self, desired: Desired) -> bool:

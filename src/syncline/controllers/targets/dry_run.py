@@ -6,6 +6,7 @@ in namespaces that come with it. Those are deferred, for the caller to check oth
 """
 
 import asyncio
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -41,6 +42,8 @@ _AT_ONCE = 32
 _TRIES = 3
 # How an API server says, as an error of its own, that a field does not exist.
 _SCHEMA_WORDS = ("field not declared in schema", "failed to create typed patch object", "failed to convert")
+# How it names a field that it does not know, or cannot read.
+_FIELD_WORDS = re.compile(r'unknown field "([^"]{1,300})"|Go struct field \w+\.([\w.]{1,300}) of type')
 _NO_DRY_RUN = "does not support dry run"
 
 
@@ -54,6 +57,14 @@ class Refusal(Struct, frozen=True):
     def is_manifest(self) -> bool:
         """Whether the manifest is wrong, rather than forbidden."""
         return not isinstance(self.error, Forbidden)
+
+    @property
+    def field(self) -> str:
+        """The path of the first field that the server names, as far as it names one."""
+        if self.error.fields:
+            return self.error.fields[0]
+        named = _FIELD_WORDS.search(self.error.message)
+        return next(filter(None, named.groups()), "") if named is not None else ""
 
 
 class DryRunResult(Struct, frozen=True, kw_only=True):

@@ -20,6 +20,7 @@ CRD_PATIENCE = 10.0
 CRD_PATIENCE_WHEN_BUSY = 3.0
 _POLL = 0.1
 
+
 class DesiredAt(Struct, frozen=True):
     """One object in one cluster."""
 
