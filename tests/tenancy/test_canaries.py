@@ -123,7 +123,7 @@ def command(world: Manifests, *arguments: str) -> str:
     """Return all that the command says, whether it can do it or not."""
     program = Path(sys.executable).with_name("syncline")
     asked = [program, *arguments, "-n", world.home, "--kubeconfig", world.sandbox.kubeconfig]
-    result = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=False)
+    result = subprocess.run(asked, capture_output=True, text=True, timeout=180, check=False)
     assert "Traceback" not in result.stderr
     return result.stdout + result.stderr
 

@@ -91,7 +91,7 @@ def test_a_sync_that_was_never_counted_has_what_its_status_says() -> None:
     counted.take_targets(KIND, old, 8)
 
 
-def test_a_sync_of_the_same_name_begins_anew() -> None:
+async def test_a_sync_of_the_same_name_begins_anew() -> None:
     counted = quotas(targets=10)
     first, second = sync_of("same", 1), sync_of("same", 1)
     second = msgspec.structs.replace(second, metadata=msgspec.structs.replace(second.metadata, uid="another"))
