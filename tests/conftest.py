@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests import sampling  # noqa: F401 - which examples are taken is said before any is
@@ -20,6 +21,7 @@ Apply = Callable[[Iterable[deploy.Manifest]], None]
 
 # The tests that work with Secrets.
 SECRETIVE = ("configsync", "manifestsync", "fleet", "tenancy", "cli")
+CANARIES = pytest.StashKey[Canaries]()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -45,35 +47,56 @@ def eventually() -> Eventually:
 
 @pytest.fixture(scope="session")
 def canaries() -> Iterator[Canaries]:
-    """Values of Secrets that must be nowhere but in Secrets; that they are is checked when the run ends."""
+    """Values of Secrets that must be nowhere but in Secrets; each test and the end of the run search for them."""
     canaries = Canaries()
-    stop, kill = OperatorProcess.stop, OperatorProcess.kill
+    begin, stop, kill = OperatorProcess.__init__, OperatorProcess.stop, OperatorProcess.kill
+
+    def started(operator: OperatorProcess, *arguments: Any, **options: Any) -> None:
+        begin(operator, *arguments, **options)
+        canaries.follow(operator)
 
     def stopped(operator: OperatorProcess, seconds: float = 30.0) -> int:
         canaries.search_operator(operator)
-        return stop(operator, seconds)
+        code = stop(operator, seconds)
+        canaries.leave(operator)
+        return code
 
     def killed(operator: OperatorProcess) -> None:
         canaries.search_operator(operator)
         kill(operator)
+        canaries.search_logs()
 
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(OperatorProcess, "__init__", started)
         patch.setattr(OperatorProcess, "stop", stopped)
         patch.setattr(OperatorProcess, "kill", killed)
         yield canaries
-    assert not canaries.found, "values of Secrets were found in:\n" + "\n".join(canaries.found)
+    canaries.end()
 
 
 @pytest.fixture(autouse=True)
 def planting(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Have each Secret that these tests write carry a canary."""
+    """Plant a canary in each Secret that these tests write, and fail the test after which a value is found."""
     if request.path.relative_to(Path(__file__).parent).parts[0] not in SECRETIVE:
         yield
         return
     canaries: Canaries = request.getfixturevalue("canaries")
+    canaries.begin(request.node.nodeid)
+    request.node.stash[CANARIES] = canaries
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Sandbox, "request", canaries.planted(Sandbox.request))
         yield
+    canaries.search_logs()
+    canaries.raise_for_leaks()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Search what the syncs of a test say while they are there: their end removes it."""
+    yield
+    if (canaries := item.stash.get(CANARIES, None)) is not None:
+        canaries.search_test()
+        canaries.raise_for_leaks()
 
 
 @pytest.fixture(scope="session")

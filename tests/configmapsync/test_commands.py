@@ -29,7 +29,7 @@ def syncline() -> Command:
 
     def run(*arguments: str | Path, stdin: str = "", code: int = 0) -> str:
         command = [Path(sys.executable).with_name("syncline"), *arguments]
-        result = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, check=False)
+        result = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=180, check=False)
         assert result.returncode == code, (result.stdout, result.stderr)
         if code == 0:
             assert result.stderr == ""

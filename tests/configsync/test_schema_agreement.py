@@ -256,7 +256,7 @@ async def judges(sandbox: Sandbox) -> AsyncIterator[Judges]:
         name = "widgets.agreement.example.com"
         await client.create(CRDS, {"metadata": {"name": name}, "spec": widgets()})
         judges = Judges(client, builder, "default")
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(180):
             while True:
                 try:
                     await judges._discovery.find("agreement.example.com", "Widget")

@@ -44,7 +44,7 @@ def post(url: str, secret: str, body: object, **headers: str) -> int:
     signature = hmac.new(secret.encode(), payload, hashlib.sha256).hexdigest()
     sent = {"Content-Type": "application/json", "X-Hub-Signature-256": f"sha256={signature}", **headers}
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, payload, sent), timeout=10) as answer:
+        with urllib.request.urlopen(urllib.request.Request(url, payload, sent), timeout=60) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as error:
         with error:

@@ -87,7 +87,7 @@ async def exists(client: Client, resource: Resource, name: str, namespace: str |
 
 
 async def until(check: Callable[[], Any]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(180):
         while not await check():  # noqa: ASYNC110 - the server has no event for it
             await asyncio.sleep(0.02)
 

@@ -131,7 +131,7 @@ async def place(sandbox: Sandbox) -> AsyncIterator[Place]:
             f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{WIDGET_CRD['metadata']['name']}?fieldManager=tests",
             WIDGET_CRD,
         )
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(180):
             while not await served(client, name):  # noqa: ASYNC110 - the server has no event for it
                 await asyncio.sleep(0.02)
         yield Place(client, name)

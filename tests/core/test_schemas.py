@@ -244,7 +244,7 @@ HOSTILE = st.recursive(
 @given(schema=HOSTILE, value=HOSTILE)
 def test_whatever_somebody_calls_a_schema_can_be_compiled(schema: Any, value: Any) -> None:
     for strict in (defined_schema(schema), published({"a": schema}, "a")):
-        Draft202012Validator(strict, offline=True).is_valid(value)
+        assert Draft202012Validator(strict, offline=True).is_valid(value) in {True, False}
 
 
 @quick

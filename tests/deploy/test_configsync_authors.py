@@ -105,5 +105,6 @@ def test_a_sync_with_many_values_can_be_changed_too(sandbox: Sandbox, authors: A
     for suspend in (False, True):
         body = {**identity, "spec": {**spec, "suspend": suspend}}
         token = authors.token("impersonator")
-        sandbox.request("PATCH", f"{address}?fieldManager=tests", body, token=token)
+        changed = sandbox.request("PATCH", f"{address}?fieldManager=tests", body, token=token)
+        assert changed["spec"]["suspend"] is suspend
     sandbox.request("DELETE", address)

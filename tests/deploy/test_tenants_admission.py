@@ -295,4 +295,5 @@ def _spec(home: Home, requirement: Spec | None, kinds: list[str]) -> Spec:
 def test_without_a_policy_over_the_namespace_everything_is_taken(sandbox: Sandbox) -> None:
     for _, kind, spec, _ in CASES.values():
         body = {"apiVersion": API_VERSION, "kind": kind.kind, "metadata": {"name": "tried"}, "spec": spec}
-        sandbox.request("POST", f"/apis/{API_VERSION}/namespaces/default/{kind.plural}?dryRun=All", body)
+        taken = sandbox.request("POST", f"/apis/{API_VERSION}/namespaces/default/{kind.plural}?dryRun=All", body)
+        assert (taken["kind"], taken["spec"].keys() >= spec.keys()) == (kind.kind, True)

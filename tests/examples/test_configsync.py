@@ -213,7 +213,7 @@ def test_14_a_push_arrives_by_webhook(play: Play, operator: OperatorProcess) -> 
         data=body,
         headers={"X-GitHub-Event": "push", "X-Hub-Signature-256": signature, "Content-Type": "application/json"},
     )
-    with urllib.request.urlopen(request, timeout=10) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         assert answer.status == 202
     scene.eventually(lambda: scene.data("station", "board") == {"next": "10:10"})
 

@@ -65,16 +65,16 @@ def test_the_operator_outlives_an_outage_and_recovers_by_itself(
         scene.source("2")
         end = outage(scene.sandbox)
         if noticed:
-            wait_until(lambda: says_why(operator, "configmaps", noticed), "the operator to be up and not ready", 120)
+            wait_until(lambda: says_why(operator, "configmaps", noticed), "the operator to be up and not ready")
         else:
             time.sleep(10)
         end()
-        scene.wait_for(targets, "2", 180)
-        wait_until(operator.is_ready, "the operator to be ready again", 120)
+        scene.wait_for(targets, "2")
+        wait_until(operator.is_ready, "the operator to be ready again")
         scene.source("3")
         scene.delete_config_map(targets[0])
         targets.append(scene.namespace("d"))
-        scene.wait_for(targets, "3", 120)
+        scene.wait_for(targets, "3")
         scene.assert_quiet()
 
 

@@ -250,7 +250,7 @@ async def test_a_watch_on_a_cluster_that_falls_silent_is_broken_off_and_resumed_
     back = time.monotonic()
     await member.client.create(CONFIGMAPS, {"metadata": {"name": "news"}}, remote.namespace)
     await until(lambda: any(key.name == "news" for key, _ in reflector.items()))
-    assert time.monotonic() - back < UNHURRIED
+    assert time.monotonic() - back < 25
     following.cancel()
     await asyncio.wait([following])
 

@@ -13,7 +13,7 @@ from syncline.testing.gitserver import GitServer, Repository
 
 
 async def until(check: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(180):
         while not check():  # noqa: ASYNC110 - what is waited for happens elsewhere
             await asyncio.sleep(0.01)
 

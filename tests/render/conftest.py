@@ -22,10 +22,10 @@ async def renderer() -> AsyncIterator[TransformPool]:
 
 @pytest.fixture
 def until() -> Until:
-    """Wait, with the event loop running, until a check holds; fail when it does not within 30 seconds."""
+    """Wait, with the event loop running, until a check holds; fail when it does not within 180 seconds."""
 
     async def wait(check: Callable[[], bool]) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(180):
             while not check():  # noqa: ASYNC110 - it is about other processes
                 await asyncio.sleep(0.01)
 

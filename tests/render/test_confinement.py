@@ -51,7 +51,7 @@ os.write(1, result.encode())
 os._exit(0)
 """
     return subprocess.run(
-        [sys.executable, "-I", "-c", script], capture_output=True, check=True, timeout=60
+        [sys.executable, "-I", "-c", script], capture_output=True, check=True, timeout=180
     ).stdout.decode()
 
 

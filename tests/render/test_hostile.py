@@ -78,13 +78,13 @@ def template(text: str) -> list[Transform]:
 async def test_a_bomb_fails_and_the_operator_goes_on(
     renderer: TransformPool, watcher: Watcher, transforms: list[Transform]
 ) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(240):
         with pytest.raises(RenderError) as caught:
             await renderer.transform(transforms, LARGE, {}, SOURCE, [TARGET])
         assert await renderer.transform(UPPER, {"a": "x"}, {}, NEIGHBOUR, [TARGET]) == [{"a": "X"}]
     assert len(str(caught.value)) < 300
     assert watcher.peak_memory < 64 * 1024 * 1024 + confinement.TRANSFORM_MEMORY
-    assert watcher.longest_stall < 4
+    assert watcher.longest_stall < 1
 
 
 @asynccontextmanager

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import time
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
@@ -90,18 +91,20 @@ def children() -> list[int]:
 
 
 class Watch:
-    """Looks at the event loop and at all children every few milliseconds."""
+    """Looks at the event loop and at all children every few milliseconds.
+
+    A stall is processor time of the loop's thread: other programs of the machine have no part in it.
+    """
 
     def __init__(self) -> None:
         self.longest_stall = 0.0
         self.peak_memory = 0
 
     async def look(self) -> None:
-        now = asyncio.get_running_loop().time
         while True:
-            last = now()
+            last = time.thread_time()
             await asyncio.sleep(0.01)
-            self.longest_stall = max(self.longest_stall, now() - last - 0.01)
+            self.longest_stall = max(self.longest_stall, time.thread_time() - last)
             self.peak_memory = max(self.peak_memory, 0, *map(memory, children()))
 
 
@@ -134,14 +137,13 @@ def tree(files: Mapping[str, str]) -> dict[str, File]:
 
 @pytest.mark.parametrize("files", BOMBS.values(), ids=BOMBS)
 async def test_a_bomb_fails_and_the_operator_goes_on(quick: BuildPool, watch: Watch, files: Mapping[str, str]) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(240):
         with pytest.raises(RenderError) as caught:
             await quick.build(tree(files), recipe("hostile", template="Chart.yaml" not in files))
         assert (await quick.build(HONEST, recipe("honest"))).documents[0].file == "a.yaml"
     assert len(str(caught.value)) < 500
     assert watch.peak_memory < 200 * 1024 * 1024
-    # Generous: other tests have the same processors.
-    assert watch.longest_stall < 4
+    assert watch.longest_stall < 1
 
 
 ENDLESS = chart("{{ range until 100000 }}{{ range until 100000 }}{{ end }}{{ end }}")

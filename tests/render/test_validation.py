@@ -220,7 +220,7 @@ BOMBS: dict[str, Validation] = {
 @pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS)
 async def test_a_hostile_schema_costs_nobody_else_anything(builder: BuildPool, watch: Watch, bomb: Validation) -> None:
     honest = schema(A=kind(image=STRING))
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(240):
         said: list[str] = []
         try:
             said = told(await builder.validate(msgspec.structs.replace(bomb, tenant="hostile")))
@@ -229,8 +229,7 @@ async def test_a_hostile_schema_costs_nobody_else_anything(builder: BuildPool, w
         assert all(len(one) < 1000 for one in said)
         assert told(await builder.validate(check(of_cluster({"imagee": "a"}), schemas=honest)))
     assert watch.peak_memory < 200 * 1024 * 1024
-    # Generous: other tests have the same processors.
-    assert watch.longest_stall < 4
+    assert watch.longest_stall < 1
 
 
 async def test_what_was_stopped_is_left_alone_until_it_changes(builder: BuildPool) -> None:

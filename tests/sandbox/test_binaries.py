@@ -175,7 +175,7 @@ def test_two_runs_at_once_build_once(tmp_path: Path, go: Callable[[str], Path]) 
         assert "waiting for it" in second.stderr.readline()
         opened.write("go on\n")
         opened.close()
-        outputs = [first.communicate(timeout=60)[0], second.communicate(timeout=60)[0]]
+        outputs = [first.communicate(timeout=180)[0], second.communicate(timeout=180)[0]]
     assert (first.returncode, second.returncode) == (0, 0)
     assert outputs[0] == outputs[1] == "".join(f"{binaries.cache_folder() / name}\n" for name in pins.COMPONENTS)
     assert len(built.read_text(encoding="utf-8").split()) == len(pins.COMPONENTS)

@@ -86,7 +86,7 @@ def test_a_client_certificate_makes_a_user_with_groups(sandbox: Sandbox, tmp_pat
         data=b"{}",
         headers={"Content-Type": "application/json"},
     )
-    with urllib.request.urlopen(request, context=tls, timeout=10) as answer:
+    with urllib.request.urlopen(request, context=tls, timeout=60) as answer:
         seen = json.load(answer)["status"]["userInfo"]
     assert (seen["username"], seen["groups"]) == ("jane", ["one", "two", "system:authenticated"])
 

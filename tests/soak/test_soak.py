@@ -119,7 +119,7 @@ async def test_a_sync_that_is_created_again_under_its_name_is_not_taken_for_the_
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(90):
+    async with asyncio.timeout(180):
         while not holds():  # noqa: ASYNC110 - what is waited for has no event of its own
             await asyncio.sleep(0.05)
 
@@ -128,7 +128,7 @@ async def at_rest(operator: Operator) -> Counter[str]:
     """Wait until the operator has begun to work, and return what it holds then."""
     for reflector in (operator._hub.namespaces, *operator._reflectors):
         await reflector.synced.wait()
-    async with asyncio.timeout(90):
+    async with asyncio.timeout(180):
         while (now := census(operator)) != (await later(operator)):
             pass
     return now

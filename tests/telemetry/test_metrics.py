@@ -57,7 +57,10 @@ def test_the_series_of_a_sync_go_with_it() -> None:
 
 
 def test_forgetting_a_sync_that_was_never_seen_is_fine() -> None:
+    metrics.set_ready("KindE", "team", "present", "True")
     metrics.forget_sync("KindE", "team", "never")
+    assert lines_with('name="never"') == []
+    assert len(lines_with('name="present"')) == 1
 
 
 def test_writes_repairs_and_conflicts_are_counted() -> None:

@@ -85,7 +85,7 @@ async def test_a_stranger_who_never_shakes_hands_takes_up_a_place_and_no_more(
     host, _, port = metrics.address.rpartition(":")
     silent = [await asyncio.open_connection(host, int(port)) for _ in range(2)]
     assert (await scrape(metrics, "Bearer good"))[0] == 200
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(180):
         assert await silent[0][0].read() == b""
     for _, writer in silent:
         writer.close()
@@ -97,7 +97,7 @@ async def test_one_address_cannot_have_more_handshakes_than_connections(
     monkeypatch.setattr(http, "PER_ADDRESS", 2)
     host, _, port = metrics.address.rpartition(":")
     silent = [await asyncio.open_connection(host, int(port)) for _ in range(8)]
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(180):
         ended = 0
         for reader, _ in silent[2:]:
             try:
@@ -114,7 +114,7 @@ async def test_a_handshake_has_little_time(monkeypatch: pytest.MonkeyPatch, metr
     monkeypatch.setattr(http, "HANDSHAKE_SECONDS", 0.05)
     host, _, port = metrics.address.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(180):
         assert await reader.read() == b""
     writer.close()
     assert not metrics._handshakes

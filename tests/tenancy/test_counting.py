@@ -92,13 +92,15 @@ def test_a_sync_that_was_never_counted_has_what_its_status_says() -> None:
     counted.take_targets(KIND, old, 8)
 
 
-def test_a_sync_of_the_same_name_begins_anew() -> None:
+async def test_a_sync_of_the_same_name_begins_anew() -> None:
     counted = quotas(targets=10)
     first, second = sync_of("same", 1), sync_of("same", 1)
     second = msgspec.structs.replace(second, metadata=msgspec.structs.replace(second.metadata, uid="another"))
     other = sync_of("other", 2)
     put(counted, first, other)
     counted.take_targets(KIND, first, 10)
+    with pytest.raises(OverQuota):
+        counted.take_targets(KIND, other, 10)
     put(counted, second)
     counted.take_targets(KIND, other, 10)
 

@@ -88,7 +88,7 @@ class Tenant:
     def syncline(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         program = Path(sys.executable).with_name("syncline")
         command = [program, *arguments, "--kubeconfig", self.member]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
 
     def end(self) -> None:
         Thing(self._world.sandbox, f"/apis/{API_VERSION}/{PLURAL}", self.name).delete()

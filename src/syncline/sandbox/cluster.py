@@ -120,7 +120,7 @@ class Sandbox:
         body: Mapping[str, Any] | None = None,
         *,
         token: str | None = None,
-        timeout: float = 10.0,
+        timeout: float = 60.0,
     ) -> dict[str, Any]:
         """Send one JSON request, as admin or with another token, to prepare or to look at a scene (PATCH applies)."""
         return self._requests.send(method, path, body, token=token, timeout=timeout)

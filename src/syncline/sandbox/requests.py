@@ -38,7 +38,7 @@ class Requests:
         body: Mapping[str, Any] | None = None,
         *,
         token: str | None = None,
-        timeout: float = 10.0,
+        timeout: float = 60.0,
     ) -> dict[str, Any]:
         """Send one request and return the JSON object it is answered with; RequestError above status 299."""
         kind = "application/apply-patch+yaml" if method == "PATCH" else "application/json"

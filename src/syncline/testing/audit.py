@@ -25,7 +25,7 @@ REVIEWING = frozenset({"authentication.k8s.io", "authorization.k8s.io"})
 """The groups of reviews, which are created to ask something, and change nothing."""
 _DENIED = 403
 _REFUSED = 400
-_PATIENCE = 30.0
+_PATIENCE = 120.0
 _POLL = 0.02
 
 

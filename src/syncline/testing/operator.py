@@ -22,7 +22,7 @@ from syncline.core.profiles import DEFAULT, Profile, known
 from syncline.sandbox import RequestError, Sandbox
 from syncline.sandbox.processes import die_with_parent, freeze
 
-READY_SECONDS = 60.0
+READY_SECONDS = 180.0
 POLL = 0.05
 
 
