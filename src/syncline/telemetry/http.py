@@ -7,7 +7,7 @@ operator was told otherwise. Probes come without a credential and have a listene
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Self, cast
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -252,8 +252,8 @@ class _Door(asyncio.Protocol):
         self._endpoint = endpoint
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        if isinstance(transport, asyncio.Transport):
-            self._endpoint.admit(transport)
+        # The transports of uvloop are like those of asyncio, and no subclass of them.
+        self._endpoint.admit(cast("asyncio.Transport", transport))
 
 
 class _Early(asyncio.Protocol):
