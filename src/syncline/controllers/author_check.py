@@ -36,7 +36,7 @@ class AuthorCheck:
     async def problem(self, plural: str, sync: AnySync, state: SyncState) -> SyncError | None:
         """Say why a sync must not be carried out; None where it may. Raises `KubeError` where that cannot be known."""
         if getattr(sync.spec, "service_account_name", None) or self._default_account:
-            memory.author = sync.metadata.generation, True  # a later spec was written while this process looks
+            state.author = sync.metadata.generation, True  # a later spec was written while this process looks
             return None
         why = self._policies.problem(plural)
         verdict = self._judge(plural, sync, why, state.author)
