@@ -99,7 +99,7 @@ async def test_a_sync_of_the_same_name_begins_anew() -> None:
     other = sync_of("other", 2)
     put(counted, first, other)
     counted.take_targets(KIND, first, 10)
-    with pytest.raises(OverQuota):
+    with pytest.raises(QuotaError):
         counted.take_targets(KIND, other, 10)
     put(counted, second)
     counted.take_targets(KIND, other, 10)

@@ -193,6 +193,6 @@ def test_an_account_that_comes_and_goes_does_not_remove_the_secrets_of_an_admini
     here = {"inCluster": {"namespaces": [world.home]}}
     bob.edits(sync, serviceAccountName=account.name, sourceRef=mine, targetName="mine", targets=here)
     sync.becomes("Forbidden")
-    with pytest.raises(RequestError, match="you may not do everything everywhere, and without its account"):
+    with pytest.raises(RequestError, match="you may not use all verbs on all resources, and without its account"):
         bob.edits(sync, serviceAccountName=None)
     assert world.find("Secret", target, "shared").look() is not None
