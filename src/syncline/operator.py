@@ -14,7 +14,6 @@ from msgspec import Struct, structs
 from syncline.api.synctarget import PLURAL as SYNC_TARGETS
 from syncline.controllers.author_check import AuthorCheck
 from syncline.controllers.base import BaseReconciler, SharedServices
-from syncline.controllers.git_reconciler import ConfigSyncReconciler
 from syncline.controllers.kinds.configmapsync import ConfigMapSyncKind
 from syncline.controllers.kinds.configsync import ConfigSyncKind
 from syncline.controllers.kinds.manifestsync import ManifestSyncKind
@@ -22,7 +21,9 @@ from syncline.controllers.kinds.synctarget import SyncTargetReconciler
 from syncline.controllers.kinds.tenantpolicy import TenantPolicyReconciler
 from syncline.controllers.mark_renewal import MarkRenewal
 from syncline.controllers.quotas import Quotas
-from syncline.controllers.reconciler import ObjectKind, ObjectReconciler
+from syncline.controllers.reconciler import Reconciler, SyncKind
+from syncline.controllers.sources.built import BuiltSource
+from syncline.controllers.sources.objects import ObjectSource
 from syncline.controllers.targets.clusters import ClusterResolver, LocalClusters
 from syncline.controllers.targets.fleet_clusters import FleetClusters, user_key
 from syncline.controllers.targets.synced_resources import SyncedResourceTracker
@@ -133,6 +134,20 @@ class BuildTools(Struct, frozen=True):
     mirrors: Mirrors
 
 
+class Reconcilers(Struct, frozen=True):
+    """The reconcilers of all syncs."""
+
+    objects: tuple[Reconciler[ObjectSource], ...]
+    """Those that copy objects."""
+    builds: Reconciler[BuiltSource]
+    """That of ConfigSyncs."""
+
+    @property
+    def all(self) -> tuple[Reconciler[ObjectSource] | Reconciler[BuiltSource], ...]:
+        """All of them."""
+        return (*self.objects, self.builds)
+
+
 def controllers(
     hub: Cluster,
     tools: BuildTools,
@@ -143,13 +158,13 @@ def controllers(
     rights: OwnRights | None = None,
     policies: TenantPolicyInformer | None = None,
     authors: AuthorCheck | None = None,
-) -> tuple[tuple[ObjectReconciler, ...], ConfigSyncReconciler]:
+) -> Reconcilers:
     """Return the controllers of all syncs."""
     tenancy = settings.tenancy(rights, policies)
     quotas = Quotas(policies.limits if policies is not None else lambda _: NO_LIMITS)
     tools.builder.count(quotas.built)
     tools.mirrors.limit(quotas.mirror_bytes)
-    kinds: tuple[ObjectKind, ...] = (ConfigMapSyncKind(tenancy), ManifestSyncKind(tenancy))
+    kinds: tuple[SyncKind, ...] = (ConfigMapSyncKind(tenancy), ManifestSyncKind(tenancy))
     git = ConfigSyncKind(tenancy)
     shared = SharedServices(
         hub=hub,
@@ -166,14 +181,33 @@ def controllers(
     )
     local = LocalClusters(hub)
     objects = tuple(
-        ObjectReconciler(kind, sites, shared) for kind, sites in zip(kinds, (local, clusters or local), strict=True)
+        Reconciler(kind, resolver, shared, lambda _: _object_source(shared))
+        for kind, resolver in zip(kinds, (local, clusters or local), strict=True)
     )
-    syncs = ConfigSyncReconciler(git, clusters or local, shared, tools.mirrors, tools.builder)
-    by_kind: dict[str, BaseReconciler] = {**{one.kind.name: one for one in objects}, git.name: syncs}
+    builds = Reconciler(git, clusters or local, shared, lambda host: _built_source(host, git, shared, tools))
+    by_kind: dict[str, BaseReconciler] = {**{one.kind.name: one for one in objects}, git.name: builds}
     quotas.connect(
         lambda name: by_kind[name[0]].recorded_targets(name[1]), lambda name: by_kind[name[0]].look_again(name[1])
     )
-    return objects, syncs
+    return Reconcilers(objects, builds)
+
+
+def _object_source(shared: SharedServices) -> ObjectSource:
+    return ObjectSource(shared.hub, shared.claims, shared.renderer, shared.allowed_kinds)
+
+
+def _built_source(
+    host: Reconciler[BuiltSource], kind: ConfigSyncKind, shared: SharedServices, tools: BuildTools
+) -> BuiltSource:
+    return BuiltSource(
+        host,
+        shared.hub,
+        kind.tenancy,
+        shared.quotas,
+        resource=kind.resource,
+        mirrors=tools.mirrors,
+        builder=tools.builder,
+    )
 
 
 class Operator:
@@ -205,7 +239,7 @@ class Operator:
         checked = None if settings.allow_unchecked_authors else authors
         if checked is not None:
             self._targets.authors = checked
-        objects, self._git = controllers(
+        syncs = controllers(
             hub,
             tools,
             events,
@@ -215,7 +249,8 @@ class Operator:
             policies=self._policies,
             authors=checked,
         )
-        self._syncs: tuple[BaseReconciler, ...] = (*objects, self._git)
+        self._syncs, self._git = syncs.all, syncs.builds.source
+        self._git_keys = syncs.builds.keys
         self._marks = MarkRenewal(hub, settings.namespace, self._syncs, self._leads)
         self._reports = TenantPolicyReconciler(
             client, self._policies, lambda namespaces: sum(len(one.syncs_of(namespaces)) for one in self._syncs)
@@ -330,7 +365,7 @@ class Operator:
         async with asyncio.TaskGroup() as tasks:
             tending = tasks.create_task(self._marks.run())  # it has no end of its own
             await asyncio.gather(
-                self._git.read_webhook_secrets(),
+                self._git.webhook_secrets.run(self._git_keys()),
                 *(
                     run_workers(one.queue, WORKERS, partial(self._reconcile, one), ready=self._leading)
                     for one in self._controllers

@@ -10,10 +10,13 @@ from msgspec import convert
 from syncline.api.configsync import ConfigSyncSpec
 from syncline.api.source import GitSource
 from syncline.controllers.errors import SyncError
-from syncline.controllers.sources.build import BuildArtifact
+from syncline.controllers.requeue import Requeue
+from syncline.controllers.result import ReconcileResult
 from syncline.controllers.sources.changes import BuiltFrom, ChangeFilter, built_from
-from syncline.controllers.sources.prepared import ApplyResult, ConfigSyncResult, PreparedRevision
+from syncline.controllers.sources.desired import DesiredSet, UnitResult
+from syncline.controllers.sources.prepared import PreparedRevision
 from syncline.controllers.sources.tree import SourceTree
+from syncline.core.desired import BuildArtifact
 from syncline.core.environments import EnvironmentState, environments_of
 from syncline.core.objects import Target
 from syncline.core.outcome import Outcome
@@ -107,7 +110,7 @@ async def test_a_repository_that_fails_wakes_everybody(scene: Scene, git_server:
     assert scene.woken == [MINE, THEIRS]
 
 
-def report(spec: ConfigSyncSpec, **changes: Any) -> ConfigSyncResult:
+def report(spec: ConfigSyncSpec, **changes: Any) -> ReconcileResult:
     """Return what a turn reports that has left nothing to do."""
     environment = environments_of(spec, "team")[0]
     artifact = BuildArtifact(recipe="", paths={}, inputs="", compressed=b"")
@@ -121,8 +124,13 @@ def report(spec: ConfigSyncSpec, **changes: Any) -> ConfigSyncResult:
     }
     prepared = PreparedRevision(**{**fields, **changes.pop("prepared", {})})
     outcome = Outcome(target=Target("team", "app"), state=changes.pop("state", "Synced"), reason="", message="")
-    results = ApplyResult(prepared=prepared, health=changes.pop("health", "Pending"))
-    return ConfigSyncResult(**{"sync": SYNC, "outcomes": [outcome], "done": True, "results": (results,), **changes})
+    unit = UnitResult(desired=DesiredSet(prepared=prepared), health=changes.pop("health", "Pending"))
+    return ReconcileResult(**{"sync": SYNC, "outcomes": [outcome], "complete": True, "units": (unit,), **changes})
+
+
+def rest(of: ConfigSyncSpec, result: ReconcileResult, known: dict[GitSource, Remote]) -> BuiltFrom | None:
+    """Return what is remembered of a sync after a reconcile."""
+    return built_from(of, result.units, known) if result.is_settled else None
 
 
 def spec(**more: Any) -> ConfigSyncSpec:
@@ -137,16 +145,16 @@ def remotes(of: ConfigSyncSpec) -> dict[GitSource, Remote]:
 
 
 def test_a_turn_that_left_nothing_to_do_ends_at_rest() -> None:
-    assert built_from(spec(), report(spec()), remotes(spec())) is not None
+    assert rest(spec(), report(spec()), remotes(spec())) is not None
     waiting = spec(wait=True)
-    assert built_from(waiting, report(waiting, health="Healthy"), remotes(waiting)) is not None
+    assert rest(waiting, report(waiting, health="Healthy"), remotes(waiting)) is not None
 
 
-UNREST: dict[str, Callable[[], tuple[ConfigSyncSpec, ConfigSyncResult]]] = {
+UNREST: dict[str, Callable[[], tuple[ConfigSyncSpec, ReconcileResult]]] = {
     "a problem": lambda: (spec(), report(spec(), problem=SyncError("Any", "any"))),
-    "a retry": lambda: (spec(), report(spec(), retry=True)),
-    "something to wait for": lambda: (spec(), report(spec(), waits=True)),
-    "places that were not looked at": lambda: (spec(), report(spec(), done=False)),
+    "a retry": lambda: (spec(), report(spec(), requeue=Requeue(backoff=True))),
+    "something to wait for": lambda: (spec(), report(spec(), requeue=Requeue(pending=True))),
+    "places that were not looked at": lambda: (spec(), report(spec(), complete=False)),
     "a target that failed": lambda: (spec(), report(spec(), state="Failed")),
     "a target in other hands": lambda: (spec(), report(spec(), state="Conflict")),
     "what could not be built": lambda: (spec(), report(spec(), prepared={"certain": False})),
@@ -167,8 +175,8 @@ UNREST: dict[str, Callable[[], tuple[ConfigSyncSpec, ConfigSyncResult]]] = {
 @pytest.mark.parametrize("unrest", UNREST)
 def test_a_sync_is_not_at_rest_with(unrest: str) -> None:
     wanted, came = UNREST[unrest]()
-    assert built_from(wanted, came, remotes(wanted)) is None
+    assert rest(wanted, came, remotes(wanted)) is None
 
 
 def test_a_sync_whose_repository_could_not_be_opened_is_not_at_rest() -> None:
-    assert built_from(spec(), report(spec()), {}) is None
+    assert rest(spec(), report(spec()), {}) is None

@@ -9,7 +9,7 @@ from syncline.api.common import ObjectMeta
 from syncline.api.connection import ClusterConnection, NameRef, WrittenCluster
 from syncline.api.manifestsync import ManifestSyncStatus
 from syncline.api.status import MAX_CLUSTERS, MAX_KEPT
-from syncline.controllers.lowered import Destination, LoweredSpec, SourceQuery
+from syncline.controllers.lowered import Destination, LoweredSpec, WriteRef
 from syncline.controllers.targets.clusters import TargetCluster
 from syncline.controllers.targets.fleet_clusters import _Connection, _with_room
 from syncline.controllers.targets.keep_policy import KeepMarks, keep_mark, no_room_outcome
@@ -52,7 +52,7 @@ def test_clusters_beyond_the_room_of_the_inventory_are_not_written_to_and_told()
     new = [site("first"), site("second"), site("third")]
     lowered = LoweredSpec(
         sync=sync(clusters=[recorded(one) for one in known]),
-        sources=(SourceQuery(kind="Secret", namespace="team", name="token"),),
+        writes=(WriteRef(kind="Secret", namespace="team", name="token"),),
         destinations=(),
     )
     arrivals = _with_room(lowered, [_Connection(site=one) for one in (*new, *known)])
@@ -73,7 +73,7 @@ def test_a_sync_that_is_being_deleted_visits_all_its_clusters() -> None:
         ending, metadata=structs.replace(ending.metadata, deletion_timestamp="2026-01-02T03:04:05Z")
     )
     arrivals = [_Connection(site=one) for one in (*known, site("new"))]
-    assert _with_room(LoweredSpec(sync=ending, sources=(), destinations=()), arrivals) == arrivals
+    assert _with_room(LoweredSpec(sync=ending, destinations=()), arrivals) == arrivals
 
 
 def test_under_keep_a_place_that_cannot_be_remembered_gets_no_copy() -> None:

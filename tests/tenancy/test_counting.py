@@ -126,5 +126,5 @@ def test_deleting_all_syncs_gives_no_new_hour_of_builds() -> None:
     put(counted, sync)
     with pytest.raises(QuotaError) as refused:
         counted.admit_build("team")
-    assert refused.value.again is not None
+    assert refused.value.requeue.after is not None
     assert not refused.value.stalled

@@ -72,7 +72,9 @@ async def test_after_five_minutes_the_copies_are_left_with_a_warning(monkeypatch
     now += FINALIZE_PATIENCE - 1
     waiting = await pruner.finalize(sync, lowered, state, connected)
     assert waiting.problem is not None
-    assert waiting.problem.again == pytest.approx(1.0)  # not at the next retry after that, which may be minutes later
+    assert waiting.problem.requeue.after == pytest.approx(
+        1.0
+    )  # not at the next retry after that, which may be minutes later
     now += 2
     last = await pruner.finalize(sync, lowered, state, connected)
     assert last.problem is None

@@ -14,8 +14,9 @@ from syncline.cli.change import is_same, written
 from syncline.cli.partial import NotVisible, PartialCluster
 from syncline.cli.strict import explain
 from syncline.cli.words import UsageError
-from syncline.controllers.git_reconciler import ConfigSyncReconciler
-from syncline.controllers.reconciler import ObjectReconciler
+from syncline.controllers.reconciler import Reconciler
+from syncline.controllers.sources.built import BuiltSource
+from syncline.controllers.sources.objects import ObjectSource
 from syncline.controllers.targets.fleet_clusters import FleetClusters
 from syncline.controllers.targets.preview import Preview
 from syncline.controllers.targets.synctargets import SyncTargetInformer
@@ -49,7 +50,7 @@ class Previewer:
         self,
         client: Client,
         hub: PartialCluster,
-        controllers: Sequence[ObjectReconciler | ConfigSyncReconciler],
+        controllers: Sequence[Reconciler[ObjectSource] | Reconciler[BuiltSource]],
         access: AccessReviews,
         unread: Sequence[str] = (),
     ) -> None:
@@ -162,17 +163,17 @@ async def previewer(
         rights = OwnRights()
         await rights.learn(client)
         events = EventRecorder(client, "syncline", "preview")
-        copiers, git = controllers(hub, tools, events, settings, clusters=remotes, rights=rights, policies=policies)
+        syncs = controllers(hub, tools, events, settings, clusters=remotes, rights=rights, policies=policies)
         reflectors: tuple[AnyReflector, ...] = (
             targets.reflector,
-            *(reflector for one in (*copiers, git) for reflector in one.syncs.values()),
+            *(reflector for one in syncs.all for reflector in one.syncs.values()),
         )
         hub.start()
         watches = [asyncio.create_task(reflector.run()) for reflector in reflectors]
         try:
             await _synced((hub.namespaces, *reflectors))
             access = AccessReviews(client, connect.operator_user(given))
-            yield Previewer(client, hub, (*copiers, git), access, unread)
+            yield Previewer(client, hub, syncs.all, access, unread)
         finally:
             for watch in watches:
                 watch.cancel()

@@ -19,30 +19,26 @@ from syncline.api.status import SyncStatus
 from syncline.controllers.author_check import AuthorCheck
 from syncline.controllers.deleted_syncs import DeletedSync, DeletedSyncs
 from syncline.controllers.errors import SyncError
-from syncline.controllers.lowered import AnySync, LoweredSpec, key_of
+from syncline.controllers.lowered import AnySync, key_of
 from syncline.controllers.quotas import Quotas
-from syncline.controllers.result import ReconcileResult
+from syncline.controllers.requeue import NO_REQUEUE, Requeue
+from syncline.controllers.result import ReconcileResult, failed_result
 from syncline.controllers.state import SyncState
 from syncline.controllers.status.trust import StatusTrust
 from syncline.controllers.status.writer import StatusWriter
-from syncline.controllers.targets.clusters import ClusterResolver, ConnectedClusters, TargetCluster, emptied_kinds
-from syncline.controllers.targets.prune import FINALIZE_PATIENCE, Pruner, is_abandoned
+from syncline.controllers.targets.prune import FINALIZE_PATIENCE, is_abandoned
 from syncline.controllers.tenancy import Tenancy
 from syncline.controllers.triggers import Triggers
 from syncline.core.author_policies import AUTHOR_UNCHECKED
-from syncline.core.inventory import without_kinds
 from syncline.core.marks import sync_id
-from syncline.core.objects import Target
-from syncline.core.outcome import Outcome
 from syncline.engine.claims import Claim, Claims
 from syncline.engine.cluster import Cluster
-from syncline.engine.fanout import FanOut, Job, Progress
+from syncline.engine.fanout import FanOut
 from syncline.engine.fights import Fights
 from syncline.engine.interests import Interest
 from syncline.engine.record import Records, StatusConflict, SyncGone, SyncWire
 from syncline.engine.statuses import is_refusal
 from syncline.engine.unkept import UnkeptFields
-from syncline.engine.writer import Writer
 from syncline.fairness import on_behalf_of
 from syncline.kube.cache import Key
 from syncline.kube.errors import ApiError, KubeError
@@ -57,10 +53,6 @@ log = structlog.get_logger(__name__)
 
 
 UNCERTAIN_STATES = frozenset({"Failed", "Pending", "Unknown"})
-OWNED_BY_OTHERS = frozenset({"OwnedByOther", "ClaimedByOther"})
-
-ApplyJob = tuple[TargetCluster, Target, Job]
-"""What is to be done at one target."""
 
 
 class KindSpec(Protocol):
@@ -106,17 +98,15 @@ class SharedServices(Struct, frozen=True):
 class BaseReconciler(ABC):
     """Reconciles all syncs of one kind."""
 
-    def __init__(self, kind: KindSpec, sites: ClusterResolver, shared: SharedServices) -> None:
+    def __init__(self, kind: KindSpec, shared: SharedServices) -> None:
         self.queue: Queue[Key] = Queue(kind.name, group=lambda key: key.namespace)
         self._kind = kind
-        self._sites = sites
         self._shared = shared
         self._hub = shared.hub
         self._records = Records(shared.hub.client, kind.resource, shared.hub.marks)
         self._trust = StatusTrust(shared.hub.marks)
         self._status = StatusWriter(kind.name, self._records, shared.events, self._own_write, kind.extend_status)
         self.triggers = Triggers(kind.name, self.queue, shared.hub, shared.claims)
-        self._pruner = Pruner(self._writer)
         self._states: dict[Key, SyncState] = {}
         self._expiry: asyncio.TimerHandle | None = None
         self._deleted = DeletedSyncs()
@@ -150,15 +140,11 @@ class BaseReconciler(ABC):
 
     @abstractmethod
     def _watches_of(self, sync: AnySync) -> tuple[Interest, Claim | None]:
-        """Return what should enqueue a sync, and what it lays claim to, as far as its spec alone tells."""
+        """Return what enqueues a sync, and what it claims, by its spec alone."""
 
-    def writes_through(self, sites: ClusterResolver) -> bool:
-        """Whether the clusters of its syncs are found by these."""
-        return self._sites is sites
-
-    def _new_state(self, fan_out: FanOut) -> SyncState:
-        """Begin to remember a sync."""
-        return SyncState(fan_out)
+    @abstractmethod
+    async def _after(self, sync: AnySync, result: ReconcileResult) -> None:
+        """Note the result of a reconcile once it is published."""
 
     def take_over_statuses(self, uids: Container[str]) -> None:
         """Let the statuses of an earlier version count that are there now: those of these syncs, by their UIDs."""
@@ -200,6 +186,10 @@ class BaseReconciler(ABC):
         sync = self._get(key)
         return sync.status.targets.desired if sync is not None and sync.status.targets is not None else 0
 
+    def keys(self) -> list[Key]:
+        """Return all syncs."""
+        return [key for reflector in self.syncs.values() for key, _ in reflector.items()]
+
     def syncs_of(self, namespaces: frozenset[str]) -> list[Key]:
         """Return the syncs of some namespaces."""
         return [key for reflector in self.syncs.values() for key, _ in reflector.items() if key.namespace in namespaces]
@@ -223,17 +213,18 @@ class BaseReconciler(ABC):
                     structs.replace(report, sync=self._latest(report.sync))
                 )
                 if report is not None:
-                    await self._sites.observe(sync, None if sync.deleting else report.outcomes)
+                    await self._after(sync, report)
             except SyncGone:
                 log.info("the sync was deleted meanwhile")
                 self.queue.add(key)
                 return
-        if not stored or (report is not None and report.retry):
+        requeue = report.requeue if report is not None else NO_REQUEUE
+        if not stored or requeue.backoff:
             self.queue.retry(key)
         else:
             self.queue.forget(key)
-        if report is not None and report.again is not None:
-            self.queue.add(key, delay=report.again)
+        if requeue.after is not None:
+            self.queue.add(key, delay=requeue.after)
 
     def _state_of(self, sync: AnySync) -> SyncState:
         """Return what is remembered of this very sync: nothing of an earlier one of its name."""
@@ -241,7 +232,7 @@ class BaseReconciler(ABC):
         state = self._states.get(key)
         if state is None or state.uid != sync.metadata.uid:
             fan_out = FanOut(partial(self.queue.add, key), partial(self.queue.is_wanted, key))
-            state = self._states[key] = self._new_state(fan_out)
+            state = self._states[key] = SyncState(fan_out)
             state.uid = sync.metadata.uid
         return state
 
@@ -267,20 +258,20 @@ class BaseReconciler(ABC):
         except KubeError:
             raise
         except SyncError as problem:
-            return ReconcileResult(
-                sync=sync, problem=problem, retry=problem.retry, again=problem.again, waits=problem.retry
-            )
+            return failed_result(sync, problem)
         except Exception as error:
             log.exception("a turn failed in an unforeseen way")
             message = f"unforeseen {type(error).__name__}; the operator's log has the details"
-            return ReconcileResult(sync=sync, problem=SyncError("InternalError", message), retry=True)
+            return ReconcileResult(
+                sync=sync, problem=SyncError("InternalError", message), requeue=Requeue(backoff=True)
+            )
 
     def _note_takeover(self, sync: AnySync, report: ReconcileResult) -> None:
         """Note that a sync has nothing left to take over, once it has looked at all that it wants."""
         marks = self._hub.marks
         if not marks.keys.takeovers or not marks.is_finished(sync.owner.sync):
             return
-        is_unsure = report.retry or report.problem is not None or report.outcomes is None
+        is_unsure = report.requeue.backoff or report.problem is not None or report.outcomes is None
         if not is_unsure and not any(outcome.state in UNCERTAIN_STATES for outcome in report.outcomes or ()):
             marks.taken_over.add(sync_id(sync.metadata.uid))
 
@@ -289,14 +280,14 @@ class BaseReconciler(ABC):
         if problem.reason == AUTHOR_UNCHECKED:  # nobody waits for what nobody may ask for
             self._shared.claims.drop(sync.owner.sync)
         if not sync.deleting:
-            return ReconcileResult(sync=sync, problem=problem, again=problem.again)
+            return ReconcileResult(sync=sync, problem=problem, requeue=Requeue(after=problem.requeue.after))
         state.finalizing_since = state.finalizing_since or time.monotonic()
         left = state.finalizing_since + FINALIZE_PATIENCE - time.monotonic()
         why = problem.message
         if problem.reason == AUTHOR_UNCHECKED:  # nor will it be checked later
             why = "nobody has checked that whoever deleted the sync may delete them"
         elif left > 0:
-            return ReconcileResult(sync=sync, problem=problem, again=left)
+            return ReconcileResult(sync=sync, problem=problem, requeue=Requeue(after=left))
         await self._status.warn(sync, "CopiesLeft", f"the copies were left where they are: {why}")
         await self._remove_finalizer(sync, state)
         return None
@@ -378,72 +369,6 @@ class BaseReconciler(ABC):
             observe(wire)
         return self._trust.trusted(self._kind.read(wire))
 
-    async def _record_inventory(
-        self, lowered: LoweredSpec, connected: ConnectedClusters, scope: str | None = None
-    ) -> None:
-        """Write down the kinds and clusters that are about to be written to, before the first write there.
-
-        And the scope as it was judged, before the first removal. Raises `SyncGone` where the sync does not exist any
-        more: then nothing may be written.
-        """
-        latest = self._latest(lowered.sync)
-        status = self._sites.record(lowered, connected, latest.status)
-        status = structs.replace(status, scope=scope if scope is not None else status.scope)
-        state = self._states.get(key_of(lowered.sync))
-        if state is None or not state.fan_out.in_flight:
-            status = without_kinds(status, emptied_kinds(lowered, connected))
-        if status != latest.status:
-            await self._status.record(latest, status)
-
-    async def _apply_all(
-        self, lowered: LoweredSpec, state: SyncState, orders: Sequence[ApplyJob], progress: Progress
-    ) -> list[Outcome]:
-        """Write to many targets at once, but not to those that are known to be somebody else's until something changes.
-
-        What was not begun with when policies change is not written.
-        """
-        sync = lowered.sync
-        key, generation = key_of(sync), sync.metadata.generation
-        known: list[Outcome] = []
-        jobs: list[tuple[Target, Job]] = []
-        clusters: dict[Target, Cluster] = {}
-        for site, target, job in orders:
-            blocked_outcome = self.triggers.blocked_outcome(key, generation, site.cluster, target)
-            if blocked_outcome is not None:
-                known.append(blocked_outcome)
-                continue
-            clusters[target] = site.cluster
-            jobs.append((target, partial(self._unless_changed, lowered, target, job)))
-        self.triggers.begin_pass(key)
-        outcomes = await state.fan_out.run(jobs, progress)
-        for outcome in outcomes:
-            if outcome.reason == "NotOurs":
-                self.triggers.mark_blocked(key, generation, clusters[outcome.target], outcome)
-            elif outcome.reason in OWNED_BY_OTHERS:
-                self.triggers.wait(key, clusters[outcome.target], outcome)
-        return outcomes + known
-
-    async def _unless_changed(self, lowered: LoweredSpec, target: Target, job: Job) -> Outcome | None:
-        """Write to a target, unless other policies hold by now than when the sync was checked."""
-        try:
-            self._kind.tenancy.confirm(lowered.sync.metadata.namespace, lowered.limits)
-        except SyncError as problem:
-            return Outcome(
-                target=target, state="Pending", reason=problem.reason, message=str(problem), retry=problem.retry
-            )
-        return await job()
-
-    def _writer(self, site: TargetCluster) -> Writer:
-        return Writer(
-            site.cluster,
-            site.client,
-            site.owner,
-            site.destination.policy,
-            claims=self._shared.claims,
-            fights=self._shared.fights,
-            unkept=self._shared.unkept,
-        )
-
     def _get(self, key: Key) -> AnySync | None:
         """Return a sync with the status that counts."""
         reflector = self._reflector(key.namespace)
@@ -483,7 +408,6 @@ class BaseReconciler(ABC):
 
     def _drop_state(self, key: Key) -> None:
         self._states.pop(key, None)
-        self._sites.forget(self._kind.name, key)
         self._hub.marks.begin(f"{self._kind.name}/{key.namespace}/{key.name}")
         self._status.forget(key)
         self.queue.forget(key)
@@ -496,7 +420,7 @@ def _spec_of(sync: AnySync) -> tuple[str, int]:
 
 @contextmanager
 def _finalizer_refusal(meanwhile: str) -> Iterator[None]:
-    """Raise `Problem` where the API server has something against a change of the finalizers."""
+    """Raise `SyncError` where the API server has something against a change of the finalizers."""
     try:
         yield
     except ApiError as error:

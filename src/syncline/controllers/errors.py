@@ -1,6 +1,7 @@
 """The errors that end a reconcile. Each becomes the Ready condition of its sync."""
 
 from syncline.api.common import ConditionStatus
+from syncline.controllers.requeue import Requeue
 from syncline.core.tenancy import NOT_ALLOWED, Violation
 
 
@@ -23,9 +24,13 @@ class SyncError(Exception):
         self.status = status
         self.stalled = stalled
         """Whether only an edit of the spec or the source can help."""
-        self.retry = retry
-        self.again = again
-        """Look again after this many seconds."""
+        self.requeue = Requeue(after=again, backoff=retry)
+
+
+def refuse_suspended(*, suspended: bool) -> None:
+    """Raise `SyncError` for a sync that is suspended."""
+    if suspended:
+        raise SyncError("Suspended", "spec.suspend is true: nothing is read or written", status="Unknown")
 
 
 class QuotaError(SyncError):

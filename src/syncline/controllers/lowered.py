@@ -51,6 +51,21 @@ class SourceQuery(Struct, frozen=True, kw_only=True):
         return f"{self.kind} {self.namespace}/{what}" if self.namespace else f"{self.kind} {what}"
 
 
+class WriteRef(Struct, frozen=True, kw_only=True):
+    """One object that a sync writes; without a name, any object of the kind."""
+
+    group: str = ""
+    version: str | None = None
+    kind: str
+    namespace: str = ""
+    name: str = ""
+
+    @property
+    def kind_name(self) -> str:
+        """The kind as targets name it."""
+        return kind_name(self.group, self.kind)
+
+
 class Destination(Struct, frozen=True, kw_only=True):
     """Where copies are wanted: a cluster, and the namespaces there."""
 
@@ -80,6 +95,8 @@ class SourceObject(Struct, frozen=True, kw_only=True):
     ref: SourceQuery
     target: Target
     """Its place."""
+    cluster_uid: str
+    """The UID of its cluster."""
     namespaced: bool
     meta: ObjectMeta
     manifest: Mapping[str, Any]
@@ -92,7 +109,10 @@ class LoweredSpec(Struct, frozen=True, kw_only=True):
     """What one reconcile of a sync works with, as far as the spec alone tells."""
 
     sync: AnySync
-    sources: tuple[SourceQuery, ...]
+    reads: tuple[SourceQuery, ...] = ()
+    """The source objects."""
+    writes: tuple[WriteRef, ...] = ()
+    """The objects that are written, as far as they are known; where no name is, of which kinds they are."""
     destinations: tuple[Destination, ...]
     guarded: frozenset[str] = frozenset()
     target_name: str = ""
@@ -113,19 +133,37 @@ class LoweredSpec(Struct, frozen=True, kw_only=True):
     """What the spec says about where managed objects belong."""
     limits: TenantLimits = NO_LIMITS
     """The TenantPolicies that govern the sync."""
-    parts: tuple[str, ...] = ("",)
-    """The parts of the sync that own copies; most have but one."""
+    units: tuple[str, ...] = ("",)
+    """What owns objects: the sync, or each of its environments."""
+    removed_units: tuple[str, ...] = ()
+    """Units that the spec no longer has, and that may have written objects."""
     staged: bool = False
-    """Whether one kind of object goes before the other: then a kind is watched when its turn comes."""
+    """Whether objects need one another: then they are applied in stages, and nothing is pruned before all is applied.
+
+    A kind is watched when its stage comes.
+    """
+    dry_run: bool = False
+    health_timeout: float | None = None
+    """How many seconds objects have to become healthy; None: their health does not matter."""
     prune_reason: str = "no longer a destination of this sync"
     """Why a copy is removed that is not wanted any more."""
     shrink_reason: str = "their namespaces no longer match"
     """Why many copies are not wanted any more, as far as that is known."""
 
     @property
-    def one(self) -> bool:
+    def is_single(self) -> bool:
         """Whether the spec names exactly one source."""
-        return len(self.sources) == 1 and bool(self.sources[0].name)
+        return len(self.reads) == 1 and bool(self.reads[0].name)
+
+    @property
+    def owners(self) -> tuple[str, ...]:
+        """All units that may own objects."""
+        return tuple(sorted({*self.units, *self.removed_units}))
+
+    @property
+    def kinds_written(self) -> frozenset[str]:
+        """The kinds that are written."""
+        return frozenset(ref.kind_name for ref in self.writes)
 
     def patch_refs(self) -> Iterator[Target]:
         """Yield the objects that hold patches."""
@@ -143,16 +181,16 @@ class LoweredSpec(Struct, frozen=True, kw_only=True):
                 if ref is not None:
                     yield Target(self.sync.metadata.namespace, ref.name, "Secret")
 
-    def interest(self) -> Interest:
+    def watches(self) -> Interest:
         """Return what should enqueue the sync, before any cluster was looked at."""
         # Whether a kind is in namespaces only the server knows: until it was asked, both are of interest.
         named = {
             Target(namespace, ref.name, ref.kind_name)
-            for ref in self.sources
+            for ref in self.reads
             if ref.name
             for namespace in (ref.namespace, "")
         }
-        selected = (ref for ref in self.sources if ref.selector is not None)
+        selected = (ref for ref in self.reads if ref.selector is not None)
         return Interest(
             objects=frozenset(named | set(self.patch_refs()) | set(self.secret_refs())),
             selections=tuple(
@@ -173,7 +211,7 @@ class LoweredSpec(Struct, frozen=True, kw_only=True):
     def wants(self) -> Iterator[Want]:
         """Yield what is wanted in this cluster as far as the names are known from the spec alone."""
         for destination in self.destinations:
-            for ref in self.sources:
+            for ref in self.reads:
                 name = self.target_name or ref.name
                 if not destination.local or destination.scope is None or not name or is_template(name):
                     continue
@@ -190,6 +228,12 @@ class LoweredSpec(Struct, frozen=True, kw_only=True):
             wants=(*self.wants(), *more),
             user=self.user,
         )
+
+
+def copy_ref(source: SourceQuery, target_name: str) -> WriteRef:
+    """Return what the copy of a source is, as far as the spec tells."""
+    name = target_name if target_name and not is_template(target_name) else source.name
+    return WriteRef(group=source.group, version=source.version, kind=source.kind, namespace=source.namespace, name=name)
 
 
 def objects_scope(

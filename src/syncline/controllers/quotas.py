@@ -63,7 +63,7 @@ class Quotas:
             del self._places[key.namespace]
 
     def admit(self, kind: str, sync: AnySync) -> None:
-        """Raise `OverQuota` where there are too many syncs that are older."""
+        """Raise `QuotaError` where there are too many syncs that are older."""
         name, namespace = _name(kind, sync), sync.metadata.namespace
         quota = self._limits(namespace).quota("syncs")
         others = (place.seat for other, place in self._places.get(namespace, {}).items() if other != name)
@@ -74,7 +74,7 @@ class Quotas:
         self._refuse(name, quota.exceeded(what, "delete a sync that is older than this one"))
 
     def check_targets(self, kind: str, sync: AnySync, wanted: int, *, whole: bool = True) -> int:
-        """Raise `OverQuota` where a sync wants more targets than it may have; return how many it has then.
+        """Raise `QuotaError` where a sync wants more targets than it may have; return how many it has then.
 
         Not `whole`: these are not all, and those that it has already stay.
         """
@@ -98,7 +98,7 @@ class Quotas:
         return wanted
 
     def take_targets(self, kind: str, sync: AnySync, wanted: int, *, whole: bool = True) -> None:
-        """Count the targets of a sync that are about to be written. Raises `OverQuota` as `check_targets` does."""
+        """Count the targets of a sync that are about to be written. Raises `QuotaError` as `check_targets` does."""
         targets = self.check_targets(kind, sync, wanted, whole=whole)
         name = _name(kind, sync)
         place = self._places.get(sync.metadata.namespace, {}).get(name)
@@ -108,7 +108,7 @@ class Quotas:
                 self._freed(sync.metadata.namespace)
 
     def admit_build(self, namespace: str) -> None:
-        """Raise `OverQuota` where a namespace has built for as long as it may within the last hour."""
+        """Raise `QuotaError` where a namespace has built for as long as it may within the last hour."""
         quota = self._limits(namespace).quota("buildSecondsPerHour")
         now = time.monotonic()
         meter = self._meters.get(namespace)

@@ -7,7 +7,11 @@ from msgspec import Struct
 from syncline.api.manifestsync import SourceObservedState
 from syncline.controllers.errors import SyncError
 from syncline.controllers.lowered import AnySync
+from syncline.controllers.requeue import NO_REQUEUE, Requeue
+from syncline.controllers.sources.desired import UnitResult
 from syncline.core.outcome import Outcome
+
+_APPLIED = frozenset({"Synced", "Skipped"})
 
 
 class ReconcileResult(Struct, frozen=True, kw_only=True):
@@ -22,17 +26,34 @@ class ReconcileResult(Struct, frozen=True, kw_only=True):
     """The first source, as it was read."""
     scope: str | None = None
     kept: list[str] | None = None
-    retry: bool = False
-    again: float | None = None
-    """Look again after this many seconds."""
-    waits: bool = False
-    """Whether something is still to be done then."""
+    requeue: Requeue = NO_REQUEUE
     warnings: tuple[str, ...] = ()
     """What will be wrong soon."""
     unmatched: tuple[str, ...] = ()
     """What of the spec leads to no target now."""
 
+    units: tuple[UnitResult, ...] = ()
+    """What came of each unit; none where the sync as a whole could not be carried out."""
+    removed_units: tuple[str, ...] = ()
+    """Units that the spec no longer has, and that still own objects."""
+    plan: tuple[str, ...] | None = None
+    """What would be done in a dry run; None where it was done."""
+    complete: bool = False
+    """Whether everything was looked at, and nothing is left to be removed."""
 
-def soonest(*seconds: float | None) -> float | None:
-    """Return the least of what is given."""
-    return min((given for given in seconds if given is not None), default=None)
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing is left to do until something changes."""
+        applied = all(outcome.state in _APPLIED for outcome in self.outcomes or ())
+        waits = self.requeue.backoff or self.requeue.pending
+        return self.complete and self.problem is None and not waits and applied
+
+
+def failed_result(
+    sync: AnySync, error: SyncError, outcomes: Sequence[Outcome] | None = None, requeue: Requeue = NO_REQUEUE
+) -> ReconcileResult:
+    """Return the result of a sync that could not be carried out; `requeue` where the error says nothing of that."""
+    after = error.requeue.after if error.requeue.after is not None else requeue.after
+    pending = after is not None or error.requeue.backoff
+    again = Requeue(after=after, backoff=error.requeue.backoff, pending=pending)
+    return ReconcileResult(sync=sync, problem=error, outcomes=outcomes, requeue=again)

@@ -8,12 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from syncline.api.status import RemoteSyncStatus
-from syncline.controllers.lowered import LoweredSpec, SourceObjects, connection_id, source_scope
-from syncline.controllers.sources.environments import as_environment, removed_from_spec
-from syncline.controllers.sources.objects import ObjectReader
-from syncline.controllers.sources.prepared import PreparedRevision, keep_set_of
-from syncline.controllers.targets.clusters import ClusterResolver, ConnectedClusters
-from syncline.controllers.targets.prune import KEEP_NOTHING, KeepSet, Managed, managed_id, prune_candidates
+from syncline.controllers.lowered import LoweredSpec, connection_id
+from syncline.controllers.sources.desired import DesiredSet, SourceReading
+from syncline.controllers.targets.clusters import ClusterResolver, ConnectedClusters, for_unit
+from syncline.controllers.targets.prune import KEEP_NOTHING, Managed, managed_id, prune_candidates
 from syncline.core.scope_record import (
     ScopeRecord,
     Unseen,
@@ -23,8 +21,7 @@ from syncline.core.scope_record import (
     judge,
     without_removals,
 )
-from syncline.core.selectors import selector_matches
-from syncline.core.spec_scope import ManagedObject, SourceScope, SpecScope, Today
+from syncline.core.spec_scope import ManagedObject, SpecScope, Today
 
 
 class ScopeEdit(Struct, frozen=True):
@@ -50,49 +47,33 @@ class ScopeEdit(Struct, frozen=True):
 class ScopeEditJudge:
     """Judges the edits of the syncs of one kind."""
 
-    def __init__(self, sites: ClusterResolver, gatherer: ObjectReader | None = None) -> None:
-        self._sites = sites
-        self._reader = gatherer
+    def __init__(self, resolver: ClusterResolver) -> None:
+        self._resolver = resolver
 
-    async def judge_copies(
-        self, lowered: LoweredSpec, connected: ConnectedClusters, sources_read: SourceObjects, wanted: KeepSet
+    async def judge(
+        self, reading: SourceReading, lowered: LoweredSpec, clusters: ConnectedClusters, desired: Sequence[DesiredSet]
     ) -> ScopeEdit:
-        """Judge the copies that a sync no longer wants; not as long as not all their names are known."""
-        if not wanted.certain:
+        """Judge the objects that units no longer want, wherever it is known what is wanted now.
+
+        Copies are not judged as long as not all their names are known.
+        """
+        if not all(one.keep.certain for one in desired):
             return ScopeEdit()
         record = decode_record(lowered.sync.status.scope)
         if is_judged(record, lowered.scope):
             return ScopeEdit(record)
-        sources = await self._selected_sources(lowered, record, sources_read)
-        found = [*_managed(connected, prune_candidates(lowered, connected, wanted), copies=True)]
-        return self._judge(lowered, connected, record, found, sources=sources)
-
-    def judge_built(
-        self, lowered: LoweredSpec, connected: ConnectedClusters, revisions: Sequence[PreparedRevision]
-    ) -> ScopeEdit:
-        """Judge the objects that environments no longer want, wherever it is known what Git wants now."""
-        record = decode_record(lowered.sync.status.scope)
-        if is_judged(record, lowered.scope):
-            return ScopeEdit(record)
-        departed = removed_from_spec(lowered)
-        certain = {
-            prepared.environment.name: prepared
-            for prepared in revisions
-            if prepared.certain and prepared.artifact is not None
-        }
+        copies, removed = not lowered.staged, lowered.removed_units
         found: list[ManagedObject] = []
-        for name in departed:
-            left = prune_candidates(lowered, as_environment(connected, name), KEEP_NOTHING)
-            found += _managed(connected, left, name, copies=False)
-        for name, prepared in certain.items():
-            part = as_environment(connected, name, departed)
-            found += _managed(
-                connected, prune_candidates(lowered, part, keep_set_of(part, prepared)), name, copies=False
-            )
-        uncertain = frozenset(
-            prepared.environment.name for prepared in revisions if prepared.environment.name not in certain
-        )
-        return self._judge(lowered, connected, record, found, uncertain=uncertain)
+        for name in removed:
+            left = prune_candidates(lowered, for_unit(clusters, name), KEEP_NOTHING)
+            found += _managed(clusters, left, name, copies=copies)
+        certain = [one for one in desired if one.certain and one.known]
+        for one in certain:
+            unwanted = prune_candidates(lowered, for_unit(clusters, one.unit, removed), one.keep)
+            found += _managed(clusters, unwanted, one.unit, copies=copies)
+        uncertain = frozenset(one.unit for one in desired) - {one.unit for one in certain}
+        sources = await reading.selected([one for scope in _scopes(record, lowered) for one in scope.sources])
+        return self._judge(lowered, clusters, record, found, uncertain=uncertain, sources=sources)
 
     def _judge(
         self,
@@ -109,7 +90,7 @@ class ScopeEditJudge:
         selectors = [one.selector for one in clusters if one.selector is not None]
         today = Today(
             guarded=lowered.guarded,
-            clusters={selector.key: self._sites.selected(selector, namespace) for selector in selectors},
+            clusters={selector.key: self._resolver.selected(selector, namespace) for selector in selectors},
             sources=sources or {},
         )
         unseen = Unseen(
@@ -117,18 +98,6 @@ class ScopeEditJudge:
         )
         judged = judge(record, lowered.scope, found, today, unseen)
         return ScopeEdit(judged.record, judged.requested)
-
-    async def _selected_sources(
-        self, lowered: LoweredSpec, record: ScopeRecord | None, sources_read: SourceObjects
-    ) -> dict[str, frozenset[str]]:
-        """Return the sources that the selectors of all scopes mean today."""
-        now = {scope.key: scope for scope in map(source_scope, lowered.sources) if scope.selector is not None}
-        known = {key: _matching(scope, sources_read) for key, scope in now.items()}
-        for scope in _scopes(record, lowered):
-            for source in scope.sources:
-                if source.selector is not None and source.key not in known and self._reader is not None:
-                    known[source.key] = await self._reader.selected(lowered, source)
-        return known
 
 
 def _managed(
@@ -150,19 +119,6 @@ def _managed(
             name=target.name,
             source=seen.marker.source if copies and seen.marker is not None else "",
         )
-
-
-def _matching(scope: SourceScope, sources_read: SourceObjects) -> frozenset[str]:
-    selector = scope.selector
-    if selector is None:
-        return frozenset()
-    return frozenset(
-        str(source)
-        for source in sources_read.sources
-        if source.target.kind == scope.kind
-        and source.target.namespace in ("", scope.namespace)
-        and selector_matches(selector, source.meta.labels)
-    )
 
 
 def _scopes(record: ScopeRecord | None, lowered: LoweredSpec) -> list[SpecScope]:

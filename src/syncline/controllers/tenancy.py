@@ -25,7 +25,7 @@ class Policies(Protocol):
 
 
 def refuse(violation: Violation | None) -> None:
-    """Raise `Problem` where a policy is against something."""
+    """Raise `SyncError` where a policy is against something."""
     if violation is not None:
         raise SyncError(NOT_ALLOWED, str(violation), stalled=True)
 
@@ -78,7 +78,7 @@ class Tenancy(Struct, frozen=True, kw_only=True):
     policies: Policies | None = None
 
     def limits(self, namespace: str) -> TenantLimits:
-        """Return what governs the syncs of a namespace. Raises `Problem` while that is not known."""
+        """Return what governs the syncs of a namespace. Raises `SyncError` while that is not known."""
         limits = self.policies.limits(namespace) if self.policies is not None else NO_LIMITS
         if not limits.known:
             message = f"namespace {namespace} is not observed yet, nor which TenantPolicies govern it: trying again"
@@ -86,11 +86,11 @@ class Tenancy(Struct, frozen=True, kw_only=True):
         return limits
 
     def admit(self, namespace: str, request: TenantRequest) -> None:
-        """Raise `Problem` where the policies of a namespace do not allow what a spec asks for."""
+        """Raise `SyncError` where the policies of a namespace do not allow what a spec asks for."""
         refuse(self.limits(namespace).violation(request))
 
     def confirm(self, namespace: str, limits: TenantLimits) -> None:
-        """Raise `Problem` where other policies govern a namespace than when its sync was checked against `limits`.
+        """Raise `SyncError` where other policies govern a namespace than when its sync was checked against `limits`.
 
         A reconcile may take minutes, and its author may have it take longer: what a policy says by then holds.
         """
@@ -101,7 +101,7 @@ class Tenancy(Struct, frozen=True, kw_only=True):
     def user(self, namespace: str, account: str | None) -> str | None:
         """Return whom a sync of this namespace acts as; None: the operator itself.
 
-        Raises `Problem` where it must name an account and names none, or one that a policy does not allow.
+        Raises `SyncError` where it must name an account and names none, or one that a policy does not allow.
         """
         account, violation = self.limits(namespace).account(account or "", self.default_account)
         refuse(violation)

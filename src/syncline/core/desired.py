@@ -1,7 +1,11 @@
-"""Desired object of a target, from a manifest. Pure."""
+"""Desired objects: made from manifests, and packed as the artifact of a build. Pure."""
 
+import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+import msgspec
+from msgspec import Struct
 
 from syncline.api.configsync import Ignored
 from syncline.core.content import ContentError, exact_content
@@ -15,6 +19,37 @@ from syncline.core.wire import DATA_KINDS
 _NOT_SENT = frozenset({"apiVersion", "kind", "metadata", "status"})
 # kubectl's copy of the whole object would tell of Secrets, and means nothing here.
 _UNWANTED = frozenset({MARKER, BASE, OWNER_LABEL, "kubectl.kubernetes.io/last-applied-configuration"})
+
+
+GroupVersionKind = tuple[str, str, str]
+
+
+class BuildArtifact(Struct, frozen=True, kw_only=True):
+    """What was built last, packed, and what it was built from."""
+
+    recipe: str
+    """Names all that goes in beside files."""
+    paths: Mapping[str, str]
+    """The paths that the build depends on, with what names their content."""
+    inputs: str
+    """Names all that goes in."""
+    compressed: bytes
+    notes: tuple[str, ...] = ()
+    unserved_kinds: tuple[GroupVersionKind, ...] = ()
+    """Kinds that were not served, and so are taken to be in namespaces."""
+
+    def desired(self) -> list[Desired]:
+        """Unpack what each target should hold."""
+        return _decoder.decode(zlib.decompress(self.compressed))
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[list[Desired]] = msgspec.msgpack.Decoder(list[Desired])
+
+
+def compress(desired: Sequence[Desired]) -> bytes:
+    """Return desired objects as an artifact holds them."""
+    return zlib.compress(_encoder.encode(desired), 1)
 
 
 class DesiredError(Exception):

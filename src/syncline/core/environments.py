@@ -12,7 +12,9 @@ from syncline.api.configsync import ConfigSyncSpec, ConfigSyncStatus, Environmen
 from syncline.api.configsync import Track as TrackStatus
 from syncline.api.source import GitSource, Source
 from syncline.core.digest import short_digest
+from syncline.core.history import applied
 from syncline.core.objects import Target
+from syncline.core.revisions import Decision, Head, Hold, Past, RevisionHealth, Situation, decide
 from syncline.core.spec_scope import EnvironmentScope
 
 
@@ -178,3 +180,36 @@ def _environment(environment: Environment, sources: tuple[SourceSpec, ...]) -> E
 
 def _changed(source: SourceSpec, fields: Mapping[str, str]) -> SourceSpec:
     return structs.replace(source, git=structs.replace(source.git, **fields)) if source.git is not None else source
+
+
+def choose_revision(
+    spec: ConfigSyncSpec,
+    environment: EnvironmentSpec,
+    recorded: EnvironmentState,
+    head: Head,
+    *,
+    health: RevisionHealth,
+    requested: bool,
+) -> Decision:
+    """Decide which revision an environment applies, given the health of the current one and a request for a sync."""
+    hold = Hold(recorded.rollback.to, recorded.rollback.requested) if recorded.rollback is not None else None
+    return decide(
+        Situation(
+            head=head,
+            rollback_to=environment.rollback,
+            hold=hold,
+            history=[_applied_revision(entry, spec) for entry in applied(recorded.history)],
+            current=recorded.revision,
+            health=health,
+            last_healthy=recorded.healthy,
+            policy=spec.failure_policy,
+            requested=requested,
+        )
+    )
+
+
+def _applied_revision(entry: HistoryEntry, spec: ConfigSyncSpec) -> Past:
+    healthy = None
+    if spec.wait:
+        healthy = True if entry.result == "Synced" else False if entry.result == "Failed" else None
+    return Past(entry.revision, healthy)

@@ -6,7 +6,8 @@ from syncline.api import configmapsync as api
 from syncline.api.common import GROUP, VERSION
 from syncline.api.configmapsync import ConfigMapSyncSpec, ConfigMapSyncStatus
 from syncline.api.status import SyncStatus
-from syncline.controllers.lowered import AnySync, Destination, LoweredSpec, SourceQuery, objects_scope
+from syncline.controllers.errors import refuse_suspended
+from syncline.controllers.lowered import AnySync, Destination, LoweredSpec, SourceQuery, copy_ref, objects_scope
 from syncline.controllers.result import ReconcileResult
 from syncline.controllers.tenancy import Tenancy
 from syncline.core.keypolicies import KeyPolicies, KeyPolicy
@@ -15,6 +16,8 @@ from syncline.core.plan import Policy
 from syncline.core.scope import scope_of
 from syncline.core.tenant_requests import configmapsync_request
 from syncline.core.twoway import STRATEGIES
+from syncline.engine.claims import Claim
+from syncline.engine.interests import Interest
 from syncline.engine.record import SyncWire, read_sync
 from syncline.kube.resources import Resource
 
@@ -34,8 +37,7 @@ class ConfigMapSyncKind(Struct, frozen=True):
 
     def lower(self, sync: AnySync) -> LoweredSpec:
         """Lower a spec that could be read."""
-        spec = sync.spec
-        assert isinstance(spec, ConfigMapSyncSpec)  # noqa: S101 - it was read as one
+        spec = self._spec(sync)
         names = (spec.destination_namespace,) if spec.destination_namespace else ()
         scope = scope_of(
             names, tuple(spec.destination_namespaces), spec.destination_namespace_selector, self.tenancy.guarded
@@ -56,7 +58,8 @@ class ConfigMapSyncKind(Struct, frozen=True):
         sources = (SourceQuery(namespace=spec.source_namespace, name=spec.config_map_name),)
         return LoweredSpec(
             sync=sync,
-            sources=sources,
+            reads=sources,
+            writes=tuple(copy_ref(source, name) for source in sources),
             destinations=destinations,
             guarded=self.tenancy.guarded,
             target_name=name,
@@ -72,10 +75,26 @@ class ConfigMapSyncKind(Struct, frozen=True):
             limits=self.tenancy.limits(sync.metadata.namespace),
         )
 
-    def admit(self, sync: AnySync) -> None:
-        """Raise `Problem` where a TenantPolicy does not allow what the spec asks for."""
+    def admit(self, sync: AnySync) -> LoweredSpec:
+        """Lower a spec that is to be carried out now; raises `SyncError` where it must not be."""
+        lowered = self.lower(sync)
+        refuse_suspended(suspended=lowered.suspended)
+        namespace = sync.metadata.namespace
+        self.tenancy.admit(namespace, configmapsync_request(self._spec(sync)))
+        return lowered
+
+    def watches(self, sync: AnySync) -> tuple[Interest, Claim | None]:
+        """Return what enqueues a sync, and what it claims, by its spec alone."""
+        lowered = self.lower(sync)
+        return lowered.watches(), lowered.claim()
+
+    def record_units(self, lowered: LoweredSpec, status: SyncStatus) -> SyncStatus:  # noqa: ARG002 - see the protocol
+        """Nothing is to be noted: the sync itself owns its copies."""
+        return status
+
+    def _spec(self, sync: AnySync) -> ConfigMapSyncSpec:
         assert isinstance(sync.spec, ConfigMapSyncSpec)  # noqa: S101 - it was read as one
-        self.tenancy.admit(sync.metadata.namespace, configmapsync_request(sync.spec))
+        return sync.spec
 
     def extend_status(self, report: ReconcileResult, status: SyncStatus, now: str) -> SyncStatus:
         """Note when a copy was last changed."""

@@ -1,24 +1,27 @@
 """ConfigSync: its spec lowered, and the fields of status that only it has."""
 
-from collections.abc import Iterable
+from contextlib import suppress
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from syncline.api import configsync as api
 from syncline.api.common import GROUP, VERSION
 from syncline.api.configsync import ConfigSyncSpec, ConfigSyncStatus
+from syncline.api.configsync import Track as EnvironmentStatus
 from syncline.api.status import SyncStatus
-from syncline.controllers.errors import SyncError
-from syncline.controllers.lowered import AnySync, Destination, LoweredSpec, SourceQuery, cluster_scope
+from syncline.controllers.errors import SyncError, refuse_suspended
+from syncline.controllers.lowered import AnySync, Destination, LoweredSpec, cluster_scope
 from syncline.controllers.result import ReconcileResult
-from syncline.controllers.sources.environments import spec_of
-from syncline.controllers.sources.prepared import ConfigSyncResult
+from syncline.controllers.sources.environments import spec_claim, spec_of, spec_watches
 from syncline.controllers.status.configsync import compose_configsync
 from syncline.controllers.tenancy import Tenancy
+from syncline.core.durations import seconds
 from syncline.core.environments import build_inputs, environments_of, removed_environments
-from syncline.core.objects import Desired
 from syncline.core.plan import Policy
 from syncline.core.spec_scope import ListedTarget, SpecScope
+from syncline.core.tenant_requests import configsync_request
+from syncline.engine.claims import Claim
+from syncline.engine.interests import Interest
 from syncline.engine.record import SyncWire, read_sync
 from syncline.kube.resources import Resource
 
@@ -39,12 +42,36 @@ class ConfigSyncKind(Struct, frozen=True):
     def extend_status(self, report: ReconcileResult, status: SyncStatus, now: str) -> SyncStatus:
         """Note revisions, histories and what only this kind reports."""
         assert isinstance(status, ConfigSyncStatus)  # noqa: S101 - it was read as one
-        if not isinstance(report, ConfigSyncResult):
-            return compose_configsync(report, status, now)
-        return compose_configsync(report, status, now, results=report.results, former=report.former, plan=report.plan)
+        return compose_configsync(report, status, now)
+
+    def admit(self, sync: AnySync) -> LoweredSpec:
+        """Lower a spec that is to be carried out now; raises `SyncError` where it must not be."""
+        spec, namespace = spec_of(sync), sync.metadata.namespace
+        refuse_suspended(suspended=spec.suspend)
+        self.tenancy.admit(namespace, configsync_request(spec, namespace))
+        self.check_identity(sync, spec)
+        self.tenancy.interval(spec.refresh_interval)
+        return structs.replace(self.lower(sync), limits=self.tenancy.limits(namespace))
+
+    def watches(self, sync: AnySync) -> tuple[Interest, Claim | None]:
+        """Return what enqueues a sync, and what it claims, by its spec alone; without an identity it claims nothing."""
+        spec = spec_of(sync)
+        claim = None
+        if not spec.suspend and not sync.deleting:
+            with suppress(SyncError):
+                user = self.tenancy.user(sync.metadata.namespace, spec.service_account_name)
+                claim = spec_claim(sync, spec, user)
+        return spec_watches(sync, spec), claim
+
+    def record_units(self, lowered: LoweredSpec, status: SyncStatus) -> SyncStatus:
+        """Note the environments, so that none is ever lost."""
+        assert isinstance(status, ConfigSyncStatus)  # noqa: S101 - it was read as one
+        known = {entry.name for entry in status.environments}
+        new = [EnvironmentStatus(name=unit) for unit in lowered.owners if unit and unit not in known]
+        return structs.replace(status, environments=[*status.environments, *new]) if new else status
 
     def check_identity(self, sync: AnySync, spec: ConfigSyncSpec) -> None:
-        """Raise `Problem` where objects of the cluster would decide what is written with the operator's own rights.
+        """Raise `SyncError` where objects of the cluster would decide what is written with the operator's own rights.
 
         Their author's rights were checked when the sync was written, those of whoever edits such an object never are.
         """
@@ -58,13 +85,12 @@ class ConfigSyncKind(Struct, frozen=True):
             )
             raise SyncError("AccountRequired", message, stalled=True)
 
-    def lower(self, sync: AnySync, desired: Iterable[Desired] = ()) -> LoweredSpec:
-        """Lower a spec, with what its sources come to; raises `Problem` for one that cannot be carried out."""
+    def lower(self, sync: AnySync) -> LoweredSpec:
+        """Lower a spec; raises `SyncError` for one that cannot be carried out."""
         spec = spec_of(sync)
         status = sync.status
         assert isinstance(status, ConfigSyncStatus)  # noqa: S101 - it was read as one
         environments = environments_of(spec, sync.metadata.namespace)
-        refs = {one.target: _query_of(one) for one in desired}
         conflict = "SourceWins" if spec.drift_policy == "Correct" else "Report"
         policy = Policy(management=spec.resource_management_policy, conflict=conflict)
         destinations = tuple(
@@ -74,7 +100,6 @@ class ConfigSyncKind(Struct, frozen=True):
         destinations = destinations or (Destination(policy=policy),)
         return LoweredSpec(
             sync=sync,
-            sources=tuple(refs.values()),
             destinations=destinations,
             guarded=self.tenancy.guarded,
             user=self.tenancy.user(sync.metadata.namespace, spec.service_account_name),
@@ -86,10 +111,11 @@ class ConfigSyncKind(Struct, frozen=True):
                 environments=tuple(environment.scope() for environment in environments),
                 targets=tuple(_listed(one) for one in spec.targets),
             ),
-            parts=tuple(
-                sorted({*(environment.name for environment in environments), *removed_environments(spec, status)})
-            ),
+            units=tuple(environment.name for environment in environments),
+            removed_units=removed_environments(spec, status),
             staged=True,
+            dry_run=spec.dry_run,
+            health_timeout=seconds(spec.timeout) if spec.wait else None,
             prune_reason="no longer in the source",
             shrink_reason="the source no longer has them",
         )
@@ -97,10 +123,3 @@ class ConfigSyncKind(Struct, frozen=True):
 
 def _listed(target: api.Target) -> ListedTarget:
     return ListedTarget(kind=target.type, name=target.name, namespace=target.namespace or "")
-
-
-def _query_of(desired: Desired) -> SourceQuery:
-    target = desired.target
-    kind, _, group = target.kind.partition(".")
-    version = desired.body.api_version.rpartition("/")[2] if desired.body is not None else "v1"
-    return SourceQuery(group=group, version=version, kind=kind, namespace=target.namespace, name=target.name)

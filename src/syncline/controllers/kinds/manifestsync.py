@@ -7,7 +7,8 @@ from syncline.api.common import GROUP, VERSION, Condition
 from syncline.api.manifestsync import ManifestSyncSpec, ManifestSyncStatus
 from syncline.api.manifestsync import SourceRef as SpecRef
 from syncline.api.status import SyncStatus
-from syncline.controllers.lowered import AnySync, Destination, LoweredSpec, SourceQuery, objects_scope
+from syncline.controllers.errors import refuse_suspended
+from syncline.controllers.lowered import AnySync, Destination, LoweredSpec, SourceQuery, copy_ref, objects_scope
 from syncline.controllers.result import ReconcileResult
 from syncline.controllers.tenancy import Tenancy
 from syncline.core.conditions import Finding, find, settle_conditions
@@ -15,6 +16,8 @@ from syncline.core.outcome import count, describe_changes
 from syncline.core.plan import Policy
 from syncline.core.scope import scope_of
 from syncline.core.tenant_requests import manifestsync_request
+from syncline.engine.claims import Claim
+from syncline.engine.interests import Interest
 from syncline.engine.record import SyncWire, read_sync
 from syncline.kube.resources import Resource
 
@@ -34,8 +37,7 @@ class ManifestSyncKind(Struct, frozen=True):
 
     def lower(self, sync: AnySync) -> LoweredSpec:
         """Lower a spec that could be read."""
-        spec = sync.spec
-        assert isinstance(spec, ManifestSyncSpec)  # noqa: S101 - it was read as one
+        spec = self._spec(sync)
         namespace = sync.metadata.namespace
         refs = [spec.source_ref] if spec.source_ref is not None else spec.source_refs
         sources = tuple(_query_of(ref, namespace) for ref in refs)
@@ -43,7 +45,8 @@ class ManifestSyncKind(Struct, frozen=True):
         interval = spec.sync_policy.interval if spec.sync_policy.mode == "Interval" else None
         return LoweredSpec(
             sync=sync,
-            sources=sources,
+            reads=sources,
+            writes=tuple(copy_ref(source, spec.target_name or "") for source in sources),
             destinations=destinations,
             guarded=self.tenancy.guarded,
             target_name=spec.target_name or "",
@@ -60,11 +63,26 @@ class ManifestSyncKind(Struct, frozen=True):
             limits=self.tenancy.limits(namespace),
         )
 
-    def admit(self, sync: AnySync) -> None:
-        """Raise `Problem` where a TenantPolicy does not allow what the spec asks for."""
-        assert isinstance(sync.spec, ManifestSyncSpec)  # noqa: S101 - it was read as one
+    def admit(self, sync: AnySync) -> LoweredSpec:
+        """Lower a spec that is to be carried out now; raises `SyncError` where it must not be."""
+        lowered = self.lower(sync)
+        refuse_suspended(suspended=lowered.suspended)
         namespace = sync.metadata.namespace
-        self.tenancy.admit(namespace, manifestsync_request(sync.spec, namespace))
+        self.tenancy.admit(namespace, manifestsync_request(self._spec(sync), namespace))
+        return lowered
+
+    def watches(self, sync: AnySync) -> tuple[Interest, Claim | None]:
+        """Return what enqueues a sync, and what it claims, by its spec alone."""
+        lowered = self.lower(sync)
+        return lowered.watches(), lowered.claim()
+
+    def record_units(self, lowered: LoweredSpec, status: SyncStatus) -> SyncStatus:  # noqa: ARG002 - see the protocol
+        """Nothing is to be noted: the sync itself owns its copies."""
+        return status
+
+    def _spec(self, sync: AnySync) -> ManifestSyncSpec:
+        assert isinstance(sync.spec, ManifestSyncSpec)  # noqa: S101 - it was read as one
+        return sync.spec
 
     def extend_status(self, report: ReconcileResult, status: SyncStatus, now: str) -> SyncStatus:
         """Note the last success and what was seen of the source, and whether the sync is degraded."""

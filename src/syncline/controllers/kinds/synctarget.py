@@ -15,6 +15,7 @@ from msgspec import Struct, structs
 from syncline.api import synctarget as api
 from syncline.api.common import API_VERSION, ConditionStatus
 from syncline.api.synctarget import SyncedResource, SyncTarget, SyncTargetSpec, SyncTargetStatus
+from syncline.controllers.requeue import NO_REQUEUE, Requeue
 from syncline.controllers.targets.synctargets import RESOURCE, SyncTargetInformer, TargetSync, secret_reader
 from syncline.controllers.tenancy import Policies, check_server
 from syncline.core.author_policies import AUTHOR_UNCHECKED
@@ -44,7 +45,7 @@ class ProbeResult(Struct, frozen=True, kw_only=True):
     ready: Finding
     member: Member | None = None
     warning: str | None = None
-    retry: bool = False
+    requeue: Requeue = NO_REQUEUE
 
 
 class SyncTargetReconciler:
@@ -85,7 +86,7 @@ class SyncTargetReconciler:
             return
         probe = await self._probe(sync, key)
         stored = probe is None or await self._report(sync, probe, key)
-        if not stored or (probe is not None and probe.retry):
+        if not stored or (probe is not None and probe.requeue.backoff):
             self.queue.retry(key)
         else:
             self.queue.forget(key)
@@ -156,7 +157,7 @@ class SyncTargetReconciler:
             self._release(key)
             self._set_usable(key, usable=False)
             reason = error.reason if isinstance(error, NotResolved) else "CredentialUnreadable"
-            return ProbeResult(ready=Finding("Ready", "False", reason, str(error)), retry=True)
+            return ProbeResult(ready=Finding("Ready", "False", reason, str(error)), requeue=Requeue(backoff=True))
         self._members[key] = member
         self._set_usable(key, usable=True)
         if member.health.state == "Unknown":

@@ -6,11 +6,9 @@ One digest names all that goes in. While it is the same, nothing is read, built 
 import asyncio
 import posixpath
 import time
-import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-import msgspec
 from msgspec import Struct
 from prometheus_client import Counter
 
@@ -24,13 +22,13 @@ from syncline.controllers.sources.git import source_error
 from syncline.controllers.sources.references import ReferenceReader, Requester
 from syncline.controllers.sources.tree import SourceTree
 from syncline.controllers.tenancy import refuse
-from syncline.core.desired import DesiredError, from_manifest
+from syncline.core.desired import BuildArtifact, DesiredError, GroupVersionKind, compress, from_manifest
 from syncline.core.digest import body_digest
 from syncline.core.documents import DocumentError, read_document
 from syncline.core.environments import EnvironmentSpec, SourceSpec, build_spec_digest, helm_values
 from syncline.core.fielderrors import FieldError
 from syncline.core.ignoring import PointerError
-from syncline.core.objects import Desired, Target
+from syncline.core.objects import Target
 from syncline.core.patching import merge_patch
 from syncline.core.placing import Build, Placement, ScopeOf, by_values, place
 from syncline.core.shape import field_errors, group_of
@@ -46,7 +44,6 @@ from syncline.render.tools import tool_versions
 from syncline.render.validation import InvalidObject, Validation
 
 Json = dict[str, Any]
-GroupVersionKind = tuple[str, str, str]
 _NAMED = 5
 # A cluster is upgraded seldom: this long its version counts.
 VERSION_TTL = 300.0
@@ -87,29 +84,6 @@ class BuildRequest(Struct, frozen=True, kw_only=True):
         return helm.namespace or self.environment.namespace or self.requester.key.namespace
 
 
-class BuildArtifact(Struct, frozen=True, kw_only=True):
-    """What was built last, packed, and what it was built from."""
-
-    recipe: str
-    """Names all that goes in beside files."""
-    paths: Mapping[str, str]
-    """The paths that the build depends on, with what names their content."""
-    inputs: str
-    """Names all that goes in."""
-    compressed: bytes
-    notes: tuple[str, ...] = ()
-    unserved_kinds: tuple[GroupVersionKind, ...] = ()
-    """Kinds that were not served, and so are taken to be in namespaces."""
-
-    def desired(self) -> list[Desired]:
-        """Unpack what each target should hold."""
-        return _decoder.decode(zlib.decompress(self.compressed))
-
-
-_encoder = msgspec.msgpack.Encoder()
-_decoder: msgspec.msgpack.Decoder[list[Desired]] = msgspec.msgpack.Decoder(list[Desired])
-
-
 class _BuildValues(Struct, frozen=True, kw_only=True):
     """What goes into a build beside files."""
 
@@ -148,7 +122,7 @@ class RevisionBuilder:
     ) -> BuildArtifact:
         """Build an environment; return the artifact of before where no input has changed.
 
-        Raises `Problem`.
+        Raises `SyncError`.
         """
         values_read = await self._read_values(request)
         said = [build_spec_digest(request.spec, request.environment), tool_versions()]
@@ -200,7 +174,7 @@ class RevisionBuilder:
             recipe=recipe,
             paths=paths,
             inputs=body_digest({"recipe": recipe, "paths": paths}, self._hub.key),
-            compressed=zlib.compress(_encoder.encode(desired), 1),
+            compressed=compress(desired),
             notes=tuple(dict.fromkeys(notes)),
             unserved_kinds=tuple({_kind_of(placed.manifest) for placed in placement.objects if not placed.served}),
         )

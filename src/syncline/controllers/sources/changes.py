@@ -7,17 +7,17 @@ up in the tree, for all syncs of a repository at once: no reconcile, no render, 
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import structlog
 from msgspec import Struct
 
 from syncline.api.configsync import ConfigSyncSpec
 from syncline.api.source import GitSource
-from syncline.controllers.result import ReconcileResult
-from syncline.controllers.sources.build import BuildArtifact, inputs_unchanged
-from syncline.controllers.sources.prepared import ApplyResult, ConfigSyncResult
+from syncline.controllers.sources.build import inputs_unchanged
+from syncline.controllers.sources.desired import UnitResult
 from syncline.controllers.sources.tree import SourceTree
+from syncline.core.desired import BuildArtifact
 from syncline.git import GitError, Mirrors, Remote, Tree
 from syncline.kube.cache import Key
 
@@ -36,25 +36,25 @@ class BuiltFrom(Struct, frozen=True):
     """The sources by their folders, and what was made of them."""
 
 
-def built_from(spec: ConfigSyncSpec, report: ReconcileResult, remotes: Mapping[GitSource, Remote]) -> BuiltFrom | None:
-    """Return the inputs that the last reconcile was built from; None where something is left to do."""
-    if not isinstance(report, ConfigSyncResult) or report.problem is not None or report.retry or report.waits:
-        return None
+def built_from(
+    spec: ConfigSyncSpec, units: Sequence[UnitResult], remotes: Mapping[GitSource, Remote]
+) -> BuiltFrom | None:
+    """Return the inputs that a settled sync was built from; None where any other commit may matter."""
     # Under the policy Rollback a commit means more than its files.
-    if not report.done or spec.failure_policy == "Rollback":
+    if spec.failure_policy == "Rollback":
         return None
-    if any(outcome.state not in _APPLIED for outcome in report.outcomes or ()):
-        return None
-    environments = tuple(environment for one in report.results if (environment := _environment(spec, one)) is not None)
+    environments = tuple(environment for one in units if (environment := _environment(spec, one)) is not None)
     sources = {git for git_by_folder, _ in environments for git in git_by_folder.values()}
     found = {remote.key: remote for git in sources if (remote := remotes.get(git)) is not None}
-    if len(environments) < len(report.results) or len(found) != 1 or not sources <= remotes.keys():
+    if len(environments) < len(units) or len(found) != 1 or not sources <= remotes.keys():
         return None
     return BuiltFrom(next(iter(found.values())), environments)
 
 
-def _environment(spec: ConfigSyncSpec, one: ApplyResult) -> tuple[Mapping[str, GitSource], BuildArtifact] | None:
-    prepared = one.prepared
+def _environment(spec: ConfigSyncSpec, one: UnitResult) -> tuple[Mapping[str, GitSource], BuildArtifact] | None:
+    prepared = one.desired.prepared
+    if prepared is None:
+        return None
     follows = prepared.decision is None or prepared.decision.reason == "Head"
     if prepared.artifact is None or not prepared.certain or not follows or prepared.recorded.rollback is not None:
         return None

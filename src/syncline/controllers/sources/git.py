@@ -32,7 +32,7 @@ class GitSources:
         self._opened: dict[Key, dict[GitSource, Remote]] = {}
 
     async def follow(self, requester: Requester, environments: tuple[EnvironmentSpec, ...]) -> None:
-        """Follow the repositories of a sync, from now on these and no others. Raises `Problem`.
+        """Follow the repositories of a sync, from now on these and no others. Raises `SyncError`.
 
         What opens them is read here, and counts until it is read again.
         """
@@ -77,7 +77,7 @@ class GitSources:
         await asyncio.gather(*(self._mirrors.refresh(remote, since) for remote in self._checked.get(key, ())))
 
     async def remote(self, requester: Requester, git: GitSource) -> Remote:
-        """Return a repository with what opens it. Raises `Problem`."""
+        """Return a repository with what opens it. Raises `SyncError`."""
 
         async def secret(name: str | None, what: str) -> Mapping[str, bytes] | None:
             if name is None:
@@ -102,7 +102,7 @@ class GitSources:
         return self.open_remotes(requester.key).get(git) or await self.remote(requester, git)
 
     async def head(self, requester: Requester, git: GitSource) -> Commit:
-        """Return the commit that the spec's revision means now. Raises `Problem`."""
+        """Return the commit that the spec's revision means now. Raises `SyncError`."""
         try:
             return await self._mirrors.resolve(await self._remote(requester, git), git.revision)
         except GitError as error:
@@ -111,7 +111,7 @@ class GitSources:
     async def source_tree(
         self, requester: Requester, environment: EnvironmentSpec, commits: Mapping[str, Commit]
     ) -> SourceTree:
-        """Return the files of an environment at these commits (by folder). Raises `Problem`."""
+        """Return the files of an environment at these commits (by folder). Raises `SyncError`."""
         trees: dict[str, Tree | DataTree] = {}
         for source in environment.sources:
             if source.git is not None:
@@ -121,7 +121,7 @@ class GitSources:
         return SourceTree(trees)
 
     async def object_data(self, requester: Requester, source: SourceSpec) -> ReferencedData:
-        """Return the object that is a source. Raises `Problem`."""
+        """Return the object that is a source. Raises `SyncError`."""
         assert source.object is not None  # noqa: S101 - the caller looked
         ref = "configMapRef" if source.object.kind == "ConfigMap" else "secretRef"
         return await self._references.get(requester, source.object, f"source.{ref}")

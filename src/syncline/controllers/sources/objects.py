@@ -1,225 +1,223 @@
-"""Object source: reads source objects and patches live, with the identity of the sync."""
+"""Object source: desired objects are copies of objects of a cluster, selected, renamed and transformed."""
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Mapping, Sequence
 
-import msgspec
 from msgspec import structs
 
-from syncline.api.common import ObjectMeta
-from syncline.api.manifestsync import PatchContentRef
-from syncline.controllers.errors import SyncError
-from syncline.controllers.lowered import LoweredSpec, SourceObject, SourceObjects, SourceQuery
-from syncline.controllers.targets.stages import LIST_PATIENCE
-from syncline.core.carry import needs_account, protected
-from syncline.core.marks import UNSIGNED
+from syncline.api.common import TargetState
+from syncline.controllers.errors import QuotaError, SyncError
+from syncline.controllers.lowered import AnySync, LoweredSpec, SourceObjects
+from syncline.controllers.sources.desired import DesiredSet, UnitResult
+from syncline.controllers.sources.object_reader import ObjectReader, SourceCluster
+from syncline.controllers.state import SyncState
+from syncline.controllers.targets.clusters import ConnectedClusters
+from syncline.controllers.targets.prune import KeepSet, managed_objects, object_key
+from syncline.controllers.targets.select import TargetSelection, select_targets
+from syncline.controllers.targets.stages import DesiredAt
+from syncline.controllers.targets.transform import render_targets
+from syncline.controllers.targets.unmatched import unmatched_namespaces, unmatched_sources
+from syncline.controllers.targets.visibility import Visibility
 from syncline.core.objects import Target
-from syncline.core.ownership import OWNER_LABEL, Marks, place, read_marks
-from syncline.core.remedies import grant, grant_operator, with_cause
-from syncline.core.secrets import decoded
-from syncline.core.selectors import selector_words
+from syncline.core.outcome import Outcome
+from syncline.core.selectors import selector_matches
 from syncline.core.spec_scope import SourceScope
-from syncline.engine.claims import Claims
-from syncline.engine.cluster import Cluster, NotWatchedError
-from syncline.engine.view import MetaWire, View
-from syncline.kube.client import Client
-from syncline.kube.errors import ApiError, Forbidden, KindNotServed, KubeError, NotFound
-from syncline.kube.resources import Resource
+from syncline.engine.claims import Claim, Claims
+from syncline.engine.cluster import Cluster
+from syncline.engine.interests import Interest
+from syncline.kube.cache import Key
+from syncline.render.transform_pool import TransformPool
 
 
-class ObjectReader:
-    """Reads for one sync after the other; holds nothing."""
+class ObjectReading:
+    """What one reconcile reads of its source objects."""
 
-    def __init__(self, hub: Cluster, claims: Claims, allowed_kinds: frozenset[str]) -> None:
+    def __init__(
+        self,
+        lowered: LoweredSpec,
+        reader: ObjectReader,
+        renderer: TransformPool,
+        hub: Cluster,
+        *,
+        at: SourceCluster,
+        visibility: Visibility | None,
+    ) -> None:
+        self.lowered = lowered
+        self._reader = reader
+        self._renderer = renderer
+        self._hub = hub
+        self._at = at
+        self._visibility = visibility
+        self._read = SourceObjects()
+        self._selection: TargetSelection | None = None
+
+    async def desired(self, unit: str, clusters: ConnectedClusters) -> DesiredSet:
+        """Read the sources, select their targets, and render what each should hold."""
+        lowered = self.lowered
+        self._read = read = await self._reader.read_sources(lowered, self._at)
+        self._selection = selection = await select_targets(
+            lowered, clusters.sites, read.sources, self._renderer, self._visibility
+        )
+        rendered = await render_targets(lowered, selection.copies, read.patches, self._renderer, self._hub.key)
+        waiting = await self.waiting_targets(clusters, read.absent)
+        outcomes = [*rendered.failed, *selection.unresolved_names, *selection.skipped]
+        outcomes += [
+            _pending(one.target, "Pending", "SourceNotFound", "waits for the source") for one in waiting.copies
+        ]
+        outcomes += waiting.skipped
+        targets = [*(copy.target for copy in selection.copies), *(outcome.target for outcome in outcomes)]
+        missing = unmatched_sources(lowered, read.sources)
+        return DesiredSet(
+            unit=unit,
+            revision=read.revision,
+            clusters=clusters,
+            items=tuple(
+                DesiredAt(copy.site, desired, source=copy.source, hidden=copy.hidden)
+                for copy, desired in rendered.desired
+            ),
+            keep=await self._keep_set(clusters, selection, waiting),
+            problem=read.problem,
+            outcomes=tuple(outcomes),
+            targets=len(selection.copies),
+            observed=read.observed,
+            unmatched=tuple(missing or unmatched_namespaces(lowered, clusters.sites, targets)),
+        )
+
+    def watches(self, clusters: ConnectedClusters) -> tuple[Interest, Claim | None] | None:
+        """Watch other clusters, names that come from templates, and namespaces of the sources, once they are read."""
+        if self._selection is None:
+            return None
+        lowered = self.lowered
+        basic = lowered.watches()
+        wants = [want for want in self._selection.wants() if want.name not in basic.names]
+        scopes = {
+            (site.cluster.name, scope.digest()): (site.cluster.name, scope)
+            for site in clusters.sites
+            if site.cluster.name or site.destination.scope is None
+            for source in self._read.sources
+            for scope in (site.destination.scope_of(source.target, lowered.guarded),)
+        }
+        interest = structs.replace(
+            basic,
+            names=basic.names | {want.name for want in wants},
+            scopes=(*basic.scopes, *scopes.values()),
+            clusters=clusters.clusters,
+        )
+        return interest, lowered.claim(tuple(wants))
+
+    async def selected(self, scopes: Sequence[SourceScope]) -> Mapping[str, frozenset[str]]:
+        """Return the sources that selectors mean: of the spec by what was read, of former ones by a list."""
+        known = {scope.key: self._matching(scope) for scope in scopes if self._is_read(scope)}
+        for scope in scopes:
+            if scope.selector is not None and scope.key not in known:
+                known[scope.key] = await self._reader.selected(self._at, scope)
+        return known
+
+    async def waiting_targets(
+        self, clusters: ConnectedClusters, absent: Sequence[Target] | None = None
+    ) -> TargetSelection:
+        """Find the targets of named sources that do not exist, or could not be read."""
+        sources = self._reader.placeholders(self.lowered, self._at)
+        waiting = [source for source in sources if absent is None or source.target in absent]
+        if not waiting:
+            return TargetSelection()
+        try:
+            return await select_targets(self.lowered, clusters.sites, waiting, self._renderer, self._visibility)
+        except SyncError:
+            return TargetSelection()
+
+    async def _keep_set(
+        self, clusters: ConnectedClusters, selection: TargetSelection, waiting: TargetSelection
+    ) -> KeepSet:
+        """Return the copies that are wanted, and those that the policy keeps though their source is gone."""
+        lowered, read = self.lowered, self._read
+        deleted: frozenset[str] = frozenset()
+        if lowered.source_deletion_policy == "Orphan" and not lowered.is_single:
+            made_from = {seen.marker.source for _, seen in managed_objects(clusters) if seen.marker is not None}
+            gone = made_from - {str(source) for source in read.sources}
+            deleted = await self._reader.deleted_sources(lowered, self._at, gone)
+        uncertain = (selection.unresolved_names, waiting.unresolved_names, selection.refused, waiting.refused)
+        return KeepSet(
+            targets=frozenset(object_key(copy.site, copy.target) for copy in selection.copies),
+            orphans=frozenset(object_key(copy.site, copy.target) for copy in waiting.copies),
+            absent=deleted | {f"{target.kind}/{target.namespace}/{target.name}" for target in read.absent},
+            certain=not any(uncertain),
+            missing=read.absent,
+            missing_message=read.problem.message if read.problem is not None else "",
+        )
+
+    def _is_read(self, scope: SourceScope) -> bool:
+        return scope.selector is not None and scope in self.lowered.scope.sources
+
+    def _matching(self, scope: SourceScope) -> frozenset[str]:
+        selector = scope.selector
+        return frozenset(
+            str(source)
+            for source in self._read.sources
+            if selector is not None
+            and source.target.kind == scope.kind
+            and source.target.namespace in ("", scope.namespace)
+            and selector_matches(selector, source.meta.labels)
+        )
+
+
+class ObjectSource:
+    """Reads source objects for the syncs of one kind."""
+
+    def __init__(self, hub: Cluster, claims: Claims, renderer: TransformPool, allowed_kinds: frozenset[str]) -> None:
         self._hub = hub
         self._claims = claims
-        self._allowed_kinds = allowed_kinds
+        self._renderer = renderer
+        self._reader = ObjectReader(hub, claims, allowed_kinds)
 
-    async def read_sources(self, lowered: LoweredSpec) -> SourceObjects:
-        """Read all that a sync names. Raises `Problem` where something cannot be read."""
-        client = self._hub.acting_as(lowered.user)
-        sources: list[SourceObject] = []
-        absent: list[Target] = []
-        for ref in lowered.sources:
-            self._refuse(lowered, ref)
-            view = await self._open(lowered, ref)
-            found = await self._read(client, lowered, ref, view)
-            sources += found
-            if ref.name and not found:
-                absent.append(_source_target(ref, view))
-        patches = {ref: await self._patch(client, lowered, ref) for ref in _patch_refs(lowered)}
-        problem = None
-        if absent:
-            words = ", ".join(f"{target.kind} {target._replace(kind='ConfigMap')}" for target in absent)
-            stays = "; its copies stay (sourceDeletionPolicy Orphan)"
-            orphan = lowered.source_deletion_policy == "Orphan"
-            problem = SyncError("SourceNotFound", f"the source {words} does not exist{stays if orphan else ''}")
-        return SourceObjects(sources=_dedupe(sources), absent=tuple(absent), patches=patches, problem=problem)
+    async def read(
+        self,
+        lowered: LoweredSpec,
+        state: SyncState,  # noqa: ARG002 - see the protocol
+        *,
+        preview: bool = False,
+        at: SourceCluster | None = None,
+    ) -> ObjectReading:
+        """Begin to read; `at` is the cluster of the sources, by default that of the sync."""
+        # Whoever asks for a preview sees with rights of their own.
+        visibility = None if preview else self._visibility(lowered)
+        return self._reading(lowered, at or self._reader.here(lowered), visibility)
 
-    async def deleted_sources(self, lowered: LoweredSpec, sources: Iterable[str]) -> frozenset[str]:
-        """Return which former sources, as markers name them, were selected by labels and are not known to exist."""
-        client = self._hub.acting_as(lowered.user)
-        selected = {(ref.kind_name, ref.namespace) for ref in lowered.sources if ref.selector is not None}
-        gone = set()
-        for source in sources:
-            kind, _, place = source.partition("/")
-            namespace, _, name = place.partition("/")
-            view = next((view for view in self._hub.views() if view.kind == kind), None)
-            if view is None or not any(kind == one and namespace in ("", where) for one, where in selected):
-                continue
-            try:
-                await client.get(view.resource, name, namespace or None, metadata_only=True)
-            except KubeError:
-                gone.add(source)
-        return frozenset(gone)
+    async def unknown_targets(
+        self, lowered: LoweredSpec, clusters: ConnectedClusters, error: SyncError
+    ) -> Sequence[Outcome] | None:
+        """Return the targets of all named sources as Unknown."""
+        if (claim := lowered.claim()) is not None:
+            self._claims.settle_extended(claim)
+        if lowered.suspended or isinstance(error, QuotaError):
+            return None
+        reading = self._reading(lowered, self._reader.here(lowered), self._visibility(lowered))
+        waiting = await reading.waiting_targets(clusters)
+        why = "not looked at: see the Ready condition of the sync"
+        outcomes = [_pending(copy.target, "Unknown", error.reason, why) for copy in waiting.copies]
+        return [*outcomes, *waiting.skipped, *clusters.outcomes]
 
-    async def selected(self, lowered: LoweredSpec, scope: SourceScope) -> frozenset[str]:
-        """Return the sources that a selector means, as markers name them; none where that cannot be read."""
-        kind, _, group = scope.kind.partition(".")
-        try:
-            resource = (await self._hub.open(group, kind)).resource
-            found, _ = await self._hub.acting_as(lowered.user).list(
-                resource,
-                scope.namespace if resource.namespaced else None,
-                labels=selector_words(scope.selector),
-                type=MetaWire,
-                metadata_only=True,
-            )
-        except KubeError:
-            return frozenset()
-        return frozenset(f"{scope.kind}/{one.metadata.namespace}/{one.metadata.name}" for one in found)
+    def _reading(self, lowered: LoweredSpec, at: SourceCluster, visibility: Visibility | None) -> ObjectReading:
+        return ObjectReading(lowered, self._reader, self._renderer, self._hub, at=at, visibility=visibility)
 
-    def placeholders(self, lowered: LoweredSpec) -> Iterator[SourceObject]:
-        """Yield the named sources as if they had been read, to know where their copies belong."""
-        for ref in lowered.sources:
-            view = next((view for view in self._hub.views() if view.kind == ref.kind_name), None)
-            if ref.name and view is not None:
-                target = _source_target(ref, view)
-                namespaced = view.resource.namespaced
-                yield SourceObject(ref=ref, target=target, namespaced=namespaced, meta=ObjectMeta(), manifest={})
+    def _visibility(self, lowered: LoweredSpec) -> Visibility:
+        return Visibility(lowered, self._hub, self._claims.access)
 
-    def _refuse(self, lowered: LoweredSpec, ref: SourceQuery) -> None:
-        """Refuse kinds whose copies would break a cluster, or give away rights."""
-        if needs_account(ref.group, ref.kind) and lowered.user is None:
-            message = (
-                f"{ref.kind_name} grants rights, so it is copied only as a service account, with its rights: "
-                "set serviceAccountName"
-            )
-            raise SyncError("KindProtected", message, stalled=True)
-        why = protected(ref.group, ref.kind)
-        if why and ref.kind_name not in self._allowed_kinds:
-            message = f"{ref.kind_name} is not copied: {why}; an operator with --allow-kinds={ref.kind_name} does it"
-            raise SyncError("KindProtected", message, stalled=True)
+    def begin(self, key: Key) -> None:
+        """Nothing is held."""
 
-    async def _open(self, lowered: LoweredSpec, ref: SourceQuery) -> View:
-        try:
-            view = await self._hub.open(ref.group, ref.kind, ref.version)
-            await self._hub.complete(view, LIST_PATIENCE)
-        except KindNotServed as error:
-            raise SyncError("KindNotServed", str(error), retry=True) from error
-        except NotWatchedError as error:
-            remedy = grant_operator(error.resource, read=lowered.user is not None) if error.forbidden else ""
-            raise SyncError("KindNotWatched", with_cause(remedy, error), retry=True) from error
-        return view
+    def finished(self, lowered: LoweredSpec, units: Sequence[UnitResult], *, settled: bool) -> None:
+        """Nothing is held."""
 
-    async def _read(self, client: Client, lowered: LoweredSpec, ref: SourceQuery, view: View) -> list[SourceObject]:
-        resource = view.resource
-        if ref.version != resource.version:
-            resource = structs.replace(resource, version=ref.version)
-        try:
-            manifests = await _fetch(client, resource, ref)
-        except NotFound as error:  # not of the object, but of its kind
-            try:
-                await self._hub.check_served(view, ref.version)
-            except KindNotServed as why:
-                raise SyncError("KindNotServed", str(why), retry=True) from error
-            raise SyncError("SourceUnreadable", str(error), retry=True) from error
-        except Forbidden as error:
-            raise SyncError("SourceForbidden", _forbidden(lowered, error), retry=True) from error
-        except ApiError as error:
-            raise SyncError("SourceUnreadable", str(error), retry=True) from error
-        sources = []
-        for manifest in manifests:
-            meta = msgspec.convert(manifest["metadata"], ObjectMeta)
-            target = Target(meta.namespace, meta.name, ref.kind_name)
-            view.observe_unmanaged(meta, lowered.sync.owner.sync)
-            if copied_by := await self._copied_by(lowered, meta, target):
-                if ref.name:
-                    message = f"the source {target} is itself a copy, made by {copied_by}; name the original instead"
-                    raise SyncError("SourceIsCopy", message, stalled=True)
-                continue
-            full = {"apiVersion": resource.api_version, "kind": resource.kind, **manifest}
-            namespaced = resource.namespaced
-            sources.append(SourceObject(ref=ref, target=target, namespaced=namespaced, meta=meta, manifest=full))
-        return sources
+    def observe_health(self, lowered: LoweredSpec, state: SyncState, result: UnitResult) -> bool:  # noqa: ARG002 - see the protocol
+        """Choose nothing: sources have no earlier revisions."""
+        return False
 
-    async def _copied_by(self, lowered: LoweredSpec, meta: ObjectMeta, target: Target) -> str:
-        """Name the living sync that made an object, or nothing: a copy is never a source."""
-        keys = self._hub.marks.keys
-        marker, claim = read_marks(meta.annotations, keys) if OWNER_LABEL in meta.labels else Marks()
-        # What may be a copy of another hub, or of an earlier version, is no source either; what is made up may be one.
-        if claim is not None and (claim.proof != UNSIGNED or claim.hub or UNSIGNED in keys.takeovers):
-            marker = claim
-        if marker is None or marker.at != place(self._hub.uid, target):
-            return ""
-        self._claims.wait(lowered.sync.owner.sync, self._hub.name, target, marker.sync)
-        return marker.sync if marker.hub or await self._claims.alive(marker.sync) else ""
+    def sync_changed(self, key: Key, old: AnySync | None, new: AnySync | None) -> None:
+        """Nothing is held."""
 
-    async def _patch(self, client: Client, lowered: LoweredSpec, ref: PatchContentRef) -> str:
-        namespace = lowered.sync.metadata.namespace
-        where = f"{ref.kind} {namespace}/{ref.name}, which patchContentRef names,"
-        view = await self._hub.open("", ref.kind)
-        try:
-            holder: dict[str, Any] = await client.get(view.resource, ref.name, namespace)
-        except NotFound:
-            raise SyncError("PatchNotFound", f"the {where} does not exist: create it") from None
-        except Forbidden as error:
-            message = with_cause(f"{_missing_right(lowered, error)} for the {where.rstrip(',')}", error)
-            raise SyncError("PatchUnreadable", message, retry=True) from error
-        except KubeError as error:
-            raise SyncError("PatchUnreadable", f"the {where} cannot be read: {error}", retry=True) from error
-        view.observe_unmanaged(msgspec.convert(holder["metadata"], ObjectMeta), lowered.sync.owner.sync)
-        value = (holder.get("data") or {}).get(ref.key)
-        text = decoded(value) if ref.kind == "Secret" and value is not None else value
-        if text is None:
-            raise SyncError(
-                "PatchNotFound", f"the {where} has no key {ref.key!r} that holds text: add it, or name another"
-            )
-        return text
+    def forget(self, key: Key) -> None:
+        """Nothing is held."""
 
 
-async def _fetch(client: Client, resource: Resource, ref: SourceQuery) -> list[dict[str, Any]]:
-    """Read one object, or all that match; none only where the server says so of this very object."""
-    namespace = ref.namespace if resource.namespaced else None
-    if not ref.name:
-        found, _ = await client.list(resource, namespace, labels=selector_words(ref.selector))
-        return found
-    try:
-        return [await client.get(resource, ref.name, namespace)]
-    except NotFound as error:
-        if error.about != ref.name:  # not the object is unknown, but its kind: or something else answers
-            raise
-        return []
-
-
-def _missing_right(lowered: LoweredSpec, error: Forbidden) -> str:
-    """Say who lacks which right: of Secrets the server's own words are not told."""
-    return grant(lowered.user, error.verb, error.resource)
-
-
-def _forbidden(lowered: LoweredSpec, error: Forbidden) -> str:
-    return with_cause(_missing_right(lowered, error), error)
-
-
-def _source_target(ref: SourceQuery, view: View) -> Target:
-    return Target(ref.namespace if view.resource.namespaced else "", ref.name, ref.kind_name)
-
-
-def _patch_refs(lowered: LoweredSpec) -> set[PatchContentRef]:
-    patches = (place.patch.patch_content_ref for place in lowered.destinations if place.patch is not None)
-    return {ref for ref in patches if ref is not None}
-
-
-def _dedupe(sources: list[SourceObject]) -> tuple[SourceObject, ...]:
-    """Drop what two references both name."""
-    return tuple({source.target: source for source in sources}.values())
+def _pending(target: Target, state: TargetState, reason: str, message: str) -> Outcome:
+    return Outcome(target=target, state=state, reason=reason, message=message)

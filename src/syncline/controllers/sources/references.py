@@ -33,7 +33,9 @@ class ReferencedData(Struct, frozen=True):
     data: Mapping[str, bytes]
 
 
-class _DataWire(Struct, rename="camel"):
+class ReferenceWire(Struct, rename="camel"):
+    """A ConfigMap or Secret."""
+
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     data: dict[str, str] | None = None
     binary_data: dict[str, str] | None = None
@@ -54,6 +56,13 @@ class Requester(Struct, frozen=True, kw_only=True):
         return f"{KIND}/{self.key.namespace}/{self.key.name}"
 
 
+async def fetch_data(hub: Cluster, user: str | None, target: Target) -> tuple[View, ReferenceWire]:
+    """Read a ConfigMap or Secret as a user, and return it with the watch of its kind. Raises `KubeError`."""
+    view = await hub.open("", target.kind)
+    wire = await hub.acting_as(user).get(view.resource, target.name, target.namespace, type=ReferenceWire)
+    return view, wire
+
+
 class ReferenceReader:
     """Readings of all syncs."""
 
@@ -64,7 +73,7 @@ class ReferenceReader:
     async def get_or_none(
         self, requester: Requester, target: Target, what: str, *, reconciling: bool = True
     ) -> ReferencedData | None:
-        """Return what an object holds; None where there is none. Raises `Problem` where it cannot be read.
+        """Return what an object holds; None where there is none. Raises `SyncError` where it cannot be read.
 
         `what` says in a spec's words why it is read; `reconciling`, that the sync reconciles with it right now.
         """
@@ -76,7 +85,7 @@ class ReferenceReader:
             if held.version == _version(view, target) and time.monotonic() < until:
                 return held
         try:
-            wire = await self._hub.acting_as(user).get(view.resource, target.name, target.namespace, type=_DataWire)
+            view, wire = await fetch_data(self._hub, user, target)
         except NotFound:
             self._readings.pop((user, target), None)
             return None
@@ -97,7 +106,7 @@ class ReferenceReader:
         return held
 
     async def get(self, requester: Requester, target: Target, what: str) -> ReferencedData:
-        """Return what an object holds; raises `Problem` where there is none."""
+        """Return what an object holds; raises `SyncError` where there is none."""
         held = await self.get_or_none(requester, target, what)
         if held is None:
             message = (
@@ -113,7 +122,7 @@ def _version(view: View, target: Target) -> str | None:
     return copy.version if copy is not None else view.strangers.get(Key(target.namespace, target.name))
 
 
-def _data(kind: str, wire: _DataWire) -> dict[str, bytes]:
+def _data(kind: str, wire: ReferenceWire) -> dict[str, bytes]:
     if kind == "Secret":
         return {key: b64decode(value) for key, value in (wire.data or {}).items()}
     return {key: value.encode() for key, value in (wire.data or {}).items()} | {

@@ -10,9 +10,10 @@ from syncline.controllers.lowered import AnySync
 from syncline.controllers.sources.build import BuildRequest, RevisionBuilder
 from syncline.controllers.sources.environments import is_reconcile_requested
 from syncline.controllers.sources.git import GitSources
-from syncline.controllers.sources.prepared import ConfigSyncState, PreparedRevision, UnitState, choose_revision
+from syncline.controllers.sources.prepared import PreparedRevision
+from syncline.controllers.state import SyncState, UnitState
 from syncline.core.digest import short_digest
-from syncline.core.environments import EnvironmentSpec, state_of
+from syncline.core.environments import EnvironmentSpec, choose_revision, state_of
 from syncline.core.revisions import Head
 from syncline.git import Commit
 
@@ -25,7 +26,7 @@ class RevisionSelector:
         self._builds = builds
 
     async def prepare(
-        self, request: BuildRequest, sync: AnySync, state: ConfigSyncState, unready: SyncError | None
+        self, request: BuildRequest, sync: AnySync, state: SyncState, unready: SyncError | None
     ) -> PreparedRevision:
         """Find out what an environment is to apply. What cannot be read or built leaves what was applied in place."""
         status = sync.status
@@ -49,7 +50,7 @@ class RevisionSelector:
     async def _choose(
         self, request: BuildRequest, prepared: PreparedRevision, known: UnitState, *, requested: bool
     ) -> tuple[PreparedRevision, dict[str, Commit]]:
-        """Choose the commits to apply. Raises `Problem` where there is none at all."""
+        """Choose the commits to apply. Raises `SyncError` where there is none at all."""
         environment = request.environment
         if environment.git is None:
             heads = {

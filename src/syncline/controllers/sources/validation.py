@@ -18,7 +18,8 @@ from syncline.api.configsync import ConfigSyncSpec
 from syncline.controllers.errors import SourceError, SyncError
 from syncline.controllers.lowered import LoweredSpec
 from syncline.controllers.sources.field_lines import at_field_lines
-from syncline.controllers.sources.prepared import PreparedRevision, UnitState, ValidationResult
+from syncline.controllers.sources.prepared import PreparedRevision
+from syncline.controllers.state import UnitState, ValidationResult
 from syncline.controllers.targets.clusters import TargetCluster
 from syncline.controllers.targets.dry_run import DryRunner, Refusal
 from syncline.controllers.targets.stages import for_cluster

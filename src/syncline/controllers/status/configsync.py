@@ -9,7 +9,8 @@ from syncline.api.configsync import ConfigSyncSpec, ConfigSyncStatus, HeldRollba
 from syncline.api.configsync import Track as TrackStatus
 from syncline.controllers.errors import SourceError, SyncError
 from syncline.controllers.result import ReconcileResult
-from syncline.controllers.sources.prepared import ApplyResult
+from syncline.controllers.sources.desired import UnitResult
+from syncline.controllers.sources.prepared import PreparedRevision
 from syncline.core.conditions import Finding, find, settle_conditions, shorten
 from syncline.core.history import WAITING, Attempt, attempt_of, extend, is_failure
 from syncline.core.outcome import describe_changes, readiness
@@ -23,12 +24,9 @@ def compose_configsync(
     report: ReconcileResult,
     status: ConfigSyncStatus,
     now: str,
-    *,
-    results: Sequence[ApplyResult] = (),
-    former: Sequence[str] = (),
-    plan: Sequence[str] | None = None,
 ) -> ConfigSyncStatus:
     """Complete the status of a sync after a reconcile."""
+    results, former, plan = report.units, report.removed_units, report.plan
     old = report.sync.status
     assert isinstance(old, ConfigSyncStatus)  # noqa: S101 - it was read as one
     synced = [outcome for outcome in report.outcomes or () if outcome.state == "Synced" and not outcome.gone]
@@ -48,7 +46,7 @@ def compose_configsync(
         _environment_status(structs.replace(one, outcomes=tuple(redact_outcomes(report.sync.spec, one.outcomes))), now)
         for one in results
     ]
-    if not results[0].prepared.environment.name:
+    if not _prepared(results[0]).environment.name:
         one = environments[0]
         return structs.replace(
             status,
@@ -69,13 +67,19 @@ def compose_configsync(
     )
 
 
+def _prepared(one: UnitResult) -> PreparedRevision:
+    if one.desired.prepared is None:
+        raise TypeError("the units of a ConfigSync are built")
+    return one.desired.prepared
+
+
 def _capped(lines: Sequence[str]) -> list[str]:
     shown = [shorten(line, 600) for line in lines[:PLAN_LINES]]
     return [*shown, f"and {len(lines) - PLAN_LINES} more"] if len(lines) > PLAN_LINES else shown
 
 
-def _environment_status(one: ApplyResult, now: str) -> TrackStatus:
-    prepared, recorded = one.prepared, one.prepared.recorded
+def _environment_status(one: UnitResult, now: str) -> TrackStatus:
+    prepared, recorded = _prepared(one), _prepared(one).recorded
     ready = _ready(one)
     rollback = recorded.rollback
     if prepared.decision is not None:
@@ -97,17 +101,17 @@ def _environment_status(one: ApplyResult, now: str) -> TrackStatus:
     )
 
 
-def _ready(one: ApplyResult) -> Finding:
+def _ready(one: UnitResult) -> Finding:
     if one.problem is not None:
         return Finding("Ready", one.problem.status, one.problem.reason, one.problem.message)
-    if one.prepared.artifact is None:
+    if _prepared(one).artifact is None:
         return Finding("Ready", "Unknown", "Progressing", "nothing was applied yet")
     return readiness(one.outcomes)
 
 
-def _attempt(one: ApplyResult, ready: Finding) -> Attempt | None:
+def _attempt(one: UnitResult, ready: Finding) -> Attempt | None:
     """Return how the attempt ended; one that did not get as far as writing is about the revision that it tried."""
-    prepared, failed = one.prepared, one.problem is not None and is_failure(ready)
+    prepared, failed = _prepared(one), one.problem is not None and is_failure(ready)
     attempt = attempt_of(one.outcomes, ready, failed=failed or one.health == "Failed", revision=prepared.revision)
     if attempt is None or attempt.changes or not failed or one.problem is not prepared.problem:
         return attempt
@@ -115,7 +119,7 @@ def _attempt(one: ApplyResult, ready: Finding) -> Attempt | None:
 
 
 def _conditions(
-    report: ReconcileResult, status: ConfigSyncStatus, results: Sequence[ApplyResult], now: str
+    report: ReconcileResult, status: ConfigSyncStatus, results: Sequence[UnitResult], now: str
 ) -> list[Condition]:
     """Return the conditions that the kind has beside the common ones."""
     ready = find(status.conditions, "Ready")
@@ -132,20 +136,19 @@ def _conditions(
     spec = report.sync.spec
     if isinstance(spec, ConfigSyncSpec) and spec.wait and results:
         findings.append(_healthy_condition(results))
-    notes = dict.fromkeys(
-        note for one in results if one.prepared.artifact is not None for note in one.prepared.artifact.notes
-    )
+    artifacts = (_prepared(one).artifact for one in results)
+    notes = dict.fromkeys(note for artifact in artifacts if artifact is not None for note in artifact.notes)
     if notes:
         findings.append(_not_applied_condition([*notes]))
     return settle_conditions(report.sync.status.conditions, findings, status.observed_generation, now)
 
 
-def _invalid_source(problem: SyncError | None, results: Sequence[ApplyResult], ready: Condition) -> Finding:
+def _invalid_source(problem: SyncError | None, results: Sequence[UnitResult], ready: Condition) -> Finding:
     """Tell whether something is wrong with the source; of one that was not looked at, nothing is known."""
     if isinstance(problem, SourceError):
         status: ConditionStatus = "True" if problem.status == "False" else "Unknown"
         return Finding("InvalidSource", status, problem.reason, problem.message)
-    if results and all(one.prepared.certain for one in results):
+    if results and all(_prepared(one).certain for one in results):
         return Finding("InvalidSource", "False", "SourceIsValid", "the source can be read and built")
     return Finding("InvalidSource", "Unknown", ready.reason, ready.message)
 
@@ -157,7 +160,7 @@ def _not_applied_condition(notes: Sequence[str]) -> Finding:
     return Finding("Reported", "True", "NotApplied", f"{named}{rest}")
 
 
-def _healthy_condition(results: Sequence[ApplyResult]) -> Finding:
+def _healthy_condition(results: Sequence[UnitResult]) -> Finding:
     for one in results:
         if one.health == "Failed":
             words = one.problem.message if one.problem is not None else "not everything was applied in time"

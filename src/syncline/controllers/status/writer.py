@@ -102,7 +102,7 @@ class StatusWriter:
         await self._store(sync, compose_progress(sync, message, revision, _now()))
 
     async def record(self, sync: AnySync, status: SyncStatus) -> None:
-        """Write down what must be known before the first write; raises `Problem` where that is not possible."""
+        """Write down what must be known before the first write; raises `SyncError` where that is not possible."""
         if field := overfull(status):
             raise SyncError(
                 FULL,
@@ -216,7 +216,9 @@ def _findings(report: ReconcileResult) -> list[Finding]:
     findings = [ready]
     if problem is not None and problem.stalled:
         findings.append(Finding("Stalled", "True", problem.reason, problem.message))
-    elif report.retry or report.waits or any(outcome.reason == "InProgress" for outcome in outcomes):
+    elif (
+        report.requeue.backoff or report.requeue.pending or any(outcome.reason == "InProgress" for outcome in outcomes)
+    ):
         failed = is_certain_failure(ready, outcomes, whole=problem is not None)
         findings.append(Finding("Reconciling", "True", RETRYING if failed else PROGRESSING, "trying again"))
     if (conflict := conflicted(outcomes)) is not None:

@@ -7,6 +7,8 @@ from msgspec import Struct, structs
 
 from syncline.api.status import SyncStatus
 from syncline.controllers.lowered import AnySync, Destination, LoweredSpec, SourceObject
+from syncline.controllers.requeue import NO_REQUEUE, Requeue
+from syncline.controllers.targets.open_kind import reopen_kind
 from syncline.controllers.triggers import Triggers
 from syncline.core.inventory import read_written, with_kinds
 from syncline.core.objects import Target
@@ -19,8 +21,6 @@ from syncline.kube.cache import Key
 from syncline.kube.client import Client
 from syncline.kube.errors import KindNotServed
 
-# How long a reconcile waits for the first list of a kind that an earlier reconcile has written.
-LIST_PATIENCE = 2.0
 NO_NAMESPACES = Scope()
 # Longer than any write can take: an API server gives up after a minute.
 MAX_WRITE_SECONDS = 120.0
@@ -34,12 +34,11 @@ class TargetCluster(Struct, frozen=True, kw_only=True):
     client: Client
     """With the identity that the sync writes with."""
     owner: Owner
-    home: bool = True
-    """Whether it is the cluster of the sync itself, also where the sync takes it for another one."""
 
     def is_source(self, target: Target, source: SourceObject) -> bool:
         """Whether a place here is that of the source itself."""
-        return self.home and target.namespace == source.target.namespace and target.local() == source.target
+        in_namespace = target.namespace == source.target.namespace
+        return in_namespace and self.cluster.uid == source.cluster_uid and target.local() == source.target
 
     def target(self, namespace: str, name: str, kind: str) -> Target:
         """Return a place in this cluster, by the name that the sync has for it."""
@@ -56,7 +55,7 @@ class ConnectedClusters(Struct, frozen=True, kw_only=True):
     """Targets in clusters that cannot be seen."""
     incomplete: bool = False
     """Whether any place could not be looked at: then nothing is known to be done."""
-    again: float | None = None
+    requeue: Requeue = NO_REQUEUE
     renamed: tuple[TargetCluster, ...] = ()
     """Clusters by a name that the spec no longer has, and that it does name otherwise."""
     clusters: frozenset[str] = frozenset()
@@ -67,6 +66,23 @@ class ConnectedClusters(Struct, frozen=True, kw_only=True):
     """What of the spec leads to no cluster now."""
     unseen_kinds: frozenset[str] = frozenset()
     """The kinds that this sync has written in this cluster and that cannot be watched now."""
+
+
+def for_unit(clusters: ConnectedClusters, unit: str, removed: tuple[str, ...] = ()) -> ConnectedClusters:
+    """Return the clusters as one unit of a sync writes to them; it takes over the objects of `removed` units."""
+
+    def named(site: TargetCluster) -> TargetCluster:
+        heir_of = tuple(structs.replace(site.owner, part=part).ref for part in removed)
+        return structs.replace(site, owner=structs.replace(site.owner, part=unit, heir_of=heir_of))
+
+    if not unit and not removed:
+        return clusters
+    return structs.replace(clusters, sites=tuple(map(named, clusters.sites)), former=tuple(map(named, clusters.former)))
+
+
+def has_objects(clusters: ConnectedClusters) -> bool:
+    """Whether an object names the unit that writes to these clusters."""
+    return any(site.cluster.copies_of(site.owner.ref) for site in (*clusters.sites, *clusters.former))
 
 
 class ClusterResolver(Protocol):
@@ -118,7 +134,7 @@ class LocalClusters:
 
     def record(self, lowered: LoweredSpec, connected: ConnectedClusters, status: SyncStatus) -> SyncStatus:  # noqa: ARG002 - see the protocol
         """Note the kinds."""
-        return with_kinds(status, {"": {ref.kind_name for ref in lowered.sources}})
+        return with_kinds(status, {"": lowered.kinds_written})
 
     def selected(self, selector: ClusterSelector, namespace: str) -> frozenset[str]:  # noqa: ARG002 - see the protocol
         """Return nothing: there are no other clusters."""
@@ -134,12 +150,9 @@ class LocalClusters:
         """Watch the kinds that were written earlier; return those that cannot be."""
         unseen: set[str] = set()
         for name in kinds:
-            kind, _, group = name.partition(".")
             try:
-                await self._hub.complete(await self._hub.open(group, kind), LIST_PATIENCE)
-            except KindNotServed as error:
-                unseen |= set() if error.certain else {name}  # if it is, its objects went with it
-            except NotWatchedError:
+                await reopen_kind(self._hub, name)
+            except (KindNotServed, NotWatchedError):
                 unseen.add(name)
         return frozenset(unseen)
 
@@ -150,9 +163,9 @@ def emptied_kinds(lowered: LoweredSpec, connected: ConnectedClusters) -> dict[st
     A write that a crash left in flight may still make an object: so a kind must have been watched for longer than any
     request takes.
     """
-    wanted = {ref.kind_name for ref in lowered.sources}
+    wanted = lowered.kinds_written
     recorded = read_written(lowered.sync.status.written)
-    refs = [structs.replace(lowered.sync.owner, part=part).ref for part in lowered.parts]
+    refs = [structs.replace(lowered.sync.owner, part=part).ref for part in lowered.owners]
     found: dict[str, set[str]] = {}
     for site in (*connected.sites, *connected.former):
         cluster, name = site.cluster, site.destination.cluster

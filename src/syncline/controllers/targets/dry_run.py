@@ -14,7 +14,7 @@ from msgspec import Struct, structs
 
 from syncline.controllers.targets.clusters import TargetCluster
 from syncline.controllers.targets.keep_policy import keep_mark
-from syncline.controllers.targets.stages import DesiredAt, for_cluster, open_kind_of
+from syncline.controllers.targets.stages import DesiredAt, for_cluster, refused_kind
 from syncline.core.carry import allocated
 from syncline.core.objects import Desired, Seen
 from syncline.core.ownership import place
@@ -142,7 +142,7 @@ class _DryRunPass:
 
     async def is_open(self, desired: Desired) -> bool:
         """See to it that the kind of an object is watched; whether it is."""
-        return await open_kind_of(DesiredAt(self._site, for_cluster(self._site, desired))) is None
+        return await refused_kind(DesiredAt(self._site, for_cluster(self._site, desired))) is None
 
     async def is_changed(self, desired: Desired) -> bool:
         """Whether an object would be written."""

@@ -5,6 +5,8 @@ import itertools
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import reduce
+from operator import or_
 
 from msgspec import Struct, structs
 
@@ -13,13 +15,14 @@ from syncline.api.connection import ClusterConnection, NameRef, WrittenCluster
 from syncline.api.status import RemoteSyncStatus, SyncStatus
 from syncline.api.synctarget import SyncTarget
 from syncline.controllers.lowered import AnySync, Destination, LoweredSpec, connection_id
+from syncline.controllers.requeue import NO_REQUEUE, Requeue
 from syncline.controllers.targets.clusters import (
-    LIST_PATIENCE,
     NO_NAMESPACES,
     ConnectedClusters,
     LocalClusters,
     TargetCluster,
 )
+from syncline.controllers.targets.open_kind import RELIST_PATIENCE, open_kind, reopen_kind
 from syncline.controllers.targets.synced_resources import SyncedResourceTracker
 from syncline.controllers.targets.synctargets import SyncTargetInformer, secret_reader
 from syncline.controllers.tenancy import Policies, check_cluster
@@ -46,7 +49,6 @@ from syncline.fleet import (
 from syncline.kube.cache import Key
 from syncline.kube.errors import KindNotServed, KubeError
 from syncline.kube.resources import SECRETS
-from syncline.render.transform_pool import is_template
 
 # Credentials that end are looked at this often, since their end comes without a word.
 EXPIRY_CHECK = 3600.0
@@ -65,7 +67,7 @@ class _Connection(Struct, frozen=True, kw_only=True):
     target: tuple[str, Key] | None = None
     """The SyncTarget, where it is one, and what the sync calls it."""
     outcomes: tuple[Outcome, ...] = ()
-    again: float | None = None
+    requeue: Requeue = NO_REQUEUE
     warning: str | None = None
     unmatched: str = ""
     """Why the place means no cluster at all."""
@@ -128,7 +130,7 @@ class FleetClusters(LocalClusters):
             renamed=tuple(one.site for one in visits if one.site is not None and one.site.cluster.uid in known),
             outcomes=outcomes,
             incomplete=local.incomplete or bool(outcomes),
-            again=min((one.again for one in (*connections, *visits) if one.again is not None), default=local.again),
+            requeue=reduce(or_, (one.requeue for one in (*connections, *visits)), local.requeue),
             warnings=tuple(dict.fromkeys(one.warning for one in (*connections, *visits) if one.warning)),
             clusters=frozenset(one.cluster for one in (*connections, *visits) if one.cluster),
             unmatched=tuple(dict.fromkeys(one.unmatched for one in connections if one.unmatched)),
@@ -146,7 +148,7 @@ class FleetClusters(LocalClusters):
         return with_clusters(
             status,
             [_inventory_entry(site.destination) for site in connected.sites if site.destination.cluster],
-            _kinds_written(lowered),
+            lowered.kinds_written,
             done=status.clusters if _is_abandoned(lowered) else done,
             here=here,
             left=not here and any(site.destination.local for site in left) and not connected.unseen_kinds,
@@ -326,15 +328,15 @@ class FleetClusters(LocalClusters):
             message = f"cluster {named.cluster} cannot be reached ({seen}): {why}"
             reason = "Unreachable" if member.up else health.reason
             lost = _outcomes(lowered, named, ("Unknown", reason or "Unreachable", message), cluster)
-            again = CONNECTING if member.up else None
-            return _Connection(key=resolved.key, cluster=cluster.name, outcomes=lost, again=again)
+            requeue = Requeue(after=CONNECTING) if member.up else NO_REQUEUE
+            return _Connection(key=resolved.key, cluster=cluster.name, outcomes=lost, requeue=requeue)
         owner = structs.replace(lowered.sync.owner, hub=self._hub.uid, keys=self._hub.marks.keys)
-        home = member.uid == self._hub.uid
-        site = TargetCluster(destination=named, cluster=cluster, client=member.client, owner=owner, home=home)
+        site = TargetCluster(destination=named, cluster=cluster, client=member.client, owner=owner)
         one = await self._open_kinds(lowered, site)
         warning = resolved.credentials.warning(datetime.now(UTC))
-        again = one.again or (EXPIRY_CHECK if resolved.credentials.life is not None else None)
-        return structs.replace(one, key=resolved.key, cluster=cluster.name, warning=warning, again=again)
+        expires = resolved.credentials.life is not None
+        requeue = Requeue(after=EXPIRY_CHECK) if expires and one.requeue == NO_REQUEUE else one.requeue
+        return structs.replace(one, key=resolved.key, cluster=cluster.name, warning=warning, requeue=requeue)
 
     async def _open_kinds(self, lowered: LoweredSpec, site: TargetCluster) -> _Connection:
         """See to it that the kinds are watched there."""
@@ -342,15 +344,11 @@ class FleetClusters(LocalClusters):
         recorded = sorted(read_written(lowered.sync.status.written).get(name, ()))
         at_once = site.destination.scope is not NO_NAMESPACES and not lowered.staged
         try:
-            for ref in lowered.sources if at_once else ():
-                await site.cluster.complete(await site.cluster.open(ref.group, ref.kind, ref.version), LIST_PATIENCE)
-            for kind, _, group in (entry.partition(".") for entry in recorded):
-                try:
-                    await site.cluster.complete(await site.cluster.open(group, kind), LIST_PATIENCE)
-                except KindNotServed as error:
-                    if not error.certain:
-                        raise  # if it is, its objects went with it
-            await site.cluster.settled(LIST_PATIENCE)
+            for ref in lowered.writes if at_once else ():
+                await open_kind(site.cluster, ref.group, ref.kind, ref.version, patience=RELIST_PATIENCE)
+            for kind in recorded:
+                await reopen_kind(site.cluster, kind)
+            await site.cluster.settled(RELIST_PATIENCE)
         except KindNotServed as error:
             lost = _outcomes(lowered, site.destination, ("Failed", "KindNotServed", f"cluster {name}: {error}"))
             return _Connection(outcomes=lost)
@@ -358,12 +356,12 @@ class FleetClusters(LocalClusters):
             remedy = grant_credential(error.resource, name) if error.forbidden else f"cluster {name}"
             message = with_cause(remedy, error)
             lost = _outcomes(lowered, site.destination, ("Unknown", "KindNotWatched", message), site.cluster)
-            return _Connection(outcomes=lost, again=CONNECTING)
+            return _Connection(outcomes=lost, requeue=Requeue(after=CONNECTING))
         except KubeError as error:
             lost = _outcomes(
                 lowered, site.destination, ("Unknown", "Unreachable", f"cluster {name}: {error}"), site.cluster
             )
-            return _Connection(outcomes=lost, again=CONNECTING)
+            return _Connection(outcomes=lost, requeue=Requeue(after=CONNECTING))
         return _Connection(site=site)
 
     def _cluster(self, member: Member, triggers: Triggers) -> Cluster:
@@ -428,7 +426,7 @@ def _with_room(lowered: LoweredSpec, connections: Sequence[_Connection]) -> list
     ):
         return list(connections)
     connected.sort(key=lambda pair: pair[1] not in known)
-    room = room_for(status, [entry for _, entry in connected], _kinds_written(lowered))
+    room = room_for(status, [entry for _, entry in connected], lowered.kinds_written)
     full = {id(one) for one, _ in connected[room:]}
     return [_without_room(lowered, one) if id(one) in full else one for one in connections]
 
@@ -441,10 +439,6 @@ def _without_room(lowered: LoweredSpec, one: _Connection) -> _Connection:
         " recorded there first"
     )
     return structs.replace(one, site=None, outcomes=_outcomes(lowered, destination, ("Failed", FULL, message)))
-
-
-def _kinds_written(lowered: LoweredSpec) -> frozenset[str]:
-    return frozenset(ref.kind_name for ref in lowered.sources)
 
 
 def _cluster_name(destination: Destination) -> str:
@@ -486,7 +480,7 @@ def _written(status: SyncStatus) -> list[WrittenCluster]:
 
 def _is_empty(site: TargetCluster, lowered: LoweredSpec) -> bool:
     """Whether nothing of the sync is left in a cluster, as far as its kinds are watched."""
-    owners = (structs.replace(site.owner, part=part) for part in lowered.parts)
+    owners = (structs.replace(site.owner, part=part) for part in lowered.owners)
     copies = (seen for owner in owners for seen in site.cluster.copies_of(owner.ref))
     return not any(seen.marker is not None and seen.marker.hub == site.owner.hub for seen in copies)
 
@@ -512,14 +506,13 @@ def _outcomes(
     """Say the same of all targets of a place, as far as they are known."""
     state, reason, message = why
     targets: list[Target] = []
-    for ref in lowered.sources:
-        name = lowered.target_name if lowered.target_name and not is_template(lowered.target_name) else ref.name
+    for ref in lowered.writes:
         scope = destination.scope if destination.scope is not None else Scope(names=frozenset({ref.namespace}))
         namespaces = set(scope.names)
         if cluster is not None:
             namespaces |= {one.name for one in cluster.namespaces.values() if scope.matches(one)}
         targets += [
-            Target(namespace, name, ref.kind_name, destination.cluster) for namespace in sorted(namespaces or {""})
+            Target(namespace, ref.name, ref.kind_name, destination.cluster) for namespace in sorted(namespaces or {""})
         ]
     return tuple(
         Outcome(target=target, state=state, reason=reason, message=message, retry=state == "Failed")

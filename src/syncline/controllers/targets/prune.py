@@ -11,11 +11,11 @@ from msgspec import Struct, structs
 
 from syncline.api.common import ABANDON, CONFIRM_DELETION
 from syncline.controllers.errors import SyncError
-from syncline.controllers.lowered import AnySync, LoweredSpec, SourceObjects
-from syncline.controllers.state import ObjectUid, SyncState
+from syncline.controllers.lowered import AnySync, LoweredSpec
+from syncline.controllers.requeue import NO_REQUEUE, Requeue
+from syncline.controllers.state import ObjectUid, SyncState, UnitState
 from syncline.controllers.targets.cascade_guard import blocking_content, deletes_contents
 from syncline.controllers.targets.clusters import ConnectedClusters, TargetCluster
-from syncline.controllers.targets.select import TargetSelection
 from syncline.core.inventory import read_written
 from syncline.core.objects import Seen, Target
 from syncline.core.ordering import removal_stages
@@ -25,6 +25,7 @@ from syncline.core.plan import MARK_UNPROVEN, Action, Verb
 from syncline.core.scope import Namespace
 from syncline.core.scope_record import object_id
 from syncline.core.surplus import Brake, brake, plan_removal
+from syncline.engine.fanout import FanOut
 from syncline.engine.view import MetaWire, View
 from syncline.engine.writer import Writer
 from syncline.kube.errors import Forbidden, KubeError, NotFound
@@ -50,13 +51,11 @@ OnDelete = Callable[[TargetCluster, Seen], None]
 
 
 class PruneResult(Struct, frozen=True, kw_only=True):
-    """What was removed, and whether to look again after some seconds."""
+    """What was removed, and whether to prune again: `pending` while a removal waits."""
 
     outcomes: tuple[Outcome, ...] = ()
     held: SyncError | None = None
-    again: float | None = None
-    look_again: float | None = None
-    """After how many seconds what stays because of others is looked at again: nothing tells when they have gone."""
+    requeue: Requeue = NO_REQUEUE
 
 
 class FinalizeResult(Struct, frozen=True, kw_only=True):
@@ -68,38 +67,26 @@ class FinalizeResult(Struct, frozen=True, kw_only=True):
 
 
 class KeepSet(Struct, frozen=True):
-    """Which copies a sync still wants."""
+    """Which objects a unit of a sync still wants."""
 
-    targets: frozenset[ObjectKey]
-    orphans: frozenset[ObjectKey]
-    """Those whose source does not exist: what becomes of them is not for pruning to say."""
-    absent: frozenset[str]
+    targets: frozenset[ObjectKey] = frozenset()
+    orphans: frozenset[ObjectKey] = frozenset()
+    """Those whose source does not exist: `prune_orphans` decides about them, not `prune`."""
+    absent: frozenset[str] = frozenset()
     """Those sources, as markers name them."""
-    certain: bool
+    certain: bool = True
     """Whether all names are known."""
+    missing: tuple[Target, ...] = ()
+    """Named sources that the server says do not exist."""
+    missing_message: str = "the source does not exist"
 
     def is_orphan(self, site: TargetCluster, seen: Seen) -> bool:
         """Whether the source of a copy does not exist."""
         marker = seen.marker
-        return _object_key(site, seen.target) in self.orphans or (marker is not None and marker.source in self.absent)
+        return object_key(site, seen.target) in self.orphans or (marker is not None and marker.source in self.absent)
 
 
-KEEP_NOTHING = KeepSet(frozenset(), frozenset(), frozenset(), certain=True)
-
-
-def keep_set(
-    selection: TargetSelection,
-    waiting: TargetSelection,
-    sources_read: SourceObjects,
-    deleted_sources: frozenset[str] = frozenset(),
-) -> KeepSet:
-    """Sum up which copies are wanted; `waiting` are those that wait for their source, `vanished` former sources."""
-    return KeepSet(
-        targets=frozenset(_object_key(copy.site, copy.target) for copy in selection.copies),
-        orphans=frozenset(_object_key(copy.site, copy.target) for copy in waiting.copies),
-        absent=deleted_sources | {f"{target.kind}/{target.namespace}/{target.name}" for target in sources_read.absent},
-        certain=not any((selection.unresolved_names, waiting.unresolved_names, selection.refused, waiting.refused)),
-    )
+KEEP_NOTHING = KeepSet()
 
 
 def is_abandoned(sync: AnySync) -> bool:
@@ -116,9 +103,9 @@ class Pruner:
     async def prune(
         self,
         lowered: LoweredSpec,
-        state: SyncState,
+        unit: UnitState,
         connected: ConnectedClusters,
-        wanted: KeepSet,
+        keep: KeepSet,
         requested: frozenset[bytes],
     ) -> PruneResult:
         """Remove objects from where they are no longer wanted, or say why, or for how long, that must wait.
@@ -126,61 +113,56 @@ class Pruner:
         What an edit of the spec has removed (`requested`, by `managed_id`) goes at once. Shrinkage that nobody spelled
         out waits until it has come to rest, so that it is judged as a whole: then, if it is large, for a person.
         """
-        stale = prune_candidates(lowered, connected, wanted)
+        stale = prune_candidates(lowered, connected, keep)
         derived = [one for one in stale if managed_id(*one) not in requested]
         now = time.monotonic()
-        recent = state.recently_pruned(
+        recent = unit.recently_pruned(
             lambda: {_uid(*one) for one in managed_objects(connected) if not one[1].deleting}, now
         )
         verdict = self._check_guard(lowered, connected, stale, derived, recent)
         held = SyncError("DeletionHeld", verdict.message) if verdict.held else None
-        again: float | None = None
+        requeue = NO_REQUEUE
         if verdict.derived and not verdict.held:
-            left = state.settle_delay(frozenset(seen.target for _, seen in derived), now)
-            again = left if left > 0 else None
-        waits = {seen.target for _, seen in derived} if held is not None or again is not None else set()
+            left = unit.settle_delay(frozenset(seen.target for _, seen in derived), now)
+            requeue = Requeue(after=left, pending=True) if left > 0 else NO_REQUEUE
+        waits = {seen.target for _, seen in derived} if held is not None or requeue.pending else set()
         going = [one for one in stale if one[1].target not in waits]
         removed: list[Outcome] = []
         if not verdict.derived:
-            state.reset_prune_window()
+            unit.reset_prune_window()
         unasked = {_uid(*one) for one in derived} if verdict.derived else set()
 
-        def sends(site: TargetCluster, seen: Seen) -> None:
+        def on_delete(site: TargetCluster, seen: Seen) -> None:
             if _uid(site, seen) in unasked:
-                state.record_pruned(_uid(site, seen), time.monotonic())
+                unit.record_pruned(_uid(site, seen), time.monotonic())
 
         for group in _in_order(going, staged=lowered.staged):
             jobs = [
-                (seen.target, partial(self._prune_verified, lowered, site, seen, wanted, sends)) for site, seen in group
+                (seen.target, partial(self._prune_verified, lowered, site, seen, keep, on_delete))
+                for site, seen in group
             ]
-            removed += await state.fan_out.run(jobs, _no_progress)
+            removed += await unit.fan_out.run(jobs, _no_progress)
         stays = any(outcome.reason in (HOLDS_FOREIGN, UNPROVEN) for outcome in removed)
-        return PruneResult(
-            outcomes=tuple(removed), held=held, again=again, look_again=RECHECK_INTERVAL if stays else None
-        )
+        # Nothing tells when the objects of others have gone.
+        recheck = Requeue(after=RECHECK_INTERVAL) if stays else NO_REQUEUE
+        return PruneResult(outcomes=tuple(removed), held=held, requeue=requeue | recheck)
 
     async def prune_orphans(
-        self,
-        lowered: LoweredSpec,
-        state: SyncState,
-        connected: ConnectedClusters,
-        sources_read: SourceObjects,
-        wanted: KeepSet,
+        self, lowered: LoweredSpec, unit: UnitState, connected: ConnectedClusters, keep: KeepSet
     ) -> PruneResult:
-        """Act on sources that do not exist: wait a moment, look again, then follow the policy."""
+        """Act on sources that do not exist: wait a moment, check again, then follow the policy."""
         now = time.monotonic()
-        state.missing_since = {target: state.missing_since.get(target, now) for target in sources_read.absent}
-        if not sources_read.absent or lowered.source_deletion_policy == "Orphan":
+        unit.missing_since = {target: unit.missing_since.get(target, now) for target in keep.missing}
+        if not keep.missing or lowered.source_deletion_policy == "Orphan":
             return PruneResult()
-        copies = [one for one in managed_objects(connected) if wanted.is_orphan(*one)]
+        copies = [one for one in managed_objects(connected) if keep.is_orphan(*one)]
         if not copies:
             return PruneResult()
-        if (left := max(state.missing_since.values()) + SOURCE_GRACE - now) > 0:
-            return PruneResult(again=left)
-        what = sources_read.problem.message if sources_read.problem is not None else "the source does not exist"
+        if (left := max(unit.missing_since.values()) + SOURCE_GRACE - now) > 0:
+            return PruneResult(requeue=Requeue(after=left, pending=True))
         # Of two sides, an edit beats a deletion.
-        why, both_ways = ("SourceDeleted", what), lowered.two_way is not None
-        return PruneResult(outcomes=tuple(await self._remove(state, copies, why, keep_edited=both_ways)))
+        why, both_ways = ("SourceDeleted", keep.missing_message), lowered.two_way is not None
+        return PruneResult(outcomes=tuple(await self._remove(unit.fan_out, copies, why, keep_edited=both_ways)))
 
     async def finalize(
         self, sync: AnySync, lowered: LoweredSpec | None, state: SyncState, connected: ConnectedClusters
@@ -201,7 +183,7 @@ class Pruner:
             return FinalizeResult()
         # Asked for before the list: what comes home after that may have written what the list does not know.
         in_flight = state.fan_out.in_flight
-        removed = [*await self._remove_all(sync, state, connected, staged=lowered.staged), *connected.outcomes]
+        removed = [*await self._remove_all(sync, state.fan_out, connected, staged=lowered.staged), *connected.outcomes]
         failed = [outcome for outcome in removed if outcome.state not in ("Synced", "Skipped")]
         # On our own clock: the API server's may be another, and nothing is left behind because of that.
         state.finalizing_since = state.finalizing_since or time.monotonic()
@@ -223,31 +205,19 @@ class Pruner:
         return FinalizeResult(outcomes=tuple(removed), warning="; ".join(words))
 
     def preview(
-        self,
-        lowered: LoweredSpec,
-        connected: ConnectedClusters,
-        sources_read: SourceObjects,
-        wanted: KeepSet,
-        requested: frozenset[bytes],
+        self, lowered: LoweredSpec, connected: ConnectedClusters, keep: KeepSet, requested: frozenset[bytes]
     ) -> tuple[list[Action], SyncError | None]:
-        """Return what `prune` and `sources_gone` would do."""
-        removals, held = self.preview_prune(lowered, connected, wanted, requested)
-        if lowered.source_deletion_policy == "Delete" and sources_read.problem is not None:
-            gone = [one for one in managed_objects(connected) if wanted.is_orphan(*one) and _is_writable(*one)]
-            why = ("SourceDeleted", sources_read.problem.message)
+        """Return what `prune` and `prune_orphans` would do."""
+        stale = prune_candidates(lowered, connected, keep)
+        derived = [one for one in stale if managed_id(*one) not in requested]
+        verdict = self._check_guard(lowered, connected, stale, derived)
+        held = SyncError("DeletionHeld", verdict.message) if verdict.held else None
+        removals = _plan_removals(stale, (PRUNED, lowered.prune_reason))
+        if lowered.source_deletion_policy == "Delete" and keep.missing:
+            gone = [one for one in managed_objects(connected) if keep.is_orphan(*one) and _is_writable(*one)]
+            why = ("SourceDeleted", keep.missing_message)
             removals += _plan_removals(gone, why, keep_edited=lowered.two_way is not None)
         return removals, held
-
-    def preview_prune(
-        self, lowered: LoweredSpec, connected: ConnectedClusters, wanted: KeepSet, requested: frozenset[bytes]
-    ) -> tuple[list[Action], SyncError | None]:
-        """Return what `prune` would do."""
-        stale = prune_candidates(lowered, connected, wanted)
-        verdict = self._check_guard(
-            lowered, connected, stale, [one for one in stale if managed_id(*one) not in requested]
-        )
-        held = SyncError("DeletionHeld", verdict.message) if verdict.held else None
-        return _plan_removals(stale, (PRUNED, lowered.prune_reason)), held
 
     def _check_guard(
         self,
@@ -268,12 +238,12 @@ class Pruner:
         )
 
     async def _prune_verified(
-        self, lowered: LoweredSpec, site: TargetCluster, seen: Seen, wanted: KeepSet, sends: OnDelete
+        self, lowered: LoweredSpec, site: TargetCluster, seen: Seen, keep: KeepSet, on_delete: OnDelete
     ) -> Outcome | None:
         """Remove a copy after a live look at its namespace has confirmed that it is unwanted."""
         why = (PRUNED, lowered.prune_reason)
         if not seen.target.namespace:
-            return await self._let_go(site, seen, why, wanted.targets, sends=sends)
+            return await self._delete_one(site, seen, why, keep.targets, on_delete=on_delete)
         try:
             wire = await site.cluster.client.get(NAMESPACES, seen.target.namespace, type=MetaWire, metadata_only=True)
         except NotFound:
@@ -289,10 +259,10 @@ class Pruner:
             or _matches(site, live) != _matches(site, site.cluster.namespace(meta.name))
         ):
             return None
-        return await self._let_go(site, seen, why, sends=sends)
+        return await self._delete_one(site, seen, why, on_delete=on_delete)
 
     async def _remove_all(
-        self, sync: AnySync, state: SyncState, connected: ConnectedClusters, *, staged: bool
+        self, sync: AnySync, fan_out: FanOut, connected: ConnectedClusters, *, staged: bool
     ) -> list[Outcome]:
         """Remove every copy, found by the cache and by a live list: a cache may lag behind another leader's write."""
         known: dict[Target, Managed] = {seen.target: (site, seen) for site, seen in managed_objects(connected)}
@@ -320,7 +290,7 @@ class Pruner:
         why = ("SyncDeleted", "the sync was deleted")
         removed = [_left_unproven(seen) for site, seen in known.values() if _is_unproven(site, seen)]
         for group in _in_order(known.values(), staged=staged):
-            removed += await self._remove(state, group, why)
+            removed += await self._remove(fan_out, group, why)
         return [*removed, *troubles]
 
     async def _written_kinds(self, sync: AnySync, site: TargetCluster) -> frozenset[str]:
@@ -358,7 +328,7 @@ class Pruner:
 
     async def _remove(
         self,
-        state: SyncState,
+        fan_out: FanOut,
         copies: Iterable[Managed],
         why: tuple[str, str],
         *,
@@ -366,13 +336,13 @@ class Pruner:
     ) -> list[Outcome]:
         """Remove copies for a reason that needs no proof; closed namespaces are left alone."""
         jobs: list[tuple[Target, Callable[[], Awaitable[Outcome | None]]]] = [
-            (seen.target, partial(self._let_go, site, seen, why, keep_edited=keep_edited))
+            (seen.target, partial(self._delete_one, site, seen, why, keep_edited=keep_edited))
             for site, seen in copies
             if _is_writable(site, seen)
         ]
-        return await state.fan_out.run(jobs, _no_progress)
+        return await fan_out.run(jobs, _no_progress)
 
-    async def _let_go(
+    async def _delete_one(
         self,
         site: TargetCluster,
         seen: Seen,
@@ -380,17 +350,17 @@ class Pruner:
         wanted: frozenset[ObjectKey] = frozenset(),
         *,
         keep_edited: bool = False,
-        sends: OnDelete | None = None,
+        on_delete: OnDelete | None = None,
     ) -> Outcome | None:
-        """Remove a copy, unless others would go along with it; `sends` is called just before."""
+        """Remove a copy, unless others would go along with it; `on_delete` is called just before."""
         if deletes_contents(seen.target) and any(
             one.verb is Verb.DELETE for one in _plan_removals([(site, seen)], why)
         ):
             stays = await blocking_content(site, seen, wanted)
             if stays is not None:
                 return stays
-        if sends is not None:
-            sends(site, seen)
+        if on_delete is not None:
+            on_delete(site, seen)
         return await self._writer(site).remove(seen, *why, keep_edited=keep_edited)
 
 
@@ -439,7 +409,8 @@ def _owning_destination(sites: list[TargetCluster], seen: Seen) -> TargetCluster
     )
 
 
-def _object_key(site: TargetCluster, target: Target) -> ObjectKey:
+def object_key(site: TargetCluster, target: Target) -> ObjectKey:
+    """Name an object in its cluster."""
     return site.cluster.uid, target.local()
 
 
@@ -464,15 +435,15 @@ def managed_id(site: TargetCluster, seen: Seen) -> bytes:
     return object_id(site.cluster.uid, target.kind, target.namespace, target.name, seen.uid)
 
 
-def prune_candidates(lowered: LoweredSpec, connected: ConnectedClusters, wanted: KeepSet) -> list[Managed]:
+def prune_candidates(lowered: LoweredSpec, connected: ConnectedClusters, keep: KeepSet) -> list[Managed]:
     """Return the copies that are no longer wanted; a namespace on its way out takes its copy along."""
-    if not lowered.prune or not wanted.certain:
+    if not lowered.prune or not keep.certain:
         return []
     return [
         (site, seen)
         for site, seen in managed_objects(connected)
-        if _object_key(site, seen.target) not in wanted.targets
-        and not wanted.is_orphan(site, seen)
+        if object_key(site, seen.target) not in keep.targets
+        and not keep.is_orphan(site, seen)
         and _is_writable(site, seen)
     ]
 

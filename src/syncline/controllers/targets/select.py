@@ -10,6 +10,7 @@ from syncline.api.names import AnyName
 from syncline.controllers.errors import SyncError
 from syncline.controllers.lowered import LoweredSpec, SourceObject
 from syncline.controllers.targets.clusters import TargetCluster
+from syncline.controllers.targets.namespaces import closed_namespace
 from syncline.controllers.targets.visibility import Visibility
 from syncline.core.conditions import shorten
 from syncline.core.objects import Target
@@ -74,7 +75,7 @@ async def select_targets(
     renderer: TransformPool,
     visibility: Visibility | None = None,
 ) -> TargetSelection:
-    """Find all targets. Raises `Problem` where two sources would be copied to one place.
+    """Find all targets. Raises `SyncError` where two sources would be copied to one place.
 
     Without `visibility`, whoever asks may know of all namespaces.
     """
@@ -167,17 +168,20 @@ def _split_namespaces(
                 missed.append((namespace.name, "Failed", NOT_ALLOWED, str(refused)))
             case Reach.WANTED:
                 wanted.append(namespace.name)
-            case Reach.IGNORED:
-                message = f"namespace {namespace.name!r} is labelled syncline.dev/ignore: true"
-                missed.append((namespace.name, "Skipped", "NamespaceIgnored", message))
-            case Reach.TERMINATING:
-                missed.append((namespace.name, "Skipped", "NamespaceTerminating", "the namespace is being deleted"))
+            case Reach.IGNORED | Reach.TERMINATING:
+                missed.append(_closed(namespace))
             case _:
                 pass
     for spelled in sorted(spelled for spelled in scope.names if site.cluster.namespace(spelled) is None):
         message = f"namespace {spelled!r} does not exist; it gets its copy when it is created"
         missed.append((spelled, "Pending", "NamespaceNotFound", message))
     return wanted, missed
+
+
+def _closed(namespace: Namespace) -> _Skipped:
+    outcome = closed_namespace(namespace, Target(namespace.name, ""))
+    assert outcome is not None  # noqa: S101 - the scope does not reach it
+    return namespace.name, outcome.state, outcome.reason, outcome.message
 
 
 def _candidates(scope: Scope, cluster: Cluster) -> Iterator[Namespace]:

@@ -5,11 +5,12 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec import Struct, structs
 
+from syncline.controllers.lowered import SourceObject
 from syncline.controllers.targets.clusters import TargetCluster
+from syncline.controllers.targets.open_kind import describe_unwatched, open_kind
 from syncline.core.objects import Desired, Target
 from syncline.core.ordering import Stage, stage_of, stages
 from syncline.core.outcome import Outcome
-from syncline.core.remedies import grant_credential, grant_operator, with_cause
 from syncline.engine.cluster import NotWatchedError
 from syncline.engine.fanout import IN_PROGRESS
 from syncline.kube.errors import KindNotServed, KubeError
@@ -22,36 +23,41 @@ _POLL = 0.1
 
 
 class DesiredAt(Struct, frozen=True):
-    """One object in one cluster."""
+    """One desired object in one cluster."""
 
     site: TargetCluster
     desired: Desired
+    source: SourceObject | None = None
+    """What it is a copy of."""
+    hidden: bool = False
+    """Whether its namespace, which is absent or closed, is none that the account of the sync may know of.
+
+    The API server is asked for it as for any other, so that its answer is the same; nothing is written there.
+    """
 
 
 Write = Callable[[Sequence[DesiredAt]], Awaitable[list[Outcome]]]
 
 
-async def apply_in_stages(
-    sites: Sequence[TargetCluster], desired: Sequence[Desired], write: Write, is_wanted: Callable[[], bool]
-) -> list[Outcome]:
-    """Write everything; return what came of it, object by object.
+async def apply_in_stages(items: Sequence[DesiredAt], write: Write, is_wanted: Callable[[], bool]) -> list[Outcome]:
+    """Write everything; return the outcome of each object.
 
-    A failure delays nothing. A write that the server has not answered yet does, in its cluster: the answer enqueues it,
-    which then goes on with the next stage. `is_wanted` tells whether something newer is to be done: then new kinds are
+    A failure delays nothing. A write that the server has not answered yet does, in its cluster: the answer enqueues the
+    sync, which goes on with the next stage. `is_wanted` tells whether something newer is to be done: then new kinds are
     not waited for as long.
     """
-    by_target = {one.target: one for one in desired}
     outcomes: list[Outcome] = []
-    for stage in stages(by_target):
-        wishes = [DesiredAt(site, for_cluster(site, by_target[target])) for site in sites for target in stage]
+    for stage in stages({item.desired.target.local(): item for item in items}):
+        targets = frozenset(stage)
+        members = [item for item in items if item.desired.target.local() in targets]
         # Of each kind the first is asked about for all.
-        firsts = {_kind(wanted): wanted for wanted in reversed(wishes)}
-        refusals = dict(zip(firsts, await asyncio.gather(*map(open_kind_of, firsts.values())), strict=True))
-        ready = [wanted for wanted in wishes if refusals[_kind(wanted)] is None]
+        firsts = {_kind(item): item for item in reversed(members)}
+        refusals = dict(zip(firsts, await asyncio.gather(*map(refused_kind, firsts.values())), strict=True))
+        ready = [item for item in members if refusals[_kind(item)] is None]
         outcomes += [
-            structs.replace(refusal, target=wanted.desired.target)
-            for wanted in wishes
-            if (refusal := refusals[_kind(wanted)]) is not None
+            structs.replace(refusal, target=item.desired.target)
+            for item in members
+            if (refusal := refusals[_kind(item)]) is not None
         ]
         unanswered = {outcome.target.cluster for outcome in outcomes if outcome.reason == IN_PROGRESS}
         outcomes += [_waiting(one) for one in ready if one.site.destination.cluster in unanswered]
@@ -73,36 +79,30 @@ def for_cluster(site: TargetCluster, desired: Desired) -> Desired:
     return structs.replace(desired, target=desired.target._replace(cluster=cluster)) if cluster else desired
 
 
-async def open_kind_of(wanted: DesiredAt) -> Outcome | None:
-    """See to it that the kind of an object is watched where it goes; return why that cannot be."""
+async def refused_kind(wanted: DesiredAt) -> Outcome | None:
+    """Open the kind of an object in its cluster; return the outcome of the object where that cannot be."""
     target = wanted.desired.target
     group = target.kind.partition(".")[2]
     body = wanted.desired.body
     kind = target.kind.partition(".")[0]
     version = body.api_version.rpartition("/")[2] if body is not None else None
-    cluster = wanted.site.cluster
+    cluster, place = wanted.site.cluster, wanted.site.destination
     try:
-        view = await cluster.open(group, kind, version)
+        view = await open_kind(cluster, group, kind, version)
         if target.namespace and not view.resource.namespaced:
             why = f"{target.kind} is in no namespace there, which the sync's own cluster cannot tell"
             return _refused(target, "KindNotServed", f"{why}: install its definition beside the sync too")
-        await cluster.complete(view, LIST_PATIENCE)
     except KindNotServed as error:
         return _refused(target, "KindNotServed", str(error))
     except NotWatchedError as error:
-        return _refused(target, "KindNotWatched", _unwatched(wanted.site, error))
+        return _refused(
+            target,
+            "KindNotWatched",
+            describe_unwatched(error, cluster=place.cluster, reads_as_account=wanted.site.client.user is not None),
+        )
     except KubeError as error:
         return Outcome(target=target, state="Unknown", reason="Unreachable", message=str(error), retry=True)
     return None
-
-
-def _unwatched(site: TargetCluster, error: NotWatchedError) -> str:
-    place = site.destination
-    if place.local:
-        remedy = grant_operator(error.resource, read=site.client.user is not None)
-    else:
-        remedy = grant_credential(error.resource, place.cluster)
-    return with_cause(remedy if error.forbidden else "", error)
 
 
 def _refused(target: Target, reason: str, message: str) -> Outcome:
@@ -140,7 +140,3 @@ async def _is_served(definition: DesiredAt) -> bool:
     except KubeError:
         return False
     return True
-
-
-# How long a reconcile waits for the first list of a kind.
-LIST_PATIENCE = 5.0

@@ -49,7 +49,7 @@ class _Rendered(Struct, frozen=True):
 async def render_targets(
     lowered: LoweredSpec, copies: Sequence[PlannedCopy], texts: PatchTexts, renderer: TransformPool, key: DigestKey
 ) -> RenderedTargets:
-    """Say what each target should hold. Raises `Problem` where it can be said for none."""
+    """Say what each target should hold. Raises `SyncError` where it can be said for none."""
     groups: dict[tuple[int, int], list[PlannedCopy]] = {}
     for copy in copies:
         groups.setdefault((id(copy.source), id(copy.site.destination)), []).append(copy)

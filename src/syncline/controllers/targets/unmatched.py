@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from syncline.api.common import LabelSelector
 from syncline.controllers.lowered import LoweredSpec, SourceObject, SourceQuery
 from syncline.controllers.targets.clusters import TargetCluster
-from syncline.core.outcome import Outcome
+from syncline.core.objects import Target
 from syncline.core.scope import Namespace
 from syncline.core.selectors import selector_matches, selector_words
 from syncline.engine.cluster import Cluster
@@ -16,29 +16,26 @@ def unmatched_sources(lowered: LoweredSpec, sources: Sequence[SourceObject]) -> 
     return [
         f"no {ref.kind}{f' of namespace {ref.namespace}' if ref.namespace else ''} that may be copied has the labels "
         f"{selector_words(ref.selector)}"
-        for ref in lowered.sources
+        for ref in lowered.reads
         if ref.selector is not None and not any(_is_selected(source, ref, ref.selector) for source in sources)
     ]
 
 
-def unmatched_namespaces(
-    lowered: LoweredSpec, sites: Sequence[TargetCluster], outcomes: Iterable[Outcome]
-) -> list[str]:
-    """Say which globs and selectors of namespaces match nothing, as far as `outcomes` tell of targets.
+def unmatched_namespaces(lowered: LoweredSpec, sites: Sequence[TargetCluster], targets: Iterable[Target]) -> list[str]:
+    """Say which globs and selectors of namespaces match nothing, as far as `targets` tell.
 
     Those are what the user may see, so that nothing is said of namespaces that their account could not find: whether
     one that is hidden matches makes no difference here.
     """
-    connected: dict[str, set[str]] = {}
-    for outcome in outcomes:
-        if not outcome.gone:
-            connected.setdefault(outcome.target.cluster, set()).add(outcome.target.namespace)
+    found: dict[str, set[str]] = {}
+    for target in targets:
+        found.setdefault(target.cluster, set()).add(target.namespace)
     words: list[str] = []
     for site in sites:
         scope = site.destination.scope
         if scope is None:
             continue
-        names = sorted(connected.get(site.destination.cluster, ()))
+        names = sorted(found.get(site.destination.cluster, ()))
         said = scope.unmatched(_known(site.cluster, names))
         where = f" in cluster {site.destination.cluster}" if site.destination.cluster else ""
         hidden = f", or none that {lowered.user} may see" if lowered.user is not None and site.destination.local else ""

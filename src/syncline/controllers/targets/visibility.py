@@ -30,7 +30,7 @@ class Visibility:
         )
         # How the account may enter a namespace.
         self._verbs = ("create", "patch") if takes_over else ("create",)
-        owners = [structs.replace(lowered.sync.owner, part=part).ref for part in lowered.parts] if lowered.user else []
+        owners = [structs.replace(lowered.sync.owner, part=part).ref for part in lowered.owners] if lowered.user else []
         # The account has been there.
         self._entered = {seen.target.namespace for ref in owners for seen in hub.copies_of(ref)}
 
