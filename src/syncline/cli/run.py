@@ -8,8 +8,8 @@ from pathlib import Path
 from syncline.cli import connect
 from syncline.cli.shipped import shipped
 from syncline.core.durations import seconds
+from syncline.event_loop import new_event_loop
 from syncline.git import GitError
-from syncline.operator import new_event_loop
 from syncline.operator import run as run_operator
 from syncline.settings import Settings, SettingsError
 from syncline.telemetry import BindError, configure
