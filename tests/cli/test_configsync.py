@@ -224,7 +224,7 @@ def test_a_command_for_one_kind_refuses_the_others(store: Store, syncline: Comma
 
 def test_a_rollback_says_which_environments_there_are(store: Store, syncline: Command) -> None:
     sync = store(environments=ENVIRONMENTS)
-    assert syncline("rollback", sync.name, code=1) == f"{sync} has environments: say which with --env (dev, prod)"
+    assert syncline("rollback", sync.name, code=1) == f"{sync} has environments: choose one with --env (dev, prod)"
     told = syncline("rollback", sync.name, "--env", "qa", code=1)
     assert told == f"{sync} has no environment qa: it has dev, prod"
     plain = store()
@@ -270,7 +270,11 @@ def test_a_promotion_of_a_commit_of_the_past_finds_it_by_its_beginning(store: St
         ),
         ([track("dev")], "dev", "--from and --to are the same environment"),
         ([track("dev")], "qa", "ConfigSync default/{name} has no environment qa: it has dev, prod, held"),
-        ([track("dev")], "held", "held is rolled back: end that first (syncline rollback NAME --env held --clear)"),
+        (
+            [track("dev")],
+            "held",
+            "held is rolled back: end the rollback first (syncline rollback NAME --env held --clear)",
+        ),
     ],
     ids=["no status", "failed", "in progress", "the same", "unknown", "rolled back"],
 )

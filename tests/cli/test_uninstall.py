@@ -90,7 +90,7 @@ def test_uninstall_without_an_operator_removes_nothing_unless_it_may_keep_the_co
     for name in ("ConfigMapSync {0}/sync", "ManifestSync {0}/secrets"):
         told = f"{name.format(world.home)}: the operator has not reported a status: check that it runs\n"
         assert told in result.stdout
-    assert "2 syncs are still there, and nothing else was removed" in result.stdout
+    assert "2 syncs are not deleted yet, and nothing else was removed" in result.stdout
     assert sync.look() is not None
     result = uninstall(sandbox, "--keep-copies")
     assert (result.returncode, result.stderr) == (0, "")
