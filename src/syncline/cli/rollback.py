@@ -6,10 +6,10 @@ import re
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from syncline.api.configsync import PREVIOUS, ConfigSync, ConfigSyncStatus, Environment, Track
+from syncline.api.configsync import PREVIOUS, ConfigSync, ConfigSyncStatus, Environment, EnvironmentStatus
 from syncline.api.kinds import CONFIG_SYNC
-from syncline.cli.subject import Subject, add_arguments, subject
-from syncline.cli.words import UsageError, shown_revision
+from syncline.cli.arguments import UsageError, shown_revision
+from syncline.cli.sync_ref import SyncRef, add_arguments, sync_ref
 
 _SHORTEST = 7
 _HEX = re.compile(r"[0-9a-f]{7,64}")
@@ -56,7 +56,7 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
 
 async def _rollback(given: argparse.Namespace) -> int:
     to = PREVIOUS if given.to.lower() == PREVIOUS.lower() else given.to.lower()
-    async with subject(given, CONFIG_SYNC) as sync:
+    async with sync_ref(given, CONFIG_SYNC) as sync:
         read = await sync.read(ConfigSync)
         track = f"{sync}, environment {given.env}," if given.env else str(sync)
         held, path, guard = _held(read, given.env, sync)
@@ -64,20 +64,20 @@ async def _rollback(given: argparse.Namespace) -> int:
         if given.clear:
             if held is None:
                 raise UsageError(f"{track} is not rolled back")
-            await sync.edit([*guard, {"op": "remove", "path": path}])
+            await sync.json_patch([*guard, {"op": "remove", "path": path}])
             print(f"{track} applies the revision of its spec again")
             return 0
         if held == to == PREVIOUS:
             raise UsageError(
                 f"{track} is already rolled back: write a commit with --to, or end the rollback with --clear first"
             )
-        await sync.edit([*guard, {"op": "add", "path": path, "value": {"to": to}}])
+        await sync.json_patch([*guard, {"op": "add", "path": path, "value": {"to": to}}])
         where = "the previous commit" if to == PREVIOUS else shown_revision(to)
         print(f"{track} is rolled back to {where}; --clear ends the rollback")
         return 0
 
 
-def _held(read: ConfigSync, env: str | None, sync: Subject) -> tuple[str | None, str, list[dict[str, Any]]]:
+def _held(read: ConfigSync, env: str | None, sync: SyncRef) -> tuple[str | None, str, list[dict[str, Any]]]:
     """Return the rollback in the spec, its JSON path, and the tests for a change."""
     environments = read.spec.environments
     if env is None:
@@ -112,7 +112,7 @@ async def _promote(given: argparse.Namespace) -> int:
     origin, goal = str(given.origin), str(given.goal)
     if origin == goal:
         raise UsageError("--from and --to are the same environment")
-    async with subject(given, CONFIG_SYNC) as sync:
+    async with sync_ref(given, CONFIG_SYNC) as sync:
         read = await sync.read(ConfigSync)
         _environment(read.spec.environments, origin, sync)
         place, environment = _environment(read.spec.environments, goal, sync)
@@ -127,12 +127,12 @@ async def _promote(given: argparse.Namespace) -> int:
         if environment.revision == commit:
             print(f"{sync}: {goal} is already at {shown_revision(commit)}")
             return 0
-        await sync.edit([_is_still(place, goal), {"op": "add", "path": f"{place}/revision", "value": commit}])
+        await sync.json_patch([_is_still(place, goal), {"op": "add", "path": f"{place}/revision", "value": commit}])
         print(f"{sync}: {goal} is set to {shown_revision(commit)}")
     return 0
 
 
-def _healthy(track: Track) -> str:
+def _healthy(track: EnvironmentStatus) -> str:
     """Return the commit at which an environment is ready."""
     if track.ready == "True" and track.source_revision:
         return track.source_revision
@@ -141,7 +141,7 @@ def _healthy(track: Track) -> str:
     raise UsageError(f"{track.name} is not ready{f': {track.message}' if track.message else ''}{hint}")
 
 
-def _past(track: Track, given: str) -> str:
+def _past(track: EnvironmentStatus, given: str) -> str:
     """Return the full commit from the history of an environment."""
     known = _known(track, results=("Synced",))
     found = [commit for commit in known if commit.startswith(given) and len(given) >= _SHORTEST]
@@ -153,7 +153,7 @@ def _past(track: Track, given: str) -> str:
     raise UsageError(f"{track.name} has no commit {given} in its history: write one of its commits ({told})")
 
 
-def _known(reported: Track | ConfigSyncStatus | None, results: Collection[str] = ()) -> list[str]:
+def _known(reported: EnvironmentStatus | ConfigSyncStatus | None, results: Collection[str] = ()) -> list[str]:
     """Return the commits in a status. From the history: the commits with these results, or all."""
     if reported is None:
         return []
@@ -162,7 +162,7 @@ def _known(reported: Track | ConfigSyncStatus | None, results: Collection[str] =
     return [commit for commit in known if commit]
 
 
-def _environment(environments: list[Environment], name: str, sync: Subject) -> tuple[str, Environment]:
+def _environment(environments: list[Environment], name: str, sync: SyncRef) -> tuple[str, Environment]:
     """Return an environment of the spec, and its JSON path."""
     for number, environment in enumerate(environments):
         if environment.name == name:
