@@ -72,15 +72,6 @@ WRITES_GRACE = 6.0
 RELEASE_GRACE = 3.0
 
 
-def new_event_loop() -> asyncio.AbstractEventLoop:
-    """Return the event loop for `run`: that of uvloop, or of asyncio on a platform that uvloop does not support."""
-    try:
-        import uvloop  # noqa: PLC0415 - it may be missing
-    except ImportError:
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()
-
-
 async def run(connection: Connection, settings: Settings, shipped: Shipped, *, as_installed: bool = False) -> None:
     """Run until SIGINT or SIGTERM; then finish the writes in flight and stop.
 

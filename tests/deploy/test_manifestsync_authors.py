@@ -201,7 +201,7 @@ KINDS = [
     ("nobody", into(ONE, sourceRef=CLASS, targetName="copy"), "you may not get the StorageClass fast, so no sync"),
     ("class-reader", into(ONE, sourceRef=CLASS, targetName="copy"), "you may not create storageclasses, so no sync"),
     ("all-here", into(SOURCE, sourceRef=WIDGET, targetName="copy"), f"{NOT_EVERYTHING} a Widget"),
-    ("of-widgets", into(ONE, sourceRef=WIDGET), f"{NOT_EVERYTHING} a Widget cannot be checked here: write"),
+    ("of-widgets", into(ONE, sourceRef=WIDGET), f"{NOT_EVERYTHING} a Widget cannot be checked separately: write"),
     ("writer", into(ONE, sourceRef={**SECRET, "apiVersion": "example.com/v1"}), f"{NOT_EVERYTHING} a Secret"),
     ("admin", into(ONE, sourceRef=WIDGET), MAY),
     ("writer", several(SECRET, DEPLOYMENT), f"{NOT_EVERYTHING} several kinds in one sync"),

@@ -58,7 +58,7 @@ async def test_a_member_that_is_used_again_in_time_stays(fleet: Fleet, remote: R
     vault = Vault(remote.secret())
     member = join(fleet, vault, user="one")
     fleet.keep("one", ())
-    await asyncio.sleep(0.1)
+    await asyncio.sleep(0)
     assert join(fleet, vault, user="two") is member
     await asyncio.sleep(0.5)
     assert not member.closed
@@ -90,13 +90,13 @@ async def test_those_who_listen_hear_of_the_end(fleet: Fleet, remote: Remote, un
     assert (member.health.state, member.health.reason) == ("Down", "Closed")
 
 
-async def test_a_request_under_way_does_not_outlive_its_fleet(remote: Remote, proxy: FaultProxy) -> None:
+async def test_a_request_under_way_does_not_outlive_its_fleet(remote: Remote, proxy: FaultProxy, until: Until) -> None:
     async with Fleet(allow_loopback=True) as fleet:
         member = join(fleet, Vault(remote.secret(server=proxy.server)))
         assert await member.settled()
-        proxy.inject(Fault(delay=120), when=lambda asked: asked.changes)
+        held = proxy.inject(Fault(delay=120), when=lambda asked: asked.changes)
         write = asyncio.create_task(member.client.create(CONFIGMAPS, {"metadata": {"name": "x"}}, remote.namespace))
-        await asyncio.sleep(0.2)
+        await until(lambda: bool(held.hits))
     started = time.monotonic()
     with pytest.raises(Unreachable):
         await write
