@@ -42,9 +42,9 @@ BOUNDED = frozenset(
         "Cache._gone",  # the last 4096
         "EventRecorder._buckets",  # the last 4096
         "EventRecorder._sent",
-        "FleetSites._wakes",  # one for each kind of sync
+        "FleetClusters._triggers",  # one for each kind of sync
         "OpenAPI._index",  # one
-        "References._readings",  # the last 1000, for five minutes
+        "ReferenceReader._readings",  # the last 1000, for five minutes
     }
 )
 
