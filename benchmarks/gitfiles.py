@@ -12,7 +12,7 @@ from benchmarks.sightings import in_all, watching
 from benchmarks.stage import HOME
 from benchmarks.taking import Taken, ready, take_audited
 from benchmarks.usage import children_mb, memory_mb
-from syncline.controllers.configsynckind import RESOURCE as CONFIGSYNCS
+from syncline.controllers.kinds.configsync import RESOURCE as CONFIGSYNCS
 from syncline.core.ownership import OWNER_LABEL
 from syncline.kube.resources import CONFIGMAPS
 from syncline.testing.operator import OperatorProcess

@@ -21,8 +21,8 @@ from benchmarks.stage import HOME
 from benchmarks.taking import Change, Taken, ready, take, take_audited
 from benchmarks.usage import at_rest, children_mb, family_seconds, memory_mb
 from syncline.api.common import REQUESTED_AT
-from syncline.controllers.configsynckind import RESOURCE as CONFIGSYNCS
-from syncline.controllers.wishes import wish
+from syncline.controllers.kinds.configsync import RESOURCE as CONFIGSYNCS
+from syncline.core.desired import from_manifest
 from syncline.core.marks import MarkKeys
 from syncline.core.objects import PLAIN, Target
 from syncline.core.ownership import OWNER_LABEL, Owner, place
@@ -195,7 +195,9 @@ def _creates(name: str, cluster: str) -> list[Request]:
         resource = next(one for one in SHARES if one.kind == manifest["kind"])
         kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
         target = Target(HOME, manifest["metadata"]["name"], kind)
-        desired = wish(Placed(target=target, manifest=manifest, origin=f"{name}/0000.yaml:1"), (), PLAIN, "0" * 40)
+        desired = from_manifest(
+            Placed(target=target, manifest=manifest, origin=f"{name}/0000.yaml:1"), (), PLAIN, "0" * 40
+        )
         body = create_body(desired, owner, place(cluster, target), Edit(digest=desired.digest), desired.content)
         requests.append((f"{resource.path(HOME)}?fieldManager=syncline", encode(body)))
     return requests

@@ -12,7 +12,7 @@ from benchmarks.gitstage import GitStage, Meter
 from benchmarks.sightings import in_all, watching
 from benchmarks.taking import take_audited
 from benchmarks.usage import at_rest, family_seconds
-from syncline.controllers.configsynckind import RESOURCE as CONFIGSYNCS
+from syncline.controllers.kinds.configsync import RESOURCE as CONFIGSYNCS
 from syncline.core.ownership import OWNER_LABEL
 from syncline.kube.resources import CONFIGMAPS
 from syncline.testing.audit import Entry

@@ -13,7 +13,7 @@ import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks.stage import HOME, Stage, stage
-from syncline.controllers.configsynckind import RESOURCE as CONFIGSYNCS
+from syncline.controllers.kinds.configsync import RESOURCE as CONFIGSYNCS
 from syncline.deploy.names import AGGREGATE_LABEL
 from syncline.kube.resources import SECRETS, Resource
 from syncline.testing.audit import OPERATOR, Entry

@@ -11,7 +11,7 @@ from benchmarks.scale import scaled
 from benchmarks.sightings import Check, in_all, watching
 from benchmarks.taking import Taken, take_audited
 from benchmarks.usage import children_mb, family_seconds, memory_mb
-from syncline.controllers.configsynckind import RESOURCE as CONFIGSYNCS
+from syncline.controllers.kinds.configsync import RESOURCE as CONFIGSYNCS
 from syncline.core.ownership import OWNER_LABEL
 from syncline.kube.resources import CONFIGMAPS
 from syncline.testing.operator import OperatorProcess

@@ -6,7 +6,7 @@ from benchmarks.sightings import DELETED, in_all, watching
 from benchmarks.stage import HOME, stage
 from benchmarks.subject import SECRET
 from benchmarks.taking import Taken, ready, take_audited
-from syncline.controllers.removal import SOURCE_GRACE
+from syncline.controllers.targets.prune import SOURCE_GRACE
 from syncline.core.ownership import OWNER_LABEL
 from syncline.kube.client import PatchKind
 from syncline.testing.operator import OperatorProcess

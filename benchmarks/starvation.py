@@ -20,9 +20,9 @@ from benchmarks.sightings import watching
 from benchmarks.stage import HOME
 from benchmarks.taking import ready
 from syncline.api.common import REQUESTED_AT
-from syncline.controllers.configmapsync import RESOURCE as CONFIGMAPSYNCS
-from syncline.controllers.configsynckind import RESOURCE as CONFIGSYNCS
-from syncline.controllers.manifestsync import RESOURCE as MANIFESTSYNCS
+from syncline.controllers.kinds.configmapsync import RESOURCE as CONFIGMAPSYNCS
+from syncline.controllers.kinds.configsync import RESOURCE as CONFIGSYNCS
+from syncline.controllers.kinds.manifestsync import RESOURCE as MANIFESTSYNCS
 from syncline.kube.client import PatchKind
 from syncline.kube.resources import CONFIGMAPS, SECRETS, Resource
 

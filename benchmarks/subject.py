@@ -6,8 +6,8 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from benchmarks.stage import HOME, Stage
-from syncline.controllers.configmapsync import RESOURCE as CONFIGMAPSYNCS
-from syncline.controllers.manifestsync import RESOURCE as MANIFESTSYNCS
+from syncline.controllers.kinds.configmapsync import RESOURCE as CONFIGMAPSYNCS
+from syncline.controllers.kinds.manifestsync import RESOURCE as MANIFESTSYNCS
 from syncline.core.objects import Content
 from syncline.kube.client import PatchKind
 from syncline.kube.resources import CONFIGMAPS, SECRETS, Resource

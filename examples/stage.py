@@ -13,9 +13,9 @@ from syncline import deploy
 from syncline.api.configmapsync import ConfigMapSync
 from syncline.api.configsync import ConfigSync
 from syncline.api.manifestsync import ManifestSync
-from syncline.controllers.configmapsync import RESOURCE as CONFIG_MAP_SYNCS
-from syncline.controllers.configsynckind import RESOURCE as CONFIG_SYNCS
-from syncline.controllers.manifestsync import RESOURCE as MANIFEST_SYNCS
+from syncline.controllers.kinds.configmapsync import RESOURCE as CONFIG_MAP_SYNCS
+from syncline.controllers.kinds.configsync import RESOURCE as CONFIG_SYNCS
+from syncline.controllers.kinds.manifestsync import RESOURCE as MANIFEST_SYNCS
 from syncline.core.conditions import find
 from syncline.core.wire import DataWire
 from syncline.kube import CONFIGMAPS, EVENTS, NAMESPACES, SECRETS, Client, Key, Reflector, Resource, load_kubeconfig

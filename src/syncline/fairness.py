@@ -1,4 +1,4 @@
-"""Slots for a few at a time, shared fairly between groups, so that a crowd in one holds up only that one."""
+"""A semaphore whose slots are shared fairly between groups: many waiters in one group delay only that group."""
 
 import asyncio
 from collections import Counter, deque
@@ -7,14 +7,14 @@ from contextlib import asynccontextmanager
 from contextvars import ContextVar
 
 on_behalf_of: ContextVar[str] = ContextVar("on_behalf_of", default="")
-"""The group, such as the namespace of a sync, that the running task works for."""
+"""The group of the running task, such as the namespace of a sync."""
 
 
 class FairSemaphore:
-    """Slots for a few at a time. A free slot goes to the group that holds fewest; equals take turns.
+    """A limited number of slots. A free slot goes to the group with the fewest slots; equal groups alternate.
 
-    No group holds more than `share` slots, however many are free: whoever holds a slot may hold it for long, and the
-    next group must find one. What is wanted for no group has no share.
+    No group holds more than `share` slots, even if others are free: a slot can be held for a long time, and the next
+    group must find a free slot. Work without a group has no share.
     """
 
     def __init__(self, slots: int, *, share: int | None = None) -> None:
@@ -25,10 +25,10 @@ class FairSemaphore:
 
     @asynccontextmanager
     async def slot(self, *groups: str) -> AsyncIterator[None]:
-        """Wait for a slot, and hold it for the length of the block.
+        """Wait for a slot, and hold it until the end of the block.
 
-        What several groups want is counted to the one that has least in hand: nobody can put work of others behind
-        their own by wanting the same.
+        Work for several groups counts for the group with the fewest slots: no group can delay the work of others by
+        requesting the same work.
         """
         group = min(groups, key=self._load, default="")
         await self._take(group)
@@ -74,8 +74,8 @@ class FairSemaphore:
             queue = self._waiting.pop(following)
             place = queue.popleft()
             if queue:
-                self._waiting[following] = queue  # behind its equals
-            if not place.done():  # whoever gave up has not run yet
+                self._waiting[following] = queue  # after equal groups
+            if not place.done():  # a cancelled waiter has not run yet
                 self._free -= 1
                 self._held[following] += 1
                 place.set_result(None)

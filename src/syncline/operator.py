@@ -13,21 +13,22 @@ from msgspec import Struct, structs
 
 from syncline.api.synctarget import PLURAL as SYNC_TARGETS
 from syncline.controllers.author_check import AuthorCheck
-from syncline.controllers.configmapsync import ConfigMapSyncs
-from syncline.controllers.configsync import ConfigSyncs
-from syncline.controllers.configsynckind import ConfigSyncKind
-from syncline.controllers.controller import Controller, Shared
-from syncline.controllers.copier import Copier, CopyingKind
-from syncline.controllers.manifestsync import ManifestSyncs
+from syncline.controllers.base import BaseReconciler, SharedServices
+from syncline.controllers.kinds.configmapsync import ConfigMapSyncKind
+from syncline.controllers.kinds.configsync import ConfigSyncKind
+from syncline.controllers.kinds.manifestsync import ManifestSyncKind
+from syncline.controllers.kinds.synctarget import SyncTargetReconciler
+from syncline.controllers.kinds.tenantpolicy import TenantPolicyReconciler
 from syncline.controllers.mark_renewal import MarkRenewal
 from syncline.controllers.quotas import Quotas
-from syncline.controllers.remotes import FleetSites, user_key
-from syncline.controllers.sites import LocalSites, Sites
-from syncline.controllers.synctarget import SyncTargetController
-from syncline.controllers.synctargets import SyncTargets
-from syncline.controllers.targetresources import TargetResources
-from syncline.controllers.tenantpolicies import TenantPolicies
-from syncline.controllers.tenantpolicy import TenantPolicyController
+from syncline.controllers.reconciler import Reconciler, SyncKind
+from syncline.controllers.sources.built import BuiltSource
+from syncline.controllers.sources.objects import ObjectSource
+from syncline.controllers.targets.clusters import ClusterResolver, LocalClusters
+from syncline.controllers.targets.fleet_clusters import FleetClusters, user_key
+from syncline.controllers.targets.synced_resources import SyncedResourceTracker
+from syncline.controllers.targets.synctargets import SyncTargetInformer
+from syncline.controllers.tenant_policies import TenantPolicyInformer
 from syncline.core.objects import Seen, Target
 from syncline.core.tenancy import NO_LIMITS
 from syncline.engine.claims import Claims
@@ -102,7 +103,7 @@ async def _run(connection: Connection, settings: Settings, shipped: Shipped, cre
         await operator.run(stop)
 
 
-AnyController = Controller | SyncTargetController | TenantPolicyController
+AnyController = BaseReconciler | SyncTargetReconciler | TenantPolicyReconciler
 
 
 class News:
@@ -124,25 +125,39 @@ class BuildTools(Struct, frozen=True):
     mirrors: Mirrors
 
 
+class Reconcilers(Struct, frozen=True):
+    """The reconcilers of all syncs."""
+
+    objects: tuple[Reconciler[ObjectSource], ...]
+    """Those that copy objects."""
+    builds: Reconciler[BuiltSource]
+    """That of ConfigSyncs."""
+
+    @property
+    def all(self) -> tuple[Reconciler[ObjectSource] | Reconciler[BuiltSource], ...]:
+        """All of them."""
+        return (*self.objects, self.builds)
+
+
 def controllers(
     hub: Cluster,
     tools: BuildTools,
     events: EventRecorder,
     settings: Settings,
     *,
-    remotes: Sites | None = None,
+    clusters: ClusterResolver | None = None,
     rights: OwnRights | None = None,
-    policies: TenantPolicies | None = None,
+    policies: TenantPolicyInformer | None = None,
     authors: AuthorCheck | None = None,
-) -> tuple[tuple[Copier, ...], ConfigSyncs]:
+) -> Reconcilers:
     """Return the controllers of all syncs."""
     tenancy = settings.tenancy(rights, policies)
     quotas = Quotas(policies.limits if policies is not None else lambda _: NO_LIMITS)
     tools.builder.count(quotas.built)
     tools.mirrors.limit(quotas.mirror_bytes)
-    kinds: tuple[CopyingKind, ...] = (ConfigMapSyncs(tenancy), ManifestSyncs(tenancy))
+    kinds: tuple[SyncKind, ...] = (ConfigMapSyncKind(tenancy), ManifestSyncKind(tenancy))
     git = ConfigSyncKind(tenancy)
-    shared = Shared(
+    shared = SharedServices(
         hub=hub,
         renderer=tools.renderer,
         events=events,
@@ -155,14 +170,35 @@ def controllers(
         allowed_kinds=frozenset(settings.allow_kinds),
         on_count=policies.syncs_changed if policies is not None else _nobody,
     )
-    local = LocalSites(hub)
-    copiers = tuple(Copier(kind, sites, shared) for kind, sites in zip(kinds, (local, remotes or local), strict=True))
-    syncs = ConfigSyncs(git, remotes or local, shared, tools.mirrors, tools.builder)
-    by_kind: dict[str, Controller] = {**{one.kind.name: one for one in copiers}, git.name: syncs}
+    local = LocalClusters(hub)
+    objects = tuple(
+        Reconciler(kind, resolver, shared, lambda _: _object_source(shared))
+        for kind, resolver in zip(kinds, (local, clusters or local), strict=True)
+    )
+    builds = Reconciler(git, clusters or local, shared, lambda host: _built_source(host, git, shared, tools))
+    by_kind: dict[str, BaseReconciler] = {**{one.kind.name: one for one in objects}, git.name: builds}
     quotas.connect(
         lambda name: by_kind[name[0]].recorded_targets(name[1]), lambda name: by_kind[name[0]].look_again(name[1])
     )
-    return copiers, syncs
+    return Reconcilers(objects, builds)
+
+
+def _object_source(shared: SharedServices) -> ObjectSource:
+    return ObjectSource(shared.hub, shared.claims, shared.renderer, shared.allowed_kinds)
+
+
+def _built_source(
+    host: Reconciler[BuiltSource], kind: ConfigSyncKind, shared: SharedServices, tools: BuildTools
+) -> BuiltSource:
+    return BuiltSource(
+        host,
+        shared.hub,
+        kind.tenancy,
+        shared.quotas,
+        resource=kind.resource,
+        mirrors=tools.mirrors,
+        builder=tools.builder,
+    )
 
 
 class Operator:
@@ -174,9 +210,9 @@ class Operator:
         self._settings = settings
         self._hub = hub
         events = EventRecorder(client, "syncline", identity)
-        self._policies = TenantPolicies(hub, self._policies_changed)
-        self._targets = SyncTargets(hub, self._targets_changed)
-        self._health = SyncTargetController(
+        self._policies = TenantPolicyInformer(hub, self._policies_changed)
+        self._targets = SyncTargetInformer(hub, self._targets_changed)
+        self._health = SyncTargetReconciler(
             client,
             fleet,
             self._targets,
@@ -185,8 +221,8 @@ class Operator:
             on_credential=self._targets_changed,
             policies=self._policies,
         )
-        self._resources = TargetResources(self._health.set_resources, self._health.resources_complete)
-        self._remotes = FleetSites(hub, fleet, self._targets, self._resources, self._policies)
+        self._resources = SyncedResourceTracker(self._health.set_resources, self._health.resources_complete)
+        self._clusters = FleetClusters(hub, fleet, self._targets, self._resources, self._policies)
         self._rights = OwnRights(f"system:serviceaccount:{settings.namespace}:{ACCOUNT}")
         self._installation = Installation(client, shipped, self._authors_changed)
         self._readiness = Readiness(self._installation, settings.waived())
@@ -194,22 +230,49 @@ class Operator:
         checked = None if settings.allow_unchecked_authors else authors
         if checked is not None:
             self._targets.authors = checked
-        copiers, self._git = controllers(
+        syncs = controllers(
             hub,
             tools,
             events,
             settings,
-            remotes=self._remotes,
+            clusters=self._clusters,
             rights=self._rights,
             policies=self._policies,
             authors=checked,
         )
-        self._syncs: tuple[Controller, ...] = (*copiers, self._git)
+        self._syncs, self._git = syncs.all, syncs.builds.source
+        self._git_keys = syncs.builds.keys
         self._marks = MarkRenewal(hub, settings.namespace, self._syncs, self._leads)
-        self._reports = TenantPolicyController(
+        self._reports = TenantPolicyReconciler(
             client, self._policies, lambda namespaces: sum(len(one.syncs_of(namespaces)) for one in self._syncs)
         )
-        self._receiver = Receiver(
+        self._receiver = self._new_receiver()
+        self._reflectors: tuple[AnyReflector, ...] = (
+            self._new_crd_reflector(),
+            self._policies.reflector,
+            self._targets.reflector,
+            *(reflector for controller in self._syncs for reflector in controller.syncs.values()),
+        )
+        hub.listen(self._policies.namespace_changed, self._managed_changed, self._unmanaged_changed, _nobody)
+        self._election: LeaderElection | None = None
+        if settings.leader_elect:
+            self._election = LeaderElection(
+                client, settings.namespace, LEASE, identity, on_leading=self._git.checks.lead
+            )
+
+    def _new_crd_reflector(self) -> Reflector[MetaWire, str]:
+        return Reflector(
+            self._hub.client,
+            CRDS,
+            decode=MetaWire,
+            project=lambda wire: str(wire.metadata.generation),
+            metadata_only=True,
+            on_change=self._kinds_changed,
+        )
+
+    def _new_receiver(self) -> Receiver:
+        settings = self._settings
+        return Receiver(
             settings.webhook_bind,
             global_secret=settings.webhook_secret(),
             secrets=self._git.hook_secrets,
@@ -217,26 +280,6 @@ class Operator:
             ready=lambda: self._git.webhook_secrets.complete,
             trusted_proxies=settings.proxies(),
         )
-        self._kinds: Reflector[MetaWire, str] = Reflector(
-            client,
-            CRDS,
-            decode=MetaWire,
-            project=lambda wire: str(wire.metadata.generation),
-            metadata_only=True,
-            on_change=self._kinds_changed,
-        )
-        self._reflectors: tuple[AnyReflector, ...] = (
-            self._kinds,
-            self._policies.reflector,
-            self._targets.reflector,
-            *(reflector for controller in self._syncs for reflector in controller.syncs.values()),
-        )
-        hub.listen(self._policies.namespace_changed, self._copy_changed, self._stranger_changed, _nobody)
-        self._election: LeaderElection | None = None
-        if settings.leader_elect:
-            self._election = LeaderElection(
-                client, settings.namespace, LEASE, identity, on_leading=self._git.checks.lead
-            )
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until `stop` is set. Turns in hand are finished, writes in flight too, nothing new is started."""
@@ -281,7 +324,7 @@ class Operator:
             await _end([work], WRITES_GRACE)
             await asyncio.gather(*(controller.drain(1.0) for controller in self._controllers))
             await self._hub.stop()
-            await self._remotes.stop()
+            await self._clusters.stop()
             await _end(watches, 1.0)
             if self._election is not None and election is not None:
                 await _end([election], 1.0)
@@ -306,14 +349,14 @@ class Operator:
         self._resources.expect(
             user_key(controller.queue.name, key)
             for controller in self._syncs
-            if controller.writes_through(self._remotes)
+            if controller.writes_through(self._clusters)
             for reflector in controller.syncs.values()
             for key, _ in reflector.items()
         )
         async with asyncio.TaskGroup() as tasks:
             tending = tasks.create_task(self._marks.run())  # it has no end of its own
             await asyncio.gather(
-                self._git.read_webhook_secrets(),
+                self._git.webhook_secrets.run(self._git_keys()),
                 *(
                     run_workers(one.queue, WORKERS, partial(self._reconcile, one), ready=self._leading)
                     for one in self._controllers
@@ -356,7 +399,7 @@ class Operator:
         self._hub.discovery.forget()
         self._installation.crd_changed(key.name)
         for controller in self._syncs:
-            controller.wakes.kinds_changed()
+            controller.triggers.kinds_changed()
 
     def _policies_changed(self, namespaces: frozenset[str]) -> None:
         """Look again at all that is governed otherwise now; what is no longer allowed stays as it is."""
@@ -376,15 +419,15 @@ class Operator:
     def _targets_changed(self) -> None:
         """Look again at the syncs that may mean a SyncTarget that came, changed or went."""
         for controller in self._syncs:
-            controller.wakes.targets_changed()
+            controller.triggers.targets_changed()
 
-    def _copy_changed(self, cluster: Cluster, old: Seen | None, new: Seen | None, by: str) -> None:
+    def _managed_changed(self, cluster: Cluster, old: Seen | None, new: Seen | None, by: str) -> None:
         """Take the change of a copy: it may be the credential of a SyncTarget."""
         seen = new or old
         if seen is not None:
-            self._stranger_changed(cluster, seen.target, by)
+            self._unmanaged_changed(cluster, seen.target, by)
 
-    def _stranger_changed(self, _: Cluster, target: Target, _by: str) -> None:
+    def _unmanaged_changed(self, _: Cluster, target: Target, _by: str) -> None:
         if target.kind == SECRETS.kind:
             self._health.secret_changed(Key(target.namespace, target.name))
 

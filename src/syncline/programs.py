@@ -1,7 +1,7 @@
-"""Starts programs, and threads, so that giving up on one leaves nothing behind.
+"""Starts programs and threads so that a cancelled caller leaves no process or thread behind.
 
-A start that is cancelled halfway is one whose program nobody ends, and which asyncio may wait for for ever. A thread
-cannot be cancelled at all: who stops waiting for it would clean up while it goes on.
+If a start is cancelled halfway, nobody ends the program, and asyncio can wait for it forever. A thread cannot be
+cancelled: a caller that stops waiting would clean up while the thread still runs.
 """
 
 import asyncio
@@ -21,7 +21,8 @@ _CHUNK = 256 * 1024
 async def started(starting: Coroutine[None, None, Process]) -> Process:
     """Return the process that a call of `asyncio.create_subprocess_exec`, with `start_new_session`, starts.
 
-    If the caller gives up meanwhile, the program is let start, and ended then, with all that it has started.
+    If the caller is cancelled in the meantime, the program starts and is then ended, with all processes that it has
+    started.
     """
     task = asyncio.ensure_future(starting)
     try:
@@ -33,7 +34,7 @@ async def started(starting: Coroutine[None, None, Process]) -> Process:
 
 
 async def finished(work: Awaitable[T]) -> T:
-    """Return the result of some work. A caller that is cancelled meanwhile hears of it when the work has ended."""
+    """Return the result of some work. A cancellation of the caller is raised after the end of the work."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
@@ -43,24 +44,24 @@ async def finished(work: Awaitable[T]) -> T:
             cancelled = error
     if cancelled is not None:
         if not task.cancelled():
-            task.exception()  # nobody is left to hear of it
+            task.exception()  # nobody is left to handle it
         raise cancelled
     return task.result()
 
 
 async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a function in a thread. When this returns or raises, cancelled or not, the thread is done with it."""
+    """Call a function in a thread. When this returns or raises, even if cancelled, the function has ended."""
     return await finished(asyncio.to_thread(work, *args, **kwargs))
 
 
 def kill(process: Process) -> None:
-    """Kill a process that was started in a session of its own, and all that it has started."""
+    """Kill a process with its own session, and all processes that it has started."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
 
 
 async def bury(process: Process) -> None:
-    """Wait until a process that was killed is gone. Its pipes are read to their ends, or the loop would keep them."""
+    """Wait for the end of a killed process. Its pipes are read to the end, else the loop keeps them."""
     if process.stdin is not None:
         process.stdin.close()
     for stream in (process.stdout, process.stderr):

@@ -1,4 +1,4 @@
-"""How the operator runs: the flags of `syncline run`, and what follows from them."""
+"""The settings of the operator: the flags of `syncline run`, and the objects that depend on them."""
 
 from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
@@ -15,11 +15,11 @@ from syncline.render.key_services import KeyServices
 
 
 class SettingsError(Exception):
-    """A flag that cannot be used; the message names it and says why."""
+    """A flag is not valid. The message names the flag and the cause."""
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """How the operator runs; each field is a flag of `syncline run`."""
+    """The settings of the operator. Each field is a flag of `syncline run`."""
 
     namespace: str = "syncline-system"
     leader_elect: bool = False
@@ -53,16 +53,16 @@ class Settings(Struct, frozen=True, kw_only=True):
         )
 
     def builder(self) -> BuildPool:
-        """Return what builds manifests."""
+        """Return the pool that builds manifests."""
         services = KeyServices(allow_loopback=self.allow_loopback)
         return BuildPool(key_services=services, unconfined=self.allow_unconfined_builds)
 
     def waived(self) -> Waived:
-        """Return what the operator is to do without."""
+        """Return the features that the operator runs without."""
         return Waived(confinement=self.allow_unconfined_builds, author_checks=self.allow_unchecked_authors)
 
     def tenancy(self, rights: OwnRights | None = None, policies: Policies | None = None) -> Tenancy:
-        """Return what the flags, the operator's own rights and the policies of the cluster say about tenants."""
+        """Return the settings for tenants: from the flags, the operator's rights and the policies of the cluster."""
         return Tenancy(
             rights=rights,
             policies=policies,
@@ -73,7 +73,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         )
 
     def webhook_secret(self) -> bytes | None:
-        """Read what proves pushes for all syncs; raises `SettingsError`."""
+        """Read the secret that authenticates push webhooks for all syncs. Raises `SettingsError`."""
         if not self.webhook_secret_file:
             return None
         try:
@@ -81,11 +81,11 @@ class Settings(Struct, frozen=True, kw_only=True):
         except OSError as error:
             raise SettingsError(f"--webhook-secret-file cannot be read: {error.strerror}") from None
         if not secret:
-            raise SettingsError("--webhook-secret-file is empty: anybody could sign with that")
+            raise SettingsError("--webhook-secret-file is empty, so anybody could sign: write a secret to the file")
         return secret
 
     def proxies(self) -> Sequence[Network]:
-        """Read whom to believe about where a push came from; raises `SettingsError`."""
+        """Read the trusted proxies of push webhooks. Raises `SettingsError`."""
         try:
             return read_networks(self.trusted_proxies)
         except ValueError as error:

@@ -141,21 +141,23 @@ def both_ways(*namespaces: str) -> dict[str, Any]:
 
 
 NO_DESTINATION = "no destination: write destinationNamespace, destinationNamespaces or destinationNamespaceSelector"
-EMPTY = 'an empty selector would select every namespace: if you mean that, write destinationNamespaces: ["*"]'
-ITSELF = "the only destination is the source itself: name another namespace, or write destinationName to copy under"
-TWO_WAY = "DestinationWins and LastWriteWins need direction: Bidirectional; for OneWay write SourceWins, Skip or Merge"
-TWO_WAY_KEY = "DestinationWins and LastWriteWins need direction: Bidirectional, for single keys too; for OneWay write"
-ONE_DESTINATION = "Bidirectional needs exactly one destination, or one tenant's edit would reach all: write"
-EXACTLY_ONE = "write exactly one of set, replace and template; use one transform for each"
+EMPTY = 'an empty selector would select every namespace: write labels, or destinationNamespaces: ["*"]'
+ITSELF = "the only destination is the source itself: name another namespace, or write a different destinationName"
+TWO_WAY = "DestinationWins and LastWriteWins need direction: Bidirectional; for OneWay, write SourceWins, Skip or Merge"
+TWO_WAY_KEY = "DestinationWins and LastWriteWins need direction: Bidirectional, for single keys too; for OneWay, write"
+ONE_DESTINATION = (
+    "Bidirectional needs exactly one destination, because an edit of one copy would change all others: write"
+)
+EXACTLY_ONE = "a transform needs exactly one of set, replace and template: write several transforms for several changes"
 RE2 = "write a regular expression in RE2 syntax (no look-around, no backreferences)"
-NEEDS_VALUES = "In and NotIn need values: write them, or use Exists or DoesNotExist"
-NO_VALUES = "Exists and DoesNotExist take no values: leave them out, or use In or NotIn"
+NEEDS_VALUES = "In and NotIn need values: add values, or use Exists or DoesNotExist"
+NO_VALUES = "Exists and DoesNotExist take no values: remove values, or use In or NotIn"
 NAMESPACE = 'write the name of one namespace: lowercase letters, digits and "-"'
 NAMESPACES = 'write names or globs of namespaces: lowercase letters, digits, "-", "*" and "?", such as team-*'
 OBJECT = 'write the name of one object: lowercase letters, digits, "-" and "."'
 KEY = 'write keys or globs of keys: letters, digits, "-", "_", ".", "*" and "?", such as *.yaml'
-LABEL_KEY = "write a label's key, such as team or example.com/team"
-LABEL_VALUE = "write a label's value: letters, digits"
+LABEL_KEY = "write the key of a label, such as team or example.com/team"
+LABEL_VALUE = "write the value of a label: letters, digits"
 SELECTOR = "spec.destinationNamespaceSelector"
 
 RULES: dict[str, Bad] = {
@@ -187,12 +189,12 @@ RULES: dict[str, Bad] = {
     "both ways, yet kept": (
         {**both_ways("team-b"), "resourceManagementPolicy": "Keep"},
         "spec.resourceManagementPolicy",
-        "Bidirectional cannot leave the copy as it became: write resourceManagementPolicy: Sync, Adopt or Overwrite",
+        "Bidirectional cannot be combined with Keep: write resourceManagementPolicy: Sync, Adopt or Overwrite",
     ),
     "overwritten, yet merged": (
         {**ONE, "resourceManagementPolicy": "Overwrite", "conflictPolicy": "Merge"},
         "spec.conflictPolicy",
-        "Overwrite removes the edits that Merge would keep: write conflictPolicy: SourceWins, or",
+        "Overwrite removes the edits that Merge keeps: write conflictPolicy: SourceWins, or",
     ),
     "the last write wins, one way": ({**ONE, "conflictPolicy": "LastWriteWins"}, "spec.conflictPolicy", TWO_WAY),
     "the destination wins, one way": ({**ONE, "conflictPolicy": "DestinationWins"}, "spec.conflictPolicy", TWO_WAY),
@@ -201,7 +203,7 @@ RULES: dict[str, Bad] = {
     "overwritten, yet merged of a key": (
         key_policy(["a"], "Merge", resourceManagementPolicy="Overwrite"),
         "spec.keyPolicies",
-        "Overwrite removes the edits that Merge would keep, of single keys too: write conflictPolicy: SourceWins or",
+        "Overwrite removes the edits that Merge keeps, for single keys too: write conflictPolicy: SourceWins or",
     ),
     "a policy of a key with a slash": (key_policy(["a/b"], "Skip"), "spec.keyPolicies[0].keys[0]", KEY),
     "a transform that does nothing": (transform(key="a"), "spec.transforms[0]", EXACTLY_ONE),
@@ -211,13 +213,13 @@ RULES: dict[str, Bad] = {
     "two keys with one name": (
         keys(rename={"a": "c", "b": "c"}),
         "spec.keys.rename",
-        "two keys are renamed to the same name: give each a name of its own",
+        "two keys are renamed to the same name: write a different name for each",
     ),
     "a renamed key that is too long": (keys(rename={"k" * 254: "a"}), "spec.keys.rename", "keys have at most 253"),
     "a new name that is no key": (
         keys(rename={"a": "b/c"}),
         "spec.keys.rename",
-        'write a key of a ConfigMap: letters, digits, "-", "_" and ".", such as app.yaml',
+        'write a key of a ConfigMap or Secret: letters, digits, "-", "_" and ".", such as app.yaml',
     ),
     "an included key with a slash": (keys(include=["a/b"]), "spec.keys.include[0]", KEY),
     "an excluded key with a slash": (keys(exclude=["a/b"]), "spec.keys.exclude[0]", KEY),
@@ -237,7 +239,7 @@ RULES: dict[str, Bad] = {
     "a glob for one destination": (
         {**SOURCE, "destinationNamespace": "team-*"},
         "spec.destinationNamespace",
-        f"{NAMESPACE}; globs go into destinationNamespaces",
+        f"{NAMESPACE}; write globs in destinationNamespaces",
     ),
     "a glob for the source": (
         {**ONE, "sourceNamespace": "team-*"},

@@ -164,21 +164,21 @@ GOOD: dict[str, Spec] = {
     ),
 }
 
-ONE_SOURCE = "write exactly one of source (one) and sources"
-ONE_ORIGIN = "write exactly one of git, configMapRef and secretRef"
+ONE_SOURCE = "write exactly one of source (one source) and sources"
+ONE_ORIGIN = "a source needs exactly one of git, configMapRef and secretRef"
 URL = "write the URL of a repository, such as https://git.example.com/team/config.git"
-NO_CREDENTIALS = "leave the credentials out of the URL"
+NO_CREDENTIALS = "the URL contains credentials: move them to a Secret"
 PATH = "write a path within the repository"
 REVISION = "write a branch, a tag, a full ref"
 NEEDS_SSH = "a repository at ssh:// or git@host:path needs auth with type: SSH"
-FOR_SSH = "auth with type: SSH is for a repository at ssh:// or git@host:path"
-FOR_HTTPS = "caSecretRef and proxySecretRef are for a repository at https://"
-OF_GIT = "path, revision and rollback of an environment are of source.git"
-OF_ENVIRONMENT = "each environment has a rollback of its own"
-TO_COMMIT = "a rollback is to a commit of source.git"
+FOR_SSH = "auth with type: SSH needs a repository at ssh:// or git@host:path"
+FOR_HTTPS = "caSecretRef and proxySecretRef need a repository at https://: remove them"
+OF_GIT = "path, revision and rollback of an environment need source.git"
+OF_ENVIRONMENT = "each environment has its own rollback"
+TO_COMMIT = "rollback needs source.git: remove rollback"
 COMMITS = "write Previous, or a commit in 7 to 64 hexadecimal digits"
-NO_HEALTH = "failurePolicy: Rollback goes by the health of what was applied: write wait: true"
-NO_COMMIT = "failurePolicy: Rollback goes back to a commit of source.git"
+NO_HEALTH = "failurePolicy: Rollback needs the health of the applied objects: write wait: true"
+NO_COMMIT = "failurePolicy: Rollback needs source.git"
 INTERVAL = "write a refreshInterval of at most 24h"
 TIMEOUT = "write a timeout from 1s to 24h"
 POINTER = "write a JSON pointer, such as /spec/replicas"
@@ -295,14 +295,14 @@ RULES: dict[str, Bad] = {
     "a chart that is kustomized": (
         spec(build={"type": "Kustomize", "helm": {}}),
         "spec.build.helm",
-        "helm is for charts: write type: Helm or Auto",
+        "helm needs type: Helm or Auto",
     ),
     "jsonnet that is plain": (
         spec(build={"type": "Plain", "jsonnet": {}}),
         "spec.build.jsonnet",
-        "jsonnet is for jsonnet files: write type: Jsonnet or Auto",
+        "jsonnet needs type: Jsonnet or Auto",
     ),
-    "a chart and jsonnet": (spec(build={"helm": {}, "jsonnet": {}}), "spec.build", "one build is of one kind"),
+    "a chart and jsonnet": (spec(build={"helm": {}, "jsonnet": {}}), "spec.build", "a build has exactly one type"),
     "a release in capitals": (
         spec(build={"helm": {"releaseName": "Web"}}),
         "spec.build.helm.releaseName",
@@ -317,19 +317,23 @@ RULES: dict[str, Bad] = {
     "values of no template": (
         spec(template={"values": {"a": "b"}}),
         "spec.template.enabled",
-        "the values would not be used: write enabled: true",
+        "values and valuesFrom are not used without enabled: true",
     ),
     "values for no template": (
         spec(template={"valuesFrom": [{"name": "a"}]}),
         "spec.template.enabled",
-        "the values would not be used: write enabled: true",
+        "values and valuesFrom are not used without enabled: true",
     ),
-    "a key of a Deployment": (target(type="Deployment", key="a"), "spec.targets[0].key", "key is for a ConfigMap or"),
+    "a key of a Deployment": (
+        target(type="Deployment", key="a"),
+        "spec.targets[0].key",
+        "key needs type: ConfigMap or Secret",
+    ),
     "a kind with a version": (target(type="apps/v1"), "spec.targets[0].type", "write a kind, such as ConfigMap"),
     "more certificates than a status has room for": (
         spec(remoteClusters=[{"clusterName": f"c{n}", "connection": AUTHORITY} for n in range(9)]),
         "spec.remoteClusters",
-        "the caData of all clusters have more than 262144 characters in all",
+        "the caData of all clusters have more than 262144 characters in total",
     ),
     "two clusters of one name": (
         spec(remoteClusters=[{"clusterName": "eu", "connection": KUBECONFIG}] * 2),
@@ -346,7 +350,11 @@ RULES: dict[str, Bad] = {
         "spec.ignoreDifferences[0].name",
         "write a name or a glob of names",
     ),
-    "a group in capitals": (ignoring(group="Apps"), "spec.ignoreDifferences[0].group", "write a group, such as apps"),
+    "a group in capitals": (
+        ignoring(group="Apps"),
+        "spec.ignoreDifferences[0].group",
+        "write an API group, such as apps",
+    ),
     "a path with dots": (ignoring(paths=[".spec.replicas"]), "spec.ignoreDifferences[0].paths[0]", POINTER),
     "all of an object": (ignoring(paths=["/"]), "spec.ignoreDifferences[0].paths[0]", POINTER),
 }

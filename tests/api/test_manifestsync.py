@@ -174,22 +174,28 @@ GOOD: dict[str, Spec] = {
     "null for what is not meant": {**spec(), "sourceRefs": None, "patch": None, "prune": None},
 }
 
-ONE_OR_SEVERAL = "write exactly one of sourceRef (one object) and sourceRefs (several, or by labels)"
-NAME_OR_LABELS = "a source is one object or those with some labels: write exactly one of name and selector"
-ITSELF = "the only target is the source itself: name another namespace or cluster, or write targetName"
+ONE_OR_SEVERAL = (
+    "write exactly one of sourceRef (one object) and sourceRefs (several objects, or objects with some labels)"
+)
+NAME_OR_LABELS = "a source needs exactly one of name and selector: write name for one object"
+ITSELF = "the only target is the source itself: name another namespace or cluster, or write a different targetName"
 NO_TARGET = "no target: write inCluster or remoteClusters"
-EVERY_NAMESPACE = 'an empty selector would select every namespace: if you mean that, write namespaces: ["*"]'
-SAME_NAME = "two clusters have the same clusterName: give each a name of its own"
-FOR_DATA = "keys and transforms are for ConfigMaps and Secrets of v1: use patch for other kinds"
+EVERY_NAMESPACE = 'an empty selector would select every namespace: write labels, or namespaces: ["*"]'
+SAME_NAME = "two clusters have the same clusterName: write a different name for each"
+FOR_DATA = "keys and transforms work only for ConfigMaps and Secrets of v1: write patch for other kinds"
 ONE_CONTENT = "write exactly one of patchContent and patchContentRef"
-NEEDS_KUBECONFIG = "KubeconfigSecret needs kubeconfigSecretRef and takes nothing else: the kubeconfig says the rest"
-NEEDS_TOKEN = "ServiceAccountToken needs serviceAccountTokenRef and server, and takes nothing else but caData"
-NEEDS_TARGET = "SyncTarget needs exactly one of syncTargetRef and selector, and takes nothing else but syncTarget"
-ONLY_INTERVAL = "interval is for mode: Interval; write that, or leave interval out"
+NEEDS_KUBECONFIG = (
+    "type: KubeconfigSecret needs kubeconfigSecretRef and no other field: the kubeconfig contains all other settings"
+)
+NEEDS_TOKEN = (
+    "type: ServiceAccountToken needs serviceAccountTokenRef and server: write both, and no other field except caData"
+)
+NEEDS_TARGET = "type: SyncTarget needs exactly one of syncTargetRef and selector, and no other field except syncTarget"
+ONLY_INTERVAL = "interval needs mode: Interval: write mode: Interval, or remove interval"
 DURATION = "write a duration: numbers with h, m, s or ms, such as 30s, 10m or 1h30m"
 SERVER = "write the address of an API server, such as https://api.example.com:6443"
 NAME = 'write the name of one object: letters, digits, "-", "_", ".", ":" and "@"'
-VERSION = "write a version of the core group or a group and its version, such as v1 or apps/v1"
+VERSION = "write an apiVersion, such as v1 or apps/v1"
 KEYS = 'write keys or globs of keys: letters, digits, "-", "_", ".", "/", "*" and "?", such as example.com/*'
 CONNECTION = "spec.targets.remoteClusters[0].connection"
 
@@ -202,19 +208,19 @@ RULES: dict[str, Bad] = {
     "one source by labels": (
         spec(sourceRef=CONFIG_MAPS),
         "spec.sourceRef",
-        "sourceRef is one object: write its name, or put the selector into sourceRefs",
+        "sourceRef names one object: write name, or move the selector to sourceRefs",
     ),
     "sources by no label": (
         sources({**CONFIG_MAPS, "selector": {}}),
         "spec.sourceRefs[0].selector",
-        "an empty selector would select every object: write the labels of those that you mean",
+        "an empty selector would select every object: write the labels of the source objects",
     ),
     "a source that is no name": (source(name="a/b"), "spec.sourceRef.name", NAME),
     "a source that leads elsewhere": (source(name=".."), "spec.sourceRef.name", NAME),
     "a kind as a resource": (
         source(kind="secrets"),
         "spec.sourceRef.kind",
-        "write a kind as its manifests do, such as ConfigMap",
+        "write a kind as in manifests, such as ConfigMap",
     ),
     "an address for a version": (source(apiVersion="apis/apps/v1"), "spec.sourceRef.apiVersion", VERSION),
     "a version that leads elsewhere": (source(apiVersion="../v1"), "spec.sourceRef.apiVersion", VERSION),
@@ -250,7 +256,7 @@ RULES: dict[str, Bad] = {
     "more certificates than a status has room for": (
         remote(*[{**TOKEN, "caData": "A" * 32768}] * 9),
         "spec.targets.remoteClusters",
-        "the caData of all clusters have more than 262144 characters in all",
+        "the caData of all clusters have more than 262144 characters in total",
     ),
     "two clusters with one name": (
         spec(targets={"remoteClusters": [{"clusterName": "a", "connection": KUBECONFIG}] * 2}),
@@ -260,12 +266,12 @@ RULES: dict[str, Bad] = {
     "a cluster without a name": (
         spec(targets={"remoteClusters": [{"connection": KUBECONFIG}]}),
         "spec.targets.remoteClusters[0]",
-        "give the cluster a name of your choice, for status and events: write clusterName",
+        "the cluster has no name for status and events: write clusterName with a name of your choice",
     ),
     "one name for several clusters": (
         selected(clusterName="a"),
         "spec.targets.remoteClusters[0].clusterName",
-        "a selector may mean several clusters, each known by the name of its SyncTarget: leave clusterName out",
+        "a selector can select several clusters, and each has the name of its SyncTarget: remove clusterName",
     ),
     "a kubeconfig nowhere": (remote({"type": "KubeconfigSecret"}), CONNECTION, NEEDS_KUBECONFIG),
     "a kubeconfig and a server": (
@@ -301,7 +307,7 @@ RULES: dict[str, Bad] = {
     "every SyncTarget by no label": (
         spec(targets={"remoteClusters": [{"connection": {"type": "SyncTarget", "selector": {}}}]}),
         f"{CONNECTION}.selector",
-        "an empty selector would select every cluster: write the labels of those that you mean",
+        "an empty selector would select every cluster: write the labels of the SyncTargets",
     ),
     "a server without TLS": (remote({**TOKEN, "server": "http://api.example.com"}), f"{CONNECTION}.server", SERVER),
     "a server with a password": (remote({**TOKEN, "server": "https://me:it@api.io"}), f"{CONNECTION}.server", SERVER),
@@ -309,12 +315,12 @@ RULES: dict[str, Bad] = {
     "certificates as they are": (
         remote({**TOKEN, "caData": "-----BEGIN CERTIFICATE-----"}),
         f"{CONNECTION}.caData",
-        "write certificates as PEM in base64, as certificate-authority-data of a kubeconfig",
+        "write certificates as base64 of PEM, like certificate-authority-data in a kubeconfig",
     ),
     "an interval of unknown length": (
         spec(syncPolicy={"mode": "Interval"}),
         "spec.syncPolicy.interval",
-        "mode Interval needs an interval, such as 10m",
+        "mode: Interval needs an interval: write interval, such as 10m",
     ),
     "an interval that nobody asked for": (
         spec(syncPolicy={"interval": "10m"}),

@@ -82,7 +82,7 @@ def test_a_type_becomes_a_schema(field: Any, expected: dict[str, Any]) -> None:
         (Annotated[dict[str, Word], Meta(max_length=5)], "S.f: keys of a map need a max_length"),
         (Word | int, "S.f: a union"),
         (Literal[1, 2], "S.f: write the values of a Literal as strings"),
-        (float, "S.f: FloatType has no place"),
+        (float, "S.f: FloatType is not allowed"),
     ],
     ids=str,
 )

@@ -28,7 +28,7 @@ RULES: dict[str, Bad] = {
     "another SyncTarget": (
         {"connection": {"type": "SyncTarget", "syncTargetRef": {"name": "a"}}},
         "spec.connection.type",
-        "a SyncTarget names a cluster, not another SyncTarget: write type KubeconfigSecret or ServiceAccountToken",
+        "a SyncTarget cannot refer to another SyncTarget: write type: KubeconfigSecret or ServiceAccountToken",
     ),
     "a namespace in capitals": (
         {"connection": KUBECONFIG, "allowedNamespaces": ["Team"]},

@@ -54,12 +54,12 @@ RULES: dict[str, Bad] = {
     "an empty selector": (
         {"namespaceSelector": {}},
         "spec.namespaceSelector",
-        "an empty selector would govern every namespace",
+        "an empty selector would select every namespace",
     ),
     "accounts without a word": (
         spec(serviceAccount={}),
         "spec.serviceAccount",
-        "this asks for nothing: write required",
+        "serviceAccount sets no limit: write required",
     ),
     "an account in capitals": (
         spec(serviceAccount={"allowed": ["Robot"]}),

@@ -142,13 +142,13 @@ def test_a_rollback_is_to_the_previous_commit_unless_one_is_named_and_ends_when_
     sync = store()
     sync.report(sourceRevision=NEW, history=[change(NEW), change(OLD)])
     assert (
-        syncline("rollback", sync.name) == f"{sync} goes back to the commit before and stays there; --clear ends it\n"
+        syncline("rollback", sync.name) == f"{sync} is rolled back to the previous commit; --clear ends the rollback\n"
     )
     assert sync.spec["rollback"] == {"to": "Previous"}
     told = syncline("rollback", sync.name, "--to", OLD.upper())
-    assert told == f"{sync} goes back to {OLD[:10]} and stays there; --clear ends it\n"
+    assert told == f"{sync} is rolled back to {OLD[:10]}; --clear ends the rollback\n"
     assert sync.spec["rollback"] == {"to": OLD}
-    assert syncline("rollback", sync.name, "--clear") == f"{sync} follows its revision again\n"
+    assert syncline("rollback", sync.name, "--clear") == f"{sync} applies the revision of its spec again\n"
     assert "rollback" not in sync.spec
     assert syncline("rollback", sync.name, "--clear", code=1) == f"{sync} is not rolled back"
 
@@ -156,17 +156,17 @@ def test_a_rollback_is_to_the_previous_commit_unless_one_is_named_and_ends_when_
 def test_a_rollback_to_the_previous_commit_is_not_taken_for_two(store: Store, syncline: Command) -> None:
     sync = store(rollback={"to": "Previous"})
     told = syncline("rollback", sync.name, "--to", "previous", code=1)
-    assert told == f"{sync} is rolled back already: name a commit with --to, or end it with --clear first"
+    assert told == f"{sync} is already rolled back: write a commit with --to, or end the rollback with --clear first"
 
 
 def test_one_environment_is_rolled_back_by_its_name(store: Store, syncline: Command) -> None:
     sync = store(environments=ENVIRONMENTS)
     sync.report(environments=[track("dev", history=[change(NEW)]), track("prod", history=[change(OLD)])])
     told = syncline("rollback", sync.name, "--env", "prod", "--to", OLD[:8])
-    assert told == f"{sync}, environment prod, goes back to {OLD[:10]} and stays there; --clear ends it\n"
+    assert told == f"{sync}, environment prod, is rolled back to {OLD[:10]}; --clear ends the rollback\n"
     assert sync.spec["environments"] == [ENVIRONMENTS[0], {**ENVIRONMENTS[1], "rollback": {"to": OLD}}]
     told = syncline("rollback", sync.name, "--env", "prod", "--clear")
-    assert told == f"{sync}, environment prod, follows its revision again\n"
+    assert told == f"{sync}, environment prod, applies the revision of its spec again\n"
     assert sync.spec["environments"] == ENVIRONMENTS
 
 
@@ -176,16 +176,16 @@ def test_a_rollback_to_a_commit_that_is_not_known_changes_nothing_and_says_what_
     sync = store()
     told = syncline("rollback", sync.name, "--to", "abcdef0", code=1)
     assert told == (
-        "the history has no commit abcdef0: write one that it has (none yet); for any other, add --unlisted"
+        "the history has no commit abcdef0: write one of its commits (none yet); for other commits, add --unlisted"
     )
     sync.report(sourceRevision=NEW, history=[change(NEW), change(OLD, "Failed")], lastHealthyRevision=OTHER)
     listed = ", ".join(commit[:10] for commit in (NEW, OTHER, OLD))
     told = syncline("rollback", sync.name, "--to", "abcdef0", code=1)
     assert told == (
-        f"the history has no commit abcdef0: write one that it has ({listed}); for any other, add --unlisted"
+        f"the history has no commit abcdef0: write one of its commits ({listed}); for other commits, add --unlisted"
     )
     told = syncline("rollback", sync.name, "--to", OLD[:7], code=1)
-    assert told == f"{OLD[:7]} may be {NEW} or {OTHER} or {OLD}: write more of it"
+    assert told == f"{OLD[:7]} is ambiguous ({NEW} or {OTHER} or {OLD}): write more digits"
     assert "needs" in syncline("rollback", sync.name, "--to", "abcdef0", "--unlisted", code=1)
     assert "rollback" not in sync.spec
     syncline("rollback", sync.name, "--to", "f" * 40, "--unlisted")
@@ -219,12 +219,12 @@ def test_a_name_that_several_kinds_have_asks_for_the_kind(quiet: Sandbox, store:
 def test_a_command_for_one_kind_refuses_the_others(store: Store, syncline: Command) -> None:
     sync = store()
     told = syncline("rollback", f"cms/{sync.name}", code=1)
-    assert told == "this command is not for the kind ConfigMapSync; write one of ConfigSync (csync)"
+    assert told == "this command does not support the kind ConfigMapSync; write one of ConfigSync (csync)"
 
 
 def test_a_rollback_says_which_environments_there_are(store: Store, syncline: Command) -> None:
     sync = store(environments=ENVIRONMENTS)
-    assert syncline("rollback", sync.name, code=1) == f"{sync} has environments: say which with --env (dev, prod)"
+    assert syncline("rollback", sync.name, code=1) == f"{sync} has environments: choose one with --env (dev, prod)"
     told = syncline("rollback", sync.name, "--env", "qa", code=1)
     assert told == f"{sync} has no environment qa: it has dev, prod"
     plain = store()
@@ -251,17 +251,17 @@ def test_a_promotion_of_a_commit_of_the_past_finds_it_by_its_beginning(store: St
     sync = store(environments=ENVIRONMENTS)
     sync.report(environments=[track("dev", history=[change(NEW), change(OTHER), change("f" * 40, "Failed")])])
     promote = ("promote", sync.name, "--from", "dev", "--to", "prod", "--revision")
-    assert syncline(*promote, OTHER[:12]) == f"{sync}: prod goes to {OTHER[:10]}\n"
+    assert syncline(*promote, OTHER[:12]) == f"{sync}: prod is set to {OTHER[:10]}\n"
     assert sync.spec["environments"][1]["revision"] == OTHER
-    assert syncline(*promote, OTHER[:7], code=1) == f"{OTHER[:7]} may be {NEW} or {OTHER}: write more of it"
+    assert syncline(*promote, OTHER[:7], code=1) == f"{OTHER[:7]} is ambiguous ({NEW} or {OTHER}): write more digits"
     told = syncline(*promote, "f" * 40, code=1)
-    assert told == f"dev has not been at {'f' * 40}: write a commit that it had ({NEW[:10]}, {OTHER[:10]})"
+    assert told == f"dev has no commit {'f' * 40} in its history: write one of its commits ({NEW[:10]}, {OTHER[:10]})"
 
 
 @pytest.mark.parametrize(
     ("reported", "goal", "told"),
     [
-        ([], "prod", "nothing is reported of dev yet: is the operator running?"),
+        ([], "prod", "dev has no status yet: check that the operator runs"),
         ([track("dev", "False", message="no disk")], "prod", "dev is not ready: no disk"),
         (
             [track("dev", "Unknown", lastHealthyRevision=OLD)],
@@ -270,7 +270,11 @@ def test_a_promotion_of_a_commit_of_the_past_finds_it_by_its_beginning(store: St
         ),
         ([track("dev")], "dev", "--from and --to are the same environment"),
         ([track("dev")], "qa", "ConfigSync default/{name} has no environment qa: it has dev, prod, held"),
-        ([track("dev")], "held", "held is rolled back: end that first (syncline rollback NAME --env held --clear)"),
+        (
+            [track("dev")],
+            "held",
+            "held is rolled back: end the rollback first (syncline rollback NAME --env held --clear)",
+        ),
     ],
     ids=["no status", "failed", "in progress", "the same", "unknown", "rolled back"],
 )
@@ -290,7 +294,7 @@ def test_a_sync_is_suspended_and_resumed(store: Store, syncline: Command) -> Non
     assert syncline("suspend", "csync", sync.name) == f"{sync} is suspended\n"
     assert sync.spec["suspend"] is True
     told = syncline("reconcile", "csync", sync.name, code=1)
-    assert told == f"{sync} is suspended: end that first (syncline resume)"
+    assert told == f"{sync} is suspended: resume it first (syncline resume)"
     assert syncline("resume", f"csync/{sync.name}") == f"{sync} is resumed\n"
     assert sync.spec["suspend"] is False
 
@@ -298,7 +302,7 @@ def test_a_sync_is_suspended_and_resumed(store: Store, syncline: Command) -> Non
 def test_a_request_is_made_without_waiting_for_an_answer(store: Store, syncline: Command) -> None:
     sync = store()
     told = syncline("reconcile", "csync", sync.name)
-    assert told == f"{sync} is carried out as soon as the operator sees the request; --wait waits for it\n"
+    assert told == f"a reconcile of {sync} is requested; --wait waits for the result\n"
     assert sync.read()["metadata"]["annotations"][REQUESTED_AT]
 
 
@@ -314,7 +318,7 @@ RETRIED = condition("Reconciling", "True", "Retrying", "trying again")
         ([[READY]], "is ready: 2 objects agree"),
         ([[BROKEN]], "is not ready: BuildFailed: a.yaml:3: no name"),
         ([[BROKEN, BUSY], [READY]], "is ready: 2 objects agree"),
-        ([[]], "is not ready: nothing is reported yet"),
+        ([[]], "is not ready: the sync has no status yet"),
     ],
     ids=["ready", "not ready", "ready in the end", "no condition"],
 )
@@ -339,6 +343,7 @@ def test_waiting_ends_with_what_came_of_the_request(
 STALLED = condition("Stalled", "True", "InvalidManifest", "a.yaml:3: no such field")
 REFUSED = condition("Ready", "False", "InvalidManifest", "a.yaml:3: no such field")
 FORBIDDEN = condition("Ready", "False", "Forbidden", "1 of 2 targets not in agreement")
+NOWHERE = condition("Ready", "False", "NamespaceNotFound", "namespace 'a' does not exist")
 
 
 @pytest.mark.parametrize(
@@ -346,9 +351,15 @@ FORBIDDEN = condition("Ready", "False", "Forbidden", "1 of 2 targets not in agre
     [
         ([[REFUSED, STALLED, BUSY]], "is not ready: InvalidManifest: a.yaml:3: no such field"),
         ([[FORBIDDEN, RETRIED]], "is not ready: Forbidden: 1 of 2 targets not in agreement"),
+        ([[NOWHERE, BUSY]], "is not ready: NamespaceNotFound: namespace 'a' does not exist"),
         ([[FORBIDDEN, BUSY], [READY]], "is ready: 2 objects agree"),
     ],
-    ids=["only a new revision helps", "it has failed, and is tried again", "something is still awaited"],
+    ids=[
+        "only a new revision helps",
+        "it has failed, and is tried again",
+        "only a person can help",
+        "something is still awaited",
+    ],
 )
 def test_waiting_ends_when_the_outcome_is_known(
     store: Store, syncline: Command, eventually: Eventually, answers: list[list[Json]], told: str
@@ -371,7 +382,8 @@ def test_waiting_for_an_operator_that_does_not_run_ends_too(store: Store, syncli
     sync = store()
     told = syncline("reconcile", "csync", sync.name, "--wait", "--timeout", "300ms", code=1)
     assert told == (
-        f"{sync} is not ready: the operator has not answered: is it running, and does it watch this namespace?"
+        f"{sync} is not ready: the operator has not reported a status: check that it runs, and that it watches"
+        " this namespace"
     )
 
 
@@ -380,12 +392,12 @@ def test_waiting_for_an_operator_that_does_not_run_ends_too(store: Store, syncli
     [
         (
             ("reconcile", "st", "edge"),
-            "this command is not for the kind SyncTarget; write one of ConfigMapSync (cms), ManifestSync (msync)",
+            "this command does not support the kind SyncTarget; write one of ConfigMapSync (cms), ManifestSync (msync)",
         ),
-        (("suspend", "csync"), "which ConfigSync? Write its name too"),
+        (("suspend", "csync"), "the name of the ConfigSync is missing: write KIND and NAME"),
         (("resume", "cms/none"), "there is no ConfigMapSync none in namespace default"),
         (("resume", "none"), "there is no ConfigMapSync or ManifestSync or ConfigSync none in namespace default"),
-        (("resume", "sync", "none"), "'sync' is no kind of ours; write one of ConfigMapSync (cms)"),
+        (("resume", "sync", "none"), "'sync' is not a kind of Syncline; write one of ConfigMapSync (cms)"),
     ],
     ids=["a cluster", "no name", "absent", "absent of all kinds", "no kind"],
 )

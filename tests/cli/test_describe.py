@@ -7,7 +7,7 @@ import pytest
 from tests.manifestsync.world import Manifests
 
 from syncline.cli.details import resource_words
-from syncline.controllers.discretion import UNSAID, reduced
+from syncline.core.redact import REDACTED, strip_server_text
 from syncline.sandbox import Sandbox
 from syncline.testing.operator import OperatorProcess
 
@@ -77,21 +77,21 @@ def test_what_the_server_says_of_a_patch_from_a_secret_is_told_without_the_value
         ("namespace 'a' does not exist", "namespace 'a' does not exist"),
         (
             "cannot create services in namespace 'a': 422 Invalid: spec.type: Unsupported value: \"SECRET\": no type",
-            f"cannot create services in namespace 'a': 422 Invalid, see spec.type ({UNSAID})",
+            f"cannot create services in namespace 'a': 422 Invalid, see spec.type ({REDACTED})",
         ),
         (
             "cannot patch deployments 'x' in namespace 'a': 400 BadRequest: SECRET",
-            f"cannot patch deployments 'x' in namespace 'a': 400 BadRequest ({UNSAID})",
+            f"cannot patch deployments 'x' in namespace 'a': 400 BadRequest ({REDACTED})",
         ),
         (
             "cluster edge: cannot patch things 'x': 422 Invalid: a.b[0].c: Invalid value: \"d e: Forbidden\": no",
-            f"cluster edge: cannot patch things 'x': 422 Invalid, see a.b[0].c ({UNSAID})",
+            f"cluster edge: cannot patch things 'x': 422 Invalid, see a.b[0].c ({REDACTED})",
         ),
     ],
     ids=["our own words", "a value", "no field", "a value that looks like a field"],
 )
 def test_only_names_of_fields_are_left_of_what_the_server_says(message: str, told: str) -> None:
-    assert reduced(message) == told
+    assert strip_server_text(message) == told
 
 
 @pytest.mark.parametrize(

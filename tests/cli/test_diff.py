@@ -59,7 +59,7 @@ def test_a_new_sync_creates_its_copies_and_the_diff_does_not(world: Manifests, s
     assert "+  colour: red" in lines
     assert lines[lines.index("+  poem: |") :][1:3] == ["+    one", "+    two"]
     assert f"+  namespace: {target}" in lines
-    assert any(line.startswith(f"# left as it is: {taken}/app: an object of this name exists") for line in lines)
+    assert any(line.startswith(f"# not changed: {taken}/app: an object of this name exists") for line in lines)
     writes = [entry for entry in log.writes("admin", since=mark) if "dryRun=All" not in entry.uri]
     assert {entry.resource for entry in writes} <= {"subjectaccessreviews"}
     assert world.config_map(target).look() is None
@@ -156,7 +156,7 @@ def test_what_the_server_says_against_the_content_of_a_secret_is_not_shown(world
     world.secret("patch", content=json.dumps({"metadata": {"labels": {"token": f"{CANARY} is no label"}}}))
     patch = {"patchContentRef": {"kind": "Secret", "name": "patch", "key": "content"}}
     told = syncline("diff", "-f", "-", stdin=anything(world, source, target, patch=patch), code=2)
-    assert "# this cannot be shown: the server's words may hold the value of a Secret" in told
+    assert "# the difference cannot be shown: the message of the API server can contain the value of a Secret" in told
     assert secrets_in(told) == []
 
 
@@ -177,7 +177,7 @@ def test_of_a_two_way_sync_the_other_way_is_not_shown_and_that_is_said(world: Ma
     world.sync("pair", destinationNamespace=target, direction="Bidirectional", conflictPolicy="Merge").becomes("Synced")
     told = syncline("diff", "cms/pair", "-n", world.home)
     assert told.splitlines() == [
-        "# this sync goes both ways: what edits of the copy would change in the source is not shown"
+        "# this sync is Bidirectional: changes of the source by edits of the copy are not shown"
     ]
 
 
@@ -200,7 +200,7 @@ def test_what_the_server_would_refuse_is_an_error(world: Manifests, syncline: Co
     sync.becomes("Synced")
     patch = {"patchContent": "spec: {selector: {matchLabels: {app: other}}}"}
     told = syncline("diff", "-f", "-", stdin=anything(world, source, target, patch=patch), code=2)
-    assert "# this cannot be shown: cannot patch deployments 'app'" in told
+    assert "# the difference cannot be shown: cannot patch deployments 'app'" in told
 
 
 @pytest.mark.parametrize(
@@ -208,11 +208,11 @@ def test_what_the_server_would_refuse_is_an_error(world: Manifests, syncline: Co
     [
         ([], "write either -f FILE, or KIND and NAME"),
         (["cms", "a", "-f", "-"], "write either -f FILE, or KIND and NAME"),
-        (["cms"], "which ConfigMapSync? Write its name too"),
+        (["cms"], "the name of the ConfigMapSync is missing: write KIND and NAME"),
         (
             ["st", "a"],
             (
-                "this command is not for the kind SyncTarget; "
+                "this command does not support the kind SyncTarget; "
                 "write one of ConfigMapSync (cms), ManifestSync (msync), ConfigSync (csync)"
             ),
         ),

@@ -57,7 +57,7 @@ def test_a_cluster_without_syncline_lacks_everything(syncline: Command) -> None:
     with Sandbox.create(Options()) as empty:
         found = rows(syncline("doctor", kubeconfig=empty.kubeconfig, code=1))
     assert [ok for ok, _ in found.values()][:4] == ["NO"] * 4
-    assert found["namespace"][1].startswith("run `syncline install`: the namespace syncline-system does not exist")
+    assert found["namespace"][1].startswith("the namespace syncline-system does not exist: run `syncline install`")
 
 
 def test_whoever_may_not_look_is_told_so_and_nothing_else(clinic: Sandbox, syncline: Command) -> None:

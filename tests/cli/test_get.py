@@ -112,7 +112,7 @@ def test_get_prints_the_objects_as_json(world: Manifests, syncline: Command) -> 
 
 
 def test_get_says_where_nothing_is(world: Manifests, syncline: Command) -> None:
-    assert syncline("get", "-n", world.home) == f"nothing found in namespace {world.home}; -A looks everywhere\n"
+    assert syncline("get", "-n", world.home) == f"nothing found in namespace {world.home}; -A lists all namespaces\n"
     told = syncline("get", "cms", "none", "-n", world.home, code=1)
     assert told == f"syncline: there is no ConfigMapSync none in namespace {world.home}\n"
 
@@ -122,11 +122,11 @@ def test_get_says_where_nothing_is(world: Manifests, syncline: Command) -> None:
     [
         (
             ["deployment", "a"],
-            "'deployment' is no kind of ours; write one of ConfigMapSync (cms), ManifestSync (msync)",
+            "'deployment' is not a kind of Syncline; write one of ConfigMapSync (cms), ManifestSync (msync)",
         ),
         (["cms/a", "b"], "write either cms/a or a kind and a name, not both"),
         (["cms/"], "write KIND/NAME with both parts"),
-        (["cms", "a", "-A"], "one object is in one namespace: give -n instead of -A"),
+        (["cms", "a", "-A"], "-A cannot be combined with NAME: write -n NAMESPACE instead"),
     ],
     ids=["unknown kind", "two names", "no name", "everywhere"],
 )
@@ -171,7 +171,7 @@ def test_get_shows_what_the_tenants_of_a_policy_may_do(world: Manifests, synclin
         "Destinations: any",
         "Kinds: none",
         "Key services: any",
-        "In each namespace: at most 5 syncs, 60 seconds of builds an hour",
+        "In each namespace: at most 5 syncs, 60 seconds of builds in an hour",
     ]
 
 

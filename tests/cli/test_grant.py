@@ -96,7 +96,7 @@ def test_whoever_installs_chooses_the_kinds_that_edit_and_admin_may_write(
             until(lambda: writable(role), lambda found: found == expected)  # noqa: B023
         assert writable("syncline-write") == everything
     told = syncline("install", "--without-deployment", "--tenant-kinds", "cms,pods", code=1)
-    assert "'pods' is no kind of ours; write one of ConfigMapSync (cms)" in told
+    assert "'pods' is not a kind of Syncline; write one of ConfigMapSync (cms)" in told
 
 
 def test_manifests_of_any_profile_have_the_same_objects_so_that_applying_them_takes_rights_away(
@@ -184,11 +184,11 @@ def test_a_usual_application_without_an_account_is_told_with_the_profile_that_wr
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("*",), "name one resource"),
-        (("*.apps",), "name one resource"),
-        (("secrets", "-n", "a"), "-n and -A are for --to"),
+        (("*",), "write one resource"),
+        (("*.apps",), "write one resource"),
+        (("secrets", "-n", "a"), "-n and -A need --to"),
         (("secrets", "--to", "robot", "-A"), "write NAMESPACE/ACCOUNT"),
-        (("secrets", "--to", "a/robot"), "Give -n NAMESPACE, or -A"),
+        (("secrets", "--to", "a/robot"), "add -n NAMESPACE, or -A"),
     ],
 )
 def test_a_grant_that_cannot_be_meant_is_refused(syncline: Command, arguments: tuple[str, ...], told: str) -> None:

@@ -128,7 +128,7 @@ def test_a_field_that_does_not_exist_is_refused_with_the_one_that_was_meant(
             "{apiVersion: syncline.dev/v1, kind: ConfigSync, metadata: {name: a}}",
             "there is no apiVersion syncline.dev/v1: write syncline.dev/v1alpha1",
         ),
-        ("spec: {}\nkind: ConfigSync\nspec: {}", "'spec' is there twice"),
+        ("spec: {}\nkind: ConfigSync\nspec: {}", "'spec' is duplicate"),
     ],
     ids=["kind", "version", "twice"],
 )
@@ -198,7 +198,7 @@ def test_whoever_may_not_ask_for_the_rights_of_the_operator_is_told_that_they_we
     assert told[-3] == "1 to create"
     operator = "system:serviceaccount:syncline-system:syncline"
     assert told[-2].startswith(f"note: the rights of {operator} were not checked: cannot create subjectaccessreviews")
-    assert told[-1].startswith("note: marks were not checked, and are taken at their word: you may not read the Secret")
+    assert told[-1].startswith("note: the signatures of markers were not checked: you may not read the Secret")
 
 
 def test_plan_tells_what_a_tenant_policy_does_not_allow(world: Manifests, syncline: Command) -> None:

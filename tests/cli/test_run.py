@@ -15,7 +15,7 @@ from tests.cli.conftest import Command
         (("--webhook-secret-file", "/nowhere/secret"), "--webhook-secret-file cannot be read: No such file"),
         (("--webhook-secret-file", "/dev/null"), "--webhook-secret-file is empty"),
         (("--webhook-bind", "everywhere"), "--webhook-bind"),
-        (("--trusted-proxies", "10.0.0.0/8,ingress"), "--trusted-proxies: write an address or a network"),
+        (("--trusted-proxies", "10.0.0.0/8,ingress"), "--trusted-proxies: 'ingress' is not an address or network"),
         (("--trusted-proxies", "0.0.0.0/0"), "--trusted-proxies: 0.0.0.0/0 means every address"),
         (
             ("--as-installed", "--namespace", "nowhere"),

@@ -77,10 +77,8 @@ def test_a_tenant_plans_a_sync_in_their_own_namespace(world: Manifests, tenant: 
     assert notes[0].startswith("note: the rights of system:serviceaccount:syncline-system:syncline were not checked")
     assert f"note: you may not list ConfigMap outside of namespace {world.home}" in told
     assert "note: you may not list the syncs of other namespaces" in told
-    assert notes[-1] == (
-        "note: whether a TenantPolicy allows this was not checked, since you may not list TenantPolicies"
-    )
-    assert "whether these namespaces exist" not in told
+    assert notes[-1] == ("note: TenantPolicies were not checked: you may not list them")
+    assert "their existence was not checked" not in told
 
 
 def test_what_is_synced_already_is_known_and_what_was_edited_is_shown(
@@ -109,7 +107,7 @@ def test_a_target_in_a_namespace_that_the_tenant_may_not_read_is_planned_as_the_
     assert rows(told)[f"{open_}/app"][0] == "create"
     command = f"run `syncline grant configmaps --to {world.home}/{robot.name} -n {closed}`"
     assert rows(told)[f"{closed}/app"][-1].startswith(command)
-    unread = f"note: whether these namespaces exist was not checked, since you may not read them: {closed}, {open_}"
+    unread = f"note: you may not read these namespaces, so their existence was not checked: {closed}, {open_}"
     assert unread in told
 
 
@@ -137,8 +135,8 @@ def test_a_selection_that_needs_the_namespaces_is_refused_with_what_is_missing(
     spec = {"sourceNamespace": world.home, "configMapName": "app", "serviceAccountName": robot.name}
     told = tenant.runs(command, "ConfigMapSync", code=2, **spec, **where)
     assert told.splitlines()[-1].startswith(
-        f"syncline: ConfigMapSync {world.home}/sync: write the names of the namespaces, or have somebody plan this who "
-        "may list and watch namespaces"
+        f"syncline: ConfigMapSync {world.home}/sync: you may not list and watch namespaces, so the namespaces of a "
+        "glob or a selector are not known"
     )
     assert "Traceback" not in told
 

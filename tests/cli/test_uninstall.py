@@ -88,9 +88,9 @@ def test_uninstall_without_an_operator_removes_nothing_unless_it_may_keep_the_co
     result = uninstall(sandbox, "--timeout", "0.5")
     assert result.returncode == 1
     for name in ("ConfigMapSync {0}/sync", "ManifestSync {0}/secrets"):
-        told = f"{name.format(world.home)}: the operator has not answered: start it if it does not run\n"
+        told = f"{name.format(world.home)}: the operator has not reported a status: check that it runs\n"
         assert told in result.stdout
-    assert "2 syncs are still there, and nothing else was removed" in result.stdout
+    assert "2 syncs are not deleted yet, and nothing else was removed" in result.stdout
     assert sync.look() is not None
     result = uninstall(sandbox, "--keep-copies")
     assert (result.returncode, result.stderr) == (0, "")
@@ -112,7 +112,7 @@ def test_uninstall_names_the_syncs_that_are_left_and_what_they_wait_for(sandbox:
         told = f"ConfigMapSync {world.home}/sync: CleanupFailed: 1 copies cannot be removed yet, "
         line = next(line for line in result.stdout.splitlines() if line.startswith(told))
         assert "the copy stays" in line
-        assert "is the operator running" not in result.stdout
+        assert "check that it runs" not in result.stdout
         refusal.end()
         assert uninstall(sandbox).returncode == 0
     Thing(sandbox, "/api/v1/namespaces", "syncline-system").gone()

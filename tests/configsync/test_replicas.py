@@ -16,7 +16,7 @@ from tests.faults.scene import calm_operator, metric, turns
 
 from syncline import deploy
 from syncline.api.common import PUSHED_AT
-from syncline.controllers.push_records import SPACING
+from syncline.controllers.sources.push_records import SPACING
 from syncline.sandbox import Sandbox
 from syncline.testing.faults import Asked, Fault
 from syncline.testing.gitserver import GitServer

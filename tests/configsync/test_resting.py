@@ -9,13 +9,15 @@ from msgspec import convert
 
 from syncline.api.configsync import ConfigSyncSpec
 from syncline.api.source import GitSource
-from syncline.controllers.building import Made
-from syncline.controllers.configsynckind import GitReport
-from syncline.controllers.forest import Forest
-from syncline.controllers.laps import Lap, Lapped
-from syncline.controllers.reporting import Problem
-from syncline.controllers.resting import Rest, Rests, rest_of
-from syncline.controllers.tracks import Course, tracks_of
+from syncline.controllers.errors import SyncError
+from syncline.controllers.requeue import Requeue
+from syncline.controllers.result import ReconcileResult
+from syncline.controllers.sources.changes import BuiltFrom, ChangeFilter, built_from
+from syncline.controllers.sources.desired import DesiredSet, UnitResult
+from syncline.controllers.sources.prepared import PreparedRevision
+from syncline.controllers.sources.tree import SourceTree
+from syncline.core.desired import BuildArtifact
+from syncline.core.environments import EnvironmentState, environments_of
 from syncline.core.objects import Target
 from syncline.core.outcome import Outcome
 from syncline.core.revisions import Decision
@@ -36,13 +38,15 @@ class Scene:
         self.remote = remote
         self.mirrors = mirrors
         self.woken: list[Key] = []
-        self.rests = Rests(mirrors, self.woken.append)
+        self.rests = ChangeFilter(mirrors, self.woken.append)
 
     async def settle(self, key: Key, path: str) -> None:
         git = GitSource(repo=self.remote.url, path=path)
         tree = await self.mirrors.tree(self.remote, await self.mirrors.resolve(self.remote, "main"))
-        made = Made(recipe="", paths={path: Forest({"": tree}).digest(path)}, inputs="", packed=b"")
-        self.rests.settle(key, Rest(self.remote, (({"": git}, made),)))
+        artifact = BuildArtifact(
+            recipe="", paths={path: SourceTree({"": tree}).digest(path)}, inputs="", compressed=b""
+        )
+        self.rests.remember(key, BuiltFrom(self.remote, (({"": git}, artifact),)))
 
     async def push(self, path: str, content: str | None) -> None:
         """Push, and have the syncs told of it."""
@@ -52,8 +56,8 @@ class Scene:
     async def told(self) -> None:
         await self.mirrors.refresh(self.remote)
         for key in (MINE, THEIRS):
-            self.rests.told(key, self.remote.key)
-        await self.rests.looked()
+            self.rests.on_push(key, self.remote.key)
+        await self.rests.drained()
 
 
 @pytest.fixture
@@ -62,10 +66,10 @@ async def scene(git_server: GitServer, tmp_path: Path) -> AsyncIterator[Scene]:
     repository.commit({"mine/a.txt": "a", "theirs/a.txt": "a"})
     remote = Remote(git_server.url(tmp_path.name), ca=git_server.ca)
     async with Mirrors(tmp_path / "cache", allow_loopback=True) as mirrors:
-        made = Scene(repository, remote, mirrors)
-        await made.settle(MINE, "mine")
-        await made.settle(THEIRS, "theirs")
-        yield made
+        scene = Scene(repository, remote, mirrors)
+        await scene.settle(MINE, "mine")
+        await scene.settle(THEIRS, "theirs")
+        yield scene
 
 
 async def test_a_push_wakes_the_sync_whose_folder_it_changes(scene: Scene) -> None:
@@ -84,7 +88,7 @@ async def test_a_push_that_removes_a_folder_wakes_its_sync(scene: Scene) -> None
 
 
 async def test_a_sync_in_the_middle_of_a_turn_is_always_woken(scene: Scene) -> None:
-    scene.rests.disturb(MINE)
+    scene.rests.forget(MINE)
     await scene.push("readme.md", "hello")
     assert scene.woken == [MINE]
 
@@ -92,9 +96,9 @@ async def test_a_sync_in_the_middle_of_a_turn_is_always_woken(scene: Scene) -> N
 async def test_a_turn_that_begins_while_a_push_is_looked_at_is_followed_by_another(scene: Scene) -> None:
     scene.repository.commit({"readme": "hello"})
     await scene.mirrors.refresh(scene.remote)
-    scene.rests.told(MINE, scene.remote.key)
-    scene.rests.disturb(MINE)
-    await scene.rests.looked()
+    scene.rests.on_push(MINE, scene.remote.key)
+    scene.rests.forget(MINE)
+    await scene.rests.drained()
     assert scene.woken == [MINE]
 
 
@@ -106,16 +110,27 @@ async def test_a_repository_that_fails_wakes_everybody(scene: Scene, git_server:
     assert scene.woken == [MINE, THEIRS]
 
 
-def report(spec: ConfigSyncSpec, **changes: Any) -> GitReport:
+def report(spec: ConfigSyncSpec, **changes: Any) -> ReconcileResult:
     """Return what a turn reports that has left nothing to do."""
-    track = tracks_of(spec, "team")[0]
-    made = Made(recipe="", paths={}, inputs="", packed=b"")
+    environment = environments_of(spec, "team")[0]
+    artifact = BuildArtifact(recipe="", paths={}, inputs="", compressed=b"")
     decision = Decision(commit="c", held=False, reason="Head", why="")
-    fields = {"track": track, "course": Course(), "made": made, "certain": True, "decision": decision}
-    lap = Lap(**{**fields, **changes.pop("lap", {})})
+    fields = {
+        "environment": environment,
+        "recorded": EnvironmentState(),
+        "artifact": artifact,
+        "certain": True,
+        "decision": decision,
+    }
+    prepared = PreparedRevision(**{**fields, **changes.pop("prepared", {})})
     outcome = Outcome(target=Target("team", "app"), state=changes.pop("state", "Synced"), reason="", message="")
-    lapped = Lapped(lap=lap, health=changes.pop("health", "Pending"))
-    return GitReport(**{"sync": SYNC, "outcomes": [outcome], "done": True, "laps": (lapped,), **changes})
+    unit = UnitResult(desired=DesiredSet(prepared=prepared), health=changes.pop("health", "Pending"))
+    return ReconcileResult(**{"sync": SYNC, "outcomes": [outcome], "complete": True, "units": (unit,), **changes})
+
+
+def rest(of: ConfigSyncSpec, result: ReconcileResult, known: dict[GitSource, Remote]) -> BuiltFrom | None:
+    """Return what is remembered of a sync after a reconcile."""
+    return built_from(of, result.units, known) if result.is_settled else None
 
 
 def spec(**more: Any) -> ConfigSyncSpec:
@@ -130,25 +145,25 @@ def remotes(of: ConfigSyncSpec) -> dict[GitSource, Remote]:
 
 
 def test_a_turn_that_left_nothing_to_do_ends_at_rest() -> None:
-    assert rest_of(spec(), report(spec()), remotes(spec())) is not None
+    assert rest(spec(), report(spec()), remotes(spec())) is not None
     waiting = spec(wait=True)
-    assert rest_of(waiting, report(waiting, health="Healthy"), remotes(waiting)) is not None
+    assert rest(waiting, report(waiting, health="Healthy"), remotes(waiting)) is not None
 
 
-UNREST: dict[str, Callable[[], tuple[ConfigSyncSpec, GitReport]]] = {
-    "a problem": lambda: (spec(), report(spec(), problem=Problem("Any", "any"))),
-    "a retry": lambda: (spec(), report(spec(), retry=True)),
-    "something to wait for": lambda: (spec(), report(spec(), waits=True)),
-    "places that were not looked at": lambda: (spec(), report(spec(), done=False)),
+UNREST: dict[str, Callable[[], tuple[ConfigSyncSpec, ReconcileResult]]] = {
+    "a problem": lambda: (spec(), report(spec(), problem=SyncError("Any", "any"))),
+    "a retry": lambda: (spec(), report(spec(), requeue=Requeue(backoff=True))),
+    "something to wait for": lambda: (spec(), report(spec(), requeue=Requeue(pending=True))),
+    "places that were not looked at": lambda: (spec(), report(spec(), complete=False)),
     "a target that failed": lambda: (spec(), report(spec(), state="Failed")),
     "a target in other hands": lambda: (spec(), report(spec(), state="Conflict")),
-    "what could not be built": lambda: (spec(), report(spec(), lap={"certain": False})),
-    "nothing applied": lambda: (spec(), report(spec(), lap={"made": None})),
+    "what could not be built": lambda: (spec(), report(spec(), prepared={"certain": False})),
+    "nothing applied": lambda: (spec(), report(spec(), prepared={"artifact": None})),
     "objects that are not well": lambda: (spec(wait=True), report(spec(wait=True))),
     "going back on failure": lambda: (spec(failurePolicy="Rollback"), report(spec(failurePolicy="Rollback"))),
     "another revision than the head": lambda: (
         spec(),
-        report(spec(), lap={"decision": Decision(commit="c", held=True, reason="RolledBack", why="")}),
+        report(spec(), prepared={"decision": Decision(commit="c", held=True, reason="RolledBack", why="")}),
     ),
     "signatures to be checked": lambda: (
         spec(git={"verify": {"secretRef": {"name": "keys"}}}),
@@ -160,8 +175,8 @@ UNREST: dict[str, Callable[[], tuple[ConfigSyncSpec, GitReport]]] = {
 @pytest.mark.parametrize("unrest", UNREST)
 def test_a_sync_is_not_at_rest_with(unrest: str) -> None:
     wanted, came = UNREST[unrest]()
-    assert rest_of(wanted, came, remotes(wanted)) is None
+    assert rest(wanted, came, remotes(wanted)) is None
 
 
 def test_a_sync_whose_repository_could_not_be_opened_is_not_at_rest() -> None:
-    assert rest_of(spec(), report(spec()), {}) is None
+    assert rest(spec(), report(spec()), {}) is None

@@ -1,10 +1,12 @@
 """A revision is checked as a whole before its first write: one wrong field, and nothing of it goes live."""
 
 import json
+import textwrap
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import yaml
 from tests.configmapsync.world import Thing, until
 from tests.configsync.test_clusters import EDGE, place_edge
 from tests.configsync.world import GitWorld, config_map, definition, manifest, stateful_set
@@ -134,6 +136,32 @@ class TestBySchema:
             f"web.yaml:10: Service {world.home}/web: metadata."
         )
 
+    @pytest.mark.parametrize(
+        ("text", "told"),
+        [
+            (
+                "kind: ConfigMap\nmetadata:\n  name: web\ndata:\n  port: 80\n",
+                "web.yaml:6: ConfigMap web data.port is a",
+            ),
+            (
+                "kind: Secret\nmetadata:\n  name: web\ndata:\n  a.b: '#'\n",
+                "web.yaml:6: Secret web data.a.b is not base64",
+            ),
+            ("kind: Service\nmetadata:\n  name: Web_1\n", "web.yaml:4: Service Web_1 metadata.name is not a name"),
+            ("kind: Secret\nmetadata:\n  name: web\ntype: [a]\n", "web.yaml:5: Secret {home}/web: type: must be a"),
+            (
+                "kind: Service\nmetadata:\n  name: web\n  labels:\n    app: a b\nspec: {}\n",
+                "web.yaml:6: Service {home}/web: metadata.labels.app: is not the value of a label",
+            ),
+        ],
+        ids=["number", "base64", "name", "type", "label"],
+    )
+    def test_what_no_cluster_takes_is_named_with_its_own_line(self, world: GitWorld, text: str, told: str) -> None:
+        world.push({"map.yaml": config_map(), "web.yaml": f"apiVersion: v1\n{text}"})
+        sync = world.csync()
+        assert sync.becomes("InvalidManifest")["message"].startswith(told.format(home=world.home))
+        assert world.find("ConfigMap", world.home).look() is None
+
     def test_a_kind_that_kubernetes_does_not_have_is_wrong(self, world: GitWorld) -> None:
         world.push({"map.yaml": config_map(), "set.yaml": {**stateful_set(), "kind": "StatefulSets"}})
         sync = world.csync()
@@ -229,6 +257,29 @@ class TestByDryRun:
         assert "set.yaml:1: StatefulSet.apps" in sync.message
         assert "imagee" in sync.message
         assert world.find("ConfigMap", world.home).at("data") == {"colour": "red"}
+
+    @pytest.mark.parametrize(
+        ("field", "line"),
+        [("replicas: three", 6), ("replicas: -1", 6), ("replicass: 3", 6)],
+        ids=["type", "value", "name"],
+    )
+    def test_the_field_that_the_server_names_has_its_own_line(self, world: GitWorld, field: str, line: int) -> None:
+        rest = yaml.safe_dump({key: value for key, value in stateful_set()["spec"].items() if key != "replicas"})
+        head = f"apiVersion: apps/v1\nkind: StatefulSet\nmetadata:\n  name: app\nspec:\n  {field}\n"
+        world.push({"map.yaml": config_map(), "set.yaml": head + textwrap.indent(rest, "  ")})
+        sync = world.csync(validation="DryRun")
+        message = sync.becomes("InvalidManifest")["message"]
+        assert f"is not applied: set.yaml:{line}: StatefulSet.apps" in message
+        assert world.find("ConfigMap", world.home).look() is None
+
+    @pytest.mark.parametrize(
+        "wrong", [{"kind": "StatefulSets"}, {"apiVersion": "apps/v1beta1"}], ids=["kind", "version"]
+    )
+    def test_a_kind_that_kubernetes_does_not_have_is_wrong_too(self, world: GitWorld, wrong: Json) -> None:
+        world.push({"map.yaml": config_map(), "set.yaml": {**stateful_set(), **wrong}})
+        sync = world.csync(validation="DryRun")
+        assert "is not served; write" in sync.becomes("InvalidManifest")["message"]
+        assert world.find("ConfigMap", world.home).look() is None
 
     def test_what_no_schema_says_is_found(self, world: GitWorld) -> None:
         wrong = stateful_set()

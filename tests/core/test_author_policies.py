@@ -120,6 +120,8 @@ def test_effective_is_idempotent_and_keeps_what_matters() -> None:
         (0, "", None, True, False, "Confirm"),
         (6, "Synced", (6, True), True, True, "Confirm"),
         (0, "", None, True, True, "AuthorUnchecked"),
+        (6, "Synced", None, True, True, "AuthorUnchecked"),
+        (6, "Synced", None, True, False, "Confirm"),
         (0, "", None, False, False, "AuthorUnchecked"),
         (6, "Synced", (6, True), False, False, "AuthorUnchecked"),
         (7, AUTHOR_UNCHECKED, None, True, False, "AuthorUnchecked"),

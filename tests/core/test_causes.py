@@ -55,6 +55,9 @@ def test_what_differs_from_one_retry_to_the_next_is_no_new_cause(first: str, sec
     [
         ("403 Forbidden: exceeded quota", "403 Forbidden: denied by the webhook policy.example.com"),
         ("server disconnected", "certificate signed by unknown authority"),
+        ("403 Forbidden: exceeded quota: small-1", "403 Forbidden: exceeded quota: small-2"),
+        ("spec.v1: unknown field", "spec.v2: unknown field"),
+        ("denied by deadbeef", "denied by facadebeef"),
     ],
 )
 def test_another_cause_under_the_same_reason_is_one(first: str, second: str) -> None:

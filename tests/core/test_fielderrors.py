@@ -94,5 +94,45 @@ def test_metadata_and_data_are_checked_without_any_cluster() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("manifest", "told"),
+    [
+        (
+            {"kind": "Service", "metadata": {"labels": {"app": "a b"}}},
+            "metadata.labels.app: is not the value of a label",
+        ),
+        ({"kind": "Service", "metadata": {"labels": {"a b": "x"}}}, "metadata.labels[a b]: is not the key of a label"),
+        ({"kind": "Service", "metadata": {"labels": {"A.b/c": "x"}}}, "metadata.labels[A.b/c]: is not the key of"),
+        (
+            {"kind": "Service", "metadata": {"annotations": {"a//b": ""}}},
+            "metadata.annotations[a//b]: is not the key of",
+        ),
+        ({"kind": "ConfigMap", "metadata": {}, "data": {"a b": "x"}}, "data[a b]: is not a key: write letters"),
+        ({"kind": "Secret", "metadata": {}, "stringData": {"..": "x"}}, "stringData[..]: is not a key: write letters"),
+        ({"kind": "ConfigMap", "metadata": {}, "immutable": "yes"}, "immutable: must be true or false, without quotes"),
+        ({"kind": "Secret", "metadata": {}, "type": ["Opaque"]}, "type: must be a string, but is a list"),
+    ],
+)
+def test_what_every_api_server_refuses_is_named(manifest: dict[str, Any], told: str) -> None:
+    (error,) = field_errors({"apiVersion": "v1", **manifest})
+    assert str(error).startswith(told)
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        {"kind": "Service", "metadata": {"labels": {"app.kubernetes.io/part-of": "a_b.C", "empty": ""}}},
+        {
+            "kind": "Service",
+            "metadata": {"labels": {"none": None}, "annotations": {"Example.com/A": "any text at all"}},
+        },
+        {"kind": "ConfigMap", "metadata": {}, "data": {".hidden": "x", "_A-1.txt": ""}, "immutable": False},
+        {"kind": "Secret", "metadata": {}, "type": "example.com/any kind", "data": None, "immutable": None},
+    ],
+)
+def test_what_an_api_server_takes_is_not_refused(manifest: dict[str, Any]) -> None:
+    assert field_errors({"apiVersion": "v1", **manifest}) == []
+
+
 def test_fields_of_other_kinds_are_for_the_schemas_of_a_cluster() -> None:
     assert field_errors({"apiVersion": "a.example.com/v1", "kind": "Secret", "metadata": {"name": "a"}, "x": 1}) == []

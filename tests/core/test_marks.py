@@ -118,6 +118,14 @@ class TestLostKeys:
         assert plan_removal(found, owner, CLUSTER, "Pruned", "gone") is None
         assert standing(found, with_keys(keys, EARLIER), here(HOME)) is Standing.UNPROVEN
 
+    def test_a_key_that_never_was_is_made_up_and_makes_an_object_foreign(self) -> None:
+        keys = MarkKeys([NEW]).knowing_lost(frozenset({key_id(NEW), key_id(LOST)}))
+        lost, made_up = seen(text(key=LOST), keys), seen(text(key=b"m" * 32), keys)
+        assert standing(lost, with_keys(keys), here(HOME)) is Standing.UNPROVEN
+        assert standing(made_up, with_keys(keys), here(HOME)) is Standing.FOREIGN
+        assert plan(want({"a": "2"}), made_up, with_keys(keys), here(HOME), Policy()).reason == "NotOurs"
+        assert plan_removal(made_up, with_keys(keys), CLUSTER, "Pruned", "gone") is None
+
     def test_the_mark_of_another_hub_keeps_us_away_whatever_its_key(self) -> None:
         far = structs.replace(MARK, hub="another cluster")
         assert standing(seen(text(far, key=LOST)), OWNER, here(HOME)) is Standing.RIVAL

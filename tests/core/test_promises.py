@@ -48,6 +48,19 @@ def test_after_a_pass_the_content_is_what_the_policy_promises(story: Story, poli
 
 
 @thorough
+@given(stories, policies, desireds())
+def test_a_plan_that_does_not_ask_for_the_body_is_the_same_with_it(
+    story: Story, policy: Policy, desired: Desired
+) -> None:
+    server = play(story)
+    reduced, whole = server.see(HOME), server.see(HOME, body=True)
+
+    action = plan(desired, reduced, OWNER, here(HOME), policy)
+
+    assert action.verb is Verb.READ or action == plan(desired, whole, OWNER, here(HOME), policy)
+
+
+@thorough
 @given(stories, policies.filter(lambda policy: policy.management in ("Sync", "Keep")), desireds())
 def test_what_is_not_ours_is_bit_identical_afterwards(story: Story, policy: Policy, desired: Desired) -> None:
     sync = Sync(play(story), policy)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from syncline.controllers.discretion import reduced
 from syncline.core.conditions import shorten
+from syncline.core.redact import strip_server_text
 from syncline.core.remedies import (
     grant,
     grant_credential,
@@ -46,7 +46,7 @@ def test_the_remedy_survives_whatever_is_cut_and_whatever_is_not_repeated(remedy
     message = with_cause(remedy, REFUSAL + " and so on" * 200)
     assert message.startswith(f"{remedy}: cannot list")
     assert shorten(message, 300).startswith(remedy[:120])
-    assert reduced(message).startswith(f"{remedy}: cannot list deployments: 403 Forbidden")
+    assert strip_server_text(message).startswith(f"{remedy}: cannot list deployments: 403 Forbidden")
     assert with_cause("", REFUSAL) == REFUSAL
 
 

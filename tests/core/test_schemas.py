@@ -1,5 +1,6 @@
 """Schemas of Kubernetes become strict ones: what a kind does not know is wrong, and what a server accepts is not."""
 
+import re
 from typing import Any
 
 import pytest
@@ -150,6 +151,20 @@ def test_a_reference_with_a_default_is_followed() -> None:
     assert accepts(schema, {"cpu": "100m"})
     assert not accepts(schema, {"inner": {"again": {"again": {"sise": 1}}}})
     assert not accepts(schema, {"inner": {"again": {"size": "1"}}})
+
+
+def test_numbers_and_quantities_of_kubernetes_have_the_limits_of_their_types() -> None:
+    quantity = {"$ref": f"#/components/schemas/{QUANTITY}"}
+    properties = {"replicas": {"type": "integer", "format": "int32"}, "cpu": quantity}
+    schema = published({POD: {"type": "object", "properties": properties}}, POD)
+    assert accepts(schema, {"replicas": 2**31 - 1})
+    assert not accepts(schema, {"replicas": 2**31})
+    assert schema["$defs"]["d0"]["properties"]["cpu"][PATTERN]
+    pattern = re.compile(schema["$defs"]["d0"]["properties"]["cpu"][PATTERN])
+    assert all(map(pattern.search, ("1", "100m", "-1.5Gi", "1e3", "1E-2", " 2 ", ".5")))
+    assert not any(map(pattern.search, ("", "lots", "1 Gi", "10%")))
+    # Of a definition, the server has the last word.
+    assert accepts(defined(size={"type": "integer", "format": "int32"}), {"size": 2**31})
 
 
 def test_kinds_of_kubernetes_take_the_empty_value_for_an_absent_one() -> None:

@@ -40,7 +40,9 @@ ELSEWHERE = {
     ],
 }
 SPECS = (PLAIN, NARROW, FROM_HERE, WITH_SECRETS, ELSEWHERE)
-NOT_ALL = "you may not do everything everywhere, and whoever pushes to the repository decides what this sync does"
+NOT_ALL = (
+    "you may not use all verbs on all resources, and users who push to the repository decide the actions of this sync"
+)
 
 TABLE = [
     *((author, spec, NOT_ALL) for author in ("nobody", "owner", "reader-of-all", "impersonator") for spec in SPECS),
@@ -92,7 +94,7 @@ def test_the_account_of_a_sync_cannot_be_taken_away_by_one_with_fewer_rights(
 
     apply({**PLAIN, "serviceAccountName": "robot"})
     # Two policies refuse it, and the API server names either of them.
-    with pytest.raises(RequestError, match="you may not do everything everywhere, and"):
+    with pytest.raises(RequestError, match="you may not use all verbs on all resources, and"):
         apply(PLAIN)
     sandbox.request("DELETE", address)
 

@@ -140,8 +140,8 @@ MANY = {
 
 NO_SOURCE = f"you may not get the Secret login in namespace {SOURCE}, so no sync may copy it for you"
 NOT_ALL = "in all namespaces (this sync does not name exactly one), so no sync may do it for you"
-NO_ROLES = "roles and their bindings are copied only as a service account"
-NOT_EVERYTHING = "you may not do everything everywhere, and which rights you need to copy"
+NO_ROLES = "a sync may copy roles and role bindings only as a service account"
+NOT_EVERYTHING = "you may not use all verbs on all resources, and the rights that you need to copy"
 
 SOURCES = [
     ("nobody", into(ONE), NO_SOURCE),
@@ -201,7 +201,7 @@ KINDS = [
     ("nobody", into(ONE, sourceRef=CLASS, targetName="copy"), "you may not get the StorageClass fast, so no sync"),
     ("class-reader", into(ONE, sourceRef=CLASS, targetName="copy"), "you may not create storageclasses, so no sync"),
     ("all-here", into(SOURCE, sourceRef=WIDGET, targetName="copy"), f"{NOT_EVERYTHING} a Widget"),
-    ("of-widgets", into(ONE, sourceRef=WIDGET), f"{NOT_EVERYTHING} a Widget cannot be checked here: write"),
+    ("of-widgets", into(ONE, sourceRef=WIDGET), f"{NOT_EVERYTHING} a Widget cannot be checked separately: write"),
     ("writer", into(ONE, sourceRef={**SECRET, "apiVersion": "example.com/v1"}), f"{NOT_EVERYTHING} a Secret"),
     ("admin", into(ONE, sourceRef=WIDGET), MAY),
     ("writer", several(SECRET, DEPLOYMENT), f"{NOT_EVERYTHING} several kinds in one sync"),

@@ -133,7 +133,7 @@ CASES: dict[str, tuple[Spec, Kind, Spec, str]] = {
         {"clusters": {}},
         MANIFEST_SYNC,
         reaching(KUBECONFIG),
-        "a cluster by a credential of this namespace is not allowed",
+        "a cluster with a credential of this namespace is not allowed",
     ),
     "a kubeconfig to some server, left to the reconcile": (
         {"clusters": {"servers": ["https://api.example.com"]}},

@@ -9,10 +9,10 @@ from syncline.api.common import ObjectMeta
 from syncline.api.connection import ClusterConnection, NameRef, WrittenCluster
 from syncline.api.manifestsync import ManifestSyncStatus
 from syncline.api.status import MAX_CLUSTERS, MAX_KEPT
-from syncline.controllers.keeping import KeepRoom, kept_mark, unmarked
-from syncline.controllers.remotes import _admitted, _Arrival
-from syncline.controllers.survey import Site
-from syncline.controllers.work import Place, SourceRef, Work
+from syncline.controllers.lowered import Destination, LoweredSpec, WriteRef
+from syncline.controllers.targets.clusters import TargetCluster
+from syncline.controllers.targets.fleet_clusters import _Connection, _with_room
+from syncline.controllers.targets.keep_policy import KeepMarks, keep_mark, no_room_outcome
 from syncline.core.objects import Target
 from syncline.core.outcome import Outcome
 from syncline.core.plan import Policy
@@ -31,31 +31,31 @@ def sync(**status: Any) -> Any:
     )
 
 
-def site(name: str = "", management: Any = "Sync") -> Site:
+def site(name: str = "", management: Any = "Sync") -> TargetCluster:
     connection = ClusterConnection(type="SyncTarget", sync_target_ref=NameRef(name=name)) if name else None
-    place = Place(
+    destination = Destination(
         cluster=name,
         connection=connection,
         scope=Scope(names=frozenset({"a"})),
         policy=Policy(management=management, conflict="SourceWins"),
     )
-    return Site(place=place, cluster=CLUSTER, client=cast("Any", None), owner=cast("Any", None))
+    return TargetCluster(destination=destination, cluster=CLUSTER, client=cast("Any", None), owner=cast("Any", None))
 
 
-def recorded(one: Site) -> WrittenCluster:
-    assert one.place.connection is not None
-    return WrittenCluster(name=one.place.cluster, connection=one.place.connection)
+def recorded(one: TargetCluster) -> WrittenCluster:
+    assert one.destination.connection is not None
+    return WrittenCluster(name=one.destination.cluster, connection=one.destination.connection)
 
 
 def test_clusters_beyond_the_room_of_the_inventory_are_not_written_to_and_told() -> None:
     known = [site(f"known-{number}") for number in range(MAX_CLUSTERS - 1)]
     new = [site("first"), site("second"), site("third")]
-    work = Work(
+    lowered = LoweredSpec(
         sync=sync(clusters=[recorded(one) for one in known]),
-        sources=(SourceRef(kind="Secret", namespace="team", name="token"),),
-        places=(),
+        writes=(WriteRef(kind="Secret", namespace="team", name="token"),),
+        destinations=(),
     )
-    arrivals = _admitted(work, [_Arrival(site=one) for one in (*new, *known)])
+    arrivals = _with_room(lowered, [_Connection(site=one) for one in (*new, *known)])
     assert [one.site for one in arrivals] == [new[0], None, None, *known]
     (told,) = arrivals[1].outcomes
     assert (told.target, told.state, told.reason) == (
@@ -72,29 +72,29 @@ def test_a_sync_that_is_being_deleted_visits_all_its_clusters() -> None:
     ending = structs.replace(
         ending, metadata=structs.replace(ending.metadata, deletion_timestamp="2026-01-02T03:04:05Z")
     )
-    arrivals = [_Arrival(site=one) for one in (*known, site("new"))]
-    assert _admitted(Work(sync=ending, sources=(), places=()), arrivals) == arrivals
+    arrivals = [_Connection(site=one) for one in (*known, site("new"))]
+    assert _with_room(LoweredSpec(sync=ending, destinations=()), arrivals) == arrivals
 
 
 def test_under_keep_a_place_that_cannot_be_remembered_gets_no_copy() -> None:
     here = site(management="Keep")
     known = [Target("a", f"n{number}") for number in range(MAX_KEPT - 1)]
-    of_known = [kept_mark(CLUSTER, target) for target in known]
-    room = KeepRoom(sync(kept=of_known))
+    of_known = [keep_mark(CLUSTER, target) for target in known]
+    room = KeepMarks(sync(kept=of_known))
     assert room.has(here, known[0])
     assert all(room.take(here, target) for target in known)
     assert room.take(here, Target("a", "one-more"))
     assert not room.take(here, Target("a", "too-many"))
     assert room.take(here, Target("a", "one-more"))
     assert not room.has(here, Target("a", "one-more"))
-    assert unmarked(Target("a", "too-many")).reason == "InventoryFull"
+    assert no_room_outcome(Target("a", "too-many")).reason == "InventoryFull"
 
 
 def test_a_place_without_room_is_not_marked_as_one_that_has_had_its_copy() -> None:
     here = site(management="Keep")
-    outcomes = [unmarked(Target("a", "b")), Outcome(target=Target("a", "c"), state="Synced", reason="Synced")]
-    marks = KeepRoom(sync()).marks([here], outcomes, [], partial_view=False)
-    assert marks == [kept_mark(CLUSTER, Target("a", "c"))]
+    outcomes = [no_room_outcome(Target("a", "b")), Outcome(target=Target("a", "c"), state="Synced", reason="Synced")]
+    marks = KeepMarks(sync()).marks([here], outcomes, [], partial_view=False)
+    assert marks == [keep_mark(CLUSTER, Target("a", "c"))]
 
 
 def test_a_namespace_that_was_replaced_during_a_reconcile_has_not_had_its_copy() -> None:
@@ -102,21 +102,21 @@ def test_a_namespace_that_was_replaced_during_a_reconcile_has_not_had_its_copy()
     uids = ["uid-of-the-first"]
     cluster = cast("Any", SimpleNamespace(namespace=lambda _: SimpleNamespace(uid=uids[-1])))
     here = structs.replace(here, cluster=cluster)
-    of_first = kept_mark(cluster, target)
-    room = KeepRoom(sync(kept=[of_first]))
+    of_first = keep_mark(cluster, target)
+    room = KeepMarks(sync(kept=[of_first]))
     assert room.take(here, target)
     uids.append("uid-of-the-second")
     outcomes = [Outcome(target=target, state="Skipped", reason="Kept")]
     assert room.marks([here], outcomes, [], partial_view=False) == [of_first]
-    assert not KeepRoom(sync(kept=[of_first])).has(here, target)
+    assert not KeepMarks(sync(kept=[of_first])).has(here, target)
 
 
 def test_an_object_that_was_pruned_has_not_had_its_place() -> None:
     here, target = site(management="Keep"), Target("a", "b")
     pruned = Outcome(target=target, state="Synced", reason="Pruned", gone=True)
-    assert KeepRoom(sync(kept=[kept_mark(CLUSTER, target)])).marks([here], [pruned], [], partial_view=False) == []
+    assert KeepMarks(sync(kept=[keep_mark(CLUSTER, target)])).marks([here], [pruned], [], partial_view=False) == []
 
 
 def test_other_policies_need_no_room() -> None:
-    room = KeepRoom(sync(kept=[f"{number:016x}" for number in range(MAX_KEPT)]))
+    room = KeepMarks(sync(kept=[f"{number:016x}" for number in range(MAX_KEPT)]))
     assert room.take(site(), Target("a", "b"))

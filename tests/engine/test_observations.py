@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from syncline.api.common import ObjectMeta
-from syncline.controllers.wakes import Wakes
+from syncline.controllers.triggers import Triggers
 from syncline.core.objects import Target
 from syncline.engine.claims import Claims
 from syncline.engine.cluster import Cluster
@@ -121,10 +121,10 @@ def _meta(key: Key, uid: str, version: int) -> ObjectMeta:
 async def play(steps: list[tuple[str, int, int]]) -> None:
     async with Client(Connection(name="nowhere", server="https://127.0.0.1:1")) as client:
         hub, queue = Cluster(client), Queue[Key]("test")
-        wakes = Wakes(KIND, queue, hub, Claims(client, {}))
+        triggers = Triggers(KIND, queue, hub, Claims(client, {}))
         for sync in SYNCS:
             objects = frozenset(Target(key.namespace, key.name, "ConfigMap") for key in OBJECTS)
-            wakes.take_interest(sync, Interest(objects=objects), None)
+            triggers.set_watches(sync, Interest(objects=objects), None)
         scene = Play(await hub.open("", "ConfigMap"), queue)
         for sync in SYNCS:
             for key in OBJECTS:

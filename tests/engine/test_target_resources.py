@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from syncline.api.common import TargetState
 from syncline.api.synctarget import SyncedResource
-from syncline.controllers.targetresources import TargetResources
+from syncline.controllers.targets.synced_resources import SyncedResourceTracker
 from syncline.core.objects import Target
 from syncline.core.outcome import Outcome
 from syncline.kube.cache import Key
@@ -21,7 +21,7 @@ class Published:
         self.times = 0
         self.certain: dict[Key, bool] = {}
         self.is_complete = False
-        self.registry = TargetResources(self._publish, self._complete)
+        self.registry = SyncedResourceTracker(self._publish, self._complete)
 
     def _publish(self, key: Key, entries: Sequence[SyncedResource], certain: bool) -> None:
         self.times += 1

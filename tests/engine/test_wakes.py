@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from syncline.controllers.wakes import Wakes
+from syncline.controllers.triggers import Triggers
 from syncline.core.health import Health
 from syncline.core.objects import Marker, Seen, Target
 from syncline.engine.claims import Claims
@@ -29,12 +29,12 @@ COPY = Seen(
 )
 
 
-async def wakes(new: Seen | None) -> bool:
+async def enqueues(new: Seen | None) -> bool:
     """Return whether a sync is woken when its copy becomes this."""
     async with Client(Connection(name="nowhere", server="https://127.0.0.1:1")) as client:
         hub, queue = Cluster(client), Queue[Key]("test")
-        listening = Wakes("ConfigSync", queue, hub, Claims(client, {}))
-        listening.take_interest(KEY, Interest(), None)
+        listening = Triggers("ConfigSync", queue, hub, Claims(client, {}))
+        listening.set_watches(KEY, Interest(), None)
         hub._copy_changed(COPY, new, "")
         try:
             return queue.depth() > 0
@@ -55,12 +55,12 @@ async def wakes(new: Seen | None) -> bool:
     ids=lambda changes: next(iter(changes)),
 )
 async def test_a_change_that_a_plan_may_look_at_wakes(changes: dict[str, Any]) -> None:
-    assert await wakes(structs.replace(COPY, version="11", **changes))
+    assert await enqueues(structs.replace(COPY, version="11", **changes))
 
 
 async def test_a_copy_that_is_gone_wakes() -> None:
-    assert await wakes(None)
+    assert await enqueues(None)
 
 
 async def test_what_a_controller_notes_in_a_status_wakes_nobody() -> None:
-    assert not await wakes(structs.replace(COPY, version="11", changed_by="kube-controller-manager"))
+    assert not await enqueues(structs.replace(COPY, version="11", changed_by="kube-controller-manager"))

@@ -9,8 +9,8 @@ PACKAGES = ("core", "engine", "controllers", "fleet")
 STATES = frozenset({"Synced", "Pending", "Failed", "Conflict", "Skipped", "Unknown"})
 
 # Calls that take a reason by position: its index.
-_POSITIONS = {"Problem": 0, "_leave": 1, "warn": 1, "Finding": 2, "pass_over": 2, "emit": 2}
-_POSITIONS |= {"NotResolved": 0, "_go_down": 0, "_change": 1, "_end": 1, "SourceProblem": 0, "_refused": 1}
+_POSITIONS = {"SyncError": 0, "_leave": 1, "warn": 1, "Finding": 2, "pass_over": 2, "emit": 2}
+_POSITIONS |= {"NotResolved": 0, "_go_down": 0, "_change": 1, "_end": 1, "SourceError": 0, "_refused": 1}
 _WORD = re.compile(r"[A-Z][a-z]+(?:[A-Z][a-z]+)*")
 _TWO_WORDS = re.compile(r"(?:[A-Z][a-z]+){2,}")
 
@@ -37,7 +37,7 @@ def constants(root: Path) -> set[str]:
 
 def _nodes(root: Path) -> Iterator[ast.AST]:
     for package in PACKAGES:
-        for path in sorted((root / package).glob("*.py")):
+        for path in sorted((root / package).rglob("*.py")):
             yield from ast.walk(ast.parse(path.read_text(encoding="utf-8")))
 
 

@@ -13,7 +13,7 @@ from prometheus_client import REGISTRY
 from tests.examples import reasons
 from tests.examples.scene import ROOT
 
-import syncline.controllers.building
+import syncline.controllers.sources.build
 import syncline.fleet.metrics
 import syncline.git.errors
 import syncline.git.metrics
@@ -22,7 +22,7 @@ import syncline.receiver.metrics
 import syncline.telemetry.metrics
 from syncline.api.common import API_VERSION
 from syncline.api.kinds import ALL_KINDS
-from syncline.controllers.configmapsync import RESOURCE as SYNCS
+from syncline.controllers.kinds.configmapsync import RESOURCE as SYNCS
 from syncline.deploy import Manifest
 from syncline.kube import errors
 from syncline.sandbox import RequestError, Sandbox
@@ -169,7 +169,7 @@ def test_every_reason_is_explained_once() -> None:
 
 
 def test_every_metric_is_listed() -> None:
-    assert syncline.controllers.building
+    assert syncline.controllers.sources.build
     assert syncline.fleet.metrics
     assert syncline.git.metrics
     assert syncline.kube.metrics

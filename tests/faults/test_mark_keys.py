@@ -11,6 +11,7 @@ import pytest
 from tests.faults.scene import NAME, Scene, calm_operator, marker_of, wait_until
 
 from syncline import deploy
+from syncline.api.common import API_VERSION
 from syncline.core.ownership import MARKER
 from syncline.engine import digestkey, markkeys
 from syncline.sandbox import RequestError
@@ -68,7 +69,12 @@ def keys(scene: Scene) -> Iterator[Keys]:
 
 
 def unsign(scene: Scene) -> None:
-    """Make all marks what an earlier version wrote."""
+    """Make all marks, and the status of the sync, what an earlier version wrote."""
+    sync = scene.get_sync()
+    assert sync is not None
+    sync["status"].pop("proof", None)
+    path = f"/apis/{API_VERSION}/namespaces/{sync['metadata']['namespace']}/configmapsyncs/{NAME}/status"
+    scene.sandbox.request("PUT", path, sync)
     for (namespace, name), copy in scene.copies().items():
         marker = {key: value for key, value in marker_of(copy).items() if key not in ("owner", "proof")}
         copy["metadata"]["annotations"][MARKER] = json.dumps(marker, separators=(",", ":"))
@@ -170,6 +176,37 @@ def test_a_lost_key_is_told_and_nothing_is_changed_or_deleted(scene: Scene, keys
     assert {place: copy["metadata"]["resourceVersion"] for place, copy in scene.copies().items()} == before
 
 
+def test_keys_that_are_lost_with_the_note_of_them_are_told_and_healed_and_let_no_unsigned_mark_count(
+    scene: Scene, keys: Keys
+) -> None:
+    names = [scene.namespace(short) for short in ("a", "b")]
+    scene.source("1")
+    scene.sync(destinationNamespaces=names)
+    with calm_operator(scene.kubeconfig):
+        scene.wait_for(names, "1")
+    (lost,) = signers(scene)
+    # Somebody who may edit it, and not delete it, has marked an object of others as an earlier version did.
+    victim = scene.namespace("victim")
+    label, marker = (scene.copies()[names[0], NAME]["metadata"][part] for part in ("labels", "annotations"))
+    forged = {key: value for key, value in json.loads(marker[MARKER]).items() if key not in ("owner", "proof")}
+    forged["at"] = f"{forged['at'].partition('/')[0]}/ConfigMap/{victim}/{NAME}"
+    metadata = {"name": NAME, "labels": label, "annotations": {MARKER: json.dumps(forged, separators=(",", ":"))}}
+    scene.sandbox.request("POST", f"/api/v1/namespaces/{victim}/configmaps", {"metadata": metadata})
+    keys.lose()
+    scene.sandbox.request("DELETE", DIGEST_KEY)
+    scene.source("2")
+    with OperatorProcess(scene.kubeconfig) as operator:
+        wait_until(lambda: scene.ready().get("reason") == "MarkUnproven", "it to be told", instead=scene.status)
+        assert any("keys of marks are lost" in event.get("event", "") for event in operator.events())
+        assert keys.takeovers() == {}
+        assert "may take over" in run_keys(scene, "heal")
+        wait_until(lambda: scene.is_settled(2), "the sync to be ready", instead=scene.status)
+        wait_until(lambda: lost not in run_keys(scene, "list"), "the end of the takeover")
+        scene.delete_sync()
+        wait_until(lambda: scene.get_sync() is None, "the sync to be gone")
+    assert set(scene.copies()) == {(victim, NAME)}
+
+
 def test_a_key_that_is_restored_proves_all_marks_again(scene: Scene, keys: Keys) -> None:
     names = [scene.namespace(short) for short in ("a", "b")]
     scene.source("1")
@@ -215,7 +252,7 @@ def test_a_new_key_signs_all_marks_anew_without_a_restart_and_loses_nothing(scen
         assert f"{former}  proves" in listed
         (newest,) = signers(scene)
         assert f"{newest}  signs" in listed
-        assert run_keys(scene, "drop", former) == f"key {former} proves nothing any more\n"
+        assert run_keys(scene, "drop", former) == f"key {former} was removed; its signatures are no longer valid\n"
         scene.source("2")
         scene.wait_for(names, "2")
         scene.delete_sync()
@@ -236,10 +273,10 @@ def test_a_lost_key_is_healed_by_one_command_for_what_the_specs_want_and_nothing
     with OperatorProcess(scene.kubeconfig):
         wait_until(lambda: scene.ready().get("reason") == "MarkUnproven", "it to be told", instead=scene.status)
         assert f"{lost}  lost" in run_keys(scene, "list")
-        assert "may take over" in run_keys(scene, "heal")
+        assert "can take over" in run_keys(scene, "heal")
         wait_until(lambda: scene.is_settled(1), "the sync to be ready", instead=scene.status)
         wait_until(lambda: lost not in run_keys(scene, "list"), "the end of the takeover")
         copies = scene.copies()
         assert copies[names[0], NAME]["data"] == {"value": "2"}
         assert copies[names[1], NAME]["data"] == {"value": "1"}  # nobody wants it: it is not touched
-        assert run_keys(scene, "heal") == "no key is lost\n"
+        assert run_keys(scene, "heal") == "no signing key is lost\n"

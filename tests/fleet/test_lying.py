@@ -110,7 +110,9 @@ async def test_another_cluster_behind_the_same_address_is_refused_until_the_firs
     with pytest.raises(Unreachable):
         await member.client.create(CONFIGMAPS, {"metadata": {"name": "x"}}, "default")
     await until(lambda: not member.up)
-    with pytest.raises(ClusterDown, match=r"cluster edge is not used since .*: another cluster answers") as caught:
+    with pytest.raises(
+        ClusterDown, match=r"cluster edge is not used since .*: another cluster with another UID answers"
+    ) as caught:
         await member.client.create(CONFIGMAPS, {"metadata": {"name": "x"}}, "default")
     assert caught.value.reason == "NotTheSame"
     assert {path for _, path in impostor.asked[asked:]} <= {KUBE_SYSTEM, "/version"}
@@ -142,7 +144,7 @@ async def test_another_cluster_is_accepted_when_its_secret_changes_and_is_anothe
     assert join(calm, vault) is member
     await until(lambda: member.closed)
     assert (member.uid, member.health.state, member.health.reason) == ("uid-1", "Down", "Replaced")
-    with pytest.raises(ClusterDown, match="leads to another cluster now"):
+    with pytest.raises(ClusterDown, match="now refers to another cluster"):
         await member.client.get(NAMESPACES, "default")
     other = join(calm, vault)
     assert other is not member
@@ -217,5 +219,5 @@ async def test_a_cluster_that_was_rebuilt_with_a_new_authority_says_so_whatever_
     await until(lambda: member.health.reason == "CertificateNotTrusted")
     message = member.health.message
     assert "certificate verify failed" in message
-    assert message.endswith("if the cluster has a new certificate authority, put it into Secret team-a/edge")
+    assert message.endswith("if the cluster has a new certificate authority, write it to Secret team-a/edge")
     assert member.health.since == since

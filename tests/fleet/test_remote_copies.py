@@ -260,7 +260,7 @@ def test_a_sync_target_of_another_namespace_must_be_named_and_allow_it(scene: Sc
     sync = scene.sync({"connection": connection, "namespaces": [namespace]})
     turns(sync, "False", "SyncTargetNotFound")
     scene.sync({"connection": {**connection, "syncTargetNamespace": elsewhere}, "namespaces": [namespace]})
-    assert f"ask its owner to have {scene.home} among" in turns(sync, "False", "SyncTargetNotFound")["message"]
+    assert f"ask its owner to add {scene.home} to" in turns(sync, "False", "SyncTargetNotFound")["message"]
     target.edit(lambda body: body["spec"].update(allowedNamespaces=[scene.home]))
     becomes(scene.copy(namespace), "one")
 

@@ -188,14 +188,14 @@ async def test_of_a_sync_target_that_may_not_be_used_it_is_not_said_that_it_exis
     assert (reason, message.partition(":")[0]) == (
         *("SyncTargetNotFound", "there is no SyncTarget edge in namespace ops that allows team-a"),
     )
-    assert message.endswith("ask its owner to have team-a among its allowedNamespaces")
+    assert message.endswith("ask its owner to add team-a to its allowedNamespaces")
 
 
 async def test_whoever_may_read_a_sync_target_is_told_that_it_excludes_them() -> None:
     there = await refused(resolve(FROM_OPS, "team-a", read_secret=Secrets(), targets=[target("ops")], readable=True))
     assert there == (
         "SyncTargetNotAllowed",
-        "have team-a added to its allowedNamespaces: SyncTarget edge of namespace ops excludes it",
+        "SyncTarget edge in namespace ops does not allow team-a: add team-a to its allowedNamespaces",
     )
     absent = await refused(resolve(FROM_OPS, "team-a", read_secret=Secrets(), targets=[], readable=True))
     assert absent[0] == "SyncTargetNotFound"
@@ -244,7 +244,7 @@ async def test_what_is_wrong_with_the_secret_of_another_namespace_is_told_only_t
     reason, message = await refused(resolve_target(theirs, "team-a", read_secret=operators()))
     assert (reason, message) == (
         "SyncTargetNotReady",
-        "SyncTarget edge of namespace ops has no usable credential; its status says why",
+        "SyncTarget edge of namespace ops has no usable credential: see its status",
     )
     with pytest.raises((NotResolved, Forbidden), match="ops"):
         await resolve_target(theirs, "ops", read_secret=operators())

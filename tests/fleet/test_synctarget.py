@@ -16,8 +16,8 @@ from tests.fleet.world import QUICK, UNHURRIED, Remote, proxied
 
 from syncline.api.common import API_VERSION
 from syncline.api.synctarget import SyncedResource
-from syncline.controllers.synctarget import SyncTargetController
-from syncline.controllers.synctargets import SyncTargets
+from syncline.controllers.kinds.synctarget import SyncTargetReconciler
+from syncline.controllers.targets.synctargets import SyncTargetInformer
 from syncline.engine.cluster import Cluster
 from syncline.fleet import Fleet, MemberKey, SecretWire
 from syncline.kube import Client, EventRecorder, Key, load_kubeconfig, run_workers
@@ -30,7 +30,7 @@ from syncline.testing.proxy import FaultProxy
 class Hub:
     """A namespace of the hub with SyncTargets and their Secrets, and the controller that looks after them."""
 
-    def __init__(self, sandbox: Sandbox, controller: SyncTargetController, fleet: Fleet) -> None:
+    def __init__(self, sandbox: Sandbox, controller: SyncTargetReconciler, fleet: Fleet) -> None:
         self.namespace = f"fleet-hub-{secrets.token_hex(4)}"
         self.controller = controller
         self.fleet = fleet
@@ -110,9 +110,9 @@ async def hub(far: Sandbox, kubeconfig_of_operator: Path) -> AsyncIterator[Hub]:
         Client(load_kubeconfig(kubeconfig_of_operator)) as client,
         Fleet(allow_loopback=True, pace=QUICK) as fleet,
     ):
-        targets = SyncTargets(Cluster(client), lambda: None)
+        targets = SyncTargetInformer(Cluster(client), lambda: None)
         events = EventRecorder(client, "syncline", "tests")
-        controller = SyncTargetController(client, fleet, targets, events=events)
+        controller = SyncTargetReconciler(client, fleet, targets, events=events)
         work = [asyncio.create_task(targets.reflector.run())]
         await targets.reflector.synced.wait()
         work.append(asyncio.create_task(run_workers(controller.queue, 4, controller.reconcile)))

@@ -58,7 +58,7 @@ def test_an_address_stands_for_itself_alone() -> None:
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("ingress", "write an address or a network"), ("0.0.0.0/0", "every address"), ("::/0", "every address")],
+    [("ingress", "is not an address or network"), ("0.0.0.0/0", "every address"), ("::/0", "every address")],
 )
 def test_what_is_no_proxy_is_refused(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):

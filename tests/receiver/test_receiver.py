@@ -103,7 +103,7 @@ class TestAccepted:
         keep = scene.receiver._on_push
         monkeypatch.setattr(scene.receiver, "_on_push", broken)
         answer = await scene.send(X_GitHub_Event="push", X_GitHub_Delivery="d-1")
-        assert (answer.status, answer.text) == (503, "the push could not be passed on; send it again\n")
+        assert (answer.status, answer.text) == (503, "the push could not be forwarded: send it again\n")
         monkeypatch.setattr(scene.receiver, "_on_push", keep)
         await scene.send(X_GitHub_Event="push", X_GitHub_Delivery="d-1")
         assert len(scene.pushes) == 1
@@ -212,7 +212,7 @@ class TestRefused:
     async def test_a_compressed_body_is_refused_unopened(self, scene: Scene) -> None:
         body = gzip.compress(b"x" * 1_000_000)
         answer = await scene.send(body, Content_Encoding="gzip")
-        assert (answer.status, answer.text) == (400, "the body is compressed: send it as it is\n")
+        assert (answer.status, answer.text) == (400, "the body is compressed: send it uncompressed\n")
 
     async def test_nothing_secret_is_logged_or_answered(self, scene: Scene) -> None:
         body = b'{"ref": "payload-canary"}'
@@ -227,7 +227,7 @@ class TestRefused:
         told = str(logs) + str(answers)
         assert logs == [
             {
-                "event": "a push came",
+                "event": "push webhook received",
                 "sync": "team/web",
                 "host": "Generic",
                 "kind": "Push",
@@ -244,7 +244,7 @@ class TestLimits:
         assert (await scene.send(body)).status == 202
         before = counted("too_large")
         answer = await scene.send(body + b" ")
-        assert (answer.status, answer.text) == (413, "larger than 1 MiB\n")
+        assert (answer.status, answer.text) == (413, "the body is larger than 1 MiB\n")
         assert counted("too_large") == before + 1
 
     async def test_a_body_of_unknown_length_is_cut_off_too(self, scene: Scene) -> None:

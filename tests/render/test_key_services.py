@@ -132,6 +132,11 @@ async def test_a_file_does_not_say_where_a_credential_goes(
         (read_vault, {"vault-token": b"t", "vault-address": b"http://v"}, "https://HOST"),
         (read_vault, {"vault-token": b"t", "vault-address": b"https://v/v1/../x"}, "https://HOST"),
         (read_vault, {"vault-token": b"t", "vault-address": b"https://user@v"}, "https://HOST"),
+        (read_vault, {"vault-token": b"t", "vault-address": b"https://[::1"}, "https://HOST"),
+        (read_vault, {"vault-token": b"t", "vault-address": b"https://[1:::2]"}, "https://HOST"),
+        (read_vault, {"vault-token": b"t", "vault-address": b"https://v:port"}, "https://HOST"),
+        (read_vault, {"vault-token": b"t", "vault-address": b"https://v:70000"}, "https://HOST"),
+        (read_vault, {"vault-token": b"t", "vault-address": b"https://v w"}, "https://HOST"),
     ],
 )
 def test_what_a_credential_names_beyond_known_fields_is_refused(

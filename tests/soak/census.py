@@ -9,8 +9,8 @@ from pathlib import Path
 from msgspec import Struct
 from prometheus_client import REGISTRY
 
-from syncline.controllers.controller import Shared
-from syncline.controllers.memory import Memory
+from syncline.controllers.base import SharedServices
+from syncline.controllers.state import SyncState
 from syncline.engine.cluster import Cluster
 from syncline.engine.fanout import FanOut
 from syncline.engine.view import View
@@ -21,7 +21,7 @@ from syncline.kube.discovery import Discovery
 from syncline.kube.reflector import Reflector
 from syncline.operator import BuildTools, Operator
 
-TYPES = (Client, Cluster, Discovery, FanOut, Line, Member, Memory, Reflector, View)
+TYPES = (Client, Cluster, Discovery, FanOut, Line, Member, SyncState, Reflector, View)
 # Their series name syncs, clusters or kinds, so they must go with them.
 SERIES = (
     "syncline_cached_objects",
@@ -125,7 +125,7 @@ def _attributes(one: object) -> Iterator[tuple[str, object]]:
     """Yield what an object of ours holds; data, such as a decoded spec, is not looked into."""
     if type(one).__module__.startswith("syncline.") and not isinstance(one, Struct):
         yield from vars(one).items() if hasattr(one, "__dict__") else ()
-    elif isinstance(one, Shared | BuildTools):
+    elif isinstance(one, SharedServices | BuildTools):
         yield from ((name, getattr(one, name)) for name in one.__struct_fields__)
 
 

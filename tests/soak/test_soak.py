@@ -13,7 +13,8 @@ from tests.soak.rounds import GROUP, Round, allow_kinds
 
 from syncline.api.common import ObjectMeta
 from syncline.cli.shipped import shipped
-from syncline.controllers import ended, sites
+from syncline.controllers import deleted_syncs
+from syncline.controllers.targets import clusters
 from syncline.engine.cluster import Cluster
 from syncline.engine.record import SyncWire
 from syncline.fleet import Fleet
@@ -67,7 +68,7 @@ async def running(kubeconfig: Path, cache: Path) -> AsyncIterator[Operator]:
 async def test_after_a_churn_of_clusters_namespaces_kinds_and_syncs_all_is_as_before(
     quiet_hub: Sandbox, far: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ended, "REMEMBERED_FOR", SOON)
+    monkeypatch.setattr(deleted_syncs, "REMEMBERED_FOR", SOON)
     monkeypatch.setattr(pool, "IDLE_SECONDS", SOON)
     async with running(await asyncio.to_thread(install, quiet_hub), tmp_path) as operator:
         before = await at_rest(operator)
@@ -90,7 +91,7 @@ def round_(arena: Sandbox, far: Sandbox) -> Iterator[Round]:
 async def test_a_kind_that_a_sync_no_longer_writes_leaves_its_inventory_and_is_watched_no_more(
     round_: Round, arena_kubeconfig: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sites, "LONGEST_WRITE", 0.0)
+    monkeypatch.setattr(clusters, "MAX_WRITE_SECONDS", 0.0)
     async with running(arena_kubeconfig, tmp_path) as operator:
         sync = await asyncio.to_thread(round_.copy_thing_and_config_map)
         thing = f"{round_.kind}.{GROUP}"
@@ -110,11 +111,11 @@ async def test_a_sync_that_is_created_again_under_its_name_is_not_taken_for_the_
             controller._kind.read(SyncWire(metadata=ObjectMeta(name="sync", namespace="team", uid=uid)))
             for uid in ("one", "two")
         )
-        memory = controller._memory_of(first)
-        memory.finalizing_since = 1.0
-        assert controller._memory_of(first) is memory
+        state = controller._state_of(first)
+        state.finalizing_since = 1.0
+        assert controller._state_of(first) is state
         # Otherwise its deletion would be given up at once: the patience for it is over already.
-        assert controller._memory_of(second).finalizing_since is None
+        assert controller._state_of(second).finalizing_since is None
 
 
 async def until(holds: Callable[[], bool]) -> None:

@@ -64,7 +64,7 @@ async def test_a_process_whose_event_loop_is_held_up_is_not_healthy(
     monkeypatch.setattr(http, "LAG_LIMIT", -1.0)
     status, text, _ = await get(health, "/healthz")
     assert status == 503
-    assert text.startswith("one turn of the event loop took")
+    assert text.startswith("one iteration of the event loop took")
 
 
 async def test_ready_when_all_checks_hold(health: Endpoint, get: Get) -> None:
@@ -139,7 +139,7 @@ async def test_a_port_in_use_is_one_line_that_says_what_to_do(health: Endpoint) 
         await serve_metrics(health.address)
     assert str(caught.value) == (
         f"--metrics-bind 127.0.0.1:{port}: port {port} is in use; "
-        "stop what uses it, or choose another port with --metrics-bind"
+        "stop the program that uses it, or choose another port with --metrics-bind"
     )
 
 

@@ -73,7 +73,7 @@ def installed_with_none(arena: Sandbox, quiet: Path, syncline: Command) -> Itera
     """A cluster where the operator was installed with the profile `none`, and no rights were added."""
     arena.request("DELETE", TESTS_ROLE)
     told = syncline("install", "--without-deployment", "--rights", "none", kubeconfig=arena.kubeconfig)
-    assert told.splitlines()[-1] == "run it with these rights: syncline run --as-installed"
+    assert told.splitlines()[-1] == "to run the operator with these rights: syncline run --as-installed"
     for group, plural in (("", "secrets"), ("apps", "deployments")):
         until(lambda: may(arena, "create", group, plural), lambda allowed: not allowed)  # noqa: B023
     yield arena

@@ -7,8 +7,9 @@ import pytest
 
 from syncline.api.configmapsync import KIND, ConfigMapSyncSpec, ConfigMapSyncStatus
 from syncline.api.tenantpolicy import TenantPolicySpec
+from syncline.controllers.errors import QuotaError
+from syncline.controllers.lowered import AnySync
 from syncline.controllers.quotas import Quotas, SyncName
-from syncline.controllers.reporting import AnySync, OverQuota
 from syncline.core.tenancy import PolicyRules, TenantLimits
 from syncline.engine.record import SyncWire, read_sync
 from syncline.kube.cache import Key
@@ -57,7 +58,7 @@ async def test_a_crowd_that_goes_at_once_has_those_that_wait_tried_again_once_th
     crowd = [sync_of(f"crowd-{number}", number) for number in range(4, 54)]
     put(counted, *waiting, *crowd)
     for sync in waiting:
-        with pytest.raises(OverQuota):
+        with pytest.raises(QuotaError):
             counted.admit(KIND, sync)
     for sync in crowd:
         counted.sync_changed(KIND, key(sync), None)
@@ -74,7 +75,7 @@ def test_of_two_syncs_of_one_second_the_uid_decides_whichever_was_there_first() 
     put(counted, first)
     assert tried == [(KIND, key(second))]
     counted.admit(KIND, first)
-    with pytest.raises(OverQuota):
+    with pytest.raises(QuotaError):
         counted.admit(KIND, second)
 
 
@@ -83,10 +84,10 @@ def test_a_sync_that_was_never_counted_has_what_its_status_says() -> None:
     old, new = sync_of("old", 1), sync_of("new", 2)
     counted.connect(lambda name: 8 if name[1].name == "old" else 0, lambda _: None)
     put(counted, old, new)
-    with pytest.raises(OverQuota, match="beside the 8 of its other syncs"):
+    with pytest.raises(QuotaError, match="beside the 8 of its other syncs"):
         counted.take_targets(KIND, new, 3)
     counted.take_targets(KIND, new, 2)
-    with pytest.raises(OverQuota):
+    with pytest.raises(QuotaError):
         counted.take_targets(KIND, old, 9)
     counted.take_targets(KIND, old, 8)
 
@@ -98,7 +99,7 @@ async def test_a_sync_of_the_same_name_begins_anew() -> None:
     other = sync_of("other", 2)
     put(counted, first, other)
     counted.take_targets(KIND, first, 10)
-    with pytest.raises(OverQuota):
+    with pytest.raises(QuotaError):
         counted.take_targets(KIND, other, 10)
     put(counted, second)
     counted.take_targets(KIND, other, 10)
@@ -113,7 +114,7 @@ def test_a_namespace_pays_for_no_other() -> None:
     counted.admit(KIND, mine)
     counted.take_targets(KIND, mine, 5)
     counted.admit_build("team")
-    with pytest.raises(OverQuota, match="wait for the next try at "):
+    with pytest.raises(QuotaError, match="wait for the next try at "):
         counted.admit_build("crowd")
 
 
@@ -123,7 +124,7 @@ def test_deleting_all_syncs_gives_no_new_hour_of_builds() -> None:
     counted.built("team", 60)
     counted.sync_changed(KIND, key(sync), None)
     put(counted, sync)
-    with pytest.raises(OverQuota) as refused:
+    with pytest.raises(QuotaError) as refused:
         counted.admit_build("team")
-    assert refused.value.again is not None
+    assert refused.value.requeue.after is not None
     assert not refused.value.stalled

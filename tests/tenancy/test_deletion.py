@@ -9,11 +9,11 @@ from tests.manifestsync.world import Manifests
 from tests.tenancy.accounts import ALL, Account
 
 from syncline.api.common import ABANDON
-from syncline.controllers import removal
-from syncline.controllers.copier import RIGHTS_INTERVAL, _next
-from syncline.controllers.memory import Memory
-from syncline.controllers.removal import FINALIZE_PATIENCE, Remover
-from syncline.controllers.sites import Reached
+from syncline.controllers.reconciler import RIGHTS_INTERVAL, next_resync
+from syncline.controllers.state import SyncState
+from syncline.controllers.targets import prune as removal
+from syncline.controllers.targets.clusters import ConnectedClusters
+from syncline.controllers.targets.prune import FINALIZE_PATIENCE, Pruner
 from syncline.core.objects import Target
 from syncline.core.outcome import Outcome
 from syncline.engine.fanout import FanOut
@@ -60,28 +60,30 @@ async def test_after_five_minutes_the_copies_are_left_with_a_warning(monkeypatch
     now = time.monotonic()
     monkeypatch.setattr(removal, "time", SimpleNamespace(monotonic=lambda: now))
     stays = Outcome(target=Target("a", "app", "Secret"), state="Failed", reason="Forbidden", message="may not")
-    reached = Reached(outcomes=(stays,))
+    connected = ConnectedClusters(outcomes=(stays,))
     nothing = cast("Any", SimpleNamespace())
     sync = cast("Any", SimpleNamespace(metadata=SimpleNamespace(annotations={}, namespace="home", name="sync")))
-    work = cast("Any", SimpleNamespace(suspended=False, deletion_policy="Delete", staged=False))
-    remover, memory = Remover(nothing), Memory(FanOut(lambda: None))
+    lowered = cast("Any", SimpleNamespace(suspended=False, deletion_policy="Delete", staged=False))
+    pruner, state = Pruner(nothing), SyncState(FanOut(lambda: None))
     assert FINALIZE_PATIENCE == 300.0
-    first = await remover.finalize(sync, work, memory, reached)
+    first = await pruner.finalize(sync, lowered, state, connected)
     assert first.problem is not None
     assert first.problem.reason == "CleanupFailed"
     now += FINALIZE_PATIENCE - 1
-    waiting = await remover.finalize(sync, work, memory, reached)
+    waiting = await pruner.finalize(sync, lowered, state, connected)
     assert waiting.problem is not None
-    assert waiting.problem.again == pytest.approx(1.0)  # not at the next retry after that, which may be minutes later
+    assert waiting.problem.requeue.after == pytest.approx(
+        1.0
+    )  # not at the next retry after that, which may be minutes later
     now += 2
-    last = await remover.finalize(sync, work, memory, reached)
+    last = await pruner.finalize(sync, lowered, state, connected)
     assert last.problem is None
     assert "1 copies could not be removed and were left: may not" in last.warning
 
 
 def test_the_rights_of_an_account_are_looked_at_again_every_five_minutes() -> None:
     def after(user: str | None, interval: float | None) -> float | None:
-        return _next(cast("Any", SimpleNamespace(user=user, interval=interval)))
+        return next_resync(cast("Any", SimpleNamespace(user=user, interval=interval)))
 
     assert RIGHTS_INTERVAL == 300.0
     assert after("system:serviceaccount:a:robot", None) == RIGHTS_INTERVAL

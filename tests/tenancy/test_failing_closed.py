@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.configmapsync.world import Json, Thing, until
 from tests.manifestsync.world import Manifests, ManifestSync
-from tests.tenancy.accounts import ALL, Account
+from tests.tenancy.accounts import ALL, Account, is_allowed
 
 from syncline import deploy
 from syncline.api.common import API_VERSION
@@ -49,17 +49,21 @@ class Mallory:
         )
         self._token = world.sandbox.service_account_token(self.namespace, "mallory")
 
-    def steal(self, namespace: str, name: str) -> str:
+    def steal(self, namespace: str, name: str, copy: str = "") -> str:
         """Ask for a copy of a Secret of others; return what the API server says, or nothing where it agrees."""
         source = {"apiVersion": "v1", "kind": "Secret", "name": name, "namespace": namespace}
         spec = {"sourceRef": source, "targets": {"inCluster": {"namespaces": [self.namespace]}}}
+        spec |= {"targetName": copy} if copy else {}
         body = {"apiVersion": API_VERSION, "kind": "ManifestSync", "metadata": {"name": "theft"}, "spec": spec}
         return self._ask("POST", "", body)
 
-    def edit(self, sync: ManifestSync) -> str:
-        """Change the spec a little; return what the API server says, or nothing where it agrees."""
+    def edit(self, sync: ManifestSync, namespace: str = "") -> str:
+        """Change the namespace of the source, or the spec a little; return what the API server says, if anything."""
         body = sync.read()
-        body["spec"]["suspend"] = not body["spec"].get("suspend", False)
+        if namespace:
+            body["spec"]["sourceRef"]["namespace"] = namespace
+        else:
+            body["spec"]["suspend"] = not body["spec"].get("suspend", False)
         return self._ask("PUT", f"/{sync.name}", body)
 
     def _ask(self, method: str, name: str, body: Json) -> str:
@@ -157,10 +161,75 @@ def test_a_sync_from_a_time_without_policies_is_not_carried_out_by_an_operator_t
         install(arena)
 
 
-def _is_younger(arena: Sandbox, created: str) -> bool:
+def test_a_sync_that_was_edited_while_neither_policies_nor_an_operator_were_there_copies_nothing(
+    arena: Sandbox, alone: Manifests, quiet: Path, binding: Thing
+) -> None:
+    mallory, victim = Mallory(alone), alone.namespace("victim")
+    secret = alone.secret("db", namespace=victim, password="theirs")
+    alone.secret("db", namespace=mallory.namespace, password="hers")
+    until(lambda: mallory.steal(mallory.namespace, secret.name, "copy"), lambda told: not told)
+    theft = ManifestSync(arena, mallory.namespace, "theft")
+    copy = alone.find("Secret", mallory.namespace, "copy")
+    with OperatorProcess(quiet):
+        theft.becomes("Synced", synced=1)
+    try:
+        binding.delete()
+        until(lambda: mallory.edit(theft, namespace=victim), lambda told: not told)
+        edited = theft.read()["metadata"]["managedFields"][-1]["time"]
+        until(lambda: _is_younger(arena, edited), bool)
+        with OperatorProcess(quiet):
+            theft.becomes("AuthorUnchecked")
+            copy.holds(password="hers")
+            # Whoever may have it written again is checked now.
+            until(lambda: mallory.edit(theft), lambda told: " 403 " in told)
+            assert not mallory.edit(theft, namespace=mallory.namespace)
+            theft.becomes("Synced", synced=1)
+            theft.delete()
+            theft.gone()
+    finally:
+        install(arena)
+
+
+def test_a_sync_that_was_deleted_while_neither_policies_nor_an_operator_were_there_leaves_its_copies(
+    arena: Sandbox, alone: Manifests, quiet: Path
+) -> None:
+    targets = alone.namespaces("a", "b")
+    before, after = (alone.msync(name, alone.secret(name), into=targets) for name in ("before", "after"))
+    with OperatorProcess(quiet):
+        for sync in (before, after):
+            sync.becomes("Synced", synced=2)
+    removers = Thing(arena, f"{ADMISSION}/validatingadmissionpolicybindings", "manifestsyncs-removers.syncline.dev")
+    try:
+        removers.delete()
+        before.delete()
+        deleted = before.read()["metadata"]["deletionTimestamp"]
+        until(lambda: _is_younger(arena, deleted, removers), bool)
+        made = removers.read()["metadata"]["creationTimestamp"]
+        until(lambda: _is_deleted_after(after, made), bool)
+        with OperatorProcess(quiet):
+            for sync in (before, after):
+                sync.gone()
+    finally:
+        install(arena)
+    assert [alone.find("Secret", target, "before").look() is not None for target in targets] == [True, True]
+    assert [alone.find("Secret", target, "after").look() is not None for target in targets] == [False, False]
+
+
+def _is_deleted_after(sync: ManifestSync, made: str) -> bool:
+    """Delete a sync in a later second than something was made: the time of a dry run tells which one it is."""
+    folder, _, _ = sync.path.rpartition("/")
+    spec = {key: value for key, value in sync.read().items() if key in ("apiVersion", "kind", "spec")}
+    tried = sync.sandbox.request("POST", f"{folder}?dryRun=All", {**spec, "metadata": {"name": "clock"}})
+    if tried["metadata"]["creationTimestamp"] <= made:
+        return False
+    sync.delete()
+    return True
+
+
+def _is_younger(arena: Sandbox, created: str, binding: Thing | None = None) -> bool:
     """Put the binding back, and make sure that it is of a later second than the sync."""
     install(arena)
-    binding = Thing(arena, f"{ADMISSION}/validatingadmissionpolicybindings", POLICY)
+    binding = binding or Thing(arena, f"{ADMISSION}/validatingadmissionpolicybindings", POLICY)
     if str(binding.read()["metadata"]["creationTimestamp"]) > created:
         return True
     binding.delete()
@@ -326,3 +395,21 @@ def test_authors_may_go_unchecked_if_the_operator_is_told_so(
 
 def test_the_policies_that_are_shipped_say_which_version_they_are_of() -> None:
     assert {manifest["metadata"]["labels"]["app.kubernetes.io/version"] for manifest in deploy.policy()} == {"0.1.0"}
+
+
+def test_a_right_that_the_operator_lacks_is_told_by_readyz_until_it_is_given(arena: Sandbox, quiet: Path) -> None:
+    role = Thing(arena, "/apis/rbac.authorization.k8s.io/v1/clusterroles", "syncline-core")
+    role.edit(lambda body: body.update(rules=[one for one in body["rules"] if "impersonate" not in one["verbs"]]))
+    lacking = "[-] rights: run `syncline install` of this version: the operator may not impersonate serviceaccounts"
+    try:
+        until(lambda: _may_impersonate(arena), lambda allowed: not allowed)
+        with OperatorProcess(quiet, wait=False) as operator:
+            until(lambda: readiness(operator), lambda answer: answer[0] == 503 and lacking in answer[1])
+            install(arena)
+            until(lambda: readiness(operator), lambda answer: answer == (200, "ok\n"))
+    finally:
+        install(arena)
+
+
+def _may_impersonate(arena: Sandbox) -> bool:
+    return is_allowed(arena, f"system:serviceaccount:{deploy.NAMESPACE}:syncline", "", "serviceaccounts", "impersonate")

@@ -29,9 +29,10 @@ class Mallory:
         text = json.dumps({key: value for key, value in marker.items() if value is not None}, separators=(",", ":"))
         return {"labels": {OWNER_LABEL: self._copy["labels"][OWNER_LABEL]}, "annotations": {MARKER: text}}
 
-    def patch(self, target: ConfigMap, metadata: Mapping[str, Any]) -> None:
-        """Write metadata with her own rights."""
-        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {**metadata, "name": target.name}}
+    def patch(self, target: ConfigMap, metadata: Mapping[str, Any], **data: str) -> None:
+        """Write metadata, and data if there is any, with her own rights."""
+        content = {"data": data} if data else {}
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {**metadata, "name": target.name}, **content}
         path = f"{target.path}?fieldManager=kubectl&force=true"
         self._world.sandbox.request("PATCH", path, body, token=self._token)
 
@@ -133,3 +134,21 @@ def test_an_object_with_forged_marks_is_taken_over_like_any_other_where_the_poli
     second.delete()
     second.gone()
     theirs.becomes(colour="red")  # it was there before, so it is released
+
+
+@pytest.mark.parametrize("named", ["its own sync", "another sync"])
+def test_a_mark_with_a_key_that_was_made_up_does_not_keep_an_edit_from_being_put_right(
+    world: World, account: Account, named: str
+) -> None:
+    world.source()
+    hers, others = world.namespaces("mallory", "others")
+    sync = world.sync(destinationNamespace=hers, resourceManagementPolicy="Overwrite")
+    sync.becomes("Synced", synced=1)
+    world.sync("other", destinationNamespace=others).becomes("Synced", synced=1)
+    account.may(hers, "configmaps", "get", "update", "patch")
+    mallory = Mallory(world, account, world.config_map(hers))
+    changes = {} if named == "its own sync" else {"sync": f"ConfigMapSync/{world.home}/other"}
+    marks = mallory.marks(hers, "app", proof="deadbeef.00000000000000000000000000000000", **changes)
+    mallory.patch(world.config_map(hers), marks, colour="hers")
+    world.config_map(hers).becomes(colour="red")
+    sync.becomes("Synced", synced=1)

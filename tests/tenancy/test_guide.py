@@ -118,7 +118,7 @@ def test_a_tenant_is_set_up_in_ten_minutes_and_reaches_nothing_else(world: GitWo
     assert told["Service account"] == "required; default deployer"
     assert told["Other clusters"] == "none"
     assert told["In each namespace"] == (
-        "at most 20 syncs, 500 targets, 600 seconds of builds an hour, 1000000000 bytes of repositories"
+        "at most 20 syncs, 500 targets, 600 seconds of builds in an hour, 1000000000 bytes of repositories"
     )
     assert told["Destinations"] == "{namespace}"
     assert told["Kinds"] == "ConfigMap, Secret, Service, *.apps, *.networking.k8s.io"
@@ -155,7 +155,7 @@ def test_a_member_of_a_tenant_can_neither_leave_a_policy_nor_read_those_of_other
     tenant.settle(suspended)
     listed = tenant.syncline("get", "tenantpolicy")
     assert listed.returncode != 0
-    assert "name your policy (syncline get tenantpolicy NAME)" in listed.stderr
+    assert "name one (syncline get tenantpolicy NAME)" in listed.stderr
     home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": tenant.name, "labels": {"tenant": "none"}}}
     with pytest.raises(Forbidden):
         tenant.as_member(home, NAMESPACES)

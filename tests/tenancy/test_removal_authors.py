@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from tests.configmapsync.world import Sync, World
+from tests.manifestsync.world import Manifests
 from tests.tenancy.accounts import Account
 
 from syncline.api.common import ABANDON, API_VERSION, CONFIRM_DELETION, REQUESTED_AT
@@ -150,3 +151,48 @@ def test_the_end_of_a_namespace_is_not_held_up(world: World) -> None:
     namespace.delete()
     namespace.gone()
     world.config_map(target).gone()
+
+
+def test_an_account_that_comes_and_goes_does_not_remove_the_copies_of_an_administrator(
+    world: World, bob: Bob, account: Account
+) -> None:
+    world.source()
+    targets = world.namespaces("a", "b")
+    sync = world.sync(destinationNamespaces=targets)
+    sync.becomes("Synced", synced=2)
+    bob.account.may(world.home, "serviceaccounts", "impersonate")
+    account.may(world.home, "configmaps", "get", "create", "update", "patch", "delete")
+    # As the account nothing is removed elsewhere: it may not.
+    bob.edits(
+        sync,
+        serviceAccountName=account.name,
+        destinationNamespaces=None,
+        destinationNamespace=world.home,
+        destinationName="mine",
+    )
+    sync.becomes("Forbidden")
+    with pytest.raises(RequestError, match="you may not delete ConfigMaps in all namespaces"):
+        bob.edits(sync, serviceAccountName=None)
+    for target in targets:
+        assert world.config_map(target).data == {"colour": "red"}
+
+
+def test_an_account_that_comes_and_goes_does_not_remove_the_secrets_of_an_administrator(
+    world: Manifests, bob: Bob, account: Account
+) -> None:
+    target = world.namespace("a")
+    sync = world.msync("sync", world.secret("shared"), into=[target])
+    sync.becomes("Synced", synced=1)
+    bob.account.may(world.home, "serviceaccounts", "impersonate")
+    bob.account.may(world.home, "manifestsyncs", "get", "update")
+    for resource in ("configmaps", "secrets"):
+        account.may(world.home, resource, "get", "create", "update", "patch", "delete")
+    # Of another kind, and in the own namespace: the former spec says nothing of what is left elsewhere.
+    settings = world.source("settings")
+    mine = {"apiVersion": "v1", "kind": "ConfigMap", "name": settings.name}
+    here = {"inCluster": {"namespaces": [world.home]}}
+    bob.edits(sync, serviceAccountName=account.name, sourceRef=mine, targetName="mine", targets=here)
+    sync.becomes("Forbidden")
+    with pytest.raises(RequestError, match="you may not use all verbs on all resources, and without its account"):
+        bob.edits(sync, serviceAccountName=None)
+    assert world.find("Secret", target, "shared").look() is not None

@@ -1,5 +1,5 @@
-"""The kinds: typed specs and statuses, one module a kind.
+"""The kinds: typed specs and statuses, one module for each kind.
 
-The CRDs are generated from these types (`syncline.api.crd`), so what the API server checks and what the operator
-reads is one definition. Nothing here decides anything.
+The CRDs are generated from these types (`syncline.api.crd`). The API server and the operator therefore use the same
+definition. This package makes no decisions.
 """

@@ -1,4 +1,4 @@
-"""How the files of a ConfigSync become manifests: decrypted, templated, built."""
+"""The build of a ConfigSync: files are decrypted, rendered as templates, and built into manifests."""
 
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -26,114 +26,120 @@ ReleaseName = Annotated[
 
 
 class ValuesRef(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Values in a ConfigMap or Secret of the sync's namespace."""
+    """Values in a ConfigMap or Secret in the namespace of the sync."""
 
-    kind: Annotated[Literal["ConfigMap", "Secret"], Meta(description="What holds the values.")] = "ConfigMap"
-    name: Annotated[ObjectName, Meta(description="Its name.")]
-    key: Annotated[DataKey, Meta(description="The key with the values, as YAML or JSON.")] = "values.yaml"
-    optional: Annotated[bool, Meta(description="Go on without it where it is absent; else the sync waits for it.")] = (
-        False
-    )
+    kind: Annotated[
+        Literal["ConfigMap", "Secret"], Meta(description="The kind of the object that contains the values.")
+    ] = "ConfigMap"
+    name: Annotated[ObjectName, Meta(description="The name of the object.")]
+    key: Annotated[DataKey, Meta(description="The key that contains the values, as YAML or JSON.")] = "values.yaml"
+    optional: Annotated[
+        bool, Meta(description="If true, a missing object or key is ignored. Else the sync waits for it.")
+    ] = False
 
 
 _VALUES_FROM = Meta(
     max_length=20,
-    description="More values, from ConfigMaps and Secrets of the sync's namespace; later ones win, `values` wins over"
-    " all.",
+    description="More values, from ConfigMaps and Secrets in the namespace of the sync. Later entries override"
+    " earlier entries, and `values` overrides all entries.",
 )
 
 
 class Helm(Struct, frozen=True, kw_only=True, rename="camel"):
-    """How a chart of the repository is rendered."""
+    """The options for a Helm chart."""
 
-    release_name: Annotated[ReleaseName | None, Meta(description="The release; default: the sync's name.")] = None
+    release_name: Annotated[
+        ReleaseName | None, Meta(description="The name of the release. Default: the name of the sync.")
+    ] = None
     namespace: Annotated[
         NamespaceName | None,
         Meta(
-            description="What the chart is told its namespace is; default: the environment's, else the sync's. Objects"
-            " that name no namespace go there."
+            description="The namespace of the release, also for objects without a namespace. Default: the namespace of"
+            " the environment, else of the sync."
         ),
     ] = None
-    values: Annotated[Tree, Meta(description="Values over those of the chart.")] = field(default_factory=dict)
+    values: Annotated[Tree, Meta(description="Values that override the values of the chart.")] = field(
+        default_factory=dict
+    )
     values_from: Annotated[list[ValuesRef], _VALUES_FROM] = field(default_factory=list)
-    include_crds: Annotated[bool, Meta(description="Apply what is in the chart's `crds` folder too.")] = field(
-        default=True, name="includeCRDs"
+    include_crds: Annotated[bool, Meta(description="Apply the manifests in the `crds` folder of the chart too.")] = (
+        field(default=True, name="includeCRDs")
     )
 
 
 class Jsonnet(Struct, frozen=True, kw_only=True, rename="camel"):
-    """How jsonnet is evaluated."""
+    """The options for jsonnet."""
 
     entry: Annotated[RepositoryPath, Meta(description="The file to evaluate, relative to `path`.")] = "main.jsonnet"
-    tlas: Annotated[
-        Tree, Meta(description="Top-level arguments; strings are strings, all else is what it is in JSON.")
-    ] = field(default_factory=dict)
-    ext_vars: Annotated[Tree, Meta(description="What `std.extVar` answers; values as in `tlas`.")] = field(
+    tlas: Annotated[Tree, Meta(description="Top-level arguments. Each value has its JSON type.")] = field(
         default_factory=dict
     )
+    ext_vars: Annotated[
+        Tree, Meta(description="The external variables for `std.extVar`. Each value has its JSON type.")
+    ] = field(default_factory=dict)
     library_paths: Annotated[
         list[RepositoryPath],
-        Meta(max_length=20, description="Folders, from the root of the source, that imports are looked for in."),
+        Meta(max_length=20, description="Folders with libraries for imports, relative to the root of the source."),
     ] = field(default_factory=list)
 
 
 class Build(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What makes manifests of the files."""
+    """The tool that builds manifests from the files."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
             "!has(self.helm) || self.type in ['Auto', 'Helm']",
-            "helm is for charts: write type: Helm or Auto, or leave helm out",
+            "helm needs type: Helm or Auto: write one of them, or remove helm",
             ".helm",
         ),
         Rule(
             "!has(self.jsonnet) || self.type in ['Auto', 'Jsonnet']",
-            "jsonnet is for jsonnet files: write type: Jsonnet or Auto, or leave jsonnet out",
+            "jsonnet needs type: Jsonnet or Auto: write one of them, or remove jsonnet",
             ".jsonnet",
         ),
         Rule(
             "!has(self.helm) || !has(self.jsonnet)",
-            "one build is of one kind: write helm or jsonnet, not both",
+            "a build has exactly one type: remove helm or jsonnet",
         ),
     )
 
     type: Annotated[
         BuildType,
         Meta(
-            description="Auto: Kustomize where the folder has a kustomization file, Helm where it has a `Chart.yaml`,"
-            " Jsonnet where it has the jsonnet entry, else Plain."
+            description="The tool. Auto: Kustomize if the folder has a kustomization file, Helm if it has a"
+            " `Chart.yaml`, Jsonnet if it has the jsonnet entry file, else Plain."
         ),
     ] = "Auto"
-    helm: Annotated[Helm | None, Meta(description="For charts.")] = None
-    jsonnet: Annotated[Jsonnet | None, Meta(description="For jsonnet.")] = None
+    helm: Annotated[Helm | None, Meta(description="The options for type Helm.")] = None
+    jsonnet: Annotated[Jsonnet | None, Meta(description="The options for type Jsonnet.")] = None
 
 
 class Template(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Jinja over the text of files, before it is read; strict: a name that has no value is an error."""
+    """Jinja templates. The operator renders the text of files before the build. A name without a value is an error."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
             "self.enabled || !has(self.values) && self.?valuesFrom.orValue([]).size() == 0",
-            "the values would not be used: write enabled: true, or leave them out",
+            "values and valuesFrom are not used without enabled: true: write enabled: true, or remove them",
             ".enabled",
         ),
     )
 
     enabled: Annotated[
-        bool, Meta(description="Whether files are templates. Encrypted files and the inside of charts never are.")
+        bool, Meta(description="If true, files are templates, except encrypted files and files in charts.")
     ] = False
-    values: Annotated[Tree, Meta(description="What templates can name.")] = field(default_factory=dict)
+    values: Annotated[Tree, Meta(description="The values for the templates.")] = field(default_factory=dict)
     values_from: Annotated[list[ValuesRef], _VALUES_FROM] = field(default_factory=list)
 
 
 class Decryption(Struct, frozen=True, kw_only=True, rename="camel"):
-    """How encrypted files are read."""
+    """The decryption of files."""
 
-    provider: Annotated[Literal["SOPS"], Meta(description="What they were encrypted with.")] = "SOPS"
+    provider: Annotated[Literal["SOPS"], Meta(description="The tool that encrypted the files.")] = "SOPS"
     secret_ref: Annotated[
         NameRef,
         Meta(
-            description="A Secret of the sync's namespace with the keys: age keys under `*.agekey`, PGP keys under"
-            " `*.asc`, credentials of a key service under its name."
+            description="The Secret with the keys, in the namespace of the sync: age keys in `*.agekey`, PGP keys in"
+            " `*.asc`, credentials of a key service in the key with its name."
         ),
     ]

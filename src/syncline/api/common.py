@@ -1,4 +1,4 @@
-"""What all kinds share: metadata, conditions, target counts, policies."""
+"""The types that all kinds share: metadata, conditions, target counts, policies."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -24,7 +24,7 @@ ConditionStatus = Literal["True", "False", "Unknown"]
 AttemptResult = Literal["Synced", "Failed", "Conflict"]
 
 WORST_FIRST: tuple[TargetState, ...] = ("Failed", "Conflict", "Unknown", "Pending", "Skipped", "Synced")
-"""The order in which a person wants to see targets."""
+"""The states of targets, the most urgent first."""
 
 
 Timestamp = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
@@ -32,7 +32,7 @@ LabelKey = Annotated[
     str,
     text(
         r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[a-zA-Z0-9]([-_.a-zA-Z0-9]*[a-zA-Z0-9])?$",
-        "write a label's key, such as team or example.com/team",
+        "write the key of a label, such as team or example.com/team",
         max_length=316,
     ),
 ]
@@ -40,7 +40,7 @@ LabelValue = Annotated[
     str,
     text(
         r"^([a-zA-Z0-9]([-_.a-zA-Z0-9]*[a-zA-Z0-9])?)?$",
-        'write a label\'s value: letters, digits, "-", "_" and ".", with a letter or digit at both ends',
+        'write the value of a label: letters, digits, "-", "_" and ".", with a letter or digit at both ends',
         min_length=0,
         max_length=63,
     ),
@@ -48,7 +48,7 @@ LabelValue = Annotated[
 
 
 class ObjectMeta(Struct, kw_only=True, rename="camel"):
-    """The metadata that we read of any object."""
+    """The metadata fields that the operator reads from an object."""
 
     name: str = ""
     namespace: str = ""
@@ -68,35 +68,36 @@ class LabelSelectorRequirement(Struct, frozen=True, kw_only=True, rename="camel"
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
             "self.operator in ['Exists', 'DoesNotExist'] || self.?values.orValue([]).size() > 0",
-            "In and NotIn need values: write them, or use Exists or DoesNotExist",
+            "In and NotIn need values: add values, or use Exists or DoesNotExist",
             ".values",
         ),
         Rule(
             "self.operator in ['In', 'NotIn'] || self.?values.orValue([]).size() == 0",
-            "Exists and DoesNotExist take no values: leave them out, or use In or NotIn",
+            "Exists and DoesNotExist take no values: remove values, or use In or NotIn",
             ".values",
         ),
     )
 
-    key: Annotated[LabelKey, Meta(description="The label's key.")]
+    key: Annotated[LabelKey, Meta(description="The key of the label.")]
     operator: Annotated[
-        Literal["In", "NotIn", "Exists", "DoesNotExist"], Meta(description="How the label relates to `values`.")
+        Literal["In", "NotIn", "Exists", "DoesNotExist"],
+        Meta(description="The relation between the label and `values`."),
     ]
     values: Annotated[
         list[LabelValue],
-        Meta(max_length=30, description="For In and NotIn: the values; for Exists and DoesNotExist: none."),
+        Meta(max_length=30, description="The values for In and NotIn. Empty for Exists and DoesNotExist."),
     ] = field(default_factory=list)
 
 
 class LabelSelector(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Selects objects by their labels; all requirements must hold."""
+    """Selects objects by their labels. An object must meet all requirements."""
 
     match_labels: Annotated[
         dict[Annotated[str, Meta(max_length=316)], LabelValue],
-        Meta(max_length=50, description="Labels that must be there with exactly these values."),
+        Meta(max_length=50, description="The object must have these labels with exactly these values."),
     ] = field(default_factory=dict)
     match_expressions: Annotated[
-        list[LabelSelectorRequirement], Meta(max_length=20, description="Requirements on labels.")
+        list[LabelSelectorRequirement], Meta(max_length=20, description="The object must meet all these requirements.")
     ] = field(default_factory=list)
 
 
@@ -105,70 +106,83 @@ class Condition(Struct, frozen=True, kw_only=True, rename="camel"):
 
     IMPORTANCE: ClassVar[Importance] = Importance("type", ("Ready", "Stalled", "Reconciling", "Conflicted"))
 
-    type: Annotated[str, Meta(max_length=316, description="What the condition is about.")]
-    status: Annotated[ConditionStatus, Meta(description="Whether it holds.")]
+    type: Annotated[str, Meta(max_length=316, description="The type of the condition, such as `Ready`.")]
+    status: Annotated[ConditionStatus, Meta(description="The status of the condition: True, False or Unknown.")]
     reason: Annotated[
-        str, Meta(min_length=1, max_length=1024, pattern=REASON, description="Why, in one CamelCase word.")
+        str, Meta(min_length=1, max_length=1024, pattern=REASON, description="The cause, as one CamelCase word.")
     ]
     message: Annotated[
-        str, Meta(max_length=32768, description="Why, for a person, and what to do.", extra=Role.REPORT.mark)
+        str, Meta(max_length=32768, description="The cause and the remedy, for people.", extra=Role.REPORT.mark)
     ] = ""
-    observed_generation: Annotated[int, Meta(ge=0, description="The generation of the spec that this is about.")] = 0
-    last_transition_time: Annotated[Timestamp, Meta(description="When the status last changed.")]
+    observed_generation: Annotated[
+        int, Meta(ge=0, description="The generation of the spec that the condition refers to.")
+    ] = 0
+    last_transition_time: Annotated[
+        Timestamp, Meta(description="The time when the status of the condition last changed.")
+    ]
 
 
 class TargetCounts(Struct, frozen=True, kw_only=True, rename="camel"):
-    """How many targets are in which state; exact, also where the per-target list is cut."""
+    """The number of targets in each state. The counts are exact even if the list of targets is shortened."""
 
-    desired: Annotated[int, Meta(ge=0, description="Targets that the spec asks for.")] = 0
-    synced: Annotated[int, Meta(ge=0, description="Targets that agree with the source.")] = 0
-    pending: Annotated[int, Meta(ge=0, description="Targets that wait for something named in their message.")] = 0
-    failed: Annotated[int, Meta(ge=0, description="Targets whose last attempt failed.")] = 0
-    conflicted: Annotated[int, Meta(ge=0, description="Targets held by somebody else, or edited on both sides.")] = 0
-    skipped: Annotated[int, Meta(ge=0, description="Targets left alone on request.")] = 0
-    unknown: Annotated[int, Meta(ge=0, description="Targets whose state cannot be seen.")] = 0
-    summary: Annotated[str, Meta(max_length=32, description="synced/desired, for people.")] = ""
+    desired: Annotated[int, Meta(ge=0, description="The number of targets that the spec selects.")] = 0
+    synced: Annotated[int, Meta(ge=0, description="The number of targets that equal the source.")] = 0
+    pending: Annotated[
+        int, Meta(ge=0, description="The number of targets that wait for the condition in their message.")
+    ] = 0
+    failed: Annotated[int, Meta(ge=0, description="The number of targets whose last attempt failed.")] = 0
+    conflicted: Annotated[
+        int, Meta(ge=0, description="The number of targets that have another owner, or an edit that stays.")
+    ] = 0
+    skipped: Annotated[
+        int, Meta(ge=0, description="The number of targets that the operator does not touch, on request.")
+    ] = 0
+    unknown: Annotated[int, Meta(ge=0, description="The number of targets that the operator cannot read.")] = 0
+    summary: Annotated[str, Meta(max_length=32, description="The synced and the desired targets, such as `3/4`.")] = ""
 
 
 class TargetStatus(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What happened at one target, and why."""
+    """The result at one target."""
 
     IMPORTANCE: ClassVar[Importance] = Importance("status", WORST_FIRST)
 
-    type: Annotated[TargetType, Meta(description="Where the target is: in this cluster, or in another.")]
-    cluster_name: Annotated[str, Meta(max_length=253, description="The target's cluster; absent: this one.")] = ""
+    type: Annotated[TargetType, Meta(description="The place of the target: this cluster or another cluster.")]
+    cluster_name: Annotated[
+        str, Meta(max_length=253, description="The name of the target's cluster. Absent for this cluster.")
+    ] = ""
     kind: Annotated[
-        str, Meta(max_length=317, description="The target's kind, such as `Secret` or `Deployment.apps`.")
+        str, Meta(max_length=317, description="The kind of the target, such as `Secret` or `Deployment.apps`.")
     ] = ""
     namespace: Annotated[
-        str, Meta(max_length=63, description="The target's namespace; empty for kinds that are in none.")
+        str, Meta(max_length=63, description="The namespace of the target. Empty for cluster-scoped kinds.")
     ]
-    name: Annotated[str, Meta(max_length=253, description="The target's name.")]
-    status: Annotated[TargetState, Meta(description="The state of this target.")]
-    reason: Annotated[str, Meta(max_length=64, pattern=REASON, description="Why, in one CamelCase word.")] = ""
+    name: Annotated[str, Meta(max_length=253, description="The name of the target.")]
+    status: Annotated[TargetState, Meta(description="The state of the target.")]
+    reason: Annotated[str, Meta(max_length=64, pattern=REASON, description="The cause, as one CamelCase word.")] = ""
     message: Annotated[
-        str, Meta(max_length=1024, description="Why, for a person, and what to do.", extra=Role.REPORT.mark)
+        str, Meta(max_length=1024, description="The cause and the remedy, for people.", extra=Role.REPORT.mark)
     ] = ""
-    last_sync_time: Annotated[Timestamp, Meta(description="When this target was last written.")] = ""
+    last_sync_time: Annotated[Timestamp, Meta(description="The time of the last write to the target.")] = ""
 
 
 class HistoryEntry(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """One change that was made, or one attempt that failed."""
+    """One change, or one failed attempt."""
 
     time: Annotated[
         Timestamp,
-        Meta(description="When; of an attempt that keeps failing for one reason, when it first failed."),
+        Meta(
+            description="The time of the change or failure. For a failure that repeats, the time of the first attempt."
+        ),
     ]
-    revision: Annotated[
-        str, Meta(max_length=256, description="The revision of the source; empty where it was not found out.")
-    ]
-    result: Annotated[AttemptResult, Meta(description="How it ended.")]
+    revision: Annotated[str, Meta(max_length=256, description="The revision of the source. Empty if it is not known.")]
+    result: Annotated[AttemptResult, Meta(description="The result of the change or attempt.")]
     changes: Annotated[
-        str, Meta(max_length=256, description="What was changed, in words; empty: nothing.", extra=Role.REPORT.mark)
+        str,
+        Meta(max_length=256, description="A summary of the changes. Empty if nothing changed.", extra=Role.REPORT.mark),
     ]
-    reason: Annotated[str, Meta(max_length=64, pattern=REASON, description="Why it failed, in one CamelCase word.")] = (
-        ""
-    )
+    reason: Annotated[
+        str, Meta(max_length=64, pattern=REASON, description="The cause of the failure, as one CamelCase word.")
+    ] = ""
     message: Annotated[
-        str, Meta(max_length=256, description="Why it failed, for a person: the latest cause.", extra=Role.REPORT.mark)
+        str, Meta(max_length=256, description="The latest cause of the failure, for people.", extra=Role.REPORT.mark)
     ] = ""

@@ -1,4 +1,4 @@
-"""ConfigMapSync: this ConfigMap, in those namespaces."""
+"""ConfigMapSync: copies of one ConfigMap in other namespaces."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -26,32 +26,30 @@ DestinationNamespace = Annotated[
     str,
     text(
         NAMESPACE,
-        'write the name of one namespace: lowercase letters, digits and "-"; globs go into destinationNamespaces',
+        'write the name of one namespace: lowercase letters, digits and "-"; write globs in destinationNamespaces',
         max_length=63,
     ),
 ]
 
 
 class KeyConflictPolicy(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What becomes of some keys that somebody changed in a copy."""
+    """The conflict policy of some keys."""
 
     keys: Annotated[
         list[KeyPattern],
-        Meta(
-            min_length=1, max_length=50, description="Keys, or globs of keys, as the copy names them (after renaming)."
-        ),
+        Meta(min_length=1, max_length=50, description="Keys or globs of keys of the copy, after renaming."),
     ]
     conflict_policy: Annotated[
         ConflictPolicy,
         Meta(
-            description="Takes the place of the sync's `conflictPolicy` for these keys. All keys with one policy are"
-            " treated as if they were a ConfigMap of their own."
+            description="The conflict policy of these keys, instead of `spec.conflictPolicy`. All keys with the same"
+            " policy are treated like a separate ConfigMap."
         ),
     ]
 
 
 class ConfigMapSyncSpec(CopySpec, frozen=True, kw_only=True, rename="camel"):
-    """What should agree with what."""
+    """The source, the destinations and the policies of a ConfigMapSync."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -68,7 +66,7 @@ class ConfigMapSyncSpec(CopySpec, frozen=True, kw_only=True, rename="camel"):
             || self.destinationNamespaceSelector.?matchLabels.orValue({}).size() > 0
             || self.destinationNamespaceSelector.?matchExpressions.orValue([]).size() > 0
             """,
-            'an empty selector would select every namespace: if you mean that, write destinationNamespaces: ["*"]',
+            'an empty selector would select every namespace: write labels, or destinationNamespaces: ["*"]',
             ".destinationNamespaceSelector",
         ),
         Rule(
@@ -80,8 +78,7 @@ class ConfigMapSyncSpec(CopySpec, frozen=True, kw_only=True, rename="camel"):
             || has(self.destinationNamespaces)
             && self.destinationNamespaces.exists(name, name != self.sourceNamespace)
             """,
-            "the only destination is the source itself: name another namespace,"
-            " or write destinationName to copy under another name",
+            "the only destination is the source itself: name another namespace, or write a different destinationName",
         ),
         Rule(
             """
@@ -93,20 +90,20 @@ class ConfigMapSyncSpec(CopySpec, frozen=True, kw_only=True, rename="camel"):
             && !self.destinationNamespaces[0].contains('*')
             && !self.destinationNamespaces[0].contains('?'))
             """,
-            "Bidirectional needs exactly one destination, or one tenant's edit would reach all: write"
-            " destinationNamespace alone",
+            "Bidirectional needs exactly one destination, because an edit of one copy would change all others: write"
+            " only destinationNamespace",
             ".direction",
         ),
         Rule(
             "self.direction != 'Bidirectional' || self.resourceManagementPolicy != 'Keep'",
-            "Bidirectional cannot leave the copy as it became: write resourceManagementPolicy: Sync, Adopt or"
-            " Overwrite, or direction: OneWay",
+            "Bidirectional cannot be combined with Keep: write resourceManagementPolicy: Sync, Adopt or Overwrite, or"
+            " direction: OneWay",
             ".resourceManagementPolicy",
         ),
         Rule(
             "self.direction == 'Bidirectional' || !(self.conflictPolicy in ['DestinationWins', 'LastWriteWins'])",
-            "DestinationWins and LastWriteWins need direction: Bidirectional;"
-            " for OneWay write SourceWins, Skip or Merge",
+            "DestinationWins and LastWriteWins need direction: Bidirectional; for OneWay, write SourceWins, Skip or"
+            " Merge",
             ".conflictPolicy",
         ),
         Rule(
@@ -115,8 +112,8 @@ class ConfigMapSyncSpec(CopySpec, frozen=True, kw_only=True, rename="camel"):
             || self.resourceManagementPolicy != 'Overwrite'
             || self.conflictPolicy != 'Merge'
             """,
-            "Overwrite removes the edits that Merge would keep: write conflictPolicy: SourceWins,"
-            " or resourceManagementPolicy: Adopt",
+            "Overwrite removes the edits that Merge keeps: write conflictPolicy: SourceWins, or"
+            " resourceManagementPolicy: Adopt",
             ".conflictPolicy",
         ),
         Rule(
@@ -125,8 +122,8 @@ class ConfigMapSyncSpec(CopySpec, frozen=True, kw_only=True, rename="camel"):
             || !has(self.keyPolicies)
             || self.keyPolicies.all(one, !(one.conflictPolicy in ['DestinationWins', 'LastWriteWins']))
             """,
-            "DestinationWins and LastWriteWins need direction: Bidirectional, for single keys too;"
-            " for OneWay write SourceWins, Skip or Merge",
+            "DestinationWins and LastWriteWins need direction: Bidirectional, for single keys too; for OneWay, write"
+            " SourceWins, Skip or Merge",
             ".keyPolicies",
         ),
         Rule(
@@ -136,64 +133,67 @@ class ConfigMapSyncSpec(CopySpec, frozen=True, kw_only=True, rename="camel"):
             || !has(self.keyPolicies)
             || self.keyPolicies.all(one, one.conflictPolicy != 'Merge')
             """,
-            "Overwrite removes the edits that Merge would keep, of single keys too: write conflictPolicy: SourceWins"
-            " or Skip for them, or resourceManagementPolicy: Adopt",
+            "Overwrite removes the edits that Merge keeps, for single keys too: write conflictPolicy: SourceWins or"
+            " Skip in keyPolicies, or resourceManagementPolicy: Adopt",
             ".keyPolicies",
         ),
     )
 
-    source_namespace: Annotated[NamespaceName, Meta(description="The namespace of the source.")]
-    config_map_name: Annotated[ObjectName, Meta(description="The name of the source.")]
-    destination_namespace: Annotated[DestinationNamespace | None, Meta(description="One namespace to copy into.")] = (
-        None
-    )
+    source_namespace: Annotated[NamespaceName, Meta(description="The namespace of the source ConfigMap.")]
+    config_map_name: Annotated[ObjectName, Meta(description="The name of the source ConfigMap.")]
+    destination_namespace: Annotated[
+        DestinationNamespace | None, Meta(description="One namespace to write a copy to.")
+    ] = None
     destination_namespaces: Annotated[
         list[NamespacePattern],
-        Meta(max_length=1000, description="Namespaces to copy into: names, or globs with `*` and `?`."),
+        Meta(max_length=1000, description="The namespaces to write copies to: names, or globs with `*` and `?`."),
     ] = field(default_factory=list)
     destination_namespace_selector: Annotated[
-        LabelSelector | None, Meta(description="Copy into the namespaces with these labels.")
+        LabelSelector | None, Meta(description="Selects the namespaces to write copies to, by their labels.")
     ] = None
     destination_name: Annotated[
-        ObjectName | None, Meta(description="The name of the copies; default: the source's.")
+        ObjectName | None, Meta(description="The name of the copies. Default: the name of the source.")
     ] = None
-    keys: Annotated[Keys | None, Meta(description="Which keys are copied; default: all.")] = None
-    transforms: Annotated[list[Transform], Meta(max_length=50, description="Changes to values, in order.")] = field(
-        default_factory=list
-    )
+    keys: Annotated[
+        Keys | None,
+        Meta(description="Selects and renames the keys that are copied. Default: all keys, with their names."),
+    ] = None
+    transforms: Annotated[
+        list[Transform], Meta(max_length=50, description="Changes of values in the copies, applied in order.")
+    ] = field(default_factory=list)
     direction: Annotated[
         Direction,
         Meta(
-            description="OneWay: from the source to the copies. Bidirectional: edits of the one copy flow back to the"
-            " source too, but for keys that a transform writes, which flow one way."
+            description="OneWay: changes of the source are written to the copies. Bidirectional: edits of the one copy"
+            " are also written to the source, except keys that a transform writes."
         ),
     ] = "OneWay"
     conflict_policy: Annotated[
         ConflictPolicy,
         Meta(
-            description="What becomes of a copy that somebody changed: SourceWins repairs it, Skip leaves it,"
-            " Merge keeps edits of keys that the source did not change. DestinationWins and LastWriteWins are for"
-            " direction Bidirectional."
+            description="Decides what happens with edits of a copy. SourceWins reverts the edit. Skip keeps the edit"
+            " and reports a conflict. Merge keeps edits of keys that did not change in the source. DestinationWins and"
+            " LastWriteWins need `direction: Bidirectional`."
         ),
     ] = "SourceWins"
     key_policies: Annotated[
         list[KeyConflictPolicy],
         Meta(
             max_length=50,
-            description="Other conflict policies for some keys. The first entry that matches a key applies; a key that"
-            " none matches has `conflictPolicy`.",
+            description="Different conflict policies for some keys. The first entry that matches a key applies."
+            " `conflictPolicy` applies to all other keys.",
         ),
     ] = field(default_factory=list)
 
 
 class ConfigMapSyncStatus(SyncStatus, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What is so, as of `observedGeneration`."""
+    """The observed state of the sync."""
 
-    last_sync_time: Annotated[Timestamp | None, Meta(description="When a copy was last changed.")] = None
+    last_sync_time: Annotated[Timestamp | None, Meta(description="The time of the last change of a copy.")] = None
 
 
 class ConfigMapSync(Struct, kw_only=True, rename="camel"):
-    """Copies a ConfigMap into other namespaces and keeps the copies equal to it."""
+    """Copies a ConfigMap to other namespaces and keeps the copies equal to the source."""
 
     metadata: ObjectMeta
     spec: ConfigMapSyncSpec

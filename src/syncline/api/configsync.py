@@ -1,4 +1,4 @@
-"""ConfigSync: what Git says, in this cluster or in others."""
+"""ConfigSync: the manifests of a Git repository, applied to this cluster or to other clusters."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -60,7 +60,7 @@ ApiGroup = Annotated[
     str,
     text(
         r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$",
-        "write a group, such as apps; leave it out for any",
+        "write an API group, such as apps, or remove group for all groups",
         min_length=0,
         max_length=253,
     ),
@@ -78,40 +78,43 @@ Digest = Annotated[str, Meta(max_length=128)]
 
 
 class Target(Struct, frozen=True, kw_only=True, rename="camel"):
-    """One object that may be written."""
+    """One object that the sync can write."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
             "!has(self.key) || self.type.lowerAscii() in ['configmap', 'secret']",
-            "key is for a ConfigMap or Secret that takes a file: leave it out, or write type: ConfigMap or Secret",
+            "key needs type: ConfigMap or Secret: write one of them, or remove key",
             ".key",
         ),
     )
 
     type: Annotated[
         TargetKind,
-        Meta(description="The kind, such as `ConfigMap` or `Deployment.apps`; capitals do not matter."),
+        Meta(description="The kind of the object, such as `ConfigMap` or `Deployment.apps`. Case is ignored."),
     ]
-    name: Annotated[AnyName, Meta(description="The name.")]
+    name: Annotated[AnyName, Meta(description="The name of the object.")]
     namespace: Annotated[
         NamespaceName | None,
-        Meta(description="The namespace; default: the one that the manifest names, else the sync's."),
+        Meta(
+            description="The namespace of the object. Default: the namespace in the manifest, else the namespace of"
+            " the sync."
+        ),
     ] = None
     key: Annotated[
         DataKey | None,
         Meta(
-            description="For a ConfigMap or Secret that takes a file that is no manifest: the key; default: the file's"
-            " name."
+            description="The key for a file that is not a manifest, in a ConfigMap or Secret. Default: the name of the"
+            " file."
         ),
     ] = None
-    overrides: Annotated[Tree, Meta(description="A JSON merge patch over the manifest.")] = field(default_factory=dict)
+    overrides: Annotated[Tree, Meta(description="A JSON merge patch for the manifest.")] = field(default_factory=dict)
     values: Annotated[
-        Tree, Meta(description="Values of templates for this target; they win over those of the environment.")
+        Tree, Meta(description="Values for the templates of this target. They override the values of the environment.")
     ] = field(default_factory=dict)
 
 
 class Rollback(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A commit to stay at."""
+    """A commit that the sync stays at."""
 
     to: Annotated[
         Annotated[
@@ -123,82 +126,92 @@ class Rollback(Struct, frozen=True, kw_only=True, rename="camel"):
             ),
         ],
         Meta(
-            description="`Previous`: the commit before the one that is applied now, found once and kept in status; or a"
-            " commit. It stays until this is removed."
+            description="`Previous`, or a commit. `Previous` is the commit that was applied before the current commit."
+            " The operator resolves it once and records it in the status. The sync stays at the commit until this"
+            " field is removed."
         ),
     ]
 
 
 class Environment(Struct, frozen=True, kw_only=True, rename="camel"):
-    """The same sync once more: elsewhere, or at another revision. What it leaves out is as in the rest of the spec."""
+    """A variant of the sync, in another namespace or at another revision. Absent fields have the values of the spec."""
 
-    name: Annotated[EnvironmentName, Meta(description="What it is called.")]
+    name: Annotated[EnvironmentName, Meta(description="The name of the environment.")]
     namespace: Annotated[
-        NamespaceName | None, Meta(description="All its objects that are in a namespace are in this one.")
+        NamespaceName | None, Meta(description="The namespace of all namespaced objects of this environment.")
     ] = None
-    path: Annotated[RepositoryPath | None, Meta(description="In place of `source.git.path`.")] = None
+    path: Annotated[
+        RepositoryPath | None, Meta(description="The path in the repository, instead of `source.git.path`.")
+    ] = None
     revision: Annotated[
-        Revision | None, Meta(description="In place of `source.git.revision`; to promote is to change it.")
+        Revision | None,
+        Meta(description="The revision, instead of `source.git.revision`. `syncline promote` changes it."),
     ] = None
     values: Annotated[
-        Tree, Meta(description="Values of templates and charts; they win over those of the whole sync.")
+        Tree, Meta(description="Values for templates and charts. They override the values of the sync.")
     ] = field(default_factory=dict)
-    rollback: Annotated[Rollback | None, Meta(description="A commit that this environment stays at.")] = None
+    rollback: Annotated[Rollback | None, Meta(description="The commit that this environment stays at.")] = None
 
 
 class Dependency(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Another ConfigSync."""
+    """A reference to another ConfigSync."""
 
-    name: Annotated[ObjectName, Meta(description="Its name.")]
-    namespace: Annotated[NamespaceName | None, Meta(description="Its namespace; default: the sync's.")] = None
+    name: Annotated[ObjectName, Meta(description="The name of the ConfigSync.")]
+    namespace: Annotated[
+        NamespaceName | None, Meta(description="The namespace of the ConfigSync. Default: the namespace of this sync.")
+    ] = None
 
 
 class Ignored(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Fields that are left to others."""
+    """Fields that the sync neither writes nor compares."""
 
-    group: Annotated[ApiGroup, Meta(description="Of objects of this group; default: of any.")] = ""
-    kind: Annotated[KindPattern | None, Meta(description="Of objects of this kind, or glob; default: of any.")] = None
-    name: Annotated[NamePattern | None, Meta(description="Of objects of this name, or glob; default: of any.")] = None
+    group: Annotated[ApiGroup, Meta(description="The API group of the objects. Default: all groups.")] = ""
+    kind: Annotated[KindPattern | None, Meta(description="The kind of the objects, or a glob. Default: all kinds.")] = (
+        None
+    )
+    name: Annotated[NamePattern | None, Meta(description="The name of the objects, or a glob. Default: all names.")] = (
+        None
+    )
     paths: Annotated[
         list[Pointer],
         Meta(
             min_length=1,
             max_length=50,
-            description="JSON pointers, such as `/spec/replicas`; `*` stands for any item of a list. What they point at"
-            " is neither written nor compared.",
+            description="JSON pointers to fields that the sync neither writes nor compares, such as `/spec/replicas`."
+            " `*` matches every item of a list.",
         ),
     ]
 
 
 class WebhookSecretRef(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A key of a Secret of the sync's namespace."""
+    """A key of a Secret in the namespace of the sync."""
 
     name: Annotated[ObjectName, Meta(description="The name of the Secret.")]
-    key: Annotated[DataKey, Meta(description="The key.")] = "token"
+    key: Annotated[DataKey, Meta(description="The key in the Secret.")] = "token"
 
 
 class Webhook(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Who may say that there is something new."""
+    """The authentication of push webhooks."""
 
     secret_ref: Annotated[
-        WebhookSecretRef, Meta(description="What the Git host signs its messages with, or sends as a token.")
+        WebhookSecretRef, Meta(description="The secret that the Git host signs its webhooks with, or sends as a token.")
     ]
 
 
 class ConfigSyncSpec(SyncSpec, frozen=True, kw_only=True, rename="camel"):
-    """What should be where."""
+    """The source, the build, the targets and the policies of a ConfigSync."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
             "has(self.source) != (self.?sources.orValue([]).size() > 0)",
-            "write exactly one of source (one) and sources (several, each in a folder of its name)",
+            "write exactly one of source (one source) and sources (several, each in a folder with its name)",
         ),
         Rule(
             """
             !has(self.sources)
             || self.sources.all(one, self.sources.exists_one(other, other.name == one.name))
             """,
-            "two sources have the same name: give each a name of its own",
+            "two sources have the same name: write a different name for each",
             ".sources",
         ),
         Rule(
@@ -206,7 +219,7 @@ class ConfigSyncSpec(SyncSpec, frozen=True, kw_only=True, rename="camel"):
             !has(self.environments)
             || self.environments.all(one, self.environments.exists_one(other, other.name == one.name))
             """,
-            "two environments have the same name: give each a name of its own",
+            "two environments have the same name: write a different name for each",
             ".environments",
         ),
         Rule(
@@ -215,28 +228,28 @@ class ConfigSyncSpec(SyncSpec, frozen=True, kw_only=True, rename="camel"):
             || !has(self.environments)
             || self.environments.all(one, !has(one.path) && !has(one.revision) && !has(one.rollback))
             """,
-            "path, revision and rollback of an environment are of source.git: write that, or leave them out",
+            "path, revision and rollback of an environment need source.git: write source.git, or remove them",
             ".environments",
         ),
         Rule(
             "!has(self.rollback) || self.?environments.orValue([]).size() == 0",
-            "each environment has a rollback of its own: write environments[].rollback",
+            "each environment has its own rollback: write environments[].rollback, and remove rollback",
             ".rollback",
         ),
         Rule(
             "!has(self.rollback) || has(self.source) && has(self.source.git)",
-            "a rollback is to a commit of source.git: of several sources, write the revision of each;"
-            " else leave rollback out",
+            "rollback needs source.git: remove rollback; with several sources, write the revision of each source"
+            " instead",
             ".rollback",
         ),
         Rule(
             "self.failurePolicy != 'Rollback' || self.wait",
-            "failurePolicy: Rollback goes by the health of what was applied: write wait: true",
+            "failurePolicy: Rollback needs the health of the applied objects: write wait: true",
             ".failurePolicy",
         ),
         Rule(
             "self.failurePolicy != 'Rollback' || has(self.source) && has(self.source.git)",
-            "failurePolicy: Rollback goes back to a commit of source.git: write that, or failurePolicy: Hold",
+            "failurePolicy: Rollback needs source.git: write source.git, or failurePolicy: Hold",
             ".failurePolicy",
         ),
         Rule(
@@ -256,121 +269,148 @@ class ConfigSyncSpec(SyncSpec, frozen=True, kw_only=True, rename="camel"):
         AUTHORITIES,
     )
 
-    source: Annotated[Source | None, Meta(description="Where the files come from.")] = None
+    source: Annotated[Source | None, Meta(description="The source of the files.")] = None
     sources: Annotated[
         list[NamedSource],
-        Meta(max_length=10, description="Several sources, each in a folder of its name; `build` sees all of them."),
+        Meta(
+            max_length=10,
+            description="Several sources. The files of each source are in a folder with its name, and the build can"
+            " read all folders.",
+        ),
     ] = field(default_factory=list)
-    build: Annotated[Build, Meta(description="What makes manifests of the files.")] = field(default_factory=Build)
-    template: Annotated[Template, Meta(description="Whether files are templates; default: no.")] = field(
+    build: Annotated[
+        Build, Meta(description="The tool that builds manifests from the files. Default: chosen by the files.")
+    ] = field(default_factory=Build)
+    template: Annotated[Template, Meta(description="Jinja templates in the files. Default: off.")] = field(
         default_factory=Template
     )
     decryption: Annotated[
-        Decryption | None, Meta(description="How encrypted files are read; without it they are an error.")
+        Decryption | None, Meta(description="The decryption of files. Without it, an encrypted file is an error.")
     ] = None
     targets: Annotated[
         list[Target],
         Meta(
             max_length=100,
-            description="Absent: the manifests go where they say. Present: only what is listed here is written; a"
-            " manifest that matches is placed and overridden, others are reported. A file that is no manifest becomes"
-            " data of a ConfigMap or Secret listed here.",
+            description="The objects that the sync can write. Absent: all objects in the manifests. Present: only"
+            " these objects. The namespace and the overrides of a target are applied to its manifest, and manifests"
+            " without a target are reported. The operator writes a file that is not a manifest into a ConfigMap or"
+            " Secret of this list.",
         ),
     ] = field(default_factory=list)
     environments: Annotated[
         list[Environment],
         Meta(
             max_length=20,
-            description="The same sync for several environments, each with its own revision, history and rollback.",
+            description="Variants of this sync, each with its own namespace, revision, history and rollback.",
         ),
     ] = field(default_factory=list)
     remote_clusters: Annotated[
         list[NamedCluster],
-        Meta(max_length=50, description="Write to these clusters, and not to this one; at most 50 entries."),
+        Meta(max_length=50, description="The clusters to write to, instead of this cluster. At most 50 entries."),
     ] = field(default_factory=list)
     refresh_interval: Annotated[
-        Duration, Meta(description="How often a repository is asked for news: once for all syncs that name it.")
+        Duration,
+        Meta(description="The time between two checks of the repository. All syncs of the repository share one check."),
     ] = "10m"
-    wait: Annotated[bool, Meta(description="Ready waits until what was applied is healthy.")] = False
-    timeout: Annotated[Duration, Meta(description="How long what was applied may take to become healthy.")] = "5m"
+    wait: Annotated[bool, Meta(description="If true, Ready waits until all applied objects are healthy.")] = False
+    timeout: Annotated[Duration, Meta(description="The time in which all applied objects must become healthy.")] = "5m"
     depends_on: Annotated[
         list[Dependency],
         Meta(
             max_length=20,
-            description="Other ConfigSyncs that must be ready before a new revision is applied; those of other"
-            " namespaces must list this one in `dependentNamespaces`.",
+            description="Other ConfigSyncs that must be Ready before the operator applies a new revision. A"
+            " ConfigSync in another namespace must list the namespace of this sync in `dependentNamespaces`.",
         ),
     ] = field(default_factory=list)
     dependent_namespaces: Annotated[
         list[NamespacePattern],
         Meta(
             max_length=100,
-            description="Namespaces whose ConfigSyncs may name this one in `dependsOn`, and so learn whether it is"
-            " ready: names, or globs with `*` and `?`; default: only its own.",
+            description="The namespaces whose ConfigSyncs can name this sync in `dependsOn`, and can therefore see"
+            " whether it is Ready: names, or globs with `*` and `?`. Default: only the namespace of this sync.",
         ),
     ] = field(default_factory=list)
-    rollback: Annotated[Rollback | None, Meta(description="A commit to stay at, whatever Git says.")] = None
+    rollback: Annotated[
+        Rollback | None, Meta(description="The commit that this sync stays at, regardless of new commits.")
+    ] = None
     failure_policy: Annotated[
         FailurePolicy,
         Meta(
-            description="What becomes of a revision that is not healthy within `timeout`: Hold leaves it and reports,"
-            " Rollback goes back to the last healthy one until there is a newer."
+            description="Decides what happens with a revision that is not healthy within `timeout`. Hold keeps the"
+            " revision and reports it. Rollback applies the last healthy revision until a newer revision exists."
         ),
     ] = "Hold"
     ignore_differences: Annotated[
-        list[Ignored], Meta(max_length=50, description="Fields that are left to others, such as an autoscaler.")
+        list[Ignored],
+        Meta(
+            max_length=50,
+            description="Fields that the sync neither writes nor compares, because another controller owns them, such"
+            " as an autoscaler.",
+        ),
     ] = field(default_factory=list)
     drift_policy: Annotated[
-        DriftPolicy, Meta(description="What becomes of an object that somebody changed: Correct or Report.")
+        DriftPolicy,
+        Meta(description="Decides what happens with drift. Correct reverts it. Report keeps it and reports it."),
     ] = "Correct"
     validation: Annotated[
         ValidationMode,
         Meta(
-            description="How a revision is checked as a whole before its first write. Schema: each object against the"
-            " OpenAPI schemas of its cluster. DryRun: the API server is asked in a dry run about each object that is"
-            " new or changed. None: what can be applied is applied."
+            description="The validation of a whole revision before its first write. Schema: the operator validates"
+            " each object with the OpenAPI schemas of its cluster. DryRun: the API server validates each new or"
+            " changed object with a dry run. None: the operator applies every object that the API server accepts."
         ),
     ] = "Schema"
-    dry_run: Annotated[bool, Meta(description="Write nothing: what would be written is in `status.plan`.")] = False
+    dry_run: Annotated[
+        bool, Meta(description="If true, the operator writes no objects. `status.plan` lists the planned changes.")
+    ] = False
     webhook: Annotated[
-        Webhook | None, Meta(description="Push webhooks to `/webhook/{namespace}/{name}` with a secret of this sync.")
+        Webhook | None,
+        Meta(description="The authentication of push webhooks to `/webhook/{namespace}/{name}` for this sync."),
     ] = None
 
 
 class HeldRollback(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A rollback that is in force."""
+    """An active rollback."""
 
-    to: Annotated[Commit, Meta(description="The commit.")]
-    requested: Annotated[str, Meta(max_length=64, description="What the spec asked for when the commit was found.")]
-    since: Annotated[Timestamp, Meta(description="Since when.")]
+    to: Annotated[Commit, Meta(description="The commit that the sync stays at.")]
+    requested: Annotated[
+        str, Meta(max_length=64, description="The value in the spec when the operator resolved the commit.")
+    ]
+    since: Annotated[Timestamp, Meta(description="The time when the rollback started.")]
 
 
 class SourceRevision(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What one of several sources is at."""
+    """The revision of one of several sources."""
 
     name: Annotated[str, Meta(max_length=63, description="The name of the source.")]
-    revision: Annotated[Commit, Meta(description="The commit, or the resourceVersion of the object.")]
+    revision: Annotated[Commit, Meta(description="The commit of a repository, or the resourceVersion of an object.")]
 
 
 _KEPT = Role.INVENTORY.mark
-_REVISION = Meta(description="The commit (of an object: the resourceVersion) that was applied.", extra=_KEPT)
-_REVISIONS = Meta(max_length=10, description="Of several sources: what each is at.", extra=_KEPT)
-_INPUTS = Meta(
-    description="Digest of all that was built from; while it is the same, nothing is built or compared.", extra=_KEPT
+_REVISION = Meta(
+    description="The applied revision: the commit of a repository, or the resourceVersion of an object.", extra=_KEPT
 )
-_ROLLBACK = Meta(description="The rollback that is in force.", extra=_KEPT)
-_HEALTHY = Meta(description="The last commit that became healthy.", extra=_KEPT)
+_REVISIONS = Meta(
+    max_length=10, description="The applied revision of each source, if there are several sources.", extra=_KEPT
+)
+_INPUTS = Meta(
+    description="A digest of all inputs of the last build. If it does not change, the operator does not build again.",
+    extra=_KEPT,
+)
+_ROLLBACK = Meta(description="The active rollback.", extra=_KEPT)
+_HEALTHY = Meta(description="The last commit whose objects became healthy.", extra=_KEPT)
 
 
 class Track(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """How one environment goes its way. A sync without environments has these fields in its status itself."""
+    """The status of one environment. A sync without environments has these fields in its own status."""
 
     name: Annotated[str, Meta(max_length=63, description="The name of the environment.")]
     ready: Annotated[
-        Literal["True", "False", "Unknown"], Meta(description="Whether it agrees with the source, as in Ready.")
+        Literal["True", "False", "Unknown"],
+        Meta(description="Whether the environment is Ready, with the same meaning as the condition."),
     ] = "Unknown"
     message: Annotated[
-        str, Meta(max_length=1024, description="Why, for a person, and what to do.", extra=Role.REPORT.mark)
+        str, Meta(max_length=1024, description="The cause and the remedy, for people.", extra=Role.REPORT.mark)
     ] = ""
     source_revision: Annotated[Commit | None, _REVISION] = None
     revisions: Annotated[list[SourceRevision], _REVISIONS] = field(default_factory=list)
@@ -388,10 +428,10 @@ class Track(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=Tru
 
 
 class ConfigSyncStatus(RemoteSyncStatus, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What is so, as of `observedGeneration`."""
+    """The observed state of the sync."""
 
-    last_synced_time: Annotated[Timestamp | None, Meta(description="When something was last written.")] = None
-    applied_targets: Annotated[int, Meta(ge=0, description="Objects that agree with the source.")] = 0
+    last_synced_time: Annotated[Timestamp | None, Meta(description="The time of the last write.")] = None
+    applied_targets: Annotated[int, Meta(ge=0, description="The number of objects that equal the source.")] = 0
     source_revision: Annotated[Commit | None, _REVISION] = None
     revisions: Annotated[list[SourceRevision], _REVISIONS] = field(default_factory=list)
     inputs: Annotated[Digest | None, _INPUTS] = None
@@ -401,7 +441,7 @@ class ConfigSyncStatus(RemoteSyncStatus, frozen=True, kw_only=True, rename="came
         list[Track],
         Meta(
             max_length=40,
-            description="The environments of the spec, and those that left it while something of them is still there.",
+            description="The environments of the spec, and removed environments that still have objects.",
             extra=_KEPT,
         ),
     ] = field(default_factory=list)
@@ -409,15 +449,15 @@ class ConfigSyncStatus(RemoteSyncStatus, frozen=True, kw_only=True, rename="came
         list[Annotated[str, Meta(max_length=600)]],
         Meta(
             max_length=101,
-            description="Under `dryRun`: what would be done, such as `create ConfigMap team-a/web`; at most 100 lines,"
-            " and one that counts the rest.",
+            description="The planned changes under `dryRun`, such as `create ConfigMap team-a/web`: at most 100"
+            " lines, and one line with the number of all others.",
             extra=Role.REPORT.mark,
         ),
     ] = field(default_factory=list)
 
 
 class ConfigSync(Struct, kw_only=True, rename="camel"):
-    """Keeps clusters in agreement with what a Git repository says."""
+    """Applies the manifests of a Git repository, and keeps the objects equal to them."""
 
     metadata: ObjectMeta
     spec: ConfigSyncSpec

@@ -1,4 +1,4 @@
-"""How another cluster is reached; shared by the kinds that write to one."""
+"""The connection to another cluster. All kinds that write to other clusters share it."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -17,8 +17,8 @@ Server = Annotated[
     str,
     text(
         r"^https://[^\s/?#@]+(/[^\s?#]*)?$",
-        "write the address of an API server, such as https://api.example.com:6443: https,"
-        " and no credentials, query or fragment",
+        "write the address of an API server, such as https://api.example.com:6443: with https, without credentials,"
+        " query and fragment",
         max_length=2048,
     ),
 ]
@@ -26,17 +26,19 @@ CertificateAuthority = Annotated[
     str,
     text(
         r"^[a-zA-Z0-9+/=\s]+$",
-        "write certificates as PEM in base64, as certificate-authority-data of a kubeconfig",
+        "write certificates as base64 of PEM, like certificate-authority-data in a kubeconfig",
         max_length=32768,
     ),
 ]
 
 
 class SecretKeyRef(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """A key of a Secret of the same namespace."""
+    """A key of a Secret in the same namespace."""
 
     name: Annotated[ObjectName, Meta(description="The name of the Secret.")]
-    key: Annotated[DataKey | None, Meta(description="The key; default: the first well-known one that is there.")] = None
+    key: Annotated[
+        DataKey | None, Meta(description="The key. Default: the first well-known key that the Secret has.")
+    ] = None
 
 
 class NameRef(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -46,7 +48,7 @@ class NameRef(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=T
 
 
 class ClusterConnection(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """A cluster, and the credential to act with there."""
+    """A cluster, and the credential for it."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -56,7 +58,8 @@ class ClusterConnection(Struct, frozen=True, kw_only=True, rename="camel", omit_
             && !has(self.serviceAccountTokenRef) && !has(self.server) && !has(self.caData)
             && !has(self.syncTargetRef) && !has(self.selector) && !has(self.syncTargetNamespace)
             """,
-            "KubeconfigSecret needs kubeconfigSecretRef and takes nothing else: the kubeconfig says the rest",
+            "type: KubeconfigSecret needs kubeconfigSecretRef and no other field: the kubeconfig contains all other"
+            " settings",
         ),
         Rule(
             """
@@ -65,7 +68,8 @@ class ClusterConnection(Struct, frozen=True, kw_only=True, rename="camel", omit_
             && !has(self.kubeconfigSecretRef)
             && !has(self.syncTargetRef) && !has(self.selector) && !has(self.syncTargetNamespace)
             """,
-            "ServiceAccountToken needs serviceAccountTokenRef and server, and takes nothing else but caData",
+            "type: ServiceAccountToken needs serviceAccountTokenRef and server: write both, and no other field except"
+            " caData",
         ),
         Rule(
             """
@@ -74,8 +78,8 @@ class ClusterConnection(Struct, frozen=True, kw_only=True, rename="camel", omit_
             && !has(self.kubeconfigSecretRef) && !has(self.serviceAccountTokenRef)
             && !has(self.server) && !has(self.caData)
             """,
-            "SyncTarget needs exactly one of syncTargetRef and selector, and takes nothing else but"
-            " syncTargetNamespace: the SyncTarget says the rest",
+            "type: SyncTarget needs exactly one of syncTargetRef and selector, and no other field except"
+            " syncTargetNamespace: the SyncTarget contains all other settings",
         ),
         Rule(
             """
@@ -83,75 +87,77 @@ class ClusterConnection(Struct, frozen=True, kw_only=True, rename="camel", omit_
             || self.selector.?matchLabels.orValue({}).size() > 0
             || self.selector.?matchExpressions.orValue([]).size() > 0
             """,
-            "an empty selector would select every cluster: write the labels of those that you mean",
+            "an empty selector would select every cluster: write the labels of the SyncTargets",
             ".selector",
         ),
     )
 
-    type: Annotated[ConnectionType, Meta(description="What the cluster is known by.")]
+    type: Annotated[ConnectionType, Meta(description="The type of the connection.")]
     kubeconfig_secret_ref: Annotated[
         SecretKeyRef | None,
         Meta(
             description="For KubeconfigSecret: the Secret with the kubeconfig, in the namespace of this object."
-            " Where no key is named: `value`, `value.yaml`, `kubeconfig` or `config`."
+            " Default keys: `value`, `value.yaml`, `kubeconfig` and `config`."
         ),
     ] = None
     service_account_token_ref: Annotated[
         SecretKeyRef | None,
         Meta(
-            description="For ServiceAccountToken: the Secret with the token, in the namespace of this object."
-            " Where no key is named: `token`."
+            description="For ServiceAccountToken: the Secret with the token, in the namespace of this object. Default"
+            " key: `token`."
         ),
     ] = None
     server: Annotated[Server | None, Meta(description="For ServiceAccountToken: the address of the API server.")] = None
     ca_data: Annotated[
         CertificateAuthority | None,
         Meta(
-            description="For ServiceAccountToken: the certificates that prove the server, as PEM in base64;"
-            " default: `ca.crt` of the same Secret, else those that the operator's system trusts."
+            description="For ServiceAccountToken: the certificate authorities of the server, as base64 of PEM."
+            " Default: `ca.crt` of the same Secret, else the authorities that the operator's system trusts."
         ),
     ] = None
-    sync_target_ref: Annotated[NameRef | None, Meta(description="For SyncTarget: the one SyncTarget.")] = None
+    sync_target_ref: Annotated[NameRef | None, Meta(description="For SyncTarget: one SyncTarget by name.")] = None
     selector: Annotated[
-        LabelSelector | None, Meta(description="For SyncTarget: all SyncTargets of the namespace with these labels.")
+        LabelSelector | None,
+        Meta(description="For SyncTarget: selects all SyncTargets with these labels in the namespace."),
     ] = None
     sync_target_namespace: Annotated[
         NamespaceName | None,
         Meta(
-            description="For SyncTarget: the namespace that its SyncTargets are in; default: that of this object."
-            " Of another, those can be used whose `allowedNamespaces` say so. It is never guessed: whoever could put a"
-            " SyncTarget where others look for theirs would be sent what is theirs."
+            description="For SyncTarget: the namespace of the SyncTargets. Default: the namespace of this object. A"
+            " SyncTarget in another namespace must list the namespace of this object in `allowedNamespaces`. The"
+            " operator searches no other namespace, because a SyncTarget there could receive objects of this"
+            " namespace."
         ),
     ] = None
 
 
 class NamedCluster(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Another cluster, under the name that people know it by."""
+    """Another cluster, with a name for people."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
             "has(self.clusterName) || self.connection.type == 'SyncTarget'",
-            "give the cluster a name of your choice, for status and events: write clusterName",
+            "the cluster has no name for status and events: write clusterName with a name of your choice",
         ),
         Rule(
             "!has(self.clusterName) || !has(self.connection.selector)",
-            "a selector may mean several clusters, each known by the name of its SyncTarget: leave clusterName out",
+            "a selector can select several clusters, and each has the name of its SyncTarget: remove clusterName",
             ".clusterName",
         ),
     )
 
     cluster_name: Annotated[
         ObjectName | None,
-        Meta(description="What the cluster is called in status and events; default: the name of its SyncTarget."),
+        Meta(description="The name of the cluster in status and events. Default: the name of its SyncTarget."),
     ] = None
-    connection: Annotated[ClusterConnection, Meta(description="How the cluster is reached.")]
+    connection: Annotated[ClusterConnection, Meta(description="The connection to the cluster.")]
 
 
 class WrittenCluster(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Another cluster with copies of this sync."""
+    """Another cluster that this sync has written to."""
 
-    name: Annotated[str, Meta(max_length=253, description="What the spec calls the cluster, or called it.")]
-    connection: Annotated[ClusterConnection, Meta(description="How the cluster is reached.")]
+    name: Annotated[str, Meta(max_length=253, description="The name of the cluster in the spec, now or earlier.")]
+    connection: Annotated[ClusterConnection, Meta(description="The connection to the cluster.")]
 
 
 OWN_NAMES = Rule(
@@ -160,18 +166,18 @@ OWN_NAMES = Rule(
     || self.remoteClusters.all(one, !has(one.clusterName)
     || self.remoteClusters.exists_one(other, has(other.clusterName) && other.clusterName == one.clusterName))
     """,
-    "two clusters have the same clusterName: give each a name of its own",
+    "two clusters have the same clusterName: write a different name for each",
     ".remoteClusters",
 )
-"""For what has a list of `remoteClusters`."""
+"""For each struct with a list of `remoteClusters`."""
 
 AUTHORITIES = Rule(
     f"""
     !has(self.remoteClusters)
     || self.remoteClusters.map(one, size(one.connection.?caData.orValue(''))).sum() <= {MAX_AUTHORITIES}
     """,
-    f"the caData of all clusters have more than {MAX_AUTHORITIES} characters in all, and the status repeats them:"
-    " put certificates as ca.crt into the Secrets of the tokens, or split the sync",
+    f"the caData of all clusters have more than {MAX_AUTHORITIES} characters in total, and the status contains them"
+    " too: move the certificates to ca.crt in the Secrets of the tokens, or split the sync",
     ".remoteClusters",
 )
-"""Likewise: `status.clusters` has all connections, and must fit into the same object."""
+"""For the same structs: `status.clusters` contains all connections and must fit into the same object."""

@@ -1,4 +1,4 @@
-"""Durations, as Go writes them."""
+"""Durations in the format of Go."""
 
 from typing import Annotated
 

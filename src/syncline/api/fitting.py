@@ -1,7 +1,7 @@
-"""A status as the API server takes it: each text, list and number within the limits of its type.
+"""A status that the API server accepts: each text, list and number is within the limits of its type.
 
-The types that make the schema are walked here too, so that each limit stands in one place. The roles of the fields
-(`rules`) say what may be cut: reports are, the inventory never is.
+This module reads the same types as the schema, so that each limit is defined once. The roles of the fields (`rules`)
+decide which fields can be shortened: reports can, the inventory cannot.
 """
 
 import re
@@ -19,12 +19,12 @@ from syncline.api.rules import REASON, Importance, Role, role_of
 S = TypeVar("S", bound=Struct)
 Json = Any
 
-# etcd takes requests of at most 1.5 MiB by default. Spec and metadata of the object need a part of that.
+# etcd accepts requests of at most 1.5 MiB by default. The spec and the metadata of the object need a part of it.
 STATUS_BYTES = 1088 * 1024
 INVENTORY_BYTES = 992 * 1024
-"""What the inventory may take of that; the reports are cut for it."""
+"""The part that the inventory can use. The reports are shortened for it."""
 
-# How much of its limit each report gets, until the whole status is small enough.
+# The part of its limit that each report gets, until the whole status is small enough.
 _SHARES = (1.0, 0.5, 0.25, 0.1, 0.05, 0.01, 0.0)
 _SHORTEST = 64
 _EPOCH = "1970-01-01T00:00:00Z"
@@ -38,16 +38,16 @@ _parts = re.compile(r"[A-Za-z0-9]+").findall
 
 
 def fit(status: S, limit: int = STATUS_BYTES) -> S:
-    """Return the status with everything cut or repaired that the API server would refuse. Pure.
+    """Return the status without values that the API server would refuse: they are shortened or repaired. Pure.
 
-    Reports are cut further until the whole has at most `limit` bytes; the most important of each list stays. The
-    inventory is not cut: an entry of it that breaks the schema is left out, which `overfull` tells beforehand.
+    Reports are shortened until the whole status has at most `limit` bytes. The most important items of each list stay.
+    The inventory is not shortened. An entry that violates the schema is dropped, and `overfull` reports it in advance.
     """
     return repair(type(status), msgspec.to_builtins(status), limit)
 
 
 def repair(type_: type[S], value: Json, limit: int = STATUS_BYTES) -> S:
-    """Return a status as far as it can be read: what breaks its type is cut or left out, the rest stays."""
+    """Return the valid part of a status: values that violate their type are shortened or dropped, all others stay."""
     fitted: Json = {}
     for share in _SHARES:
         fitted = _struct(_info(type_), value, share, exact=False)
@@ -59,7 +59,7 @@ def repair(type_: type[S], value: Json, limit: int = STATUS_BYTES) -> S:
 
 
 def overfull(status: Struct) -> str:
-    """Return the name of a field of the inventory that cannot be stored as it is; empty where all of it can."""
+    """Return the name of an inventory field that cannot be stored unchanged, or an empty string."""
     info, value = _info(type(status)), msgspec.to_builtins(status)
     wanted = _essence(info, value, Role.INVENTORY)
     stored = _essence(info, _struct(info, value, 1.0, exact=False), Role.INVENTORY)
@@ -71,13 +71,13 @@ def overfull(status: Struct) -> str:
 
 
 def essential(status: S, **fields: Any) -> S:
-    """Return a status with the inventory and the memory of this one, the given fields, and nothing else."""
+    """Return a status with only the inventory and the memory of this status, and the given fields."""
     kept = _essence(_info(type(status)), msgspec.to_builtins(fit(status)), Role.INVENTORY, Role.MEMORY)
     return structs.replace(msgspec.convert(kept, type(status)), **fields)
 
 
 def shorten(text: str, limit: int) -> str:
-    """Cut a text in the middle: messages begin with what they are about, and end with what to do."""
+    """Shorten a text in the middle, because messages begin with their object and end with the remedy."""
     if len(text) <= limit:
         return text
     tail = (limit - 1) // 2
@@ -85,7 +85,7 @@ def shorten(text: str, limit: int) -> str:
 
 
 def as_reason(text: str, limit: int = 64) -> str:
-    """Make one CamelCase word of a text, as the reason of a condition must be; the text itself where it is one."""
+    """Return a text as one CamelCase word, the format of a reason. A text that is one word is returned unchanged."""
     if len(text) <= limit and _is_reason(text):
         return text
     word = ""
@@ -98,7 +98,7 @@ def as_reason(text: str, limit: int = 64) -> str:
 
 
 def stored_size(value: Json) -> int:
-    """Return how many bytes a value takes at most as JSON of the API server, which escapes more than it must."""
+    """Return the maximum size of a value in bytes as JSON of the API server, which escapes additional characters."""
     encoded = msgspec.json.encode(value)
     escaped = sum(encoded.count(mark) for mark in (b"<", b">", b"&"))
     return len(encoded) + 5 * escaped + 3 * (encoded.count(b"\xe2\x80\xa8") + encoded.count(b"\xe2\x80\xa9"))
@@ -112,7 +112,7 @@ def _info(type_: type[Struct]) -> mi.StructType:
 
 
 def _unwrap(info: mi.Type) -> tuple[mi.Type, Role | None, Mapping[str, Any]]:
-    """Return a type without its annotations and without None, its role, and what its schema says beside its type."""
+    """Return a type without its annotations and None, its role, and the other properties of its schema."""
     role: Role | None = None
     schema: dict[str, Any] = {}
     while True:
@@ -128,7 +128,7 @@ def _unwrap(info: mi.Type) -> tuple[mi.Type, Role | None, Mapping[str, Any]]:
 
 
 def _value(info: mi.Type, value: Json, share: float, *, exact: bool) -> Json:
-    """Fit one value; `exact`: it belongs to the inventory, where a text that is cut would name something else."""
+    """Fit one value. An `exact` value is part of the inventory: a shortened text would name another object."""
     inner, role, schema = _unwrap(info)
     is_report = role in (Role.REPORT, Role.MEMORY)
     exact = (exact or role is Role.INVENTORY) and not is_report
@@ -167,7 +167,7 @@ def _struct(info: mi.StructType, value: Json, share: float, *, exact: bool) -> J
 
 
 def _stand_in(info: mi.Type) -> Json:
-    """Return a value for a field that must be there: when and why may be unknown, what may not."""
+    """Return a value for a required field, if a placeholder is possible: times and reasons can be unknown."""
     inner, _, schema = _unwrap(info)
     if schema.get("format") == "date-time":
         return _EPOCH
@@ -201,7 +201,7 @@ def _cut_list(info: mi.ListType, items: list[Json], share: float, keys: Sequence
 
 
 def _most_important(items: list[Json], limit: int, importance: Importance | None) -> list[Json]:
-    """Return so many of the items, in their order: those that a person needs first, else the first."""
+    """Return the given number of items in their order: the most important items, else the first items."""
     if importance is None:
         return items[:limit]
     rank = {word: place for place, word in enumerate(importance.words)}
@@ -261,7 +261,7 @@ def _is_moment(value: Json) -> bool:
 
 
 def _essence(info: mi.StructType, value: Json, *roles: Role) -> dict[str, Json]:
-    """Return the fields of these roles, and what is required beside them."""
+    """Return the fields with these roles, and the required fields."""
     found: dict[str, Json] = {}
     for field in info.fields:
         inner, role, _ = _unwrap(field.type)

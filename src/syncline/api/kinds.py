@@ -1,6 +1,7 @@
-"""The kinds that Syncline serves, and what a CRD says of each beside its schema.
+"""The kinds of Syncline, and the parts of their CRDs that are not in the schemas.
 
-A new kind is a module with its types and one entry here; CRD, roles and reference follow from it.
+A new kind needs a module with its types and one entry here. The CRD, the roles and the reference are generated from
+them.
 """
 
 from msgspec import Struct
@@ -10,7 +11,7 @@ from syncline.api.common import GROUP
 
 
 class Column(Struct, frozen=True):
-    """One column of `kubectl get`; priority 1 shows only with `-o wide`."""
+    """One column of `kubectl get`. A column with priority 1 appears only with `-o wide`."""
 
     name: str
     path: str
@@ -40,10 +41,14 @@ class Kind(Struct, frozen=True, kw_only=True):
 
 _READY = '.status.conditions[?(@.type=="Ready")]'
 _OUTCOME = (
-    Column("Targets", ".status.targets.summary", "Targets that agree with the source, of all that the spec asks for."),
-    Column("Ready", f"{_READY}.status", "Whether all targets agree with the source."),
+    Column(
+        "Targets",
+        ".status.targets.summary",
+        "The targets that equal the source, and all targets that the spec selects.",
+    ),
+    Column("Ready", f"{_READY}.status", "Whether all targets equal the source."),
     Column("Reason", f"{_READY}.reason", "Why."),
-    Column("Age", ".metadata.creationTimestamp", "How long the sync exists.", type="date"),
+    Column("Age", ".metadata.creationTimestamp", "The age of the sync.", type="date"),
 )
 
 CONFIG_MAP_SYNC = Kind(
@@ -70,11 +75,11 @@ MANIFEST_SYNC = Kind(
     spec=manifestsync.ManifestSyncSpec,
     status=manifestsync.ManifestSyncStatus,
     columns=(
-        Column("Kind", ".spec['sourceRef','sourceRefs']..kind", "The kind of the source; of several, of the first."),
+        Column("Kind", ".spec['sourceRef','sourceRefs']..kind", "The kind of the first source."),
         Column(
             "Source",
             ".spec['sourceRef','sourceRefs']..name",
-            "The name of the source; of several, of the first that is named.",
+            "The name of the first source that has a name.",
         ),
         *_OUTCOME,
     ),
@@ -89,8 +94,8 @@ CONFIG_SYNC = Kind(
     spec=configsync.ConfigSyncSpec,
     status=configsync.ConfigSyncStatus,
     columns=(
-        Column("Repository", ".spec['source','sources']..repo", "The repository; of several, the first."),
-        Column("Revision", ".status.sourceRevision", "The commit that was applied."),
+        Column("Repository", ".spec['source','sources']..repo", "The first repository."),
+        Column("Revision", ".status.sourceRevision", "The applied revision."),
         *_OUTCOME,
     ),
 )
@@ -104,11 +109,11 @@ SYNC_TARGET = Kind(
     spec=synctarget.SyncTargetSpec,
     status=synctarget.SyncTargetStatus,
     columns=(
-        Column("Ready", f"{_READY}.status", "Whether the cluster can be reached and written to."),
+        Column("Ready", f"{_READY}.status", "Whether the operator can connect to the cluster and write to it."),
         Column("Reason", f"{_READY}.reason", "Why."),
-        Column("Version", ".status.version", "The version of Kubernetes there."),
-        Column("Expires", ".status.credentialExpiry", "When the credential ends.", type="date"),
-        Column("Age", ".metadata.creationTimestamp", "How long the SyncTarget exists.", type="date"),
+        Column("Version", ".status.version", "The Kubernetes version of the cluster."),
+        Column("Expires", ".status.credentialExpiry", "The time when the credential expires.", type="date"),
+        Column("Age", ".metadata.creationTimestamp", "The age of the SyncTarget.", type="date"),
     ),
 )
 
@@ -122,14 +127,14 @@ TENANT_POLICY = Kind(
     status=tenantpolicy.TenantPolicyStatus,
     namespaced=False,
     columns=(
-        Column("Namespaces", ".status.namespaces", "Namespaces that the policy governs.", type="integer"),
-        Column("Syncs", ".status.syncs", "Syncs in these namespaces.", type="integer"),
+        Column("Namespaces", ".status.namespaces", "The number of namespaces that the policy selects.", type="integer"),
+        Column("Syncs", ".status.syncs", "The number of syncs in these namespaces.", type="integer"),
         Column("Ready", f"{_READY}.status", "Whether the policy is in force."),
         Column("Reason", f"{_READY}.reason", "Why."),
-        Column("Age", ".metadata.creationTimestamp", "How long the policy exists.", type="date"),
+        Column("Age", ".metadata.creationTimestamp", "The age of the policy.", type="date"),
     ),
 )
 
 KINDS = (CONFIG_MAP_SYNC, MANIFEST_SYNC, CONFIG_SYNC, SYNC_TARGET)
-"""The kinds of tenants: what is in namespaces."""
+"""The namespaced kinds, which tenants create."""
 ALL_KINDS = (*KINDS, TENANT_POLICY)

@@ -1,4 +1,4 @@
-"""ManifestSync: this object, or this set, in those namespaces and clusters."""
+"""ManifestSync: copies of objects of any kind in other namespaces and clusters."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -29,12 +29,13 @@ SyncMode = Literal["Immediate", "Interval"]
 
 
 class SourceRef(Struct, frozen=True, kw_only=True, rename="camel"):
-    """One object, or all of a kind that have some labels."""
+    """One object, or all objects of a kind with some labels."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
             "has(self.name) != has(self.selector)",
-            "a source is one object or those with some labels: write exactly one of name and selector",
+            "a source needs exactly one of name and selector: write name for one object, or selector for objects with"
+            " some labels",
         ),
         Rule(
             """
@@ -42,33 +43,39 @@ class SourceRef(Struct, frozen=True, kw_only=True, rename="camel"):
             || self.selector.?matchLabels.orValue({}).size() > 0
             || self.selector.?matchExpressions.orValue([]).size() > 0
             """,
-            "an empty selector would select every object: write the labels of those that you mean",
+            "an empty selector would select every object: write the labels of the source objects",
             ".selector",
         ),
     )
 
-    api_version: Annotated[ApiVersion, Meta(description="The source's apiVersion, such as `v1` or `apps/v1`.")]
-    kind: Annotated[KindName, Meta(description="The source's kind; any that the cluster serves.")]
-    name: Annotated[AnyName | None, Meta(description="The source's name.")] = None
+    api_version: Annotated[ApiVersion, Meta(description="The apiVersion of the source, such as `v1` or `apps/v1`.")]
+    kind: Annotated[KindName, Meta(description="The kind of the source. It can be any kind that the cluster serves.")]
+    name: Annotated[AnyName | None, Meta(description="The name of the source.")] = None
     namespace: Annotated[
         NamespaceName | None,
-        Meta(description="The source's namespace; default: the sync's. Not used for kinds that are in none."),
+        Meta(
+            description="The namespace of the source. Default: the namespace of the sync. Not used for cluster-scoped"
+            " kinds."
+        ),
     ] = None
     selector: Annotated[
-        LabelSelector | None, Meta(description="In `sourceRefs`: all objects of the kind with these labels.")
+        LabelSelector | None,
+        Meta(description="Selects all objects of the kind with these labels. Only in `sourceRefs`."),
     ] = None
 
 
 class PatchContentRef(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A key of a ConfigMap or Secret of the sync's namespace."""
+    """A key of a ConfigMap or Secret in the namespace of the sync."""
 
-    kind: Annotated[Literal["ConfigMap", "Secret"], Meta(description="What holds the patch.")] = "ConfigMap"
-    name: Annotated[ObjectName, Meta(description="Its name.")]
-    key: Annotated[DataKey, Meta(description="The key with the patch.")]
+    kind: Annotated[
+        Literal["ConfigMap", "Secret"], Meta(description="The kind of the object that contains the patch.")
+    ] = "ConfigMap"
+    name: Annotated[ObjectName, Meta(description="The name of the object.")]
+    key: Annotated[DataKey, Meta(description="The key that contains the patch.")]
 
 
 class Patch(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A change to what is copied."""
+    """A patch of the copies."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -80,36 +87,37 @@ class Patch(Struct, frozen=True, kw_only=True, rename="camel"):
     patch_strategy: Annotated[
         PatchStrategy,
         Meta(
-            description="Merge: a JSON merge patch. JSONPatch: a list of operations. Replace: the given top-level keys"
-            " are replaced; name and namespace stay."
+            description="Merge: a JSON merge patch. JSONPatch: a list of JSON patch operations. Replace: the patch"
+            " replaces whole top-level fields. The name and the namespace stay."
         ),
     ] = "Merge"
     patch_content: Annotated[
         Annotated[str, Meta(min_length=1, max_length=262144)] | None,
-        Meta(description="The patch as YAML or JSON; may use `{{ target.* }}` and `{{ source.* }}`."),
+        Meta(description="The patch, as YAML or JSON. It can use `{{ target.* }}` and `{{ source.* }}`."),
     ] = None
     patch_content_ref: Annotated[
-        PatchContentRef | None, Meta(description="The patch in a ConfigMap or Secret of the sync's namespace.")
+        PatchContentRef | None,
+        Meta(description="The ConfigMap or Secret that contains the patch, in the namespace of the sync."),
     ] = None
 
 
-_NAMESPACES = Meta(max_length=1000, description="Namespaces to copy into: names, or globs with `*` and `?`.")
-_NAMESPACE_SELECTOR = Meta(description="Copy into the namespaces with these labels.")
-_POLICY = Meta(description="Overrides `spec.resourceManagementPolicy` here.")
-_PATCH = Meta(description="Replaces `spec.patch` here.")
+_NAMESPACES = Meta(max_length=1000, description="The namespaces to write copies to: names, or globs with `*` and `?`.")
+_NAMESPACE_SELECTOR = Meta(description="Selects the namespaces to write copies to, by their labels.")
+_POLICY = Meta(description="The management policy of these targets, instead of `spec.resourceManagementPolicy`.")
+_PATCH = Meta(description="The patch of these copies, instead of `spec.patch`.")
 _SELECTS_SOME = Rule(
     """
     !has(self.namespaceSelector)
     || self.namespaceSelector.?matchLabels.orValue({}).size() > 0
     || self.namespaceSelector.?matchExpressions.orValue([]).size() > 0
     """,
-    'an empty selector would select every namespace: if you mean that, write namespaces: ["*"]',
+    'an empty selector would select every namespace: write labels, or namespaces: ["*"]',
     ".namespaceSelector",
 )
 
 
 class InCluster(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Copies in this cluster. With neither namespaces nor a selector: beside the source, under another name."""
+    """Copies in this cluster. Without namespaces and selector: in the namespace of the source, with another name."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (_SELECTS_SOME,)
 
@@ -120,7 +128,7 @@ class InCluster(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class RemoteCluster(NamedCluster, frozen=True, kw_only=True, rename="camel"):
-    """Copies in another cluster. With neither namespaces nor a selector: in the source's namespace there."""
+    """Copies in another cluster. Without namespaces and selector: in a namespace named like the source's."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (_SELECTS_SOME, *NamedCluster.RULES)
 
@@ -131,7 +139,7 @@ class RemoteCluster(NamedCluster, frozen=True, kw_only=True, rename="camel"):
 
 
 class Targets(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Where the copies are."""
+    """The places of the copies."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -142,22 +150,24 @@ class Targets(Struct, frozen=True, kw_only=True, rename="camel"):
         AUTHORITIES,
     )
 
-    in_cluster: Annotated[InCluster | None, Meta(description="Copies in this cluster.")] = None
+    in_cluster: Annotated[InCluster | None, Meta(description="The copies in this cluster.")] = None
     remote_clusters: Annotated[
-        list[RemoteCluster], Meta(max_length=50, description="Copies in other clusters, at most 50 entries.")
+        list[RemoteCluster], Meta(max_length=50, description="The copies in other clusters, at most 50 entries.")
     ] = field(default_factory=list)
 
 
 class SyncPolicy(Struct, frozen=True, kw_only=True, rename="camel"):
-    """When to act."""
+    """The time of a reconcile."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
-            "self.mode != 'Interval' || has(self.interval)", "mode Interval needs an interval, such as 10m", ".interval"
+            "self.mode != 'Interval' || has(self.interval)",
+            "mode: Interval needs an interval: write interval, such as 10m",
+            ".interval",
         ),
         Rule(
             "self.mode == 'Interval' || !has(self.interval)",
-            "interval is for mode: Interval; write that, or leave interval out",
+            "interval needs mode: Interval: write mode: Interval, or remove interval",
             ".interval",
         ),
     )
@@ -165,53 +175,61 @@ class SyncPolicy(Struct, frozen=True, kw_only=True, rename="camel"):
     mode: Annotated[
         SyncMode,
         Meta(
-            description="Immediate: as soon as something changes. Interval: every `interval`; repair of drift and"
-            " pruning wait for it too."
+            description="Immediate: the sync is reconciled as soon as an object changes. Interval: the sync is"
+            " reconciled every `interval`, also to repair drift and to prune."
         ),
     ] = "Immediate"
-    interval: Annotated[Duration | None, Meta(description="How often, such as `10m`; at least `10s`.")] = None
+    interval: Annotated[
+        Duration | None, Meta(description="The time between two reconciles, such as `10m`. At least `10s`.")
+    ] = None
 
 
 class Selection(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Which keys of labels or annotations are copied."""
+    """Selects the labels or annotations that are copied, by key."""
 
     include: Annotated[
         list[MetadataKeyPattern],
         Meta(
             max_length=100,
-            description="Keys, as globs, that are copied though they are a tool's; those that are safe to copy are"
-            " copied anyway.",
+            description="Globs of keys that are copied even if another tool uses them to track objects. All other"
+            " keys are copied by default.",
         ),
     ] = field(default_factory=list)
     exclude: Annotated[
-        list[MetadataKeyPattern], Meta(max_length=100, description="Not keys that match one of these.")
+        list[MetadataKeyPattern], Meta(max_length=100, description="Globs of keys that are not copied.")
     ] = field(default_factory=list)
 
 
 class ReplicationOptions(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What of the metadata is copied."""
+    """Selects the metadata that is copied."""
 
     labels: Annotated[
         Selection | None,
-        Meta(description="Which labels; default: all but those by which other tools know what is theirs."),
+        Meta(
+            description="The labels that are copied. Default: all, except labels that other tools use to track their"
+            " objects."
+        ),
     ] = None
     annotations: Annotated[
         Selection | None,
-        Meta(description="Which annotations; default: all but those by which other tools know what is theirs."),
+        Meta(
+            description="The annotations that are copied. Default: all, except annotations that other tools use to"
+            " track their objects."
+        ),
     ] = None
 
 
 class ManifestSyncSpec(CopySpec, frozen=True, kw_only=True, rename="camel"):
-    """What should agree with what."""
+    """The sources, the targets and the policies of a ManifestSync."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
             "has(self.sourceRef) != (self.?sourceRefs.orValue([]).size() > 0)",
-            "write exactly one of sourceRef (one object) and sourceRefs (several, or by labels)",
+            "write exactly one of sourceRef (one object) and sourceRefs (several objects, or objects with some labels)",
         ),
         Rule(
             "!has(self.sourceRef) || !has(self.sourceRef.selector)",
-            "sourceRef is one object: write its name, or put the selector into sourceRefs",
+            "sourceRef names one object: write name, or move the selector to sourceRefs",
             ".sourceRef",
         ),
         Rule(
@@ -222,10 +240,10 @@ class ManifestSyncSpec(CopySpec, frozen=True, kw_only=True, rename="camel"):
             && (!has(self.sourceRefs)
             || self.sourceRefs.all(ref, ref.apiVersion == 'v1' && ref.kind in ['ConfigMap', 'Secret']))
             """,
-            "keys and transforms are for ConfigMaps and Secrets of v1: use patch for other kinds",
+            "keys and transforms work only for ConfigMaps and Secrets of v1: write patch for other kinds",
         ),
         Rule(
-            # Where a source names no namespace, only the operator knows which it is in.
+            # If a source names no namespace, only the operator knows the namespace.
             """
             !has(self.targets.inCluster)
             || self.targets.?remoteClusters.orValue([]).size() > 0
@@ -235,61 +253,67 @@ class ManifestSyncSpec(CopySpec, frozen=True, kw_only=True, rename="camel"):
             has(self.sourceRef) && self.sourceRef.?__namespace__.orValue('') != name
             || has(self.sourceRefs) && self.sourceRefs.exists(ref, ref.?__namespace__.orValue('') != name))
             """,
-            "the only target is the source itself: name another namespace or cluster,"
-            " or write targetName to copy under another name",
+            "the only target is the source itself: name another namespace or cluster, or write a different targetName",
             ".targets",
         ),
     )
 
-    source_ref: Annotated[SourceRef | None, Meta(description="The one object to copy.")] = None
+    source_ref: Annotated[SourceRef | None, Meta(description="The object to copy.")] = None
     source_refs: Annotated[
-        list[SourceRef], Meta(max_length=50, description="Several objects to copy, by name or by labels.")
+        list[SourceRef], Meta(max_length=50, description="The objects to copy, selected by name or by labels.")
     ] = field(default_factory=list)
-    targets: Annotated[Targets, Meta(description="Where the copies are.")]
-    sync_policy: Annotated[SyncPolicy, Meta(description="When to act; default: at once.")] = field(
-        default_factory=SyncPolicy
-    )
-    patch: Annotated[Patch | None, Meta(description="A change to what is copied.")] = None
+    targets: Annotated[Targets, Meta(description="The clusters and namespaces to write copies to.")]
+    sync_policy: Annotated[
+        SyncPolicy, Meta(description="The time of a reconcile. Default: immediately after a change.")
+    ] = field(default_factory=SyncPolicy)
+    patch: Annotated[Patch | None, Meta(description="A patch that is applied to every copy.")] = None
     keys: Annotated[
-        Keys | None, Meta(description="For ConfigMaps and Secrets: which keys are copied; default: all.")
+        Keys | None,
+        Meta(
+            description="Selects and renames the keys that are copied, for ConfigMaps and Secrets. Default: all keys,"
+            " with their names."
+        ),
     ] = None
     transforms: Annotated[
         list[Transform],
-        Meta(max_length=50, description="For ConfigMaps and Secrets: changes to values, in order."),
+        Meta(
+            max_length=50, description="Changes of values in the copies, for ConfigMaps and Secrets, applied in order."
+        ),
     ] = field(default_factory=list)
     target_name: Annotated[
         Annotated[str, Meta(min_length=1, max_length=253)] | None,
         Meta(
-            description="The name of the copies; a template that may use `{{ target.* }}` and `{{ source.* }}`;"
-            " default: the source's name."
+            description="The name of the copies, as a template. It can use `{{ target.* }}` and `{{ source.* }}`."
+            " Default: the name of the source."
         ),
     ] = None
-    replication_options: Annotated[ReplicationOptions, Meta(description="Which labels and annotations are copied.")] = (
-        field(default_factory=ReplicationOptions)
-    )
+    replication_options: Annotated[
+        ReplicationOptions, Meta(description="Selects the labels and annotations that are copied.")
+    ] = field(default_factory=ReplicationOptions)
 
 
 class SourceObservedState(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """The source, as last read; of several, the first."""
+    """The source that the operator last read. If there are several sources, the first one."""
 
-    uid: Annotated[str, Meta(max_length=128, description="The source's UID.")] = ""
-    generation: Annotated[int, Meta(ge=0, description="The source's generation, where its kind has one.")] = 0
-    resource_version: Annotated[str, Meta(max_length=128, description="The source's resourceVersion.")] = ""
+    uid: Annotated[str, Meta(max_length=128, description="The UID of the source.")] = ""
+    generation: Annotated[int, Meta(ge=0, description="The generation of the source, if its kind has one.")] = 0
+    resource_version: Annotated[str, Meta(max_length=128, description="The resourceVersion of the source.")] = ""
 
 
 class ManifestSyncStatus(RemoteSyncStatus, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What is so, as of `observedGeneration`."""
+    """The observed state of the sync."""
 
     last_successful_sync_time: Annotated[
-        Timestamp | None, Meta(description="When all targets last came to agree with the source.")
+        Timestamp | None, Meta(description="The last time when all targets became equal to the source.")
     ] = None
     source_observed_state: Annotated[
-        SourceObservedState | None, Meta(description="The source, as last read; of several, the first.")
+        SourceObservedState | None,
+        Meta(description="The source that the operator last read. If there are several sources, the first one."),
     ] = None
 
 
 class ManifestSync(Struct, kw_only=True, rename="camel"):
-    """Copies objects of any kind into other namespaces and clusters and keeps the copies equal to them."""
+    """Copies objects of any kind to other namespaces and clusters and keeps the copies equal to the sources."""
 
     metadata: ObjectMeta
     spec: ManifestSyncSpec

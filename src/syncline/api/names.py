@@ -1,4 +1,4 @@
-"""How the names of objects, namespaces and kinds are written."""
+"""The formats of the names of objects, namespaces and kinds."""
 
 from typing import Annotated
 
@@ -34,7 +34,8 @@ ObjectName = Annotated[
 AnyName = Annotated[
     str,
     text(
-        # Some kinds, RBAC's for one, allow more than DNS does; nothing that would name another address is allowed.
+        # Some kinds, such as those of RBAC, allow more characters than DNS. No character is allowed that changes the
+        # URL.
         r"^[-._:@a-zA-Z0-9]*[a-zA-Z0-9][-._:@a-zA-Z0-9]*$",
         'write the name of one object: letters, digits, "-", "_", ".", ":" and "@"',
         max_length=253,
@@ -44,7 +45,7 @@ ApiVersion = Annotated[
     str,
     text(
         r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[a-z]([-a-z0-9]*[a-z0-9])?$",
-        "write a version of the core group or a group and its version, such as v1 or apps/v1",
+        "write an apiVersion, such as v1 or apps/v1",
         max_length=316,
     ),
 ]
@@ -52,7 +53,7 @@ KindName = Annotated[
     str,
     text(
         r"^[A-Z][a-zA-Z0-9]*$",
-        "write a kind as its manifests do, such as ConfigMap",
+        "write a kind as in manifests, such as ConfigMap",
         max_length=63,
     ),
 ]

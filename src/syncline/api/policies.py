@@ -1,4 +1,4 @@
-"""What all syncs are asked alike: how they treat what is there, what becomes of what they wrote, with whose rights."""
+"""The policies that all syncs share: management of existing objects, deletion, pruning, service account."""
 
 from typing import Annotated
 
@@ -9,43 +9,45 @@ from syncline.api.names import ObjectName
 
 
 class SyncSpec(Struct, frozen=True, kw_only=True, rename="camel"):
-    """The part of a spec that every sync has."""
+    """The fields of a spec that every sync has."""
 
     resource_management_policy: Annotated[
         ManagementPolicy,
         Meta(
-            description="What becomes of an object that is at a target already: Sync leaves it and reports a conflict,"
-            " Keep leaves it (and what was written as it becomes), Adopt takes it over, Overwrite makes it exactly the"
-            " source."
+            description="Decides what happens with an object that already exists at a target. Sync does not change an"
+            " unmanaged object and reports a conflict. Keep creates an object once and never changes an existing"
+            " object. Adopt adopts an unmanaged object. Overwrite adopts it and removes everything that the source"
+            " does not have."
         ),
     ] = "Sync"
     deletion_policy: Annotated[
         DeletionPolicy,
         Meta(
-            description="What becomes of what was written when this sync is deleted: Delete removes it, Orphan leaves"
-            " it."
+            description="Decides what happens with the objects of this sync when the sync is deleted. Delete deletes"
+            " them. Orphan keeps them."
         ),
     ] = "Delete"
-    prune: Annotated[
-        bool, Meta(description="Remove what is no longer wanted: what has left the targets, or the source.")
-    ] = True
-    suspend: Annotated[bool, Meta(description="Nothing is read or written while true.")] = False
+    prune: Annotated[bool, Meta(description="Remove objects that are no longer in the targets or in the source.")] = (
+        True
+    )
+    suspend: Annotated[bool, Meta(description="If true, the operator does not reconcile this sync.")] = False
     service_account_name: Annotated[
         ObjectName | None,
         Meta(
-            description="Read and write as this service account of the sync's namespace, with its rights; absent: as"
-            " the operator, if the author has the rights that the sync needs. Other clusters see the identity of their"
-            " credential."
+            description="The service account, in the namespace of the sync, that the operator reads and writes as."
+            " Absent: the operator uses its own rights, and the author of the sync needs all rights that the sync"
+            " uses. In other clusters, the credential of the cluster decides the identity."
         ),
     ] = None
 
 
 class CopySpec(SyncSpec, frozen=True, kw_only=True, rename="camel"):
-    """The part of a spec that syncs have whose source is an object."""
+    """The fields of a spec that every sync with an object as source has."""
 
     source_deletion_policy: Annotated[
         DeletionPolicy,
         Meta(
-            description="What becomes of the copies when the source is gone: Delete removes them, Orphan leaves them."
+            description="Decides what happens with the copies when the source is deleted. Delete deletes them. Orphan"
+            " keeps them."
         ),
     ] = "Delete"

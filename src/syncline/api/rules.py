@@ -1,7 +1,7 @@
-"""What is said of fields beside their types: rules that the API server checks, and roles in a status.
+"""Properties of fields that are not in their types: rules that the API server checks, and roles in a status.
 
-A rule stands with what it is about: rules over several fields in the `RULES` of their struct, the pattern of one string
-in its type. Wherever the type is used, in any kind, the rule goes along.
+Rules over several fields are in the `RULES` of their struct. The pattern of a string is in its type. Each kind that
+uses the type also has the rule.
 """
 
 from collections.abc import Mapping
@@ -12,19 +12,19 @@ from msgspec import Meta, Struct
 
 PATTERN_MESSAGE = "x-syncline-pattern-message"
 REASON = r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"
-"""What Kubernetes takes as the reason of a condition: one word."""
+"""The format of the reason of a condition in Kubernetes: one word."""
 _ROLE = "role"
 
 
 class Role(Enum):
-    """What a field of a status is for, and so what becomes of it where not all can be stored."""
+    """The purpose of a field of a status. It decides whether the field is shortened in a status that is too large."""
 
     REPORT = "Report"
-    """A text or a list for people. It is cut where the status would be too large."""
+    """A text or a list for people. It is shortened first."""
     MEMORY = "Memory"
-    """A list that later passes look back at. It is cut last, and kept where only the essential is stored."""
+    """A list that later reconciles read. It is shortened last, and is part of the essential status."""
     INVENTORY = "Inventory"
-    """What has been written where. It is recorded before the write, kept in any case, and never cut."""
+    """A record of written objects. The operator records it before the write, and never shortens it."""
 
     @property
     def mark(self) -> dict[str, Any]:
@@ -33,20 +33,20 @@ class Role(Enum):
 
 
 def role_of(extra: Mapping[str, Any] | None) -> Role | None:
-    """Return the role that the `extra` of a `Meta` gives."""
+    """Return the role in the `extra` of a `Meta`."""
     role = (extra or {}).get(_ROLE)
     return role if isinstance(role, Role) else None
 
 
 class Importance(Struct, frozen=True):
-    """Which items of a list stay where it is cut: by the words that one of their fields has, the first ones first."""
+    """The order in which items of a shortened list are kept: by the value of one field, in the order of `words`."""
 
     field: str
     words: tuple[str, ...]
 
 
 class Rule(Struct, frozen=True):
-    """A CEL expression over `self` that must hold, and what to write instead where it does not."""
+    """A CEL expression over `self` that must be true, and a message with the remedy."""
 
     rule: str
     message: str
@@ -54,7 +54,7 @@ class Rule(Struct, frozen=True):
 
 
 def text(pattern: str, message: str, *, max_length: int, min_length: int = 1) -> Meta:
-    """Limit a string; where the pattern does not match, the API server answers with `message`, not with a regex."""
+    """Limit a string. If the pattern does not match, the API server answers with `message`, not with the pattern."""
     return Meta(
         min_length=min_length,
         max_length=max_length,

@@ -1,7 +1,7 @@
-"""Typed specs in, structural OpenAPI v3 schemas out: what a CRD needs so that the API server checks what we read.
+"""Structural OpenAPI v3 schemas for CRDs, generated from typed specs.
 
-A type that cannot be expressed, a field that nobody described and a string or list without a limit are errors here, so
-that they are found when the CRDs are generated and not by a user.
+A type without a structural schema, a field without a description, and a string or list without a limit are errors here.
+The generation of the CRDs finds them, not a user.
 """
 
 from inspect import cleandoc
@@ -18,15 +18,15 @@ VALIDATIONS = "x-kubernetes-validations"
 
 
 class SchemaError(TypeError):
-    """A type that a CRD cannot carry, or that we would not want it to."""
+    """A type is not allowed in a CRD."""
 
 
 def structural(type_: type, *, authored: bool) -> Schema:
     """Return the schema of a struct, with no references and no nulls.
 
-    Where it is `authored`, by people, the server fills in the defaults of scalar fields and checks the rules: right for
-    a spec, wrong for a status, where a default would state what nobody observed, and a rule would spend, on what the
-    operator alone writes, of the cost that a CRD may have.
+    If people write the struct (`authored`), the API server sets the defaults of scalar fields and checks the rules.
+    This is right for a spec. It is wrong for a status: a default would report a state that nobody observed, and the
+    rules would use a part of the CRD's cost limit for an object that only the operator writes.
     """
     return _schema(mi.type_info(type_), type_.__name__, authored=authored)
 
@@ -62,7 +62,7 @@ def _scalar(info: mi.Type, where: str) -> Schema:
         case mi.BoolType():
             return {"type": "boolean"}
         case _:
-            raise SchemaError(f"{where}: {type(info).__name__} has no place in a structural schema")
+            raise SchemaError(f"{where}: {type(info).__name__} is not allowed in a structural schema")
 
 
 def _annotated(info: mi.Metadata, where: str, *, authored: bool) -> Schema:
@@ -107,9 +107,10 @@ def _object(info: mi.StructType, where: str, *, authored: bool) -> Schema:
 
 
 def _map(info: mi.DictType, where: str, *, authored: bool) -> Schema:
-    """Map of strings, or an object of any shape.
+    """Return the schema of a map of strings, or of an object with any fields.
 
-    OpenAPI has no limits for keys, and CEL cannot afford more than their size; it cannot see into any shape at all.
+    OpenAPI has no limits for keys. The cost limit of CEL allows only a check of their size. CEL cannot read an object
+    with any fields.
     """
     if isinstance(info.value_type, mi.AnyType):
         return {"type": "object", **_limits(info, where, "Properties"), "x-kubernetes-preserve-unknown-fields": True}

@@ -1,4 +1,4 @@
-"""Where the files of a ConfigSync come from: a Git repository, or an object of the sync's namespace."""
+"""The source of a ConfigSync's files: a Git repository, or a ConfigMap or Secret in the namespace of the sync."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -11,14 +11,14 @@ from syncline.api.rules import Rule, text
 AuthType = Literal["Token", "Basic", "SSH", "GitHubApp"]
 
 _HOST = r"([a-zA-Z0-9][-.a-zA-Z0-9]*|\[[0-9a-fA-F:.]+\])(:[0-9]{1,5})?"
-# As scp writes it: user@host:path.
+# The form of scp: user@host:path.
 _SCP = r"[a-zA-Z0-9_][-._a-zA-Z0-9]*@[a-zA-Z0-9][-.a-zA-Z0-9]*:[a-zA-Z0-9~_./][^\s:?#]*"
 _OVER_SSH = "self.repo.matches('^(ssh:|[^/@]+@[^/]+:)')"
 
 RepositoryUrl = Annotated[
     str,
     text(
-        # That it carries no password is a rule of its own, with words of its own.
+        # A separate rule with its own message refuses passwords in the URL.
         rf"^((https?|ssh)://([^\s/?#@]*@)?{_HOST}/[^\s?#]+|{_SCP})$",
         "write the URL of a repository, such as https://git.example.com/team/config.git,"
         " ssh://git@git.example.com/team/config.git or git@git.example.com:team/config.git",
@@ -28,7 +28,7 @@ RepositoryUrl = Annotated[
 RepositoryPath = Annotated[
     str,
     text(
-        # Segments other than "..": RE2 has no look-around that would say it shorter.
+        # All segments except "..": RE2 has no look-around for a shorter pattern.
         r"^([^/.\x00-\x1f][^/\x00-\x1f]*|\.([^/.\x00-\x1f][^/\x00-\x1f]*)?|\.\.[^/\x00-\x1f]+)"
         r"(/([^/.\x00-\x1f][^/\x00-\x1f]*|\.([^/.\x00-\x1f][^/\x00-\x1f]*)?|\.\.[^/\x00-\x1f]+))*/?$",
         'write a path within the repository, such as apps/web or apps/*.yaml: relative to its root, without ".."',
@@ -54,34 +54,34 @@ SourceName = Annotated[
 
 
 class GitAuth(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Who the repository is asked as."""
+    """The credential for a repository."""
 
     type: Annotated[
         AuthType,
         Meta(
-            description="What the Secret holds. Token: `token`, and `username` where the host wants one, or"
-            " `bearerToken`. Basic:"
-            " `username` and `password`. SSH: `identity` (a private key) and `known_hosts`, and `password` where the"
-            " key has one. GitHubApp: `appID`, `installationID` and `privateKey`, and `baseURL` of an own GitHub."
+            description="The type of the credential, which decides the keys of the Secret. Token: `token`, and"
+            " `username` if the host needs it, or `bearerToken`. Basic: `username` and `password`. SSH: `identity` (a"
+            " private key) and `known_hosts`, and `password` if the key has one. GitHubApp: `appID`, `installationID`"
+            " and `privateKey`, and `baseURL` for GitHub Enterprise Server."
         ),
     ]
     secret_ref: Annotated[
         NameRef,
         Meta(
-            description="The Secret, in the sync's namespace. With `tls.crt` and `tls.key` in it, a client certificate"
-            " is shown too."
+            description="The Secret with the credential, in the namespace of the sync. If it has `tls.crt` and"
+            " `tls.key`, the operator also presents this client certificate."
         ),
     ]
 
 
 class Verification(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Who must have signed the commit."""
+    """The keys that can sign a commit."""
 
     secret_ref: Annotated[
         NameRef,
         Meta(
-            description="The Secret, in the sync's namespace, with the public keys that are trusted: each value is one"
-            " or more SSH keys or an armoured PGP key."
+            description="The Secret with the trusted public keys, in the namespace of the sync. Each value contains"
+            " one or more SSH keys, or an armoured PGP key."
         ),
     ]
 
@@ -92,7 +92,7 @@ class GitSource(Struct, frozen=True, kw_only=True, rename="camel"):
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
             "!self.repo.matches(r'^https?://[^/]*@') && !self.repo.matches(r'^ssh://[^/]*:[^/]*@')",
-            "leave the credentials out of the URL: put them into a Secret and name it in auth.secretRef",
+            "the URL contains credentials: move them to a Secret, and write its name in auth.secretRef",
             ".repo",
         ),
         Rule(
@@ -103,84 +103,84 @@ class GitSource(Struct, frozen=True, kw_only=True, rename="camel"):
         ),
         Rule(
             f"{_OVER_SSH} || !has(self.auth) || self.auth.type != 'SSH'",
-            "auth with type: SSH is for a repository at ssh:// or git@host:path: write that URL, or type: Token, Basic"
-            " or GitHubApp",
+            "auth with type: SSH needs a repository at ssh:// or git@host:path: write such a URL, or write type:"
+            " Token, Basic or GitHubApp",
             ".auth.type",
         ),
         Rule(
             f"!{_OVER_SSH} || !has(self.caSecretRef) && !has(self.proxySecretRef)",
-            "caSecretRef and proxySecretRef are for a repository at https://: leave them out",
+            "caSecretRef and proxySecretRef need a repository at https://: remove them",
         ),
     )
 
     repo: Annotated[
         RepositoryUrl,
         Meta(
-            description="The URL of the repository: https or ssh, without credentials; or `git@host:path`, which is ssh"
-            " with a path that begins at the home of the user. http only where the operator"
-            " runs with `--allow-insecure-git`."
+            description="The URL of the repository: https or ssh, without credentials. `git@host:path` means ssh with"
+            " a path relative to the home folder of the user. http is allowed only if the operator runs with"
+            " `--allow-insecure-git`."
         ),
     ]
     path: Annotated[
         RepositoryPath,
-        Meta(description="A file, a folder or a glob with `*`, `?` and `**`, relative to the root."),
+        Meta(description="A file, a folder or a glob with `*`, `?` and `**`, relative to the root of the repository."),
     ] = "."
     revision: Annotated[
         Revision,
         Meta(
-            description="A branch, a tag, a full ref, a range of versions such as `^1.4` or `>=1.2 <2` (the highest tag"
-            " in it is taken), or a commit."
+            description="A branch, a tag, a full ref, a range of versions such as `^1.4` or `>=1.2 <2`, or a commit. A"
+            " range selects the highest tag in it."
         ),
     ] = "main"
-    auth: Annotated[GitAuth | None, Meta(description="Who the repository is asked as; default: nobody.")] = None
+    auth: Annotated[GitAuth | None, Meta(description="The credential for the repository. Default: anonymous.")] = None
     ca_secret_ref: Annotated[
         NameRef | None,
         Meta(
-            description="A Secret of the sync's namespace with the certificates that prove the server, as PEM under"
-            " `ca.crt`; default: those that the operator's system trusts. With `tls.crt` and `tls.key` in it, a client"
-            " certificate is shown too."
+            description="The Secret with the certificate authorities of the server, as PEM in `ca.crt`, in the"
+            " namespace of the sync. Default: the authorities that the operator's system trusts. If it has `tls.crt`"
+            " and `tls.key`, the operator also presents this client certificate."
         ),
     ] = None
     proxy_secret_ref: Annotated[
         NameRef | None,
         Meta(
-            description="A Secret of the sync's namespace with the proxy to go through: `address`, and `username` and"
-            " `password` where it wants them."
+            description="The Secret with the proxy for the connection, in the namespace of the sync: `address`, and"
+            " `username` and `password` if the proxy needs them."
         ),
     ] = None
     verify: Annotated[
         Verification | None,
-        Meta(description="Take only commits with a good signature; default: any."),
+        Meta(description="Accept only commits with a valid signature. Default: all commits."),
     ] = None
     submodules: Annotated[
         bool,
         Meta(
-            description="Read submodules too: of the same server with the same credential, of others with none. Else a"
-            " path that has one is refused."
+            description="Read submodules too. Submodules on the same server are read with the same credential, others"
+            " without a credential. If false, a path that contains a submodule is refused."
         ),
     ] = False
 
 
 class Source(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Where files come from: exactly one of `git`, `configMapRef` and `secretRef`."""
+    """The source of the files: exactly one of `git`, `configMapRef` and `secretRef`."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
             "[has(self.git), has(self.configMapRef), has(self.secretRef)].exists_one(given, given)",
-            "write exactly one of git, configMapRef and secretRef; use sources for several",
+            "a source needs exactly one of git, configMapRef and secretRef: write one, or write sources for several",
         ),
     )
 
-    git: Annotated[GitSource | None, Meta(description="Files of a Git repository.")] = None
+    git: Annotated[GitSource | None, Meta(description="A Git repository with the files.")] = None
     config_map_ref: Annotated[
-        NameRef | None, Meta(description="A ConfigMap of the sync's namespace; each key is a file.")
+        NameRef | None, Meta(description="A ConfigMap in the namespace of the sync. Each key is a file.")
     ] = None
-    secret_ref: Annotated[NameRef | None, Meta(description="A Secret of the sync's namespace; each key is a file.")] = (
-        None
-    )
+    secret_ref: Annotated[
+        NameRef | None, Meta(description="A Secret in the namespace of the sync. Each key is a file.")
+    ] = None
 
 
 class NamedSource(Source, frozen=True, kw_only=True, rename="camel"):
-    """One of several sources; its files are in a folder of its name."""
+    """One of several sources. Its files are in a folder with its name."""
 
-    name: Annotated[SourceName, Meta(description="The folder that the files are in, beside those of the others.")]
+    name: Annotated[SourceName, Meta(description="The name of the source, and of the folder with its files.")]

@@ -1,4 +1,4 @@
-"""What the kinds that write copies report alike."""
+"""The status fields that all kinds of syncs share."""
 
 from typing import Annotated
 
@@ -15,7 +15,7 @@ Conditions = Annotated[
     list[Condition],
     Meta(
         max_length=16,
-        description="Ready is the one to wait for.",
+        description="The conditions. Wait for Ready.",
         extra_json_schema={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
         extra=Role.REPORT.mark,
     ),
@@ -23,14 +23,18 @@ Conditions = Annotated[
 
 
 class SyncStatus(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What is so, as of `observedGeneration`."""
+    """The observed state of a sync."""
 
-    observed_generation: Annotated[int, Meta(ge=0, description="The generation of the spec that this is about.")] = 0
+    observed_generation: Annotated[
+        int, Meta(ge=0, description="The generation of the spec that this status refers to.")
+    ] = 0
     conditions: Conditions = field(default_factory=list)
-    targets: Annotated[TargetCounts | None, Meta(description="Counts of targets.")] = None
+    targets: Annotated[TargetCounts | None, Meta(description="The number of targets in each state.")] = None
     target_statuses: Annotated[
         list[TargetStatus],
-        Meta(max_length=100, description="Targets, failures first, at most 100.", extra=Role.REPORT.mark),
+        Meta(
+            max_length=100, description="The state of each target, failures first, at most 100.", extra=Role.REPORT.mark
+        ),
     ] = field(default_factory=list)
     history: Annotated[
         list[HistoryEntry],
@@ -42,18 +46,21 @@ class SyncStatus(Struct, frozen=True, kw_only=True, rename="camel", omit_default
     ] = field(default_factory=list)
     last_handled_request: Annotated[
         Annotated[str, Meta(max_length=256)] | None,
-        Meta(description="The last `syncline.dev/requestedAt` that was carried out.", extra=Role.INVENTORY.mark),
+        Meta(
+            description="The value of the annotation `syncline.dev/requestedAt` at the last requested reconcile.",
+            extra=Role.INVENTORY.mark,
+        ),
     ] = None
     source_revision: Annotated[
         Annotated[str, Meta(max_length=256)] | None,
-        Meta(description="The resourceVersion of the source that the copies agree with."),
+        Meta(description="The resourceVersion of the source that the copies equal."),
     ] = None
     scope: Annotated[
         Annotated[str, Meta(max_length=131072)] | None,
         Meta(
-            description="The destinations that were last carried out, and the removals that edits of them have asked"
-            " for, in a compact form; tells what an edit of the spec removes from what a change of the cluster or the"
-            " source removes.",
+            description="The destinations of the last reconcile, and the unfinished removals that edits of the spec"
+            " requested, in a compact form. With this record the operator distinguishes removals by an edit of the"
+            " spec from removals by a change of the cluster or the source.",
             extra=Role.INVENTORY.mark,
         ),
     ] = None
@@ -61,7 +68,8 @@ class SyncStatus(Struct, frozen=True, kw_only=True, rename="camel", omit_default
         list[Annotated[str, Meta(max_length=400)]],
         Meta(
             max_length=MAX_KEPT,
-            description="Under Keep: places that have had their copy; it is not created again.",
+            description="The places that already received their copy under the policy Keep. The operator does not"
+            " create these copies again.",
             extra=Role.INVENTORY.mark,
         ),
     ] = field(default_factory=list)
@@ -69,30 +77,30 @@ class SyncStatus(Struct, frozen=True, kw_only=True, rename="camel", omit_default
         list[Annotated[str, Meta(max_length=131072)]],
         Meta(
             max_length=1000,
-            description="Kinds and clusters that this sync has written to, such as `ConfigMap`, `Deployment.apps`,"
-            " `prod-eu/Secret` or, for several of both, `prod-eu,prod-us/ConfigMap,Secret`; recorded before the first"
-            " write there, so that nothing written is ever lost.",
+            description="The kinds and clusters that this sync has written to, such as `ConfigMap`,"
+            " `Deployment.apps`, `prod-eu/Secret` or, for several of both, `prod-eu,prod-us/ConfigMap,Secret`. The"
+            " operator records them before the first write, so that it finds every object that it has written.",
             extra=Role.INVENTORY.mark,
         ),
     ] = field(default_factory=list)
     proof: Annotated[
         Annotated[str, Meta(max_length=128)] | None,
         Meta(
-            description="Proves that the operator wrote this status, for this very object. A status that somebody else"
-            " has written is put right, and not acted on.",
+            description="A signature of the operator over this status and the identity of this object. The operator"
+            " does not use a status that somebody else has written, and replaces it.",
         ),
     ] = None
 
 
 class RemoteSyncStatus(SyncStatus, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What the kinds report alike that write to other clusters too."""
+    """The status fields of all kinds that can write to other clusters."""
 
     clusters: Annotated[
         list[WrittenCluster],
         Meta(
             max_length=MAX_CLUSTERS,
-            description="Other clusters that this sync has written to; recorded before the first write there, and kept"
-            " until nothing is left there.",
+            description="The other clusters that this sync has written to. The operator records a cluster before the"
+            " first write, and keeps the entry until no object of the sync is left there.",
             extra=Role.INVENTORY.mark,
         ),
     ] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""SyncTarget: a cluster that can be written to."""
+"""SyncTarget: a cluster that syncs can write to."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -15,27 +15,27 @@ PLURAL = "synctargets"
 
 
 class SyncTargetSpec(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Which cluster, and who may use it."""
+    """The connection to a cluster, and the namespaces that can use it."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
             "self.connection.type != 'SyncTarget'",
-            "a SyncTarget names a cluster, not another SyncTarget: write type KubeconfigSecret or ServiceAccountToken",
+            "a SyncTarget cannot refer to another SyncTarget: write type: KubeconfigSecret or ServiceAccountToken",
             ".connection.type",
         ),
     )
 
-    connection: Annotated[ClusterConnection, Meta(description="How the cluster is reached.")]
+    connection: Annotated[ClusterConnection, Meta(description="The connection to the cluster.")]
     allowed_namespaces: Annotated[
         list[NamespacePattern],
         Meta(
             max_length=100,
-            description="Namespaces whose syncs may use this cluster: names, or globs with `*` and `?`;"
-            " default: only the SyncTarget's own.",
+            description="The namespaces whose syncs can use this cluster: names, or globs with `*` and `?`. Default:"
+            " only the namespace of the SyncTarget.",
         ),
     ] = field(default_factory=list)
     unschedulable: Annotated[
-        bool, Meta(description="No sync starts to use this cluster; those that do so already go on.")
+        bool, Meta(description="If true, no new sync uses this cluster. Syncs that already use it continue.")
     ] = False
 
 
@@ -45,34 +45,42 @@ class SyncedResource(Struct, frozen=True, kw_only=True, rename="camel", omit_def
     name: Annotated[str, Meta(max_length=317, description="The resource, such as `secrets` or `deployments.apps`.")]
     state: Annotated[
         Literal["Accepted", "Incompatible"],
-        Meta(description="Whether the cluster serves it and the credential may use it."),
+        Meta(
+            description="Accepted: the cluster serves the resource, and the credential has the rights for it. Else"
+            " Incompatible."
+        ),
     ]
     message: Annotated[
-        str, Meta(max_length=1024, description="Why, for a person, and what to do.", extra=Role.REPORT.mark)
+        str, Meta(max_length=1024, description="The cause and the remedy, for people.", extra=Role.REPORT.mark)
     ] = ""
 
 
 class SyncTargetStatus(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What is so, as of `observedGeneration`."""
+    """The observed state of the cluster."""
 
-    observed_generation: Annotated[int, Meta(ge=0, description="The generation of the spec that this is about.")] = 0
+    observed_generation: Annotated[
+        int, Meta(ge=0, description="The generation of the spec that this status refers to.")
+    ] = 0
     conditions: Conditions = field(default_factory=list)
-    version: Annotated[str, Meta(max_length=64, description="The version of Kubernetes that the cluster runs.")] = ""
+    version: Annotated[str, Meta(max_length=64, description="The Kubernetes version of the cluster.")] = ""
     synced_resources: Annotated[
         list[SyncedResource],
         Meta(
             max_length=200,
-            description="The resources that syncs write there, and whether the cluster takes them: what it does not"
-            " take first, at most 200. It names no sync.",
+            description="The resources that syncs write to this cluster, at most 200, the incompatible resources"
+            " first. The list contains no names of syncs.",
             extra=Role.REPORT.mark,
         ),
     ] = field(default_factory=list)
-    credential_expiry: Annotated[Timestamp | None, Meta(description="When the credential ends, where it says so.")] = (
-        None
-    )
+    credential_expiry: Annotated[
+        Timestamp | None, Meta(description="The time when the credential expires, if the credential contains it.")
+    ] = None
     last_seen: Annotated[
         Timestamp | None,
-        Meta(description="When the cluster was last reached, as of the last change of Ready: a quiet fleet is quiet."),
+        Meta(
+            description="The time of the last connection to the cluster. It is updated only when Ready changes, so"
+            " that an unchanged cluster causes no writes."
+        ),
     ] = None
 
 

@@ -1,4 +1,4 @@
-"""TenantPolicy: what the syncs of some namespaces may do. Cluster-scoped: written by administrators, not by tenants."""
+"""TenantPolicy: limits for the syncs of some namespaces. It is cluster-scoped: administrators write it, not tenants."""
 
 from typing import Annotated, ClassVar
 
@@ -12,7 +12,7 @@ from syncline.api.status import Conditions
 KIND = "TenantPolicy"
 PLURAL = "tenantpolicies"
 OWN_NAMESPACE = "{namespace}"
-"""Stands in a pattern for the namespace of the sync."""
+"""The placeholder for the namespace of the sync in a pattern."""
 
 _HOST = r"([a-z0-9*][-.a-z0-9*]*|\[[0-9a-f:.]+\])(:[0-9]{1,5})?"
 _PATH = r"(/([^\s?#/{}\\%.][^\s?#/{}\\%]*|\.[^\s?#/{}\\%.][^\s?#/{}\\%]*|\{namespace\}[^\s?#/{}\\%]*))"
@@ -31,7 +31,7 @@ RepositoryPattern = Annotated[
         rf"^((https?|ssh)://([a-zA-Z0-9_][-._a-zA-Z0-9]*@)?{_HOST}{_PATH}+"
         rf"|[a-zA-Z0-9_][-._a-zA-Z0-9]*@[a-z0-9*][-.a-z0-9*]*:[^\s?#/{{}}\\%.][^\s?#{{}}\\%]*)$",
         "write URLs of repositories in lowercase up to the path, such as https://git.example.com/team-a/**:"
-        ' "*" stands for a part of a host or a folder, "**" for any number of folders, {namespace} for the namespace of'
+        ' "*" matches a part of a host or a folder, "**" any number of folders, {namespace} the namespace of'
         " the sync",
         max_length=512,
     ),
@@ -40,7 +40,8 @@ SyncTargetPattern = Annotated[
     str,
     text(
         r"^([-a-z0-9*?]+|\{namespace\})/[-.a-z0-9*?]+$",
-        "write the namespace and the name of SyncTargets, such as platform/prod-*; {namespace} is that of the sync",
+        "write the namespace and the name of SyncTargets, such as platform/prod-*; {namespace} is the namespace of"
+        " the sync",
         max_length=317,
     ),
 ]
@@ -48,8 +49,8 @@ ServerPattern = Annotated[
     str,
     text(
         rf"^https://{_HOST}{_PATH}*$",
-        "write addresses of API servers in lowercase, such as https://*.example.com:6443: https, without a slash at the"
-        " end",
+        "write addresses of API servers in lowercase, such as https://*.example.com:6443: with https, without a slash"
+        " at the end",
         max_length=512,
     ),
 ]
@@ -58,7 +59,7 @@ DestinationPattern = Annotated[
     text(
         r"^([-a-z0-9*?]|\{namespace\})+$",
         'write names or globs of namespaces: lowercase letters, digits, "-", "*" and "?", such as team-a-*;'
-        " {namespace} is that of the sync",
+        " {namespace} is the namespace of the sync",
         max_length=63,
     ),
 ]
@@ -88,79 +89,89 @@ KeyServices = Annotated[list[KeyServicePattern], Meta(max_length=100)]
 
 
 class AccountRule(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
-    """Whose rights syncs act with."""
+    """The service accounts that syncs act as."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
             "has(self.default) || has(self.allowed) || self.required",
-            "this asks for nothing: write required: true, default or allowed, or leave serviceAccount out",
+            "serviceAccount sets no limit: write required: true, default or allowed, or remove serviceAccount",
         ),
     )
 
     required: Annotated[
-        bool, Meta(description="A sync must act as an account of its namespace: the one it names, or the default.")
+        bool,
+        Meta(
+            description="If true, a sync must act as a service account of its namespace: the account in its spec, or"
+            " the default."
+        ),
     ] = False
     default: Annotated[
         ObjectName | None,
         Meta(
-            description="The account of a sync that names none. Where `allowed` is not written, it is the only one that"
-            " a sync may name."
+            description="The service account of a sync that names none. Without `allowed`, it is also the only account"
+            " that a sync can name."
         ),
     ] = None
     allowed: Annotated[
         Accounts | None,
         Meta(
-            description="The accounts that a sync may act as, with `*` and `?`, and it must act as one; the default is"
-            " always allowed. Absent: any, or only the default where there is one.",
+            description="The service accounts that a sync can act as, with `*` and `?`. A sync must act as one of"
+            " them. The default is always allowed. Absent: only the default, or all accounts if there is no default.",
         ),
     ] = None
 
 
 class ClusterRule(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
-    """Which other clusters may be reached; what is listed in neither field is not."""
+    """The other clusters that syncs can use. A cluster that is in neither list is refused."""
 
     sync_targets: Annotated[
         list[SyncTargetPattern],
-        Meta(max_length=100, description="The SyncTargets that a sync may use, as `namespace/name`, with `*` and `?`."),
+        Meta(max_length=100, description="The SyncTargets that a sync can use, as `namespace/name`, with `*` and `?`."),
     ] = field(default_factory=list)
     servers: Annotated[
         list[ServerPattern],
         Meta(
             max_length=100,
-            description="The addresses that a kubeconfig or a token of the namespace may lead to, of a sync or of a"
-            " SyncTarget.",
+            description="The API servers that syncs and SyncTargets of the namespace can connect to with a kubeconfig"
+            " or a token.",
         ),
     ] = field(default_factory=list)
 
 
 class QuotaRule(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
-    """How much there may be in each namespace; nobody uses up what other namespaces have."""
+    """Quotas for each namespace. Each namespace has its own quota."""
 
     syncs: Annotated[
         Annotated[int, Meta(ge=0, le=100_000)] | None,
-        Meta(description="Syncs of all kinds. Of more, the oldest are carried out."),
+        Meta(
+            description="The maximum number of syncs of all kinds. If there are more, the operator reconciles only the"
+            " oldest."
+        ),
     ] = None
     targets: Annotated[
         Annotated[int, Meta(ge=0, le=10_000_000)] | None,
-        Meta(description="Objects that all syncs together write, in all clusters. A sync that would exceed it waits."),
+        Meta(
+            description="The maximum number of objects that all syncs together write, in all clusters. A sync that"
+            " would exceed it waits."
+        ),
     ] = None
     build_seconds_per_hour: Annotated[
         Annotated[int, Meta(ge=0, le=3600)] | None,
         Meta(
-            description="Seconds within an hour in which ConfigSyncs build and validate. Then they wait, and what was"
-            " applied stays in force. Time that several builds run at once is split between them."
+            description="The maximum number of seconds in an hour in which ConfigSyncs build and validate. After that"
+            " they wait, and the applied objects stay. Builds that run at the same time share the time."
         ),
     ] = None
     mirror_bytes: Annotated[
         Annotated[int, Meta(ge=0, le=1 << 50)] | None,
-        Meta(description="Bytes on the operator's disk of what ConfigSyncs have fetched from repositories."),
+        Meta(description="The maximum number of bytes on the operator's disk for the repositories of ConfigSyncs."),
     ] = None
 
 
 class TenantPolicySpec(
     Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True
 ):
-    """Which namespaces, and what their syncs may do. What is absent is not limited; an empty list allows nothing."""
+    """The namespaces, and the limits for their syncs. An absent field sets no limit. An empty list allows nothing."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -168,63 +179,67 @@ class TenantPolicySpec(
             self.namespaceSelector.?matchLabels.orValue({}).size() > 0
             || self.namespaceSelector.?matchExpressions.orValue([]).size() > 0
             """,
-            "an empty selector would govern every namespace, also those of the platform: write the labels of the"
-            " tenant's, or matchExpressions with kubernetes.io/metadata.name and Exists if you mean all",
+            "an empty selector would select every namespace, including those of the platform: write the labels of the"
+            " tenant's namespaces, or matchExpressions with kubernetes.io/metadata.name and Exists for all namespaces",
             ".namespaceSelector",
         ),
     )
 
     namespace_selector: Annotated[
-        LabelSelector, Meta(description="The namespaces whose syncs and SyncTargets this policy governs.")
+        LabelSelector, Meta(description="Selects the namespaces whose syncs and SyncTargets this policy limits.")
     ]
-    service_account: Annotated[AccountRule | None, Meta(description="Whose rights syncs act with.")] = None
+    service_account: Annotated[AccountRule | None, Meta(description="The service accounts that syncs can act as.")] = (
+        None
+    )
     repositories: Annotated[
         Repositories | None,
         Meta(
-            description="The repositories that a ConfigSync may read: `*` stands for a part of a host or a folder, `**`"
-            " for any number of folders, `{namespace}` for the namespace of the sync. With this list, neither"
-            " `proxySecretRef` nor `submodules` may be used: both lead elsewhere.",
+            description="The repositories that a ConfigSync can read. `*` matches a part of a host or a folder, `**`"
+            " any number of folders, and `{namespace}` the namespace of the sync. With this list, `proxySecretRef`"
+            " and `submodules` are refused, because they can lead to other servers.",
         ),
     ] = None
     clusters: Annotated[
         ClusterRule | None,
-        Meta(description="Which other clusters may be reached. `{}`: none. This cluster is always allowed."),
+        Meta(description="The other clusters that syncs can use. `{}` allows none. This cluster is always allowed."),
     ] = None
     destination_namespaces: Annotated[
         Destinations | None,
         Meta(
-            description="The namespaces that may be written to, in any cluster: names, or globs with `*` and `?`;"
-            " `{namespace}` is that of the sync. With this list, objects without a namespace may be written only where"
-            " `kinds` has them.",
+            description="The namespaces that syncs can write to, in all clusters: names, or globs with `*` and `?`."
+            " `{namespace}` is the namespace of the sync. With this list, syncs can write a cluster-scoped kind only"
+            " if it is in `kinds`.",
         ),
     ] = None
     kinds: Annotated[
         Kinds | None,
         Meta(
-            description="The kinds that may be written, such as `ConfigMap`, `Deployment.apps` or `*.apps`.",
+            description="The kinds that syncs can write, such as `ConfigMap`, `Deployment.apps` or `*.apps`.",
         ),
     ] = None
     key_services: Annotated[
         KeyServices | None,
         Meta(
-            description="The key services that open encrypted files: `aws-kms`, `gcp-kms`, `azure-kv`, `vault`, or the"
-            " addresses of Azure Key Vaults and Vault servers. age and PGP keys need none."
+            description="The key services that syncs can use to decrypt files: `aws-kms`, `gcp-kms`, `azure-kv`,"
+            " `vault`, or the addresses of Azure Key Vaults and Vault servers. age and PGP keys need no key service."
         ),
     ] = None
-    quotas: Annotated[QuotaRule | None, Meta(description="How much there may be, in each namespace by itself.")] = None
+    quotas: Annotated[QuotaRule | None, Meta(description="Quotas for each namespace.")] = None
 
 
 class TenantPolicyStatus(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What is so, as of `observedGeneration`."""
+    """The observed state of the policy."""
 
-    observed_generation: Annotated[int, Meta(ge=0, description="The generation of the spec that this is about.")] = 0
+    observed_generation: Annotated[
+        int, Meta(ge=0, description="The generation of the spec that this status refers to.")
+    ] = 0
     conditions: Conditions = field(default_factory=list)
-    namespaces: Annotated[int, Meta(ge=0, description="Namespaces that the selector matches.")] = 0
-    syncs: Annotated[int, Meta(ge=0, description="Syncs in these namespaces, of all kinds.")] = 0
+    namespaces: Annotated[int, Meta(ge=0, description="The number of namespaces that the selector matches.")] = 0
+    syncs: Annotated[int, Meta(ge=0, description="The number of syncs of all kinds in these namespaces.")] = 0
 
 
 class TenantPolicy(Struct, kw_only=True, rename="camel"):
-    """Limits what the syncs of some namespaces may do. Of several that match, all hold."""
+    """Limits the syncs of some namespaces. If several policies select a namespace, all of them apply."""
 
     metadata: ObjectMeta
     spec: TenantPolicySpec

@@ -38,9 +38,9 @@ _COMMANDS = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; what a user can get wrong is one line on stderr, never a traceback."""
+    """Run the command. A user error is one line on stderr, never a traceback."""
     parser = argparse.ArgumentParser(
-        prog="syncline", description="Keeps configuration in agreement.", allow_abbrev=False
+        prog="syncline", description="Apply and copy configuration, and keep it in sync.", allow_abbrev=False
     )
     parser.add_argument("--version", action="version", version=f"syncline {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"syncline: {error}", file=sys.stderr)
         return 1
     except BrokenPipeError:
-        # The reader of our output has seen enough, as in `syncline crds | head`.
+        # The reader of the output has closed the pipe, as in `syncline crds | head`.
         sys.stderr.close()
         return 1
     except KeyboardInterrupt:

@@ -1,7 +1,8 @@
-"""Loaded before everything else: `syncline run` ends at once, with 0, on a SIGTERM that comes while the rest is loaded.
+"""Loaded before all other modules: `syncline run` exits with 0 on a SIGTERM during the loading of the other modules.
 
-Otherwise the signal would end it as a crash does; and the first process of a container would not even notice it, and be
-killed half a minute later. Nothing was begun then, so that nothing needs to be ended. `operator.run` takes over.
+Otherwise the exit would look like a crash. The first process of a container would even ignore the signal, and the
+kubelet would kill it half a minute later. No work has started at this time, so nothing needs a shutdown. `operator.run`
+installs its own handler later.
 """
 
 import os

@@ -1,9 +1,9 @@
-"""Who may do what, as the API server says: of the operator, of a service account, of a credential elsewhere."""
+"""Checks of rights with the API server: of the operator, of a service account, of a credential for another cluster."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from syncline.controllers.survey import Site
+from syncline.controllers.targets.clusters import TargetCluster
 from syncline.core.objects import Target
 from syncline.core.outcome import Outcome
 from syncline.core.remedies import grant_operator, grant_writer, with_cause
@@ -20,23 +20,25 @@ _OWN_REVIEWS = Resource(
 
 
 class AccessReviews:
-    """Asks once for each right. What cannot be asked is not refused, but told: see `unchecked`."""
+    """Checks each right once. A right that cannot be checked is not refused, but reported: see `unchecked`."""
 
     def __init__(self, client: Client, operator: str) -> None:
         self._client = client
         self.operator = operator
-        """Who the operator is, as the API server knows it."""
+        """The identity of the operator at the API server."""
         self._answers: dict[tuple[str, str, str, str, str], bool] = {}
         self.unchecked: dict[str, str] = {}
-        """Whose rights could not be asked for, and why."""
+        """The identities whose rights could not be checked, and the cause."""
 
-    async def refusal(self, site: Site, user: str | None, target: Target, verbs: Sequence[str]) -> Outcome | None:
-        """Say why a target cannot be written with these verbs; None where it can, or where nobody can tell."""
+    async def refusal(
+        self, site: TargetCluster, user: str | None, target: Target, verbs: Sequence[str]
+    ) -> Outcome | None:
+        """Return why a target cannot be written with these verbs; None if it can be written, or if this is unknown."""
         resource = next((view.resource for view in site.cluster.views() if view.kind == target.kind), None)
         if resource is None:
-            return None  # a kind that is not served yet
-        remote = not site.place.local
-        watcher = _Subject(site.client, f"the credential of cluster {site.place.cluster}") if remote else None
+            return None  # the kind is not served yet
+        remote = not site.destination.local
+        watcher = _Subject(site.client, f"the credential of cluster {site.destination.cluster}") if remote else None
         writer = watcher or (_Subject(site.client, user) if user is not None else None)
         missing = [verb for verb in WATCHING if not await self._may(watcher, verb, resource, "")]
         if missing:
@@ -63,7 +65,7 @@ class AccessReviews:
         if name in self.unchecked:
             return True
         try:
-            # Whoever may do it everywhere need not be asked about each namespace.
+            # A right for all namespaces needs no check of each namespace.
             return await self._ask(who, name, verb, resource, "") or (
                 bool(namespace) and await self._ask(who, name, verb, resource, namespace)
             )
@@ -84,7 +86,7 @@ class AccessReviews:
 
 
 class _Subject:
-    """Somebody whom the API server knows by who asks."""
+    """An identity that the API server knows from the client's credential."""
 
     def __init__(self, client: Client, name: str) -> None:
         self.client = client

@@ -1,7 +1,7 @@
-"""What an action makes of an object: the live one, and what it would be then.
+"""The effect of an action: the live object, and the object after the action.
 
-ConfigMaps and Secrets are changed here as the patch would change them. Of other kinds only the server knows what comes
-of an apply, so it is asked in a dry run, with the identity that would write.
+ConfigMaps and Secrets are changed here in the same way as by the patch. For other kinds only the API server knows the
+result of an apply. A dry run with the identity of the write returns it.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ import msgspec
 from msgspec import structs
 
 from syncline.cli.veil import shown
-from syncline.controllers.survey import Site
+from syncline.controllers.targets.clusters import TargetCluster
 from syncline.core.adoption import hand_over
 from syncline.core.carry import allocated
 from syncline.core.fields import owned
@@ -31,20 +31,20 @@ from syncline.kube.resources import Resource
 
 Json = dict[str, Any]
 States = tuple[Json | None, Json | None]
-"""Before and after; None where there is no object."""
+"""The object before and after; None if there is no object."""
 
 _NOT_PATCHED = frozenset({"apiVersion", "kind", "metadata", "status"})
 
 
-async def written(site: Site, desired: Desired, action: Action) -> States:
-    """Return what a write changes. Raises `KubeError` where the server would refuse it, or cannot be asked."""
+async def written(site: TargetCluster, desired: Desired, action: Action) -> States:
+    """Return the effect of a write. Raises `KubeError` if the API server would refuse it or does not answer."""
     cluster, client, edit = site.cluster, site.client, action.edit
     assert edit is not None  # noqa: S101 - every write of the plan has one
     here = place(cluster.uid, desired.target)
     fresh = create_body(desired, site.owner, here, edit, desired.content)
     view = next((view for view in cluster.views() if view.kind == desired.target.kind), None)
     if view is None:
-        return None, fresh  # its kind is defined along with it
+        return None, fresh  # the same sync creates the CRD of its kind
     live = await _read(client, view.resource, desired.target)
     if live is None or action.verb is Verb.CREATE:
         return live, fresh
@@ -56,13 +56,13 @@ async def written(site: Site, desired: Desired, action: Action) -> States:
     try:
         return live, await _applied(site, desired, seen, live, action)
     except Invalid:
-        if site.place.policy.management != "Overwrite":
+        if site.destination.policy.management != "Overwrite":
             raise
-        return live, fresh  # a field that cannot be changed: it is deleted and created again
+        return live, fresh  # an immutable field: the object is deleted and created again
 
 
 def is_same(states: States) -> bool:
-    """Tell whether an object stays as it is, but for the record that we keep on it."""
+    """Return whether an object does not change, except for its marker."""
     before, after = (_without_record(state) for state in states)
     old, new = shown(before, after, secret=False)
     return old == new
@@ -77,7 +77,7 @@ def _without_record(state: Json | None) -> Json | None:
 
 
 async def removed(cluster: Cluster, client: Client, action: Action) -> States:
-    """Return what a removal changes: the object goes, or only our marks on it."""
+    """Return the effect of a removal: the object is deleted, or only its marker is removed."""
     target = action.target._replace(cluster="")
     view = cluster.view(target.kind)
     live = await _read(client, view.resource, target)
@@ -98,8 +98,8 @@ def _see(view: View, live: Json) -> Seen:
     return view.see(msgspec.json.decode(msgspec.json.encode(live), type=view.wire), body=True)
 
 
-async def _applied(site: Site, desired: Desired, seen: Seen, live: Json, action: Action) -> Json:
-    """Ask the server what would come of the apply."""
+async def _applied(site: TargetCluster, desired: Desired, seen: Seen, live: Json, action: Action) -> Json:
+    """Return the result of a dry run of the apply."""
     here = place(site.cluster.uid, desired.target)
     edit = action.edit
     assert edit is not None and desired.body is not None  # noqa: S101, PT018 - the caller looked
@@ -114,7 +114,8 @@ async def _applied(site: Site, desired: Desired, seen: Seen, live: Json, action:
     result: Json = await site.client.patch(
         resource, target.name, target.namespace or None, body, PatchKind.APPLY, force=True, dry_run=True
     )
-    # A real write first has the server count as applied what we created or take over; a dry run has nothing before it.
+    # Before a real write, the fields that Syncline created or adopts are recorded as applied. A dry run has no such
+    # step.
     managed = live["metadata"].get("managedFields") or []
     handed = hand_over(managed, body, target.kind) if action.verb is Verb.ADOPT else None
     if handed is None and seen.applied:
@@ -125,7 +126,7 @@ async def _applied(site: Site, desired: Desired, seen: Seen, live: Json, action:
 
 
 async def _defaulted(client: Client, resource: Resource, live: Json, wanted: Json) -> Json:
-    """Ask the server for an object without some of its fields: it fills in again what was a default of its own."""
+    """Return the object of a dry run without some of its fields: the API server sets its own defaults again."""
     fields = {name: value for name, value in wanted.items() if name not in _NOT_PATCHED}
     patch = [{"op": "add", "path": f"/{name}", "value": value} for name, value in fields.items()]
     patch += [{"op": "remove", "path": f"/{name}"} for name in live if name not in {*fields, *_NOT_PATCHED}]
@@ -136,14 +137,14 @@ async def _defaulted(client: Client, resource: Resource, live: Json, wanted: Jso
     return {**filled, "metadata": wanted["metadata"]}
 
 
-def _resource(site: Site, desired: Desired) -> Resource:
+def _resource(site: TargetCluster, desired: Desired) -> Resource:
     resource = site.cluster.view(desired.target.kind).resource
     version = desired.body.api_version.rpartition("/")[2] if desired.body is not None else resource.version
     return structs.replace(resource, version=version)
 
 
 def _changed(live: Json, patch: Sequence[Json]) -> Json:
-    """Carry out a patch of ours; its tests are for the server."""
+    """Apply a JSON patch of Syncline locally. Only the API server evaluates its tests."""
     result = deepcopy(live)
     for operation in patch:
         if operation["op"] == "test":

@@ -1,4 +1,4 @@
-"""What whoever installs chooses: the image, the profile of rights, and our kinds that edit and admin may write."""
+"""The options of an installation: the image, the profile of rights, and the kinds that edit and admin can write."""
 
 import argparse
 from collections.abc import Iterable
@@ -15,43 +15,43 @@ from syncline.kube.errors import NotFound
 
 
 def add_flags(parser: argparse.ArgumentParser, *, image: str, profile: str, kinds: str) -> None:
-    """Add what whoever installs chooses, and what is taken where they choose nothing."""
+    """Add the options of an installation, with their defaults."""
     parser.add_argument("--image", help=f"image of the operator (default: {image})")
     parser.add_argument(
         "--rights",
         choices=PROFILES,
-        help="what the operator may write in its own name: nothing, ConfigMaps and Secrets, what a usual application "
-        f"has, or everything (default: {profile})",
+        help="the kinds that the operator can write with its own rights: none, ConfigMaps and Secrets, the usual"
+        f" kinds of applications, or all (default: {profile})",
     )
     parser.add_argument(
         "--tenant-kinds",
         metavar="A,B",
-        help="which of our kinds the cluster's own roles edit and admin may write: all, none, or some of "
-        f"{', '.join(AS_SHIPPED.tenant_kinds)} (default: {kinds})",
+        help="the kinds of Syncline that the cluster's roles edit and admin can write: all, none, or some of"
+        f" {', '.join(AS_SHIPPED.tenant_kinds)} (default: {kinds})",
     )
 
 
 def chosen(given: argparse.Namespace, installed: deploy.Choice = AS_SHIPPED) -> deploy.Choice:
-    """Return what was chosen; for the rest, what is installed."""
+    """Return the given options, and for the others the options of the existing installation."""
     kinds = installed.tenant_kinds if given.tenant_kinds is None else _tenant_kinds(given.tenant_kinds)
     return deploy.Choice(profile=given.rights or installed.profile, tenant_kinds=kinds)
 
 
 def _tenant_kinds(text: str) -> tuple[str, ...]:
-    """Read the kinds that somebody writes; `UsageError` for one that is none of ours."""
+    """Parse a list of kinds. Raises `UsageError` for a kind that is not Syncline's."""
     if text == "all":
         return AS_SHIPPED.tenant_kinds
     return _known([named_kind(name).plural for name in connect.split("" if text == "none" else text)])
 
 
 def _known(plurals: Iterable[str]) -> tuple[str, ...]:
-    """Return those that people may be given, in the order in which they are shipped."""
+    """Return the kinds that users can be granted, in their shipped order."""
     given = set(plurals)
     return tuple(kind for kind in AS_SHIPPED.tenant_kinds if kind in given)
 
 
 async def installed(client: Client) -> deploy.Choice:
-    """Return what an earlier installation has chosen."""
+    """Return the options of an existing installation."""
     core = await _role(client, ROLE)
     edit = await _role(client, "syncline-edit")
     profile = known((core.get("labels") or {}).get(LABEL, "")) or DEFAULT
@@ -61,7 +61,7 @@ async def installed(client: Client) -> deploy.Choice:
 
 
 async def installed_image(client: Client) -> str:
-    """Return the image of an earlier installation, unless it is the default one of some version."""
+    """Return the image of an existing installation, unless it is the default image of a version."""
     resource = deploy.resource({"apiVersion": "apps/v1", "kind": "Deployment"})
     try:
         found = await client.get(resource, "syncline", deploy.NAMESPACE)

@@ -1,4 +1,4 @@
-"""The flags by which every command finds its cluster."""
+"""The flags for the connection to the cluster."""
 
 import argparse
 
@@ -11,58 +11,64 @@ from syncline.settings import Settings
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add --kubeconfig and --context."""
     parser.add_argument(
-        "--kubeconfig", metavar="F", help="kubeconfig to use; default: $KUBECONFIG, in-cluster, ~/.kube/config"
+        "--kubeconfig",
+        metavar="F",
+        help="the kubeconfig (default: $KUBECONFIG, the in-cluster configuration, ~/.kube/config)",
     )
-    parser.add_argument("--context", metavar="C", help="context of the kubeconfig; default: its current one")
+    parser.add_argument("--context", metavar="C", help="the context in the kubeconfig (default: its current context)")
 
 
 def add_tenancy_flags(parser: argparse.ArgumentParser) -> None:
-    """Add what an operator is told about tenants, and what a command must know to plan as it does."""
+    """Add the flags of the operator that a command needs to plan in the same way."""
     parser.add_argument(
-        "--default-service-account", default="", metavar="A", help="the account of syncs that name none (default: none)"
+        "--default-service-account",
+        default="",
+        metavar="A",
+        help="the service account of syncs that name none (default: none)",
     )
     parser.add_argument(
-        "--require-service-account", action="store_true", help="refuse syncs that act with the operator's own rights"
+        "--require-service-account", action="store_true", help="refuse syncs that name no service account"
     )
     parser.add_argument(
         "--protect-namespaces",
         default="",
         metavar="A,B",
-        help="namespaces, names or globs, that only an exact name in a sync reaches, beside kube-* and the operator's",
+        help="namespaces, names or globs, that globs and selectors of syncs never match, in addition to kube-* and"
+        " the operator's",
     )
     parser.add_argument(
         "--allow-kinds",
         default="",
         metavar="A,B",
-        help="copy these kinds though they are protected, e.g. Lease.coordination.k8s.io",
+        help="copy these kinds even if they are protected, such as Lease.coordination.k8s.io",
     )
     parser.add_argument(
         "--allow-loopback",
         action="store_true",
-        help="reach clusters and repositories at loopback and link-local addresses (development)",
+        help="allow clusters and repositories at loopback and link-local addresses (development)",
     )
-    parser.add_argument("--allow-insecure-git", action="store_true", help="read repositories over http (development)")
+    parser.add_argument("--allow-insecure-git", action="store_true", help="allow repositories over http (development)")
     parser.add_argument(
         "--allow-unconfined-builds",
         action="store_true",
-        help="build also where the kernel lacks Landlock or seccomp: what Git holds can then read the operator's files",
+        help="build even if the kernel lacks Landlock or seccomp: content from Git can then read the operator's files",
     )
     parser.add_argument(
         "--git-cache",
         default="",
         metavar="FOLDER",
-        help="where mirrors of repositories are kept (default: syncline/git in the user's cache folder)",
+        help="the folder for mirrors of repositories (default: syncline/git in the user's cache folder)",
     )
 
 
 def add_operator_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags by which a command plans as the operator does; give it those that the operator has."""
+    """Add the flags of the operator, with which a command makes the same plan."""
     add_operator_identity(parser)
     add_tenancy_flags(parser)
 
 
 def add_operator_identity(parser: argparse.ArgumentParser) -> None:
-    """Add the flags that say where the operator is, and who."""
+    """Add the flags for the namespace and the identity of the operator."""
     parser.add_argument(
         "--operator-namespace", default=NAMESPACE, metavar="N", help=f"the operator's namespace (default: {NAMESPACE})"
     )
@@ -70,12 +76,12 @@ def add_operator_identity(parser: argparse.ArgumentParser) -> None:
         "--operator-user",
         default="",
         metavar="U",
-        help="who the operator is, to check its rights (default: its ServiceAccount in --operator-namespace)",
+        help="the identity of the operator, to check its rights (default: its ServiceAccount in --operator-namespace)",
     )
 
 
 def operator_user(given: argparse.Namespace) -> str:
-    """Return who the operator is, as the API server knows it."""
+    """Return the identity of the operator at the API server."""
     account = f"system:serviceaccount:{given.operator_namespace}:{SERVICE_ACCOUNT}"
     return str(given.operator_user or account)
 
@@ -86,7 +92,7 @@ def connection(given: argparse.Namespace) -> Connection:
 
 
 def settings(given: argparse.Namespace) -> Settings:
-    """Return the operator's settings, as far as `add_operator_flags` asks for them."""
+    """Return the operator's settings from the flags of `add_operator_flags`."""
     return Settings(
         namespace=given.operator_namespace,
         default_service_account=given.default_service_account,
@@ -101,5 +107,5 @@ def settings(given: argparse.Namespace) -> Settings:
 
 
 def split(text: str) -> tuple[str, ...]:
-    """Read a list that is written with commas."""
+    """Parse a list with commas."""
     return tuple(part.strip() for part in text.split(",") if part.strip())

@@ -15,13 +15,13 @@ Json = dict[str, Any]
 
 _STATES = ("failed", "conflicted", "unknown", "pending", "skipped")
 _UNITS = (("d", timedelta(days=1)), ("h", timedelta(hours=1)), ("m", timedelta(minutes=1)))
-# Up to here the next smaller unit says something too: 90m, 47h, 9d.
+# Up to these limits the smaller unit is more useful: 90m, 47h, 9d.
 _COARSE = 2
 _LAST = ("lastSuccessfulSyncTime", "lastSyncTime", "lastSyncedTime")
 
 
 def show_details(kind: Kind, one: Json) -> None:
-    """Print all that the object says about itself."""
+    """Print all details of the object."""
     meta, status = one["metadata"], one.get("status") or {}
     print(
         printable(
@@ -34,12 +34,14 @@ def show_details(kind: Kind, one: Json) -> None:
         facts = _cluster_facts(one, status) if kind is SYNC_TARGET else _sync_facts(one, status)
     facts.append(("Age", age(meta["creationTimestamp"])))
     if "deletionTimestamp" in meta:
-        facts.append(("Deleted", f"{age(meta['deletionTimestamp'])} ago; the operator lets go of its copies first"))
+        facts.append(
+            ("Deleted", f"{age(meta['deletionTimestamp'])} ago; the operator removes or keeps its objects first")
+        )
     width = max(len(name) for name, _ in facts) + 1
     for name, value in facts:
         print(f"  {name + ':':{width}} {printable(value)}")
     if not status:
-        print("\nNothing is reported yet: is the operator running, and does it watch this namespace?")
+        print("\nThe object has no status yet: check that the operator runs, and that it watches this namespace.")
     _section(
         ("CONDITION", "STATUS", "REASON", "SINCE", "MESSAGE"),
         [
@@ -58,7 +60,7 @@ def show_details(kind: Kind, one: Json) -> None:
     )
     total = (status.get("targets") or {}).get("desired", 0)
     if total > len(targets):
-        print(f"{len(targets)} of {total} targets are listed, the worst first")
+        print(f"{len(targets)} of {total} targets are listed, failures first")
     _section(("PLANNED",), [(line,) for line in status.get("plan") or ()])
     header = ("WHEN", "REVISION", "RESULT", "CHANGES", "WHY")
     _section(header, [_change_row(entry) for entry in status.get("history") or ()])
@@ -79,7 +81,7 @@ def ready(status: Json) -> tuple[str, str]:
 
 
 def source_words(one: Json) -> str:
-    """Say what a sync copies from; of several sources the first."""
+    """Return the first source of a sync, as text."""
     spec = one["spec"]
     if one["kind"] == CONFIG_MAP_SYNC.kind:
         return f"{spec['sourceNamespace']}/{spec['configMapName']}"
@@ -92,21 +94,21 @@ def source_words(one: Json) -> str:
 
 
 def track_words(status: Json) -> str:
-    """Say what a ConfigSync, or each of its environments, is at."""
+    """Return the revision of a ConfigSync, or of each of its environments, as text."""
     environments = status.get("environments") or ()
     tracks = [f"{one['name']} {shown_revision(one.get('sourceRevision') or '-')}" for one in environments]
     return ", ".join(tracks) or shown_revision(status.get("sourceRevision") or "-")
 
 
 def resource_words(status: Json) -> str:
-    """Say how many resources syncs write to a cluster, and how many of them it does not take."""
+    """Return the number of resources that syncs write to a cluster, and the number of incompatible resources."""
     entries = status.get("syncedResources") or ()
     refused = sum(entry["state"] == "Incompatible" for entry in entries)
     return (f"{len(entries)}, {refused} incompatible" if refused else str(len(entries))) if entries else "-"
 
 
 def age(timestamp: str) -> str:
-    """Say how long ago a time was, as kubectl does."""
+    """Return the age of a time in the format of kubectl."""
     try:
         passed = datetime.now(UTC) - datetime.fromisoformat(timestamp)
     except ValueError:
@@ -118,7 +120,7 @@ def age(timestamp: str) -> str:
 
 
 def _origin_words(sources: list[Json]) -> str:
-    """Name the source of a ConfigSync: a repository, or an object of its namespace."""
+    """Return the source of a ConfigSync as text: a repository, or an object in its namespace."""
     if not sources:
         return "-"
     first = sources[0]
@@ -136,7 +138,7 @@ def _more(sources: list[Json]) -> str:
 
 
 def _object_words(ref: Json) -> str:
-    """Name a source as the spec does: whether its kind is in namespaces at all, the spec does not say."""
+    """Return a source as in the spec: the spec does not say whether its kind is namespaced."""
     name = ref.get("name") or f"({selector_words(msgspec.convert(ref.get('selector') or {}, LabelSelector))})"
     return f"{ref['namespace']}/{name}" if ref.get("namespace") else name
 
@@ -162,7 +164,7 @@ def _cluster_facts(one: Json, status: Json) -> list[tuple[str, str]]:
     allowed = spec.get("allowedNamespaces") or [one["metadata"]["namespace"]]
     facts = [("Connection", spec["connection"]["type"]), ("For syncs of", ", ".join(allowed))]
     if spec.get("unschedulable"):
-        facts.append(("Unschedulable", "no sync starts to use it"))
+        facts.append(("Unschedulable", "no new sync can use it"))
     for name, key in (("Version", "version"), ("Credential ends", "credentialExpiry"), ("Last seen", "lastSeen")):
         if status.get(key):
             facts.append((name, status[key]))
@@ -170,7 +172,7 @@ def _cluster_facts(one: Json, status: Json) -> list[tuple[str, str]]:
 
 
 def _policy_facts(spec: Json, status: Json) -> list[tuple[str, str]]:
-    """Say what the tenants of a policy may do."""
+    """Return the limits of a policy as text."""
     selector = selector_words(msgspec.convert(spec["namespaceSelector"], LabelSelector))
     clusters, account = spec.get("clusters"), spec.get("serviceAccount") or {}
     words = [
@@ -195,7 +197,7 @@ def _quota_words(quotas: Json) -> str:
     words = {
         "syncs": "syncs",
         "targets": "targets",
-        "buildSecondsPerHour": "seconds of builds an hour",
+        "buildSecondsPerHour": "seconds of builds in an hour",
         "mirrorBytes": "bytes of repositories",
     }
     said = [f"{quotas[field]} {what}" for field, what in words.items() if field in quotas]

@@ -1,4 +1,4 @@
-"""`syncline diff`: what the next turn of a sync would change, object by object, without changing it."""
+"""`syncline diff`: the changes of the next reconcile of a sync, for each object, without making them."""
 
 import argparse
 import asyncio
@@ -20,10 +20,10 @@ from syncline.cli.subject import find_kind
 from syncline.cli.table import printable
 from syncline.cli.veil import shown
 from syncline.cli.words import SYNCS, Reference, UsageError, read_syncs, reference
-from syncline.controllers.discretion import holds_secrets
-from syncline.controllers.foresight import Preview
+from syncline.controllers.targets.preview import Preview
 from syncline.core.objects import Target
 from syncline.core.plan import WRITES, Action
+from syncline.core.redact import may_contain_secrets
 from syncline.engine.cluster import Cluster
 from syncline.engine.record import SyncWire
 from syncline.kube.client import Client
@@ -38,7 +38,7 @@ _SPECS: dict[str, type[Struct]] = {MANIFEST_SYNC.kind: ManifestSyncSpec, CONFIG_
 
 
 class _Part(Struct, frozen=True):
-    """What is to be told of one target."""
+    """The difference at one target."""
 
     action: Action
     states: States = (None, None)
@@ -49,15 +49,15 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     """Add the command."""
     parser = commands.add_parser(
         "diff",
-        help="what the next turn of a sync would change, object by object",
-        description="Shows live objects against what would be written. Values of Secrets are never shown. "
-        "Exit code 0: no difference, 1: differences, 2: something went wrong.",
+        help="show the changes of the next reconcile of a sync, for each object",
+        description="Compare live objects with the objects that a sync would write. Values of Secrets are never"
+        " shown. Exit code 0: no difference, 1: differences, 2: an error.",
     )
     connect.add_flags(parser)
     parser.add_argument("kind", nargs="?", metavar="[KIND/]NAME", help="the sync: NAME, KIND/NAME or KIND NAME")
-    parser.add_argument("name", nargs="?", metavar="NAME", help="its name, where the kind is a word of its own")
-    parser.add_argument("-f", "--filename", metavar="FILE", help="manifest of one or more syncs; - for stdin")
-    parser.add_argument("-n", "--namespace", metavar="N", help="namespace of the sync (default: the context's)")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="the name of the sync, after KIND")
+    parser.add_argument("-f", "--filename", metavar="FILE", help="a manifest with one or more syncs; - for stdin")
+    parser.add_argument("-n", "--namespace", metavar="N", help="the namespace of the sync (default: the context's)")
     connect.add_operator_flags(parser)
     parser.set_defaults(func=_diff)
 
@@ -74,14 +74,14 @@ def _diff(given: argparse.Namespace) -> int:
 
 
 def _asked(given: argparse.Namespace) -> tuple[Reference, list[Json]]:
-    """Return the sync that was named, or the manifests."""
+    """Return the named sync, or the manifests."""
     if (given.filename is None) == (given.kind is None):
-        raise UsageError("write either -f FILE, or KIND and NAME")
+        raise UsageError("write either -f FILE, or KIND and NAME, not both")
     named = reference(given.kind, given.name, SYNCS)
     if given.kind is None:
         return named, read_syncs(given.filename)
     if named.name is None:
-        raise UsageError(f"which {named.kinds[0].kind}? Write its name too")
+        raise UsageError(f"the name of the {named.kinds[0].kind} is missing: write KIND and NAME")
     return named, []
 
 
@@ -108,20 +108,20 @@ async def _diff_all(connection: Connection, given: argparse.Namespace, manifests
 
 
 class _Places:
-    """Where the targets of a preview are."""
+    """The clusters of the targets in a preview."""
 
     def __init__(self, preview: Preview, eyes: Previewer) -> None:
         self.wanted = {desired.target: (site, desired) for site, desired in preview.desired}
-        self._clusters = {site.place.cluster: (site.cluster, site.client) for site, _ in self.wanted.values()}
+        self._clusters = {site.destination.cluster: (site.cluster, site.client) for site, _ in self.wanted.values()}
         self._clusters.setdefault("", (eyes.hub, eyes.client))
 
     def of(self, target: Target) -> tuple[Cluster, Client] | None:
-        """Return the cluster of a target that is let go; None for one that the spec no longer names."""
+        """Return the cluster of a target that is removed; None if the spec no longer names it."""
         return self._clusters.get(target.cluster)
 
 
 async def _part(places: _Places, action: Action) -> _Part:
-    """Look at one target."""
+    """Return the difference at one target."""
     if action.verb not in WRITES:
         return _Part(action)
     try:
@@ -135,13 +135,13 @@ async def _part(places: _Places, action: Action) -> _Part:
 
 
 def _is_private(kind: str, wire: SyncWire) -> bool:
-    """Whether what a sync writes may hold what a Secret says though it is none."""
+    """Whether the objects of a sync can contain values of Secrets, although they are not Secrets."""
     spec = msgspec.json.decode(wire.spec, type=_SPECS[kind]) if kind in _SPECS else None
-    return holds_secrets(spec)
+    return may_contain_secrets(spec)
 
 
 async def _was_private(eyes: Previewer, kind: str, wire: SyncWire) -> bool:
-    """Whether that was so before an edit: then the live copies still hold it."""
+    """Whether this was true before an edit: the live objects can still contain values of Secrets."""
     try:
         return _is_private(kind, await eyes.read(kind, wire.metadata.name, wire.metadata.namespace))
     except NotFound:
@@ -158,9 +158,9 @@ def _show(title: str, preview: Preview, parts: Sequence[_Part], *, private: bool
             lines.append(printable(f"# {action.verb.value} {action.target}: {action.message}"))
             lines += _lines(part, private=private)
         elif action.state != "Synced":
-            lines.append(printable(f"# left as it is: {action.target}: {action.message}"))
-    lines += [printable(f"# {one.state}: {one.target}: {one.message}") for one in preview.passed_over]
-    if any(one.state in ("Failed", "Unknown") for one in preview.passed_over):
+            lines.append(printable(f"# not changed: {action.target}: {action.message}"))
+    lines += [printable(f"# {one.state}: {one.target}: {one.message}") for one in preview.skipped]
+    if any(one.state in ("Failed", "Unknown") for one in preview.skipped):
         code = WRONG
     problem = preview.problem
     if problem is not None and problem.reason == "Suspended":
@@ -176,9 +176,9 @@ def _show(title: str, preview: Preview, parts: Sequence[_Part], *, private: bool
 def _lines(part: _Part, *, private: bool) -> Iterator[str]:
     target = part.action.target
     if part.error:
-        # The server quotes what it refuses.
-        said = "the server's words may hold the value of a Secret" if private else part.error
-        yield printable(f"# this cannot be shown: {said}")
+        # The message of the API server quotes the refused values.
+        said = "the message of the API server can contain the value of a Secret" if private else part.error
+        yield printable(f"# the difference cannot be shown: {said}")
         return
     before, after = shown(*part.states, secret=target.kind == "Secret", private=private)
     yield from difflib.unified_diff(

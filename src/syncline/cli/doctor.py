@@ -1,4 +1,4 @@
-"""`syncline doctor`: whether a cluster has all that the operator needs, and what to do where it has not."""
+"""`syncline doctor`: checks that a cluster has everything that the operator needs, and names the remedies."""
 
 import argparse
 import asyncio
@@ -22,11 +22,11 @@ from syncline.render.tool_process import missing_walls
 _DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 YES, NO, UNKNOWN = "yes", "NO", "?"
 ELSEWHERE = "-"
-"""It cannot be known from here, and is no fault."""
+"""The result cannot be known from here. It is not an error."""
 
 
 class Row(Struct, frozen=True):
-    """One check, and what it has found."""
+    """One check, and its result."""
 
     check: str
     ok: str
@@ -37,9 +37,10 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     """Add the command."""
     parser = commands.add_parser(
         "doctor",
-        help="check that a cluster has all that the operator needs",
-        description="Checks namespace, CRDs, admission policies, rights, the Deployment and, of this machine, whether "
-        "builds can be confined. What is wrong is told with what to do. Changes nothing. Exit code 0: all is well.",
+        help="check that a cluster has everything that the operator needs",
+        description="Check the namespace, the CRDs, the admission policies, the rights, the Deployment, and the"
+        " confinement of builds on this machine. Each problem is shown with its remedy. Nothing is changed. Exit code"
+        " 0: no problem.",
     )
     connect.add_flags(parser)
     connect.add_operator_identity(parser)
@@ -52,9 +53,9 @@ async def _doctor(connection: Connection, given: argparse.Namespace) -> int:
     async with Client(connection) as client:
         rows = [
             await _row("namespace", _namespace(client, namespace), f"{namespace} exists"),
-            await _row("crds", check_crds(client, needed), "our kinds are served as this version needs them"),
-            await _row("policies", check_policies(client, needed), "authors are checked"),
-            await _row("rights", _rights(client, needed, user), f"{user} has what the shipped core roles give"),
+            await _row("crds", check_crds(client, needed), "the CRDs match this version"),
+            await _row("policies", check_policies(client, needed), "the policies check authors"),
+            await _row("rights", _rights(client, needed, user), f"{user} has the rights of the shipped core roles"),
             await _deployment(client, namespace),
         ]
     rows.append(await _confinement(namespace))
@@ -66,7 +67,7 @@ async def _row(check: str, problems: Awaitable[list[str]], well: str) -> Row:
     try:
         found = await problems
     except Forbidden as error:
-        return Row(check, UNKNOWN, f"ask somebody who may look: {error}")
+        return Row(check, UNKNOWN, f"this could not be checked, ask somebody who has the right: {error}")
     except KubeError as error:
         return Row(check, UNKNOWN, str(error))
     return Row(check, NO if found else YES, tell_together(found) or well)
@@ -76,7 +77,7 @@ async def _namespace(client: Client, namespace: str) -> list[str]:
     try:
         await client.get(NAMESPACES, namespace, metadata_only=True)
     except NotFound:
-        return [f"run `syncline install`: the namespace {namespace} does not exist, and the operator can do nothing"]
+        return [f"the namespace {namespace} does not exist: run `syncline install`"]
     return []
 
 
@@ -91,12 +92,14 @@ async def _deployment(client: Client, namespace: str) -> Row:
     try:
         found = await client.get(_DEPLOYMENTS, "syncline", namespace)
     except NotFound:
-        return Row("deployment", ELSEWHERE, "there is no Deployment: the operator runs elsewhere, or not at all")
+        return Row(
+            "deployment", ELSEWHERE, "there is no Deployment: the operator runs outside the cluster, or it does not run"
+        )
     except KubeError as error:
         return Row("deployment", UNKNOWN, str(error))
     if (found.get("status") or {}).get("readyReplicas"):
         return Row("deployment", YES, "the operator is ready")
-    return Row("deployment", NO, f"look at `kubectl -n {namespace} logs deployment/syncline`: no replica is ready")
+    return Row("deployment", NO, f"no replica is ready: see `kubectl -n {namespace} logs deployment/syncline`")
 
 
 async def _confinement(namespace: str) -> Row:
@@ -105,5 +108,7 @@ async def _confinement(namespace: str) -> Row:
         return Row("confinement", YES, "builds can be confined on this machine")
     if "KUBERNETES_SERVICE_HOST" not in os.environ:
         there = f"`kubectl -n {namespace} exec deployment/syncline -- syncline doctor`"
-        return Row("confinement", ELSEWHERE, f"ask in the operator's pod, by {there}: this machine has no {missing}")
-    return Row("confinement", NO, f"use another kernel, or the flag --allow-unconfined-builds: no {missing}")
+        return Row("confinement", ELSEWHERE, f"this machine has no {missing}: check in the operator's pod with {there}")
+    return Row(
+        "confinement", NO, f"this machine has no {missing}: use another kernel, or the flag --allow-unconfined-builds"
+    )

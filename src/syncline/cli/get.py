@@ -1,4 +1,4 @@
-"""`syncline get [KIND] [NAME]`: the syncs of a cluster, and all that one of them has to say."""
+"""`syncline get [KIND] [NAME]`: the syncs of a cluster, or all details of one sync."""
 
 import argparse
 import asyncio
@@ -25,9 +25,9 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     """Add the command."""
     parser = commands.add_parser(
         "get",
-        help="list the syncs, SyncTargets or TenantPolicies, or show one of them in full",
-        description="Without KIND: all syncs and SyncTargets. With NAME: conditions, targets and history; of a"
-        " TenantPolicy, what its tenants may do.",
+        help="list syncs, SyncTargets or TenantPolicies, or show the details of one",
+        description="Without KIND: list all syncs and SyncTargets. With NAME: show conditions, targets and history,"
+        " or the limits of a TenantPolicy.",
     )
     connect.add_flags(parser)
     parser.add_argument(
@@ -37,11 +37,13 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         help="ConfigMapSync, ManifestSync, ConfigSync, SyncTarget, TenantPolicy; cms, msync, csync, st, tp; or"
         " KIND/NAME, or NAME alone",
     )
-    parser.add_argument("name", nargs="?", metavar="NAME", help="one object, which is shown in full")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="show the details of this object")
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("-n", "--namespace", metavar="N", help="where to look (default: the context's namespace)")
-    where.add_argument("-A", "--all-namespaces", action="store_true", help="look everywhere")
-    parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="json: the objects as such")
+    where.add_argument("-n", "--namespace", metavar="N", help="the namespace (default: the context's namespace)")
+    where.add_argument("-A", "--all-namespaces", action="store_true", help="list the objects of all namespaces")
+    parser.add_argument(
+        "-o", "--output", choices=("table", "json"), default="table", help="table, or json with the complete objects"
+    )
     parser.set_defaults(func=_get)
 
 
@@ -49,7 +51,7 @@ def _get(given: argparse.Namespace) -> int:
     named = _named(given)
     name = named.name
     if name is not None and given.all_namespaces:
-        raise UsageError("one object is in one namespace: give -n instead of -A")
+        raise UsageError("-A cannot be combined with NAME: write -n NAMESPACE instead")
     connection = connect.connection(given)
     configure("console", "error")
     namespace = None if given.all_namespaces else given.namespace or connection.namespace or "default"
@@ -64,13 +66,13 @@ def _get(given: argparse.Namespace) -> int:
 
 
 def _named(given: argparse.Namespace) -> Reference:
-    """Read what is asked for; policies are in no namespace, so they are shown only where they are named."""
+    """Read the requested objects. TenantPolicies are cluster-scoped, and are shown only if their kind is named."""
     named = reference(given.kind, given.name, ALL_KINDS)
     return named if named.kind is not None else Reference(KINDS, named.name)
 
 
 async def _find(connection: Connection, named: Reference, namespace: str | None) -> Found:
-    """Read what was asked for; kinds that the cluster does not serve are passed over, unless it serves none of them."""
+    """Read the requested objects. Kinds that the cluster does not serve are skipped, unless it serves none of them."""
     found: Found = []
     missing: list[Kind] = []
     name, kinds = named.name, named.kinds
@@ -87,7 +89,7 @@ async def _find(connection: Connection, named: Reference, namespace: str | None)
                     objects, _ = await client.list(resource, where)
             except Forbidden as error:
                 if kind is TENANT_POLICY and name is None:
-                    message = f"name your policy (syncline get tenantpolicy NAME), for you may not list all: {error}"
+                    message = f"you may not list all TenantPolicies, name one (syncline get tenantpolicy NAME): {error}"
                     raise UsageError(message) from None
                 raise
             except NotFound as error:
@@ -103,7 +105,7 @@ async def _find(connection: Connection, named: Reference, namespace: str | None)
 
 
 def _clean(kind: Kind, one: Json) -> Json:
-    """Name the kind, which lists leave out, and drop what nobody reads."""
+    """Add the kind, which lists do not contain, and remove fields that nobody reads."""
     metadata = {key: value for key, value in one["metadata"].items() if key != "managedFields"}
     return {"apiVersion": API_VERSION, "kind": kind.kind, **one, "metadata": metadata}
 
@@ -131,7 +133,9 @@ def _print_tables(found: Found, namespace: str | None) -> None:
         print_table(("KIND", "NAMESPACE", "NAME", *columns, "READY", "REASON", "AGE"), rows)
         said = said or bool(rows)
     if not found:
-        print("nothing found" if namespace is None else f"nothing found in namespace {namespace}; -A looks everywhere")
+        print(
+            "nothing found" if namespace is None else f"nothing found in namespace {namespace}; -A lists all namespaces"
+        )
 
 
 def _sync_row(one: Json) -> tuple[str, ...]:

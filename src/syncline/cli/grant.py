@@ -1,4 +1,4 @@
-"""`syncline grant`: give the operator, or the account of a sync, the rights that a message says are missing."""
+"""`syncline grant`: grants the operator, or the service account of a sync, the missing rights that a message names."""
 
 import argparse
 import asyncio
@@ -21,21 +21,26 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     """Add the command."""
     parser = commands.add_parser(
         "grant",
-        help="give the operator, or an account, the rights to write a kind",
-        description="Gives the operator the rights to write a kind in its own name, in all namespaces; with --read the "
-        "rights to watch it, for syncs with an account. With --to, gives an account the rights to write it. Each grant "
-        "is a role with the label syncline.dev/granted: delete the role to take it back.",
+        help="grant the operator, or a service account, the rights to write a kind",
+        description="Grant the operator the rights to write a kind with its own rights, in all namespaces. With"
+        " --read: only the rights to watch it, for syncs with a service account. With --to: grant a service account"
+        " the rights to write it. Each grant is a role with the label syncline.dev/granted. Delete the role to revoke"
+        " the grant.",
     )
     connect.add_flags(parser)
-    parser.add_argument("resources", nargs="+", metavar="RESOURCE", help="such as services or deployments.apps")
-    parser.add_argument("--read", action="store_true", help="only to read and watch it")
+    parser.add_argument(
+        "resources", nargs="+", metavar="RESOURCE", help="the resource, such as services or deployments.apps"
+    )
+    parser.add_argument("--read", action="store_true", help="grant only the rights to read and watch the resource")
     parser.add_argument(
         "--to", default="", metavar="NAMESPACE/ACCOUNT", help="a service account (default: the operator itself)"
     )
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("-n", "--namespace", metavar="N", help="where the account may write it (with --to)")
     where.add_argument(
-        "-A", "--all-namespaces", action="store_true", help="everywhere, and what is in no namespace (with --to)"
+        "-n", "--namespace", metavar="N", help="the namespace in which the account can write (with --to)"
+    )
+    where.add_argument(
+        "-A", "--all-namespaces", action="store_true", help="all namespaces, and cluster-scoped resources (with --to)"
     )
     parser.set_defaults(func=_grant)
 
@@ -45,7 +50,7 @@ def _grant(given: argparse.Namespace) -> int:
     if given.to:
         manifests = [one for named in given.resources for one in _to_account(named, verbs, given)]
     elif given.namespace or given.all_namespaces:
-        raise UsageError("-n and -A are for --to: the operator itself works in all namespaces")
+        raise UsageError("-n and -A need --to: the operator itself has its rights in all namespaces")
     else:
         manifests = [_to_operator(named, verbs) for named in given.resources]
     return asyncio.run(_apply(connect.connection(given), manifests))
@@ -61,7 +66,9 @@ def _to_account(resource: str, verbs: tuple[str, ...], given: argparse.Namespace
     if not (home and slash and account) or "/" in account:
         raise UsageError(f"--to {given.to}: write NAMESPACE/ACCOUNT")
     if bool(given.namespace) == bool(given.all_namespaces):
-        raise UsageError("where may the account write it? Give -n NAMESPACE, or -A for everywhere")
+        raise UsageError(
+            "--to needs the namespaces in which the account can write: add -n NAMESPACE, or -A for all namespaces"
+        )
     kind = "Role" if given.namespace else "ClusterRole"
     name, namespace = f"syncline-grant-{home}-{account}-{resource}", str(given.namespace or "")
     binding = {
@@ -77,7 +84,7 @@ def _to_account(resource: str, verbs: tuple[str, ...], given: argparse.Namespace
 def _role(kind: str, metadata: dict[str, Any], resource: str, verbs: tuple[str, ...]) -> deploy.Manifest:
     plural, _, group = resource.partition(".")
     if not plural or "*" in resource:
-        raise UsageError(f"{resource}: name one resource, such as deployments.apps")
+        raise UsageError(f"{resource}: write one resource, such as deployments.apps")
     return {
         "apiVersion": f"{_RBAC}/v1",
         "kind": kind,
@@ -103,7 +110,7 @@ async def _apply(connection: Connection, manifests: list[deploy.Manifest]) -> in
 
 
 async def revoke_all(client: Client) -> None:
-    """Take back everything that was granted."""
+    """Revoke all grants."""
     for kind in _KINDS:
         resource = deploy.resource({"apiVersion": f"{_RBAC}/v1", "kind": kind})
         granted, _ = await client.list(resource, labels=f"{GRANTED_LABEL}=true", metadata_only=True)

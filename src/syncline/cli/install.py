@@ -1,4 +1,4 @@
-"""`syncline crds`, `manifests`, `install` and `uninstall`: bringing Syncline to a cluster, and away again."""
+"""`syncline crds`, `manifests`, `install` and `uninstall`: installation and removal of Syncline."""
 
 import argparse
 import asyncio
@@ -14,7 +14,7 @@ from syncline.cli import choices, connect
 from syncline.cli.grant import revoke_all
 from syncline.cli.table import printable
 from syncline.cli.words import SYNCS, resource_of
-from syncline.controllers.removal import CLEANUP_FAILED
+from syncline.controllers.targets.prune import CLEANUP_FAILED
 from syncline.core.conditions import find
 from syncline.core.profiles import DEFAULT, MEANINGS
 from syncline.engine.record import Records
@@ -34,7 +34,7 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     crds.set_defaults(func=lambda _: _print(deploy.crds()))
 
     manifests = commands.add_parser(
-        "manifests", help="print all that a cluster needs: namespace, CRDs, RBAC, policy, Deployment"
+        "manifests", help="print all manifests: namespace, CRDs, RBAC, policies, Deployment"
     )
     choices.add_flags(manifests, image=deploy.IMAGE, profile=DEFAULT, kinds="all")
     manifests.set_defaults(
@@ -45,27 +45,33 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     connect.add_flags(install)
     choices.add_flags(
         install,
-        image=f"what is installed, else {deploy.IMAGE}",
-        profile=f"what is installed, else {DEFAULT}",
-        kinds="what is installed, else all",
+        image=f"the installed image, else {deploy.IMAGE}",
+        profile=f"the installed profile, else {DEFAULT}",
+        kinds="the installed kinds, else all",
     )
     install.add_argument(
-        "--without-deployment", action="store_true", help="all but the Deployment, to run the operator elsewhere"
+        "--without-deployment",
+        action="store_true",
+        help="apply everything except the Deployment, to run the operator elsewhere",
     )
     install.set_defaults(func=lambda given: asyncio.run(_install(connect.connection(given), given)))
 
     uninstall = commands.add_parser(
         "uninstall",
-        help="remove Syncline from a cluster, in the order that leaves nothing stuck",
-        description="Deletes all syncs and waits until the running operator has let go of their copies, each by its "
-        "deletionPolicy; then removes the operator, its roles and policy, the CRDs and the namespace.",
+        help="remove Syncline from a cluster",
+        description="Delete all syncs, and wait until the running operator has removed or kept their objects by their"
+        " deletionPolicy. Then remove the operator, its roles and policies, the CRDs and the namespace.",
     )
     connect.add_flags(uninstall)
     uninstall.add_argument(
-        "--keep-copies", action="store_true", help="leave all copies where they are; needs no running operator"
+        "--keep-copies", action="store_true", help="keep all objects of the syncs; this needs no running operator"
     )
     uninstall.add_argument(
-        "--timeout", type=float, default=120.0, metavar="SECONDS", help="how long to wait for the operator"
+        "--timeout",
+        type=float,
+        default=120.0,
+        metavar="SECONDS",
+        help="the maximum time to wait for the operator (default: 120)",
     )
     uninstall.set_defaults(func=lambda given: asyncio.run(_uninstall(connect.connection(given), given)))
 
@@ -91,7 +97,7 @@ async def _install(connection: Connection, given: argparse.Namespace) -> int:
     if not given.without_deployment:
         print(f"its image is {image}")
     else:
-        print("run it with these rights: syncline run --as-installed")
+        print("to run the operator with these rights: syncline run --as-installed")
     return 0
 
 
@@ -105,12 +111,12 @@ async def _uninstall(connection: Connection, given: argparse.Namespace) -> int:
                 )
             count = "1 sync is" if len(left) == 1 else f"{len(left)} syncs are"
             print(
-                f"{count} still there, and nothing else was removed. Do what is said above, or give "
-                "--keep-copies to leave their copies where they are."
+                f"{count} not deleted yet, and nothing else was removed. Remove the causes above, or use --keep-copies"
+                " to keep the objects of the syncs."
             )
             return 1
         await revoke_all(client)
-        # The Deployment goes first so that nothing runs without its rights, the namespace last so that it is empty.
+        # The Deployment is removed first, so that no operator runs without its rights, and the empty namespace last.
         for manifest in reversed(deploy.everything(deploy.IMAGE)):
             meta = manifest["metadata"]
             try:
@@ -122,7 +128,7 @@ async def _uninstall(connection: Connection, given: argparse.Namespace) -> int:
 
 
 async def _delete_syncs(client: Client, *, keep: bool, timeout: float) -> list[tuple[Resource, ObjectMeta]]:
-    """Delete all syncs of all kinds and wait for their end; return those that are left."""
+    """Delete all syncs of all kinds and wait for their end. Return the syncs that are left."""
     deadline = time.monotonic() + timeout
     asked: set[str] = set()
     while True:
@@ -144,29 +150,29 @@ async def _delete_syncs(client: Client, *, keep: bool, timeout: float) -> list[t
 
 
 async def _stuck(client: Client, resource: Resource, meta: ObjectMeta) -> str:
-    """Say why a sync that was deleted is still there."""
+    """Return why a deleted sync still exists."""
     try:
         sync = await client.get(resource, meta.name, meta.namespace, type=_Deleted)
     except NotFound:
-        return "is gone by now"
+        return "is now deleted"
     others = [name for name in sync.metadata.finalizers if name != FINALIZER]
     if others and FINALIZER not in sync.metadata.finalizers:
         return f"waits for the finalizer {', '.join(others)}, which is not Syncline's"
     ready = find(sync.status.conditions, "Ready")
     if ready is not None and ready.reason == CLEANUP_FAILED:
         return f"{ready.reason}: {ready.message}"
-    return "the operator has not answered: start it if it does not run"
+    return "the operator has not reported a status: check that it runs"
 
 
 class _Deleted(Struct):
-    """A sync, as far as it tells why it is still there."""
+    """The fields of a sync that show why it still exists."""
 
     metadata: ObjectMeta
     status: SyncStatus = field(default_factory=SyncStatus)
 
 
 async def _let_go(client: Client) -> None:
-    """Remove our finalizer ourselves, for an operator that may not run any more."""
+    """Remove the finalizer directly, because the operator may not run any more."""
     for resource in _SYNCS:
         records = Records(client, resource)
         for meta in await _list(client, resource):
@@ -175,7 +181,7 @@ async def _let_go(client: Client) -> None:
 
 
 async def _list(client: Client, resource: Resource) -> list[ObjectMeta]:
-    """List the syncs of a kind; none where the kind is not there any more."""
+    """List the syncs of a kind; none if the cluster no longer serves the kind."""
     try:
         syncs, _ = await client.list(resource, type=MetaWire, metadata_only=True)
     except NotFound:

@@ -1,4 +1,4 @@
-"""`syncline keys`: the keys that prove which objects are ours."""
+"""`syncline keys`: the keys that sign the markers of managed objects."""
 
 import argparse
 import asyncio
@@ -18,29 +18,32 @@ _Act = Callable[[Client, argparse.Namespace], Awaitable[str]]
 
 def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the commands."""
-    keys = commands.add_parser("keys", help="list, rotate and heal the keys that prove which objects are Syncline's")
+    keys = commands.add_parser(
+        "keys", help="list, rotate, drop and recover the keys that sign the markers of managed objects"
+    )
     actions = keys.add_subparsers(title="actions", metavar="ACTION", required=True)
-    listing = actions.add_parser("list", help="list the keys by their ids")
+    listing = actions.add_parser("list", help="list the ids of the keys")
     rotate = actions.add_parser(
         "rotate",
-        help="have marks signed with a new key",
-        description="Adds a key, which the operator signs with from then on. Marks of former keys go on to count, and "
-        "are signed anew a few at a time. Nothing is lost, and nothing needs to be restarted.",
+        help="sign markers with a new key",
+        description="Add a key. From then on the operator signs with it. Signatures of previous keys stay valid, and"
+        " the operator replaces them gradually. No restart is necessary.",
     )
     heal = actions.add_parser(
         "heal",
-        help="have marks proven anew whose key was lost",
-        description="Lets the syncs that there are take over the objects with marks of lost keys: only those that their"
-        " specs want. What they do not want is left where it is. Restore the Secret from a backup instead, where there "
-        "is one, and restart the operator.",
+        help="take over objects whose signing key was lost",
+        description="Let the existing syncs take over the objects whose markers are signed with lost keys, if their"
+        " specs want the objects. All other objects stay unchanged. If you have a backup of the Secret, restore it"
+        " and restart the operator instead.",
     )
     drop = actions.add_parser(
         "drop",
-        help="have the marks of a former key count for nothing",
-        description="Removes a key that was replaced, such as one that has leaked. Wait until all marks are signed "
-        "anew: what is still marked with it is neither changed nor removed from then on.",
+        help="remove a previous key, so that its signatures are no longer valid",
+        description="Remove a previous key, for example because it has leaked. Wait until all markers are signed with"
+        " the new key: from then on the operator neither changes nor removes objects whose markers are signed with"
+        " the removed key.",
     )
-    drop.add_argument("key", metavar="ID", help="the id of the key, as `syncline keys list` has it")
+    drop.add_argument("key", metavar="ID", help="the id of the key, as in `syncline keys list`")
     for action, act in ((listing, _list), (rotate, _rotate), (heal, _heal), (drop, _drop)):
         connect.add_flags(action)
         action.add_argument(
@@ -63,8 +66,8 @@ async def _read(client: Client, namespace: str) -> MarkKeys:
         return await read_mark_keys(client, namespace)
     except NotFound:
         raise UsageError(
-            f"there is no Secret {namespace}/{NAME} yet: start the operator, which makes it, or give its namespace with"
-            " --operator-namespace"
+            f"there is no Secret {namespace}/{NAME} yet: start the operator, which creates it, or write its namespace"
+            " with --operator-namespace"
         ) from None
 
 
@@ -75,7 +78,7 @@ async def _list(client: Client, given: argparse.Namespace) -> str:
     lines += [f"{one}  lost" for one in sorted(await noted_keys(client, namespace) - keys.ids)]
     taking = {one or "unsigned": len(syncs) for one, syncs in keys.takeovers.items()}
     for one, number in sorted(taking.items()):
-        lines.append(f"{one}  still to be taken over by {number} {'sync' if number == 1 else 'syncs'}")
+        lines.append(f"{one}  markers still to be taken over by {number} {'sync' if number == 1 else 'syncs'}")
     return "\n".join(lines)
 
 
@@ -83,8 +86,8 @@ async def _rotate(client: Client, given: argparse.Namespace) -> str:
     await _read(client, given.operator_namespace)
     keys = await add_key(client, given.operator_namespace)
     former = len(keys.ids) - 1
-    count = "the former key count" if former == 1 else f"{former} former keys count"
-    return f"marks are signed with key {keys.current} from now on; those of {count} too"
+    count = "the previous key stay valid" if former == 1 else f"{former} previous keys stay valid"
+    return f"from now on markers are signed with key {keys.current}; signatures of {count}"
 
 
 async def _heal(client: Client, given: argparse.Namespace) -> str:
@@ -92,7 +95,7 @@ async def _heal(client: Client, given: argparse.Namespace) -> str:
     keys = await _read(client, namespace)
     lost = await noted_keys(client, namespace) - keys.ids
     if not lost:
-        return "no key is lost"
+        return "no signing key is lost"
     syncs = [
         sync_id(sync.metadata.uid)
         for kind in SYNCS
@@ -100,16 +103,16 @@ async def _heal(client: Client, given: argparse.Namespace) -> str:
     ]
     await write_takeovers(client, namespace, lambda now: {**now, **dict.fromkeys(lost, syncs)})
     return (
-        f"{len(syncs)} syncs may take over what is marked with the lost keys {', '.join(sorted(lost))} and what their "
-        "specs want; `syncline keys list` shows how many have not done so yet"
+        f"{len(syncs)} syncs can take over objects that are signed with the lost keys {', '.join(sorted(lost))}, if"
+        " their specs want them; `syncline keys list` shows how many syncs are not finished"
     )
 
 
 async def _drop(client: Client, given: argparse.Namespace) -> str:
     keys = await _read(client, given.operator_namespace)
     if given.key == keys.current:
-        raise UsageError(f"key {given.key} signs: run `syncline keys rotate` first")
+        raise UsageError(f"the operator signs with key {given.key}: run `syncline keys rotate` first")
     if given.key not in keys and given.key not in await noted_keys(client, given.operator_namespace):
-        raise UsageError(f"there is no key {given.key}: `syncline keys list` shows those that there are")
+        raise UsageError(f"there is no key {given.key}: `syncline keys list` shows the existing keys")
     await drop_key(client, given.operator_namespace, given.key)
-    return f"key {given.key} proves nothing any more"
+    return f"key {given.key} was removed; its signatures are no longer valid"

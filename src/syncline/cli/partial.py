@@ -1,8 +1,8 @@
-"""A cluster as somebody sees it who may not see all of it: a tenant with rights in one namespace.
+"""A partial view of a cluster, for a user with few rights, such as a tenant with rights in one namespace.
 
-What may not be listed is not taken for absent. Objects outside of the namespace are read one by one, as the sync would
-read them; a namespace that may not be read is taken to be there, and named. What only a list could answer, such as
-which namespaces a glob means, is refused with what is missing.
+Objects that cannot be listed do not count as absent. Objects outside the namespace are read one by one, as the sync
+would read them. A namespace that cannot be read counts as existing, and a note names it. A question that needs a list,
+such as the namespaces of a glob, is refused with the missing right.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -29,17 +29,17 @@ _NAMED = 5
 
 
 class NotVisible(KubeError):  # noqa: N818 - a state
-    """Something that a plan needs may not be seen by whoever asks for it; the message names the right."""
+    """The user cannot read an object that a plan needs. The message names the missing right."""
 
 
 class PartialCluster(Cluster):
-    """Lists what may be listed: a kind in all namespaces, else in `home`, else not at all."""
+    """Lists the readable objects of a kind: in all namespaces, else in `home`, else none."""
 
     def __init__(self, client: Client, home: str, *, key: DigestKey, marks: MarkRing) -> None:
         super().__init__(client, key=key, marks=marks)
         self.home = home
         self.sees_syncs = True
-        """Whether the syncs and SyncTargets of all namespaces may be seen."""
+        """Whether the syncs and SyncTargets of all namespaces are readable."""
         self._sees_namespaces = True
         self._known: dict[str, Namespace | None] = {}
         self._presumed: set[str] = set()
@@ -47,7 +47,7 @@ class PartialCluster(Cluster):
         self._hidden: set[str] = set()
 
     async def look_around(self) -> None:
-        """Find out what may be seen; call it before `start`."""
+        """Check the rights of the user. Call it before `start`."""
         self._sees_namespaces = await may_follow(self.client, NAMESPACES)
         if not self._sees_namespaces:
             self.namespaces.synced.set()
@@ -56,13 +56,13 @@ class PartialCluster(Cluster):
         self.sees_syncs = all([await may_follow(self.client, kind) for kind in kinds])
 
     async def look_at_namespaces(self, spec: Mapping[str, Any]) -> None:
-        """Read the namespaces that a spec names, as far as they may be read."""
+        """Read the namespaces that a spec names, if they are readable."""
         if not self._sees_namespaces:
             for name in _names_in(spec):
                 await self._look_at(name)
 
     async def identify(self) -> None:
-        """Find out the UID of the cluster; where that may not be read, what is managed tells it."""
+        """Read the UID of the cluster. If it is not readable, take it from a managed object."""
         try:
             await super().identify()
         except Forbidden:
@@ -70,11 +70,11 @@ class PartialCluster(Cluster):
 
     @property
     def reflectors(self) -> tuple[AnyReflector, ...]:
-        """All watches that can be had."""
+        """All watches that the user's rights allow."""
         return tuple(one for one in super().reflectors if one is not self.namespaces or self._sees_namespaces)
 
     def namespace(self, name: str) -> Namespace | None:
-        """Return a namespace; one that may not be read is taken to be there."""
+        """Return a namespace. A namespace that is not readable counts as existing."""
         if self._sees_namespaces:
             return super().namespace(name)
         if name not in self._known:
@@ -83,16 +83,16 @@ class PartialCluster(Cluster):
         return self._known[name]
 
     def all_namespaces(self) -> Iterable[Namespace]:
-        """Return all namespaces; raises `NotVisible` where they may not be listed."""
+        """Return all namespaces. Raises `NotVisible` if they cannot be listed."""
         if not self._sees_namespaces:
             raise NotVisible(
-                "write the names of the namespaces, or have somebody plan this who may list and watch namespaces: "
-                "which ones a glob or a selector means is not visible to you"
+                "you may not list and watch namespaces, so the namespaces of a glob or a selector are not known: write"
+                " the names of the namespaces, or ask somebody who has the right to make this plan"
             )
         return super().all_namespaces()
 
     async def open(self, group: str, kind: str, version: str | None = None) -> View:
-        """Return the view of a kind, as far as it may be listed."""
+        """Return the informer of a kind, with its readable objects."""
         name = kind_name(group, kind)
         if not self.is_open(name):
             await self._look_at_kind(name, BUILT_IN.get(name) or await self.discovery.find(group, kind, version))
@@ -107,19 +107,21 @@ class PartialCluster(Cluster):
         return wire
 
     def unseen(self) -> list[str]:
-        """Say what was not visible, so that nothing is known of it."""
+        """Return notes about objects that are not readable."""
         notes = []
         if not self.sees_syncs:
             notes.append(
-                "you may not list the syncs of other namespaces: whether one wants the same objects is not known"
+                "you may not list the syncs of other namespaces: it is not known whether one of them wants the same"
+                " objects"
             )
         if self._presumed:
             names = ", ".join(sorted(self._presumed)[:_NAMED]) + (", ..." if len(self._presumed) > _NAMED else "")
-            notes.append(f"whether these namespaces exist was not checked, since you may not read them: {names}")
+            notes.append(f"you may not read these namespaces, so their existence was not checked: {names}")
         if self._within or self._hidden:
             kinds = ", ".join(sorted({*self._within, *self._hidden}))
             notes.append(
-                f"you may not list {kinds} outside of namespace {self.home}: what would be pruned there is not shown"
+                f"you may not list {kinds} outside of namespace {self.home}: objects that would be pruned there are not"
+                " shown"
             )
         return notes
 
@@ -139,7 +141,7 @@ class PartialCluster(Cluster):
         super()._copy_changed(old, new, by)
 
     def _learn_uid(self, at: str, target: Target) -> None:
-        """Take the UID of the cluster from the mark of an object that is where the mark says."""
+        """Take the UID of the cluster from the marker of an object that the marker names."""
         here = place("", target.local())
         if not self._found_uid and at.endswith(here):
             self._found_uid = at.removesuffix(here)
@@ -165,13 +167,13 @@ class PartialCluster(Cluster):
 
 
 async def may_follow(client: Client, resource: Resource, namespace: str = "") -> bool:
-    """Ask whether a client may list and watch a resource, in a namespace or everywhere."""
+    """Return whether a client can list and watch a resource, in one namespace or in all."""
     asked = {"group": resource.group, "resource": resource.plural, "namespace": namespace}
     return all([await may_self(client, {**asked, "verb": verb}) for verb in ("list", "watch")])
 
 
 def _names_in(spec: Any, field: str = "") -> Iterator[str]:
-    """Yield the namespaces that a spec spells out."""
+    """Yield the exact names of namespaces in a spec."""
     if isinstance(spec, Mapping):
         for key, value in spec.items():
             yield from _names_in(value, str(key))

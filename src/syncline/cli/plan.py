@@ -1,4 +1,4 @@
-"""`syncline plan -f FILE`: what a sync would do, and why, without doing it."""
+"""`syncline plan -f FILE`: the actions of a sync, with their reasons, without making them."""
 
 import argparse
 import asyncio
@@ -11,7 +11,7 @@ from syncline.cli import connect
 from syncline.cli.preview import namespaces_of, previewer
 from syncline.cli.table import print_table, printable
 from syncline.cli.words import UsageError, read_syncs
-from syncline.controllers.foresight import Preview
+from syncline.controllers.targets.preview import Preview
 from syncline.core.objects import Target
 from syncline.core.outcome import NOT_READY
 from syncline.engine.record import SyncWire
@@ -21,23 +21,23 @@ from syncline.telemetry import configure
 
 POSSIBLE, IMPOSSIBLE, WRONG = 0, 1, 2
 UNDONE = NOT_READY | {"Unknown"}
-"""The states of targets that keep a sync from being ready."""
+"""The states of targets that make a sync not ready."""
 
 
 def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the command."""
     parser = commands.add_parser(
         "plan",
-        help="what a sync would do, and why, without doing it",
-        description="Shows what each sync of a file would do, target by target, and why. Exit code 0: all of it can be "
-        "done, 1: some of it cannot, 2: the file is refused, or the plan cannot be made.",
+        help="show the actions of a sync, with their reasons, without making them",
+        description="Show the action of each sync in a file for each target, with its reason. Exit code 0: all"
+        " actions are possible, 1: some actions are not possible, 2: the file is refused, or the plan cannot be made.",
     )
     connect.add_flags(parser)
     parser.add_argument(
-        "-f", "--filename", required=True, metavar="FILE", help="manifest of one or more syncs; - for stdin"
+        "-f", "--filename", required=True, metavar="FILE", help="a manifest with one or more syncs; - for stdin"
     )
     parser.add_argument(
-        "-n", "--namespace", metavar="N", help="namespace of syncs that name none (default: the context's)"
+        "-n", "--namespace", metavar="N", help="the namespace of syncs that name none (default: the context's)"
     )
     connect.add_operator_flags(parser)
     parser.set_defaults(func=_plan)
@@ -54,7 +54,7 @@ def _plan(given: argparse.Namespace) -> int:
 def _plan_file(given: argparse.Namespace) -> int:
     manifests = read_syncs(given.filename)
     connection = connect.connection(given)
-    # What goes wrong ends the command with a line of its own.
+    # An error ends the command with one line.
     configure("console", "error")
     return asyncio.run(_plan_all(connection, given, manifests))
 
@@ -73,23 +73,22 @@ async def _plan_all(connection: Connection, given: argparse.Namespace, manifests
 
 
 def _show(kind: str, wire: SyncWire, preview: Preview) -> int:
-    """Print the plan of one sync; return whether all of it can be done."""
+    """Print the plan of one sync. Return whether all actions are possible."""
     print(f"{kind} {wire.metadata.namespace}/{wire.metadata.name}")
-    # A ConfigMapSync writes ConfigMaps, and in this cluster: two columns less to read.
+    # A ConfigMapSync writes only ConfigMaps in this cluster: the columns for kind and cluster are not needed.
     anything = kind != CONFIG_MAP_SYNC
     rows = [
         (action.verb.value, *_place(action.target, anything=anything), action.state, action.message)
         for action in preview.actions
     ]
     rows += [
-        ("-", *_place(outcome.target, anything=anything), outcome.state, outcome.message)
-        for outcome in preview.passed_over
+        ("-", *_place(outcome.target, anything=anything), outcome.state, outcome.message) for outcome in preview.skipped
     ]
     place = ("CLUSTER", "KIND", "TARGET") if anything else ("TARGET",)
     print_table(("ACTION", *place, "THEN", "WHY"), rows)
     if preview.problem is not None:
         print(printable(f"{preview.problem.reason}: {preview.problem.message}"))
-    states = [*(action.state for action in preview.actions), *(one.state for one in preview.passed_over)]
+    states = [*(action.state for action in preview.actions), *(one.state for one in preview.skipped)]
     unable = sum(state in UNDONE for state in states)
     verbs = Counter(action.verb.value for action in preview.actions if action.state not in UNDONE)
     words = [f"{number} to {verb}" for verb, number in sorted(verbs.items())]

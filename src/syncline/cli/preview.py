@@ -1,4 +1,4 @@
-"""The operator's own eyes for a command that only looks: the same caches and the same plans, and nothing written."""
+"""Plans of syncs for commands: with the same caches and the same decisions as the operator, without writes."""
 
 import argparse
 import asyncio
@@ -14,12 +14,13 @@ from syncline.cli.change import is_same, written
 from syncline.cli.partial import NotVisible, PartialCluster
 from syncline.cli.strict import explain
 from syncline.cli.words import UsageError
-from syncline.controllers.configsync import ConfigSyncs
-from syncline.controllers.copier import Copier
-from syncline.controllers.foresight import Preview
-from syncline.controllers.remotes import FleetSites
-from syncline.controllers.synctargets import SyncTargets
-from syncline.controllers.tenantpolicies import TenantPolicies
+from syncline.controllers.reconciler import Reconciler
+from syncline.controllers.sources.built import BuiltSource
+from syncline.controllers.sources.objects import ObjectSource
+from syncline.controllers.targets.fleet_clusters import FleetClusters
+from syncline.controllers.targets.preview import Preview
+from syncline.controllers.targets.synctargets import SyncTargetInformer
+from syncline.controllers.tenant_policies import TenantPolicyInformer
 from syncline.core.digest import DigestKey
 from syncline.core.marks import MarkKeys
 from syncline.core.plan import Action, Verb
@@ -38,22 +39,22 @@ from syncline.kube.resources import Resource
 from syncline.operator import BuildTools, controllers
 from syncline.render.transform_pool import TransformPool
 
-BOTH_WAYS = "this sync goes both ways: what edits of the copy would change in the source is not shown"
+BOTH_WAYS = "this sync is Bidirectional: changes of the source by edits of the copy are not shown"
 _POLL = 0.02
 
 
 class Previewer:
-    """Plans syncs that exist, and syncs that do not."""
+    """Plans existing and new syncs."""
 
     def __init__(
         self,
         client: Client,
         hub: PartialCluster,
-        controllers: Sequence[Copier | ConfigSyncs],
+        controllers: Sequence[Reconciler[ObjectSource] | Reconciler[BuiltSource]],
         access: AccessReviews,
         unread: Sequence[str] = (),
     ) -> None:
-        """`unread`: what could not be read, so that nothing is known of it."""
+        """`unread`: notes about objects that could not be read."""
         self._unread = unread
         self.client = client
         self.hub = hub
@@ -61,7 +62,7 @@ class Previewer:
         self._controllers = {controller.kind.name: controller for controller in controllers}
 
     async def check(self, manifest: dict[str, Any], namespace: str) -> SyncWire:
-        """Let the API server check and default a manifest in a dry run; identity and status are the living one's."""
+        """Validate and default a manifest with a dry run. Identity and status come from the live object."""
         resource = self._controllers[manifest["kind"]].kind.resource
         meta = manifest["metadata"]
         name, namespace = str(meta["name"]), str(meta.get("namespace") or namespace)
@@ -81,7 +82,7 @@ class Previewer:
         except NotFound:
             checked = await self.client.create(resource, body, namespace, dry_run=True, strict=True, type=SyncWire)
             return msgspec.structs.replace(checked, status=msgspec.Raw(b"{}"))
-        # Replaced, not applied: what the file leaves out is not asked for any more.
+        # The request replaces the object, because fields that are not in the file must be removed.
         annotations = {**(living["metadata"].get("annotations") or {}), **(meta.get("annotations") or {})}
         body["metadata"] = {**living["metadata"], "annotations": annotations}
         checked = await self.client.replace(resource, name, namespace, body, dry_run=True, strict=True, type=SyncWire)
@@ -92,7 +93,7 @@ class Previewer:
         return await self.client.get(self._controllers[kind].kind.resource, name, namespace, type=SyncWire)
 
     async def preview(self, kind: str, wire: SyncWire) -> Preview:
-        """Plan a reconcile without doing it. Raises `NotVisible` where whoever asks may not see what it takes."""
+        """Plan a reconcile without making it. Raises `NotVisible` if a necessary object is not readable."""
         await self.hub.look_at_namespaces(msgspec.json.decode(wire.spec))
         try:
             preview = await self._controllers[kind].preview(wire, self.access)
@@ -101,25 +102,24 @@ class Previewer:
         return preview if self.hub.key.secret else await _compared(preview)
 
     def unchecked(self) -> list[str]:
-        """Say whose rights could not be asked for and what is not visible, so that nothing is known of them."""
+        """Return notes about rights that could not be checked and objects that are not readable."""
         unchecked = [f"the rights of {who} were not checked: {why}" for who, why in self.access.unchecked.items()]
         if not self.hub.marks.keys.checked:
             unchecked.append(
-                f"marks were not checked, and are taken at their word: you may not read the Secret {MARK_KEYS} of the "
-                "operator"
+                f"the signatures of markers were not checked: you may not read the Secret {MARK_KEYS} of the operator"
             )
         return [*unchecked, *self.hub.unseen(), *self._unread]
 
 
 async def _compared(preview: Preview) -> Preview:
-    """Find out which updates change nothing, by the objects themselves: digests of another key say nothing of it."""
+    """Find the updates that change nothing, by comparing objects: digests of another key cannot be compared."""
     wanted = {desired.target: (site, desired) for site, desired in preview.desired}
     actions = []
     for action in preview.actions:
         if action.verb is Verb.UPDATE and action.target in wanted:
-            with suppress(KubeError):  # then it is left open
+            with suppress(KubeError):  # then the action stays an update
                 if is_same(await written(*wanted[action.target], action)):
-                    message = "agrees with the source"
+                    message = "equals the source"
                     same = Action(verb=Verb.LEAVE, target=action.target, reason="Synced", message=message)
                     actions.append(same)
                     continue
@@ -131,9 +131,9 @@ async def _compared(preview: Preview) -> Preview:
 async def previewer(
     connection: Connection, given: argparse.Namespace, namespaces: Iterable[str]
 ) -> AsyncIterator[Previewer]:
-    """Fill the caches, and hold them for as long as the block lasts; `given` says what the operator is like.
+    """Fill the caches, and keep them until the end of the block. `given` has the settings of the operator.
 
-    `namespaces` are those of the syncs. Whoever may not see the syncs of others sees those of one namespace.
+    `namespaces` are the namespaces of the syncs. A user who cannot list all syncs sees the syncs of one namespace.
     """
     settings = connect.settings(given)
     async with (
@@ -143,7 +143,7 @@ async def previewer(
         settings.mirrors() as mirrors,
         Fleet(allow_loopback=settings.allow_loopback) as fleet,
     ):
-        # A first read tells at once, and in words, what a watch would try again and again.
+        # A first read fails immediately with a message. A watch would retry forever.
         await client.version()
         home, *others = sorted(set(namespaces))
         marks = MarkRing(await _mark_keys(client, settings.namespace))
@@ -152,27 +152,29 @@ async def previewer(
         await hub.identify()
         if not hub.sees_syncs:
             if others:
-                raise UsageError("plan the syncs of one namespace at a time: you may not list those of all namespaces")
+                raise UsageError(
+                    "you may not list the syncs of all namespaces: plan the syncs of one namespace at a time"
+                )
             settings = msgspec.structs.replace(settings, watch_namespaces=(home,))
-        targets = SyncTargets(hub, lambda *_: None, None if hub.sees_syncs else home)
-        policies = TenantPolicies(hub)
+        targets = SyncTargetInformer(hub, lambda *_: None, None if hub.sees_syncs else home)
+        policies = TenantPolicyInformer(hub)
         unread = await _load(policies, client)
-        remotes = FleetSites(hub, fleet, targets, policies=policies)
+        remotes = FleetClusters(hub, fleet, targets, policies=policies)
         tools = BuildTools(renderer, builder, mirrors)
         rights = OwnRights()
         await rights.learn(client)
         events = EventRecorder(client, "syncline", "preview")
-        copiers, git = controllers(hub, tools, events, settings, remotes=remotes, rights=rights, policies=policies)
+        syncs = controllers(hub, tools, events, settings, clusters=remotes, rights=rights, policies=policies)
         reflectors: tuple[AnyReflector, ...] = (
             targets.reflector,
-            *(reflector for one in (*copiers, git) for reflector in one.syncs.values()),
+            *(reflector for one in syncs.all for reflector in one.syncs.values()),
         )
         hub.start()
         watches = [asyncio.create_task(reflector.run()) for reflector in reflectors]
         try:
             await _synced((hub.namespaces, *reflectors))
             access = AccessReviews(client, connect.operator_user(given))
-            yield Previewer(client, hub, (*copiers, git), access, unread)
+            yield Previewer(client, hub, syncs.all, access, unread)
         finally:
             for watch in watches:
                 watch.cancel()
@@ -182,12 +184,12 @@ async def previewer(
 
 
 def namespaces_of(manifests: Iterable[Mapping[str, Any]], home: str) -> list[str]:
-    """Return the namespaces of syncs; of one that names none, or that is named and not in a file, it is `home`."""
+    """Return the namespaces of syncs. `home` is the namespace of a sync that names none or is not in a file."""
     return [str(one["metadata"].get("namespace") or home) for one in manifests] or [home]
 
 
 async def _key(client: Client, namespace: str) -> DigestKey:
-    """Read the key of digests; somebody who may not do that sees by content alone whether copies agree."""
+    """Read the key of digests. Without this right, copies are compared only by content."""
     try:
         return await read_digest_key(client, namespace)
     except KubeError:
@@ -195,28 +197,28 @@ async def _key(client: Client, namespace: str) -> DigestKey:
 
 
 async def _mark_keys(client: Client, namespace: str) -> MarkKeys:
-    """Read the keys of marks; for somebody who may not do that, marks are taken at their word."""
+    """Read the keys that sign markers. Without this right, the signatures are not checked."""
     try:
         return await read_mark_keys(client, namespace)
     except KubeError:
         return MarkKeys(checked=False)
 
 
-async def _load(policies: TenantPolicies, client: Client) -> list[str]:
-    """Read the TenantPolicies; say so where that is not possible: the operator obeys them in any case."""
+async def _load(policies: TenantPolicyInformer, client: Client) -> list[str]:
+    """Read the TenantPolicies. Return a note if this is not possible: the operator applies them in any case."""
     try:
         await policies.load(client)
     except NotFound:
         return []
     except Forbidden:
-        return ["whether a TenantPolicy allows this was not checked, since you may not list TenantPolicies"]
+        return ["TenantPolicies were not checked: you may not list them"]
     except KubeError as error:
-        return [f"whether a TenantPolicy allows this was not checked: {error}"]
+        return [f"TenantPolicies were not checked: {error}"]
     return []
 
 
 async def _synced(reflectors: Sequence[AnyReflector]) -> None:
-    """Wait for the first lists; what a running operator would try again ends the command."""
+    """Wait for the first lists. An error that a running operator would retry ends the command."""
     while waiting := [reflector.status() for reflector in reflectors if not reflector.synced.is_set()]:
         failures = [status.failure for status in waiting if status.failure]
         if failures:
@@ -225,7 +227,7 @@ async def _synced(reflectors: Sequence[AnyReflector]) -> None:
 
 
 def goes_both_ways(wire: SyncWire) -> bool:
-    """Whether a sync writes to its source too, which a preview does not tell."""
+    """Whether a sync also writes to its source. A preview does not show these writes."""
     return msgspec.json.decode(wire.spec, type=_Direction).direction == "Bidirectional"
 
 

@@ -1,4 +1,4 @@
-"""`syncline reconcile`, `suspend` and `resume`: a sync carried out now, or not for a while."""
+"""`syncline reconcile`, `suspend` and `resume`: request a reconcile, or suspend a sync."""
 
 import argparse
 import asyncio
@@ -18,28 +18,34 @@ from syncline.core.conditions import find
 from syncline.core.history import RETRYING
 
 _POLL = 0.2
+# Reasons of a sync that waits for what only a person can do.
+_FOR_A_PERSON = frozenset({"NamespaceNotFound"})
 
 
 def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the commands."""
     reconcile = commands.add_parser(
         "reconcile",
-        help="have a sync carried out now",
-        description="Asks the operator to carry out a sync now. With --wait: until the outcome is known; exit code 1 "
-        "where the sync is not ready then.",
+        help="reconcile a sync now",
+        description="Request a reconcile of a sync. With --wait: wait for the result, with exit code 1 if the sync is"
+        " not ready.",
     )
     add_arguments(reconcile)
     reconcile.add_argument("--wait", action="store_true", help="wait until the sync is ready, or has failed")
     reconcile.add_argument(
-        "--timeout", type=duration, default="5m", metavar="D", help="how long to wait, such as 90s (default: 5m)"
+        "--timeout",
+        type=duration,
+        default="5m",
+        metavar="D",
+        help="the maximum time to wait, such as 90s (default: 5m)",
     )
     reconcile.set_defaults(func=lambda given: asyncio.run(_reconcile(given)))
 
-    suspend = commands.add_parser("suspend", help="have nothing of a sync read or written until it is resumed")
+    suspend = commands.add_parser("suspend", help="stop the reconciles of a sync until it is resumed")
     add_arguments(suspend)
     suspend.set_defaults(func=lambda given: asyncio.run(_suspend(given, suspended=True)))
 
-    resume = commands.add_parser("resume", help="end the suspension of a sync")
+    resume = commands.add_parser("resume", help="resume the reconciles of a suspended sync")
     add_arguments(resume)
     resume.set_defaults(func=lambda given: asyncio.run(_suspend(given, suspended=False)))
 
@@ -49,7 +55,7 @@ class _Spec(Struct):
 
 
 class _Sync(Struct):
-    """A sync of any kind, as far as these commands look at it."""
+    """The fields of a sync that these commands read."""
 
     metadata: ObjectMeta
     spec: _Spec
@@ -57,7 +63,7 @@ class _Sync(Struct):
 
     @property
     def is_handled(self) -> bool:
-        """Whether the last request for a turn, whoever made it, and the last change of the spec were carried out."""
+        """Whether the last requested reconcile and the last change of the spec are finished."""
         return (
             self.status.last_handled_request == self.metadata.annotations.get(REQUESTED_AT)
             and self.status.observed_generation == self.metadata.generation
@@ -65,13 +71,15 @@ class _Sync(Struct):
 
     @property
     def is_settled(self) -> bool:
-        """Whether the outcome is known: ready, or failed. A failure that is tried again is one all the same."""
+        """Whether the result is known: ready or failed. A failure that is retried is a failure too."""
         if not self.is_handled:
             return False
         ready, reconciling = (find(self.status.conditions, name) for name in ("Ready", "Reconciling"))
         if reconciling is None or find(self.status.conditions, "Stalled") is not None:
             return True
-        return ready is not None and ready.status == "False" and reconciling.reason == RETRYING
+        if ready is None or ready.status != "False":
+            return False
+        return reconciling.reason == RETRYING or ready.reason in _FOR_A_PERSON
 
 
 async def _suspend(given: argparse.Namespace, *, suspended: bool) -> int:
@@ -84,17 +92,17 @@ async def _suspend(given: argparse.Namespace, *, suspended: bool) -> int:
 async def _reconcile(given: argparse.Namespace) -> int:
     async with subject(given) as sync:
         if (await sync.read(_Sync)).spec.suspend:
-            raise UsageError(f"{sync} is suspended: end that first (syncline resume)")
+            raise UsageError(f"{sync} is suspended: resume it first (syncline resume)")
         request = datetime.now(UTC).isoformat(timespec="microseconds")
         await sync.merge({"metadata": {"annotations": {REQUESTED_AT: request}}})
         if not given.wait:
-            print(f"{sync} is carried out as soon as the operator sees the request; --wait waits for it")
+            print(f"a reconcile of {sync} is requested; --wait waits for the result")
             return 0
         return _tell(sync, await _settle(sync, given.timeout))
 
 
 async def _settle(sync: Subject, timeout: float) -> _Sync:
-    """Wait until there is nothing to wait for, or not any longer."""
+    """Wait until the result is known, or until the timeout."""
     deadline = time.monotonic() + timeout
     while True:
         seen = await sync.read(_Sync)
@@ -109,9 +117,9 @@ def _tell(sync: Subject, seen: _Sync) -> int:
         print(printable(f"{sync} is ready: {ready.message}"))
         return 0
     if not seen.is_handled:
-        why = "the operator has not answered: is it running, and does it watch this namespace?"
+        why = "the operator has not reported a status: check that it runs, and that it watches this namespace"
     elif ready is None:
-        why = "nothing is reported yet"
+        why = "the sync has no status yet"
     else:
         why = f"{ready.reason}: {ready.message}"
     print(printable(f"syncline: {sync} is not ready: {why}"), file=sys.stderr)

@@ -1,4 +1,4 @@
-"""`syncline rollback` and `promote`: which commit a ConfigSync, or one of its environments, is at."""
+"""`syncline rollback` and `promote`: change the commit of a ConfigSync, or of one of its environments."""
 
 import argparse
 import asyncio
@@ -21,36 +21,35 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     """Add the commands."""
     rollback = commands.add_parser(
         "rollback",
-        help="have a ConfigSync go back to a commit and stay there",
-        description="Has a ConfigSync, or one of its environments, go back to a commit and stay there, whatever is "
-        "pushed, until --clear.",
+        help="roll back a ConfigSync to a commit",
+        description="Roll back a ConfigSync, or one of its environments, to a commit. It stays at the commit until"
+        " --clear, regardless of pushes.",
     )
     add_arguments(rollback, CONFIG_SYNC)
-    rollback.add_argument("--env", metavar="E", help="the environment, of a ConfigSync that has some")
+    rollback.add_argument("--env", metavar="E", help="the environment, if the ConfigSync has environments")
     what = rollback.add_mutually_exclusive_group()
     what.add_argument(
         "--to",
         default="previous",
         metavar="COMMIT",
-        help="a commit of the history, in at least 7 digits, or previous: the one before (default: previous)",
+        help="a commit in the history, with at least 7 digits, or previous for the commit before the current one"
+        " (default: previous)",
     )
-    what.add_argument("--clear", action="store_true", help="end the rollback: follow the revision of the spec again")
-    rollback.add_argument(
-        "--unlisted", action="store_true", help="take a commit that the history does not have, written in full"
-    )
+    what.add_argument("--clear", action="store_true", help="end the rollback, and apply the revision of the spec again")
+    rollback.add_argument("--unlisted", action="store_true", help="accept a full commit that is not in the history")
     rollback.set_defaults(func=lambda given: asyncio.run(_rollback(given)))
 
     promote = commands.add_parser(
         "promote",
-        help="have an environment of a ConfigSync take the commit of another",
-        description="Sets the revision of one environment of a ConfigSync to the commit that another one has applied "
-        "and is ready with.",
+        help="set an environment of a ConfigSync to the commit of another environment",
+        description="Set the revision of one environment of a ConfigSync to the commit at which another environment"
+        " is ready.",
     )
     add_arguments(promote, CONFIG_SYNC)
-    promote.add_argument("--from", required=True, dest="origin", metavar="ENV", help="the environment that has it")
-    promote.add_argument("--to", required=True, dest="goal", metavar="ENV", help="the environment that gets it")
+    promote.add_argument("--from", required=True, dest="origin", metavar="ENV", help="the environment with the commit")
+    promote.add_argument("--to", required=True, dest="goal", metavar="ENV", help="the environment to change")
     promote.add_argument(
-        "--revision", metavar="COMMIT", help="a commit of the history of --from, instead of the one that it has now"
+        "--revision", metavar="COMMIT", help="a commit in the history of --from, instead of its current commit"
     )
     promote.set_defaults(func=lambda given: asyncio.run(_promote(given)))
 
@@ -66,22 +65,24 @@ async def _rollback(given: argparse.Namespace) -> int:
             if held is None:
                 raise UsageError(f"{track} is not rolled back")
             await sync.edit([*guard, {"op": "remove", "path": path}])
-            print(f"{track} follows its revision again")
+            print(f"{track} applies the revision of its spec again")
             return 0
         if held == to == PREVIOUS:
-            raise UsageError(f"{track} is rolled back already: name a commit with --to, or end it with --clear first")
+            raise UsageError(
+                f"{track} is already rolled back: write a commit with --to, or end the rollback with --clear first"
+            )
         await sync.edit([*guard, {"op": "add", "path": path, "value": {"to": to}}])
-        where = "the commit before" if to == PREVIOUS else shown_revision(to)
-        print(f"{track} goes back to {where} and stays there; --clear ends it")
+        where = "the previous commit" if to == PREVIOUS else shown_revision(to)
+        print(f"{track} is rolled back to {where}; --clear ends the rollback")
         return 0
 
 
 def _held(read: ConfigSync, env: str | None, sync: Subject) -> tuple[str | None, str, list[dict[str, Any]]]:
-    """Return where the spec says that it is to stay, the path of that, and what must be so when it is changed."""
+    """Return the rollback in the spec, its JSON path, and the tests for a change."""
     environments = read.spec.environments
     if env is None:
         if environments:
-            raise UsageError(f"{sync} has environments: say which with --env ({_names(environments)})")
+            raise UsageError(f"{sync} has environments: choose one with --env ({_names(environments)})")
         held, path, guard = read.spec.rollback, _ROLLBACK, []
     else:
         place, environment = _environment(environments, env, sync)
@@ -90,21 +91,21 @@ def _held(read: ConfigSync, env: str | None, sync: Subject) -> tuple[str | None,
 
 
 def _meant(read: ConfigSync, env: str | None, given: str, *, unlisted: bool) -> str:
-    """Return the whole commit that somebody means to go back to; one that is not known is refused."""
+    """Return the full commit of a rollback. Raises `UsageError` for an unknown commit."""
     if given == PREVIOUS or not _HEX.fullmatch(given):
-        return given  # the server says what may be written
+        return given  # the API server validates it
     reported = next((one for one in read.status.environments if one.name == env), None) if env else read.status
     known = _known(reported)
     found = [commit for commit in known if commit.startswith(given)]
     if len(found) > 1 and given not in found:
-        raise UsageError(f"{given} may be {' or '.join(found)}: write more of it")
+        raise UsageError(f"{given} is ambiguous ({' or '.join(found)}): write more digits")
     if found:
         return given if given in found else found[0]
     if unlisted and len(given) in _WHOLE:
         return given
     listed = ", ".join(shown_revision(commit) for commit in known) or "none yet"
-    more = "write the commit in full, which --unlisted needs" if unlisted else "for any other, add --unlisted"
-    raise UsageError(f"the history has no commit {given}: write one that it has ({listed}); {more}")
+    more = "--unlisted needs the full commit" if unlisted else "for other commits, add --unlisted"
+    raise UsageError(f"the history has no commit {given}: write one of its commits ({listed}); {more}")
 
 
 async def _promote(given: argparse.Namespace) -> int:
@@ -116,21 +117,23 @@ async def _promote(given: argparse.Namespace) -> int:
         _environment(read.spec.environments, origin, sync)
         place, environment = _environment(read.spec.environments, goal, sync)
         if environment.rollback is not None:
-            raise UsageError(f"{goal} is rolled back: end that first (syncline rollback NAME --env {goal} --clear)")
+            raise UsageError(
+                f"{goal} is rolled back: end the rollback first (syncline rollback NAME --env {goal} --clear)"
+            )
         track = next((one for one in read.status.environments if one.name == origin), None)
         if track is None:
-            raise UsageError(f"nothing is reported of {origin} yet: is the operator running?")
+            raise UsageError(f"{origin} has no status yet: check that the operator runs")
         commit = _healthy(track) if given.revision is None else _past(track, str(given.revision).lower())
         if environment.revision == commit:
-            print(f"{sync}: {goal} is at {shown_revision(commit)} already")
+            print(f"{sync}: {goal} is already at {shown_revision(commit)}")
             return 0
         await sync.edit([_is_still(place, goal), {"op": "add", "path": f"{place}/revision", "value": commit}])
-        print(f"{sync}: {goal} goes to {shown_revision(commit)}")
+        print(f"{sync}: {goal} is set to {shown_revision(commit)}")
     return 0
 
 
 def _healthy(track: Track) -> str:
-    """Return the commit that an environment has applied and is ready with."""
+    """Return the commit at which an environment is ready."""
     if track.ready == "True" and track.source_revision:
         return track.source_revision
     last = track.last_healthy_revision
@@ -139,19 +142,19 @@ def _healthy(track: Track) -> str:
 
 
 def _past(track: Track, given: str) -> str:
-    """Return the whole commit that somebody means of those that an environment has been at."""
+    """Return the full commit from the history of an environment."""
     known = _known(track, results=("Synced",))
     found = [commit for commit in known if commit.startswith(given) and len(given) >= _SHORTEST]
     if len(found) == 1:
         return found[0]
     if found:
-        raise UsageError(f"{given} may be {' or '.join(found)}: write more of it")
+        raise UsageError(f"{given} is ambiguous ({' or '.join(found)}): write more digits")
     told = ", ".join(shown_revision(commit) for commit in known) or "none"
-    raise UsageError(f"{track.name} has not been at {given}: write a commit that it had ({told})")
+    raise UsageError(f"{track.name} has no commit {given} in its history: write one of its commits ({told})")
 
 
 def _known(reported: Track | ConfigSyncStatus | None, results: Collection[str] = ()) -> list[str]:
-    """Return the commits that a status tells of; of the history, those with these results, or all."""
+    """Return the commits in a status. From the history: the commits with these results, or all."""
     if reported is None:
         return []
     past = [entry.revision for entry in reported.history if not results or entry.result in results]
@@ -160,7 +163,7 @@ def _known(reported: Track | ConfigSyncStatus | None, results: Collection[str] =
 
 
 def _environment(environments: list[Environment], name: str, sync: Subject) -> tuple[str, Environment]:
-    """Return an environment of the spec, and the path of it."""
+    """Return an environment of the spec, and its JSON path."""
     for number, environment in enumerate(environments):
         if environment.name == name:
             return f"/spec/environments/{number}", environment
@@ -169,7 +172,7 @@ def _environment(environments: list[Environment], name: str, sync: Subject) -> t
 
 
 def _is_still(place: str, name: str) -> dict[str, Any]:
-    """Return the test that a path still means the environment that it did."""
+    """Return the JSON patch test that a path still refers to the same environment."""
     return {"op": "test", "path": f"{place}/name", "value": name}
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from syncline.cli import connect
 from syncline.cli.shipped import shipped
 from syncline.core.durations import seconds
+from syncline.event_loop import new_event_loop
 from syncline.git import GitError
 from syncline.operator import run as run_operator
 from syncline.settings import Settings, SettingsError
@@ -26,12 +27,39 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     parser.add_argument(
         "--as-installed",
         action="store_true",
-        help="act as the ServiceAccount that `syncline install` made, with its rights, and not as the user of the "
-        "kubeconfig, who needs the right to create its tokens",
+        help="act as the installed ServiceAccount, with its rights, not as the user of the kubeconfig; the user needs"
+        " the right to create its tokens",
     )
-    parser.add_argument("--leader-elect", action="store_true", help="let one of several replicas lead, by a Lease")
+    parser.add_argument("--leader-elect", action="store_true", help="elect one leader among several replicas")
+    _add_health_flags(parser)
     parser.add_argument(
-        "--metrics-bind", default="0", metavar="ADDR", help="serve /metrics here, e.g. :8443 (default 0 = off)"
+        "--watch-namespaces", default="", metavar="A,B", help="reconcile only syncs in these namespaces (default: all)"
+    )
+    parser.add_argument(
+        "--min-interval",
+        type=duration,
+        default="10s",
+        metavar="D",
+        help="the smallest interval that a sync can have (default: 10s)",
+    )
+    _add_webhook_flags(parser)
+    parser.add_argument(
+        "--allow-unchecked-authors",
+        action="store_true",
+        help="reconcile syncs without a service account even if the policies that check authors are not in force",
+    )
+    connect.add_tenancy_flags(parser)
+    parser.add_argument("--log-format", choices=("json", "console"), default="console")
+    parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
+    parser.set_defaults(func=_run)
+
+
+def _add_health_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--metrics-bind",
+        default="0",
+        metavar="ADDR",
+        help="serve /metrics at this address, such as :8443 (default: 0, off)",
     )
     parser.add_argument(
         "--metrics-cert-dir",
@@ -42,51 +70,40 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     parser.add_argument(
         "--allow-insecure-metrics",
         action="store_true",
-        help="serve metrics over plain HTTP, to everybody: they name all syncs and their namespaces (development)",
+        help="serve metrics over plain HTTP to everybody; they name all syncs and their namespaces (development)",
     )
     parser.add_argument(
         "--health-bind",
         default="0",
         metavar="ADDR",
-        help="serve /healthz and /readyz here, e.g. :8081 (default 0 = off)",
+        help="serve /healthz and /readyz at this address, such as :8081 (default: 0, off)",
     )
-    parser.add_argument(
-        "--watch-namespaces", default="", metavar="A,B", help="act only on syncs in these namespaces (default: all)"
-    )
-    parser.add_argument(
-        "--min-interval", type=duration, default="10s", metavar="D", help="smallest interval that a sync may ask for"
-    )
+
+
+def _add_webhook_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--webhook-bind",
         default="0",
         metavar="ADDR",
-        help="take push webhooks here, e.g. :8082, at /webhook/{namespace}/{name} (default 0 = off)",
+        help="accept push webhooks for /webhook/{namespace}/{name} at this address, such as :8082 (default: 0, off)",
     )
     parser.add_argument(
         "--webhook-secret-file",
         default="",
         metavar="FILE",
-        help="what proves push webhooks for all syncs, beside the secrets of their own",
+        help="a file with a secret that authenticates push webhooks for all syncs, in addition to the secret of each"
+        " sync",
     )
     parser.add_argument(
         "--trusted-proxies",
         default="",
         metavar="CIDR,...",
-        help="believe these proxies what X-Forwarded-For says of the sender of a push webhook (default: none)",
+        help="trust the X-Forwarded-For header of these proxies as the sender of a push webhook (default: none)",
     )
-    parser.add_argument(
-        "--allow-unchecked-authors",
-        action="store_true",
-        help="carry out syncs without an account though the admission policies that check authors are not in force",
-    )
-    connect.add_tenancy_flags(parser)
-    parser.add_argument("--log-format", choices=("json", "console"), default="console")
-    parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
-    parser.set_defaults(func=_run)
 
 
 def duration(text: str) -> float:
-    """Read a Go duration such as 90s or 1h30m, as seconds."""
+    """Parse a Go duration, such as 90s or 1h30m. Return seconds."""
     try:
         return seconds(text)
     except ValueError as error:
@@ -120,7 +137,8 @@ def _run(given: argparse.Namespace) -> int:
     )
     try:
         needed = shipped(settings.namespace)
-        asyncio.run(run_operator(connection, settings, needed, as_installed=given.as_installed))
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            runner.run(run_operator(connection, settings, needed, as_installed=given.as_installed))
     except (BindError, GitError, SettingsError) as error:
         print(f"syncline: {error}", file=sys.stderr)
         return 1

@@ -21,51 +21,56 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
     install = commands.add_parser(
         "install",
-        help="fetch or build the binaries, and print where they are",
-        description="Takes the binaries from SYNCLINE_SANDBOX_BIN or KUBEBUILDER_ASSETS, from the user's cache, from "
-        "the official releases (or a mirror of them, SYNCLINE_SANDBOX_MIRROR), or builds them with Go.",
+        help="download or build the binaries, and print their folder",
+        description="Take the binaries from SYNCLINE_SANDBOX_BIN or KUBEBUILDER_ASSETS, from the user's cache, from"
+        " the official releases (or their mirror, SYNCLINE_SANDBOX_MIRROR), or build them with Go.",
     )
     install.set_defaults(func=_reported(_install))
 
     tools = commands.add_parser(
         "tools",
-        help="fetch or build helm and kustomize, and make them commands beside this one",
-        description="Takes them from the user's cache, from the official releases (or a mirror of them, "
-        "SYNCLINE_SANDBOX_MIRROR), or builds them with Go.",
+        help="download or build helm and kustomize, and install them next to this command",
+        description="Take them from the user's cache, from the official releases (or their mirror,"
+        " SYNCLINE_SANDBOX_MIRROR), or build them with Go.",
     )
     tools.set_defaults(func=_reported(_tools))
 
-    up = commands.add_parser("up", help="start a sandbox that stays until `down`; the last line is its kubeconfig")
+    up = commands.add_parser(
+        "up", help="start a sandbox that runs until `down`; the last line of the output is its kubeconfig"
+    )
     _add_name(up)
-    up.add_argument("--audit-log", action="store_true", help="write an audit log beside the kubeconfig")
-    up.add_argument("--port", type=int, default=0, help="port of the API server on 127.0.0.1 (default: a free one)")
+    up.add_argument("--audit-log", action="store_true", help="write an audit log next to the kubeconfig")
+    up.add_argument(
+        "--port", type=int, default=0, help="the port of the API server on 127.0.0.1 (default: a free port)"
+    )
     for component in ("etcd", "apiserver", "controller-manager"):
         up.add_argument(
             f"--{component}-arg",
             action="append",
             default=[],
             metavar="ARG",
-            help=f"one more flag for {component}, without its dashes, as in --{component}-arg v=4; may be repeated",
+            help=f"an additional flag for {component}, without its dashes, as in --{component}-arg v=4; can be"
+            " repeated",
         )
     up.set_defaults(func=_reported(_up))
 
-    down = commands.add_parser("down", help="stop a sandbox and remove all it has")
+    down = commands.add_parser("down", help="stop a sandbox and remove its files")
     which = down.add_mutually_exclusive_group()
     _add_name(which)
-    which.add_argument("--all", action="store_true", help="all sandboxes that `up` has left running")
+    which.add_argument("--all", action="store_true", help="all sandboxes that `up` started")
     down.set_defaults(func=_reported(_down))
 
-    status = commands.add_parser("status", help="list the sandboxes that `up` has left running")
+    status = commands.add_parser("status", help="list the sandboxes that `up` started")
     status.set_defaults(func=_reported(_status))
 
-    execute = commands.add_parser("exec", help="run a command with KUBECONFIG set; its exit code is ours")
+    execute = commands.add_parser("exec", help="run a command with KUBECONFIG set, and return its exit code")
     _add_name(execute)
     execute.add_argument("argv", nargs="+", metavar="CMD", help="the command, after `--`")
     execute.set_defaults(func=_reported(_exec))
 
 
 def _add_name(parser: "argparse._ActionsContainer") -> None:
-    parser.add_argument("--name", default="default", help="which sandbox (default: %(default)s)")
+    parser.add_argument("--name", default="default", help="the name of the sandbox (default: %(default)s)")
 
 
 def _reported(command: _Command) -> _Command:
@@ -110,7 +115,7 @@ def _up(arguments: argparse.Namespace) -> int:
 
 
 def _flags(arguments: list[str]) -> tuple[str, ...]:
-    # argparse takes a value that begins with a dash only as in --etcd-arg=--v=4: without dashes it is easier to type.
+    # argparse accepts a value with a leading dash only as in --etcd-arg=--v=4. Without dashes it is easier to type.
     return tuple(argument if argument.startswith("-") else f"--{argument}" for argument in arguments)
 
 
@@ -145,7 +150,7 @@ def _exec(arguments: argparse.Namespace) -> int:
         raise SandboxError(f"cannot run {arguments.argv[0]}: {error.strerror}") from error
     with child:
         while True:
-            # An interrupt from the keyboard reaches the command too, and it is the command's to answer.
+            # The command also receives an interrupt from the keyboard, and handles it itself.
             with contextlib.suppress(KeyboardInterrupt):
                 code = child.wait()
                 return code if code >= 0 else 128 - code

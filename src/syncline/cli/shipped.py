@@ -1,4 +1,4 @@
-"""What this version ships, in the form in which the operator and `syncline doctor` check it."""
+"""The shipped objects of this version, in the form in which the operator and `syncline doctor` check them."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from syncline.engine.selfcheck import Right, Shipped
 
 
 def shipped(namespace: str) -> Shipped:
-    """Return what there must be, for an operator in this namespace."""
+    """Return the objects that must exist for an operator in this namespace."""
     return Shipped(
         version=__version__,
         policies=deploy.policy(),

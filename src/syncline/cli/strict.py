@@ -1,4 +1,4 @@
-"""What a manifest of ours says that no kind of ours knows: named, with the name that was probably meant."""
+"""Unknown fields in the manifest of a sync, with a suggestion for the correct name."""
 
 import difflib
 import re
@@ -13,7 +13,7 @@ _UNKNOWN = re.compile(r'(unknown|duplicate) field "((?:[^"\\]|\\.)+)"')
 
 
 def explain(kind: str, error: BadRequest) -> str | None:
-    """Return what is wrong with a manifest that the API server refuses as a whole; None where it is something else."""
+    """Return the unknown or duplicate field in a refused manifest; None if the cause is another one."""
     found = _UNKNOWN.findall(error.message)
     if not found:
         return None
@@ -23,7 +23,7 @@ def explain(kind: str, error: BadRequest) -> str | None:
 
 def _word(kind: str, how: str, path: str) -> str:
     if how == "duplicate":
-        return f"the field {path} is there twice"
+        return f"the field {path} is duplicate"
     parent, _, name = path.rpartition(".")
     near = difflib.get_close_matches(name, _fields(kind, parent), n=1, cutoff=0.5)
     meant = f": did you mean {f'{parent}.' if parent else ''}{near[0]}?" if near else ""

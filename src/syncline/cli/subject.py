@@ -1,4 +1,4 @@
-"""The one sync that a command is about: how it is named, read and changed."""
+"""The sync of a command: its name, and how to read and change it."""
 
 import argparse
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -28,18 +28,18 @@ class Subject:
         return f"{self._kind.kind} {self._namespace}/{self._name}"
 
     async def read(self, type_: type[T]) -> T:
-        """Read it; `UsageError` where it is not there."""
+        """Read the sync. Raises `UsageError` if it does not exist."""
         try:
             return await self._client.get(resource_of(self._kind), self._name, self._namespace, type=type_)
         except NotFound as error:
             raise self._absent(error) from None
 
     async def merge(self, patch: Mapping[str, Any]) -> None:
-        """Change it by a JSON merge patch."""
+        """Change the sync with a JSON merge patch."""
         await self._patch(patch, PatchKind.MERGE)
 
     async def edit(self, operations: Sequence[Mapping[str, Any]]) -> None:
-        """Change it by a JSON patch; the server refuses all of it where a test fails."""
+        """Change the sync with a JSON patch. If a test fails, the API server refuses the whole patch."""
         await self._patch(operations, PatchKind.JSON)
 
     async def _patch(self, patch: Any, kind: PatchKind) -> None:
@@ -55,11 +55,11 @@ class Subject:
 
 
 def add_arguments(parser: argparse.ArgumentParser, *kinds: Kind) -> None:
-    """Add what names a sync, of these kinds or of any."""
+    """Add the arguments that name a sync, of these kinds or of all."""
     connect.add_flags(parser)
     names = ", ".join(f"{one.kind} ({one.short_names[0]})" for one in kinds or SYNCS)
     parser.add_argument("kind", metavar="[KIND/]NAME", help=f"the sync: NAME, KIND/NAME or KIND NAME; KIND is {names}")
-    parser.add_argument("name", nargs="?", metavar="NAME", help="its name, where the kind is a word of its own")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="the name of the sync, after KIND")
     parser.add_argument(
         "-n", "--namespace", metavar="N", help="the namespace of the sync (default: the context's namespace)"
     )
@@ -67,10 +67,10 @@ def add_arguments(parser: argparse.ArgumentParser, *kinds: Kind) -> None:
 
 @asynccontextmanager
 async def subject(given: argparse.Namespace, *kinds: Kind) -> AsyncIterator[Subject]:
-    """Connect, and hold the connection for as long as the block lasts."""
+    """Connect, and keep the connection until the end of the block."""
     named = reference(given.kind, given.name, kinds or SYNCS)
     if named.name is None:
-        raise UsageError(f"which {named.kinds[0].kind}? Write its name too")
+        raise UsageError(f"the name of the {named.kinds[0].kind} is missing: write KIND and NAME")
     connection = connect.connection(given)
     configure("console", "error")
     namespace = given.namespace or connection.namespace or "default"
@@ -79,7 +79,7 @@ async def subject(given: argparse.Namespace, *kinds: Kind) -> AsyncIterator[Subj
 
 
 async def find_kind(client: Client, named: Reference, namespace: str) -> Kind:
-    """Return the kind of the object that a user has named; `UsageError` where none or several have the name."""
+    """Return the kind of a named object. Raises `UsageError` if no kind or several kinds have the name."""
     if named.kind is not None:
         return named.kind
     found: list[Kind] = []
@@ -104,6 +104,6 @@ async def find_kind(client: Client, named: Reference, namespace: str) -> Kind:
 
 
 def not_served(*kinds: Kind) -> str:
-    """Say that a cluster does not know kinds of ours."""
+    """Return the message that a cluster does not serve kinds of Syncline."""
     names = ", ".join(kind.kind for kind in kinds)
-    return f"the cluster does not serve {names}: install Syncline there (syncline install)"
+    return f"the cluster does not serve {names}: install Syncline (syncline install)"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print columns as wide as they need to be; nothing where there are no rows."""
+    """Print rows in aligned columns; nothing if there are no rows."""
     if not rows:
         return
     lines = [header, *([printable(cell) for cell in row] for row in rows)]
@@ -14,5 +14,5 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def printable(text: str) -> str:
-    """Escape what would move the cursor or start a line of its own: names and messages come from the cluster."""
+    """Escape control characters and newlines, because names and messages come from the cluster."""
     return text if text.isprintable() else "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)

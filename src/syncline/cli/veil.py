@@ -1,6 +1,6 @@
-"""Objects made fit to be shown: without what only the server writes, and without a single value that is secret.
+"""Objects for display: without fields that only the API server writes, and without secret values.
 
-Of a hidden value it is told whether it is there and whether it differs, and nothing else: not its length, not a digest.
+The output shows only whether a hidden value exists and whether it differs, not its length and no digest.
 """
 
 import json
@@ -19,7 +19,7 @@ CHANGED = "<changed>"
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 _SERVERS_OWN = ("creationTimestamp", "generation", "managedFields", "resourceVersion", "selfLink", "uid")
-# The server does not keep them when they are empty.
+# The API server does not store them if they are empty.
 _DROPPED_EMPTY = ("annotations", "binaryData", "data", "labels")
 _IDENTITY = frozenset({"apiVersion", "kind", "metadata"})
 _ABSENT = object()
@@ -46,7 +46,7 @@ def shown(before: Json | None, after: Json | None, *, secret: bool, private: boo
 
 
 def to_yaml(value: Json) -> str:
-    """Write an object as a person would: in order, texts of several lines as such."""
+    """Format an object for people: in order, with texts of several lines as blocks."""
     return yaml.dump(value, Dumper=_Dumper, allow_unicode=True, width=2**31) if value else ""
 
 
@@ -59,7 +59,7 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 
 
 _Dumper.add_representer(str, _text)
-# A part that stands in two places is written twice, not referred to.
+# A value in two places is written twice, not as an alias.
 _Dumper.ignore_aliases = lambda *_: True  # type: ignore[method-assign]
 
 
@@ -93,7 +93,7 @@ def _hide(old: Json, new: Json, name: str) -> None:
 
 
 def _veil(old: Any, new: Any) -> Pair:
-    """Hide all values of both, and tell in the second which of them differ."""
+    """Hide all values of both objects, and mark the different values in the second."""
     if isinstance(old, dict) and isinstance(new, dict):
         pairs = {name: _veil(old.get(name, _ABSENT), new.get(name, _ABSENT)) for name in {**old, **new}}
         return {name: pairs[name][0] for name in old}, {name: pairs[name][1] for name in new}
@@ -114,7 +114,7 @@ def _cover(value: Any, word: str) -> Any:
 
 
 def _hide_record(old: Json, new: Json) -> None:
-    """Show what our mark says of the source; the digests in it are nobody's business."""
+    """Return the source that the marker names, without its digests."""
     texts = [_record(notes[MARKER]) if MARKER in notes else None for notes in (old, new)]
     if old.get(MARKER) != new.get(MARKER) and texts[0] == texts[1]:
         texts[1] = f"{texts[1]} {CHANGED}"

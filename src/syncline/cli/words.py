@@ -1,4 +1,4 @@
-"""What a user gives to a command: kinds by any of their names, and files of manifests."""
+"""Arguments of commands: kinds by any of their names, and files with manifests."""
 
 import difflib
 import re
@@ -16,32 +16,32 @@ from syncline.api.status import SyncStatus
 from syncline.kube.resources import Resource
 
 SYNCS = tuple(kind for kind in KINDS if issubclass(kind.status, SyncStatus))
-"""The kinds that write to clusters: those that can be carried out, suspended and uninstalled."""
+"""The kinds that write to clusters. They can be reconciled, suspended and uninstalled."""
 
 _COMMIT = re.compile(r"[0-9a-f]{40,64}")
 _SHOWN = 10
 
 
 class UsageError(Exception):
-    """What was given cannot be used; the message is one line that says why."""
+    """An argument is not valid. The message is one line with the cause."""
 
 
 class Reference(NamedTuple):
-    """What a user names: an object of one of some kinds, or all of them."""
+    """The objects that a user names: one object of some kinds, or all objects."""
 
     kinds: tuple[Kind, ...]
     name: str | None = None
 
     @property
     def kind(self) -> Kind | None:
-        """The kind, where the user named it or there is but one."""
+        """The kind, if the user named it or if there is only one."""
         return self.kinds[0] if len(self.kinds) == 1 else None
 
 
 def reference(first: str | None, second: str | None, kinds: Sequence[Kind] = KINDS) -> Reference:
-    """Read `NAME`, `KIND/NAME` or `KIND NAME`, as kubectl does; a word alone that is a kind means all of that kind.
+    """Parse `NAME`, `KIND/NAME` or `KIND NAME`, like kubectl. A single kind means all its objects.
 
-    Where there is but one kind to choose from, a word alone is always a name.
+    If there is only one possible kind, a single word is always a name.
     """
     if first is None:
         return Reference(tuple(kinds))
@@ -59,12 +59,12 @@ def reference(first: str | None, second: str | None, kinds: Sequence[Kind] = KIN
 
 
 def named_kind(word: str, kinds: Sequence[Kind] = KINDS) -> Kind:
-    """Return the kind that a word means; `UsageError` where it means none."""
+    """Return the kind that a word names. Raises `UsageError` if there is none."""
     return _find_kind(word, kinds) or _refuse_kind(word, kinds)
 
 
 def _find_kind(word: str, kinds: Sequence[Kind]) -> Kind | None:
-    """Return the kind that a word means: `ConfigMapSync`, `configmapsyncs` or `cms`, with or without the group."""
+    """Return the kind that a word names: `ConfigMapSync`, `configmapsyncs` or `cms`, with or without the group."""
     plain = word.lower().removesuffix(f".{GROUP}")
     return next((kind for kind in kinds if plain in (kind.singular, kind.plural, *kind.short_names)), None)
 
@@ -73,22 +73,22 @@ def _refuse_kind(word: str, kinds: Sequence[Kind]) -> NoReturn:
     known = ", ".join(f"{kind.kind} ({', '.join(kind.short_names)})" for kind in kinds)
     ours = _find_kind(word, ALL_KINDS)
     if ours is not None:
-        raise UsageError(f"this command is not for the kind {ours.kind}; write one of {known}")
-    raise UsageError(f"{word!r} is no kind of ours; write one of {known}")
+        raise UsageError(f"this command does not support the kind {ours.kind}; write one of {known}")
+    raise UsageError(f"{word!r} is not a kind of Syncline; write one of {known}")
 
 
 def resource_of(kind: Kind) -> Resource:
-    """Return where the objects of a kind are."""
+    """Return the API path of a kind's objects."""
     return Resource(GROUP, VERSION, kind.plural, kind.kind, namespaced=kind.namespaced)
 
 
 def shown_revision(revision: str) -> str:
-    """Shorten a commit for people, who can give it back like that; other revisions stay as they are."""
+    """Shorten a commit for people. Commands accept the short form. Other revisions stay unchanged."""
     return revision[:_SHOWN] if _COMMIT.fullmatch(revision) else revision
 
 
 def read_syncs(filename: str) -> list[dict[str, Any]]:
-    """Read the syncs of a file, or of stdin for `-`; a file may hold their sources and namespaces too."""
+    """Read the syncs in a file, or in stdin for `-`. The file can also contain their sources and namespaces."""
     try:
         text = sys.stdin.read() if filename == "-" else Path(filename).read_text(encoding="utf-8")
         documents = [document for document in yaml.load_all(text, _Loader) if document is not None]
@@ -99,34 +99,34 @@ def read_syncs(filename: str) -> list[dict[str, Any]]:
     try:
         msgspec.json.encode(documents)
     except RecursionError:
-        raise UsageError(f"{filename} refers to itself without end") from None
+        raise UsageError(f"{filename} contains an alias that refers to itself: remove the alias") from None
     for document in documents:
         _refuse_unknown(filename, document)
     syncs = [document for document in documents if _is_sync(document)]
     for sync in syncs:
         if not isinstance(sync.get("metadata"), dict) or not sync["metadata"].get("name"):
-            raise UsageError(f"{filename}: a sync needs metadata.name")
+            raise UsageError(f"{filename}: a sync has no name: write metadata.name")
     if not syncs:
         kinds = " or ".join(kind.kind for kind in SYNCS)
-        raise UsageError(f"{filename} holds no object of apiVersion {API_VERSION} and kind {kinds}")
+        raise UsageError(f"{filename} contains no object with apiVersion {API_VERSION} and kind {kinds}")
     return syncs
 
 
 class _Loader(yaml.SafeLoader):
-    """As ever, but what is written twice is refused, as the API server refuses it."""
+    """The default loader, but duplicate keys are refused, as by the API server."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode) and key.value in seen and key.value != "<<":
-                raise yaml.constructor.ConstructorError(None, None, f"{key.value!r} is there twice", key.start_mark)
+                raise yaml.constructor.ConstructorError(None, None, f"{key.value!r} is duplicate", key.start_mark)
             seen.add(str(key.value))
         result: dict[Any, Any] = super().construct_mapping(node, deep)
         return result
 
 
 def _refuse_unknown(filename: str, document: object) -> None:
-    """Refuse what is of our group and of no kind or version of ours: it would be passed over in silence."""
+    """Refuse objects of Syncline's group with an unknown kind or version, because they would be ignored silently."""
     if not isinstance(document, dict) or not str(document.get("apiVersion")).startswith(f"{GROUP}/"):
         return
     if document["apiVersion"] != API_VERSION:

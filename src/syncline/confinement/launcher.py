@@ -1,4 +1,4 @@
-"""Runs a program behind walls: `python -I -S launcher.py WALLS PROGRAM ARGUMENT...`. A file to run, not to import."""
+"""Runs a confined program: `python -I -S launcher.py WALLS PROGRAM ARGUMENT...`. It is a script, not a module."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""How a program is called behind walls, and which walls this machine lacks."""
+"""The command of a confined program, and the features that this machine lacks."""
 
 import asyncio
 import marshal
@@ -23,7 +23,7 @@ LAUNCHER = str(Path(__file__).with_name("launcher.py"))
 
 _SAID = 64 * 1024
 _SYSTEM = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/libexec")
-# What programs read of a system before they do anything: which libraries there are, whom to trust, who we are.
+# The system files that programs read at start: libraries, certificate authorities, users.
 _SETTINGS = (
     *("/usr/share", "/dev/random", "/dev/urandom", "/dev/zero"),
     *("/etc/ld.so.cache", "/etc/ld.so.preload", "/etc/localtime", "/etc/nsswitch.conf", "/etc/passwd", "/etc/group"),
@@ -32,31 +32,31 @@ _SETTINGS = (
 
 
 class Walls(Struct, frozen=True, kw_only=True):
-    """What a program may see and do."""
+    """The permissions of a program."""
 
     write: Sequence[Path | str] = ()
-    """Folders that it may read and write."""
+    """Folders that it can read and write."""
     read: Sequence[Path | str] = ()
-    """Folders and files that it may read."""
+    """Folders and files that it can read."""
     run: Sequence[Path | str] = ()
-    """Programs that it may be or start, and folders with such."""
+    """Programs that it can execute, and folders with such programs."""
     ports: Sequence[int] | None = None
-    """Where it may connect to by TCP; None: it opens no socket."""
+    """The TCP ports that it can connect to; None: it cannot open sockets."""
     seconds: int | None = None
-    """Of processor time."""
+    """The limit of processor time."""
     memory: int | None = None
-    """Bytes that it, and each that it starts, may allocate."""
+    """The memory that it, and each program that it starts, can allocate, in bytes."""
     mapping: int | None = None
-    """Bytes that it may ask for at once; as much as it may allocate if it is not given."""
+    """The largest single allocation in bytes. Default: the whole memory."""
     file_size: int | None = None
-    """The largest file that it may write."""
+    """The largest file that it can write, in bytes."""
     threads: bool = False
-    """Whether it signals its own threads, as programs in Go do."""
+    """Whether it sends signals to its own threads, like programs in Go."""
     unconfined: bool = False
-    """Whether it is run where a wall is missing."""
+    """Whether it runs even if the machine lacks a feature."""
 
     def around(self, program: Path | str, arguments: Sequence[str]) -> list[str]:
-        """Return what runs a program behind these walls."""
+        """Return the command that runs a program with these permissions."""
         mapping = self.mapping or self.memory
         wanted: Wanted = {
             "write": list(map(str, self.write)),
@@ -77,7 +77,7 @@ _LARGEST = 2**32 - 2
 
 
 class Unconfined(Exception):  # noqa: N818 - what happened
-    """The program was not run: this machine lacks a wall. The message names it."""
+    """The program was not started, because this machine lacks a feature. The message names it."""
 
     def __init__(self, what: str, missing: Sequence[str]) -> None:
         super().__init__(
@@ -87,7 +87,7 @@ class Unconfined(Exception):  # noqa: N818 - what happened
 
 
 def system(*names: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return what programs of the system with these names need to run, themselves among it, and what they read."""
+    """Return the files that programs of the system with these names execute, and the files that they read."""
     return _system(names, os.environ.get("PATH", os.defpath))
 
 
@@ -101,7 +101,7 @@ def _system(names: Sequence[str], path: str) -> tuple[tuple[str, ...], tuple[str
 
 
 async def missing_walls() -> list[str]:
-    """Name the walls that this machine cannot put up around a program; an empty list: it has all of them."""
+    """Return the features for confinement that this machine lacks; an empty list if it has all."""
     process = await started(
         asyncio.create_subprocess_exec(
             *Walls(memory=_SAID * 1024, ports=()).around(NO_PROGRAM, []),

@@ -1,4 +1,4 @@
-"""Limits of a process, and filters of system calls. They act on the calling process, for good."""
+"""Limits of a process, and filters of system calls. They apply to the calling process permanently."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import resource
 import sys
 
-TYPE_CHECKING = False  # what only types need is not loaded
+TYPE_CHECKING = False  # modules for types are not loaded
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -39,7 +39,7 @@ _TYPE_OF_SOCKET = 0xF
 
 _Line = tuple[int, int, int, int]
 
-# Machine: its audit name, and the system calls that reading, writing, memory, time and leaving take.
+# By machine: its audit name, and the system calls for reading, writing, memory, time and exit.
 _MACHINES = {
     "x86_64": (
         0xC000_003E,
@@ -115,14 +115,14 @@ class _Program(ctypes.Structure):
 
 
 def limit(what: int, value: int) -> None:
-    """Lower a limit for good, or as far as it is not lower already."""
+    """Lower a limit permanently, unless it is already lower."""
     _, hard = resource.getrlimit(what)
     lower = value if hard == resource.RLIM_INFINITY else min(value, hard)
     resource.setrlimit(what, (lower, lower))
 
 
 def prctl(*arguments: int | ctypes.Array[_Instruction] | _Program) -> bool:
-    """Call prctl; return whether it went well."""
+    """Call prctl. Return whether it succeeded."""
     libc = ctypes.CDLL(None, use_errno=True)
     words = [
         ctypes.c_ulong(argument) if isinstance(argument, int) else ctypes.byref(argument) for argument in arguments
@@ -132,17 +132,17 @@ def prctl(*arguments: int | ctypes.Array[_Instruction] | _Program) -> bool:
 
 
 def allow_computing() -> bool:
-    """Answer all but the system calls that computing needs by "not permitted"; return whether that is so now."""
+    """Refuse all system calls except those for computing with "not permitted". Return whether it succeeded."""
     machine = _MACHINES.get(os.uname().machine)
     return machine is not None and _filter(machine[0], machine[1].values(), _RETURN_ALLOW, _RETURN_EPERM)
 
 
 def deny_system_calls(numbers: Iterable[int], largest_mapping: int, *, socket: int | None = None) -> bool:
-    """Answer these system calls by "not permitted", for good, also in programs that this process becomes.
+    """Refuse these system calls with "not permitted" permanently, also after an exec.
 
-    Mappings that can be written and are larger than so many bytes, below 4 GiB, are answered by "no memory": the kernel
-    looks at no limit where one replaces a reservation, as Go does it. If the number of `socket` is given, it makes
-    sockets of TCP and no others.
+    Writable mappings larger than this number of bytes, below 4 GiB, are refused with "no memory": the kernel checks no
+    limit if a mapping replaces a reservation, as in Go. If the number of `socket` is given, it can create only TCP
+    sockets.
     """
     machine = _MACHINES.get(os.uname().machine)
     if machine is None:
@@ -181,7 +181,7 @@ def _filter(
     otherwise: int,
     before: Sequence[_Line] = (),
 ) -> bool:
-    """Answer the numbered system calls one way and all else another; those of other architectures end the process."""
+    """Answer these system calls in one way and all others in another. Calls of other architectures end the process."""
     if sys.maxsize < 2**32:
         return False
     ordered = sorted(numbers)

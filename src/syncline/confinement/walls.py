@@ -1,10 +1,10 @@
-"""Puts up walls around the calling process, which then becomes a program that is not ours.
+"""Confines the calling process, which then executes an external program.
 
-The program sees the folders and files that it is given and nothing else of the file system, and starts no program but
-those (Landlock); it opens no socket, or connects by TCP to given ports alone; it traces and signals nobody (a filter of
-system calls), has so much memory, processor time and output, and ends with its parent. The result of every step is
-looked at: where a wall cannot be put up, the program is not run, unless that was asked for. The program `-` is none:
-then the walls that are missing are named, and that is all.
+The program can access only the given folders and files, and execute only the given programs (Landlock). It opens no
+socket, or connects only by TCP to the given ports. It cannot trace or signal other processes (a filter of system
+calls). It has limits of memory, processor time and output, and ends with its parent. The result of every step is
+checked: if a feature is missing, the program is not started, unless this is allowed. With `-` as the program, the
+missing features are printed and no program is started.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from syncline.confinement.system_calls import (
 )
 
 UNCONFINED = 98
-"""The exit code where a wall is missing and the program was not run."""
+"""The exit code if a feature is missing and the program was not started."""
 NOT_FOUND = 97
-"""The exit code where there is no such program, or it cannot be run."""
+"""The exit code if the program does not exist or is not executable."""
 NO_PROGRAM = "-"
 
 _KILL = 9
@@ -42,7 +42,7 @@ _NETWORK_SINCE, _SCOPES_SINCE = 4, 6
 _BIND_AND_CONNECT, _CONNECT = 3, 2
 _TRUNCATE = 1 << 14
 
-# What no program of these needs, by machine.
+# The system calls that none of these programs needs, by machine.
 _SOCKETS = {
     "x86_64": {"socket": 41, "connect": 42, "bind": 49, "listen": 50, "socketpair": 53},
     "aarch64": {"socket": 198, "socketpair": 199, "bind": 200, "listen": 201, "connect": 203},
@@ -63,15 +63,15 @@ _REACHING_OUT = {
         "pidfd_send_signal": 424, "tkill": 130, "rt_sigqueueinfo": 138, "rt_tgsigqueueinfo": 240,
     },
 }  # fmt: skip
-# Programs in Go wake their own threads by it; others need it only to abort.
+# Programs in Go signal their own threads with it. Others need it only to abort.
 _SIGNAL_A_THREAD = {"x86_64": 234, "aarch64": 131}
 
-TYPE_CHECKING = False  # to load `typing` takes as long as all the rest
+TYPE_CHECKING = False  # the import of `typing` takes as long as all other imports
 if TYPE_CHECKING:
     from typing import TypedDict
 
     class Wanted(TypedDict):
-        """The walls that are wanted, as `programs.Walls` has them."""
+        """The permissions, as in `programs.Walls`."""
 
         write: list[str]
         read: list[str]
@@ -86,7 +86,7 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
-    """Put up the walls, then become the program: `WALLS PROGRAM ARGUMENT...`."""
+    """Confine this process, then execute the program: `WALLS PROGRAM ARGUMENT...`."""
     walls, program, *arguments = sys.argv[1:]
     wanted: Wanted = marshal.loads(bytes.fromhex(walls))  # noqa: S302 - from our own parent
     limit(resource.RLIMIT_CORE, 0)
@@ -104,7 +104,7 @@ def main() -> None:
         return
     if missing and not wanted["unconfined"]:
         sys.exit(UNCONFINED)
-    _signal.signal(_signal.SIGPIPE, _signal.SIG_DFL)  # Python ignores it, and programs would inherit that
+    _signal.signal(_signal.SIGPIPE, _signal.SIG_DFL)  # Python ignores it, and programs would inherit this
     try:
         os.execv(program, [program, *arguments])  # noqa: S606 - there is no shell to be had
     except OSError:
@@ -112,7 +112,7 @@ def main() -> None:
 
 
 def _missing_walls(wanted: Wanted) -> list[str]:
-    """Put up the walls, and name those that this machine does not have."""
+    """Confine this process, and return the features that this machine lacks."""
     if sys.platform != "linux":
         return ["Linux"]
     missing: list[str] = []
@@ -129,7 +129,7 @@ def _missing_walls(wanted: Wanted) -> list[str]:
 
 
 def _be_first_to_go() -> None:
-    """Let the kernel end this process before others where memory runs out; no wall, so nobody minds if it cannot be."""
+    """Let the kernel end this process first if memory runs out. This is optional, so a failure is ignored."""
     try:
         descriptor = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
         os.write(descriptor, b"1000")
@@ -167,7 +167,7 @@ class _Port(ctypes.Structure):
 
 
 def _enclose(wanted: Wanted) -> bool:
-    """Leave what is given to read, write and run, and nothing else; return whether the kernel does so."""
+    """Allow only the given folders and files to read, write and execute. Return whether the kernel supports it."""
     libc = ctypes.CDLL(None, use_errno=True)
     version = libc.syscall(_CREATE_RULESET, None, 0, _VERSION)
     if version < 1:

@@ -1,4 +1,6 @@
-"""One module a kind: how its spec is lowered to desired objects, and the story of one sync from top to bottom.
+"""Reconciles the kinds of Syncline: reads a spec, lowers it, and brings clusters to what it says.
 
-What all kinds share is in `syncline.engine`; what decides is in `syncline.core`.
+Each sub-package is one duty: `kinds` read specs, `sources` say what is desired, `targets` hold where it goes and how it
+is written and pruned, `status` reports. They import one way, in that order; what decides without a cluster is in
+`syncline.core`, and how one object is written is in `syncline.engine`.
 """

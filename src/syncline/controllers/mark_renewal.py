@@ -1,16 +1,17 @@
-"""Keeps the keys of marks, and sees to it that every mark is signed with the current one in the end.
+"""Renewal of ownership marks: keeps their keys, and has every mark signed with the current key.
 
 A sync signs marks anew when it looks at its objects, a few at a time. Here the syncs that were not through with that
 are enqueued again, and those that are through leave the list of who may take marks over.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import structlog
 
 from syncline.api.common import FINALIZER
-from syncline.controllers.controller import Controller, key_of
+from syncline.controllers.base import BaseReconciler
+from syncline.controllers.lowered import AnySync, key_of
 from syncline.core.marks import NO_KEYS, UNSIGNED, sync_id
 from syncline.engine.cluster import Cluster
 from syncline.engine.markkeys import (
@@ -39,7 +40,7 @@ class MarkRenewal:
     """The keys of marks, for as long as the operator runs."""
 
     def __init__(
-        self, hub: Cluster, namespace: str, controllers: Sequence[Controller], leads: Callable[[], bool]
+        self, hub: Cluster, namespace: str, controllers: Sequence[BaseReconciler], leads: Callable[[], bool]
     ) -> None:
         self._hub = hub
         self._namespace = namespace
@@ -60,8 +61,10 @@ class MarkRenewal:
 
     async def load(self) -> None:
         """Read the keys, or make one. Raises what any request raises."""
-        worked_on = [uid for uid, was_worked_on in self._syncs() if was_worked_on]
-        keys = await ensure_mark_keys(self._hub.client, self._namespace, worked_on)
+        proofs = {sync.metadata.uid: sync.status.proof for sync in self._all() if sync.status.proof is not None}
+        worked_on = [uid for uid, was_worked_on in self._syncs() if was_worked_on and uid not in proofs]
+        signers = frozenset(proof.partition(".")[0] for proof in proofs.values())
+        keys = await ensure_mark_keys(self._hub.client, self._namespace, worked_on, signers)
         self._hub.marks.keys = keys
         unsigned = {uid for uid, _ in self._syncs() if UNSIGNED in keys.taken_over_by(uid)}
         for controller in self._controllers.values():
@@ -139,10 +142,13 @@ class MarkRenewal:
     def _syncs(self) -> list[tuple[str, bool]]:
         return [
             (sync.metadata.uid, FINALIZER in sync.metadata.finalizers or sync.status.observed_generation > 0)
-            for controller in self._controllers.values()
-            for reflector in controller.syncs.values()
-            for sync in reflector.values()
+            for sync in self._all()
         ]
+
+    def _all(self) -> Iterator[AnySync]:
+        for controller in self._controllers.values():
+            for reflector in controller.syncs.values():
+                yield from reflector.values()
 
 
 def _without(takeovers: Mapping[str, frozenset[str]], ended: set[str]) -> dict[str, frozenset[str]]:

@@ -1,4 +1,4 @@
-"""What the syncs of each namespace have and use, for the quotas of TenantPolicies.
+"""Usage of quotas by namespace: syncs, targets, build seconds, and bytes of mirrors.
 
 All of it is counted by namespace: no tenant can use up what another one has. What is known is kept in memory; after a
 restart, what each sync has is taken from its own status, and builds are counted anew.
@@ -11,7 +11,8 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec import Struct
 
-from syncline.controllers.reporting import AnySync, OverQuota
+from syncline.controllers.errors import QuotaError
+from syncline.controllers.lowered import AnySync
 from syncline.core.quotas import Holding, Meter, Seat, fits, has_place
 from syncline.core.tenancy import Quota, TenantLimits, Violation
 from syncline.kube.cache import Key
@@ -23,7 +24,7 @@ SyncName = tuple[str, Key]
 """The kind of a sync, and where it is."""
 
 
-class _Place(Struct):
+class _SyncUsage(Struct):
     """What is known of one sync; `targets` is None until somebody asks."""
 
     seat: Seat
@@ -36,7 +37,7 @@ class Quotas:
     def __init__(self, limits: Callable[[str], TenantLimits]) -> None:
         """`limits` returns what governs a namespace."""
         self._limits = limits
-        self._places: dict[str, dict[SyncName, _Place]] = {}
+        self._places: dict[str, dict[SyncName, _SyncUsage]] = {}
         self._refused: dict[str, set[SyncName]] = {}
         self._freeing: set[str] = set()
         self._meters: dict[str, Meter] = {}
@@ -56,13 +57,13 @@ class Quotas:
             self._discard(name)
             self._freed(key.namespace)
         if seat is not None and name not in places:
-            places[name] = _Place(seat)
+            places[name] = _SyncUsage(seat)
             self._displace(key.namespace, seat)
         if not places:
             del self._places[key.namespace]
 
     def admit(self, kind: str, sync: AnySync) -> None:
-        """Raise `OverQuota` where there are too many syncs that are older."""
+        """Raise `QuotaError` where there are too many syncs that are older."""
         name, namespace = _name(kind, sync), sync.metadata.namespace
         quota = self._limits(namespace).quota("syncs")
         others = (place.seat for other, place in self._places.get(namespace, {}).items() if other != name)
@@ -73,7 +74,7 @@ class Quotas:
         self._refuse(name, quota.exceeded(what, "delete a sync that is older than this one"))
 
     def check_targets(self, kind: str, sync: AnySync, wanted: int, *, whole: bool = True) -> int:
-        """Raise `OverQuota` where a sync wants more targets than it may have; return how many it has then.
+        """Raise `QuotaError` where a sync wants more targets than it may have; return how many it has then.
 
         Not `whole`: these are not all, and those that it has already stay.
         """
@@ -97,7 +98,7 @@ class Quotas:
         return wanted
 
     def take_targets(self, kind: str, sync: AnySync, wanted: int, *, whole: bool = True) -> None:
-        """Count the targets of a sync that are about to be written. Raises `OverQuota` as `check_targets` does."""
+        """Count the targets of a sync that are about to be written. Raises `QuotaError` as `check_targets` does."""
         targets = self.check_targets(kind, sync, wanted, whole=whole)
         name = _name(kind, sync)
         place = self._places.get(sync.metadata.namespace, {}).get(name)
@@ -107,7 +108,7 @@ class Quotas:
                 self._freed(sync.metadata.namespace)
 
     def admit_build(self, namespace: str) -> None:
-        """Raise `OverQuota` where a namespace has built for as long as it may within the last hour."""
+        """Raise `QuotaError` where a namespace has built for as long as it may within the last hour."""
         quota = self._limits(namespace).quota("buildSecondsPerHour")
         now = time.monotonic()
         meter = self._meters.get(namespace)
@@ -116,10 +117,10 @@ class Quotas:
         what = f"to build for more than {quota.limit} s an hour in namespace {namespace}"
         wait = meter.wait(quota.limit, now) if meter is not None else 0.0
         if not wait:
-            raise OverQuota(quota.exceeded(what, "use a kind of sync that builds nothing"))
-        # To the minute: the same time is told until more is used.
+            raise QuotaError(quota.exceeded(what, "use a kind of sync that builds nothing"))
+        # To the minute: the same time is reported until more is used.
         due = datetime.now(UTC) + timedelta(seconds=wait + _MINUTE)
-        raise OverQuota(quota.exceeded(what, f"wait for the next try at {due:%H:%M} UTC"), again=wait + 1)
+        raise QuotaError(quota.exceeded(what, f"wait for the next try at {due:%H:%M} UTC"), again=wait + 1)
 
     def built(self, namespace: str, seconds: float) -> None:
         """Count the seconds of a build."""
@@ -150,7 +151,7 @@ class Quotas:
 
     def _refuse(self, name: SyncName, violation: Violation) -> None:
         self._refused.setdefault(name[1].namespace, set()).add(name)
-        raise OverQuota(violation)
+        raise QuotaError(violation)
 
     def _discard(self, name: SyncName) -> None:
         refused = self._refused.get(name[1].namespace, set())

@@ -1,10 +1,10 @@
-"""What the operator was told about tenants: whose rights a sync acts with, and what it may ask for."""
+"""Tenancy of a sync: the account that it acts as, and what flags and TenantPolicies let it ask for."""
 
 from typing import Protocol
 
 from msgspec import Struct
 
-from syncline.controllers.reporting import Problem
+from syncline.controllers.errors import SyncError
 from syncline.core.durations import seconds
 from syncline.core.tenancy import NO_LIMITS, NOT_ALLOWED, TenantLimits, TenantRequest, Violation
 from syncline.engine.own_rights import OwnRights
@@ -25,9 +25,9 @@ class Policies(Protocol):
 
 
 def refuse(violation: Violation | None) -> None:
-    """Raise `Problem` where a policy is against something."""
+    """Raise `SyncError` where a policy is against something."""
     if violation is not None:
-        raise Problem(NOT_ALLOWED, str(violation), stalled=True)
+        raise SyncError(NOT_ALLOWED, str(violation), stalled=True)
 
 
 def check_server(policies: Policies | None, resolved: Resolved, home: str) -> None:
@@ -78,30 +78,30 @@ class Tenancy(Struct, frozen=True, kw_only=True):
     policies: Policies | None = None
 
     def limits(self, namespace: str) -> TenantLimits:
-        """Return what governs the syncs of a namespace. Raises `Problem` while that is not known."""
+        """Return what governs the syncs of a namespace. Raises `SyncError` while that is not known."""
         limits = self.policies.limits(namespace) if self.policies is not None else NO_LIMITS
         if not limits.known:
             message = f"namespace {namespace} is not observed yet, nor which TenantPolicies govern it: trying again"
-            raise Problem("NamespaceNotObserved", message, status="Unknown", retry=True)
+            raise SyncError("NamespaceNotObserved", message, status="Unknown", retry=True)
         return limits
 
     def admit(self, namespace: str, request: TenantRequest) -> None:
-        """Raise `Problem` where the policies of a namespace do not allow what a spec asks for."""
+        """Raise `SyncError` where the policies of a namespace do not allow what a spec asks for."""
         refuse(self.limits(namespace).violation(request))
 
     def confirm(self, namespace: str, limits: TenantLimits) -> None:
-        """Raise `Problem` where other policies govern a namespace than when its sync was checked against `limits`.
+        """Raise `SyncError` where other policies govern a namespace than when its sync was checked against `limits`.
 
-        A turn may take minutes, and its author may have it take longer: what a policy says by then holds.
+        A reconcile may take minutes, and its author may have it take longer: what a policy says by then holds.
         """
         if self.limits(namespace) != limits:
             message = "the TenantPolicies of this namespace changed meanwhile, so nothing more is written: trying again"
-            raise Problem(POLICY_CHANGED, message, status="Unknown", retry=True)
+            raise SyncError(POLICY_CHANGED, message, status="Unknown", retry=True)
 
     def user(self, namespace: str, account: str | None) -> str | None:
         """Return whom a sync of this namespace acts as; None: the operator itself.
 
-        Raises `Problem` where it must name an account and names none, or one that a policy does not allow.
+        Raises `SyncError` where it must name an account and names none, or one that a policy does not allow.
         """
         account, violation = self.limits(namespace).account(account or "", self.default_account)
         refuse(violation)
@@ -109,9 +109,9 @@ class Tenancy(Struct, frozen=True, kw_only=True):
             return f"system:serviceaccount:{namespace}:{account}"
         if self.require_account:
             message = "this operator acts only as service accounts: set serviceAccountName to one of this namespace"
-            raise Problem("AccountRequired", message, stalled=True)
+            raise SyncError("AccountRequired", message, stalled=True)
         if self.rights is not None and self.rights.profile == "none":
-            raise Problem("AccountRequired", _NOTHING_OF_ITS_OWN, stalled=True)
+            raise SyncError("AccountRequired", _NOTHING_OF_ITS_OWN, stalled=True)
         return None
 
     def interval(self, text: str) -> float:
@@ -119,8 +119,8 @@ class Tenancy(Struct, frozen=True, kw_only=True):
         try:
             asked = seconds(text)
         except ValueError as error:
-            raise Problem("InvalidSpec", f"interval: {error}", stalled=True) from error
+            raise SyncError("InvalidSpec", f"interval: {error}", stalled=True) from error
         if asked < self.min_interval:
             message = f"interval {text} is shorter than this operator allows: at least {self.min_interval:g}s"
-            raise Problem("InvalidSpec", message, stalled=True)
+            raise SyncError("InvalidSpec", message, stalled=True)
         return asked

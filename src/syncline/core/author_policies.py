@@ -73,8 +73,9 @@ def judge(
     """Say whether the author of a spec was checked, of a sync that acts with the operator's own rights.
 
     `observed` and `reason` are what the status says, `remembered` is what an earlier pass of this process found: for
-    which generation, and whether it was checked. `predates`: the sync is older than the policy. `Confirm`: it was
-    checked if the policy is in force right now, read live.
+    which generation, and whether it was checked. `predates`: the sync is older than the policy, so that an edit which
+    no pass of this process has followed may be older too. `Confirm`: it was checked if the policy is in force right
+    now, read live.
     """
     if remembered is not None and remembered[0] == generation:
         known, refused = remembered[1], not remembered[1]
@@ -83,7 +84,7 @@ def judge(
         refused = observed == generation and reason == AUTHOR_UNCHECKED
     if known:
         return "Checked" if in_force else "PolicyMissing"
-    if refused or not in_force or (predates and not observed):
+    if refused or not in_force or (predates and remembered is None):
         return "AuthorUnchecked"
     return "Confirm"
 

@@ -8,8 +8,12 @@ from syncline.api.status import SyncStatus
 from syncline.core.conditions import find
 
 _BAD: frozenset[TargetState] = frozenset({"Failed", "Conflict", "Unknown", "Pending"})
-# UIDs, digests, versions, times, durations, addresses, counts.
-_VARIES = re.compile(r"\b[0-9a-f]{8,}(?:-[0-9a-f]{4,})*\b|\d[\d.:,_-]*")
+# UIDs, digests, times, versions, durations, addresses, counts. A number that is part of a name, as in quota-2, is none.
+_VARIES = re.compile(
+    r"\b(?=[a-f]*\d)[0-9a-f]{8,}(?:-[0-9a-f]{4,})*\b"
+    r"|\b\d{4}-\d\d-\d\dT[\d:.]+Z?"
+    r"|(?<![\w-])\d[\d.:,_-]*"
+)
 _SPACE = re.compile(r"\s+")
 _CUT = 1000
 # So much of a target's message is in the message of Ready.

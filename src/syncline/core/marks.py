@@ -52,10 +52,11 @@ class MarkKeys:
     """The keys that marks are proven with; `current` is the id of the one that signs.
 
     `takeovers` has, by the id of a key that proves nothing, the syncs (by `sync_id`) that may take over the objects
-    with such marks where their specs want them.
+    with such marks where their specs want them. `lost` are the ids of keys that there were and that are not known any
+    more; None: that is not known, so that any unknown key may have been one. A key that never was is made up.
     """
 
-    __slots__ = ("_keys", "checked", "current", "takeovers")
+    __slots__ = ("_keys", "checked", "current", "lost", "takeovers")
 
     def __init__(
         self,
@@ -63,11 +64,13 @@ class MarkKeys:
         current: str = "",
         *,
         takeovers: Mapping[str, frozenset[str]] | None = None,
+        lost: frozenset[str] | None = None,
         checked: bool = True,
     ) -> None:
         self._keys = {key_id(key): key for key in keys}
         self.current = current or next(iter(self._keys), "")
         self.takeovers = dict(takeovers or {})
+        self.lost = lost
         self.checked = checked
 
     def __repr__(self) -> str:
@@ -83,7 +86,15 @@ class MarkKeys:
 
     def signing(self, current: str) -> Self:
         """Return these keys with another one to sign with."""
-        return type(self)(self._keys.values(), current, takeovers=self.takeovers, checked=self.checked)
+        return self._replace(current, self.lost)
+
+    def knowing_lost(self, noted: frozenset[str]) -> Self:
+        """Return these keys with the ids of all that there have been."""
+        return self._replace(self.current, noted - self.ids)
+
+    def may_be_lost(self, key: str) -> bool:
+        """Whether a key that is not known may have been ours."""
+        return self.lost is None or key in self.lost or key in self.takeovers
 
     def taken_over_by(self, uid: str) -> frozenset[str]:
         """Return the keys whose marks this sync may take over where it wants the objects."""
@@ -118,6 +129,9 @@ class MarkKeys:
         """Whether we wrote this down."""
         key = proof.partition(".")[0]
         return key in self._keys and hmac.compare_digest(self._mac(said, key).encode(), proof.encode(errors="replace"))
+
+    def _replace(self, current: str, lost: frozenset[str] | None) -> Self:
+        return type(self)(self._keys.values(), current, takeovers=self.takeovers, lost=lost, checked=self.checked)
 
     def _mac(self, said: bytes, key: str) -> str:
         mac = blake2b(said, digest_size=_SIZE, key=self._keys[key], person=b"syncline status")

@@ -72,7 +72,7 @@ class Standing(Enum):
     RENEWABLE = "renewable"
     """Its mark names this sync and proves nothing, but may be taken over: ours where it is wanted, never to remove."""
     UNPROVEN = "unproven"
-    """Its mark names a key that is not known: perhaps ours, so it is neither touched nor taken for a stranger's."""
+    """Its mark names a key that was lost: perhaps ours, so it is neither touched nor taken for a stranger's."""
     RIVAL = "rival"
     """Written by another sync."""
     FOREIGN = "foreign"
@@ -174,4 +174,5 @@ def _standing_of_claim(claim: Marker, owner: Owner, *, named: bool) -> Standing:
         return Standing.RENEWABLE
     if not named and claim.proof in owner.keys.takeovers:
         return Standing.RIVAL  # the sync that it names may still take it over
-    return Standing.FOREIGN if claim.proof == UNSIGNED else Standing.UNPROVEN
+    is_lost = claim.proof != UNSIGNED and owner.keys.may_be_lost(claim.proof)
+    return Standing.UNPROVEN if is_lost else Standing.FOREIGN

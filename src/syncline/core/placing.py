@@ -78,6 +78,8 @@ class Placement(Struct, frozen=True, kw_only=True):
     objects: tuple[Placed, ...] = ()
     reported: tuple[Reported, ...] = ()
     errors: tuple[str, ...] = ()
+    fields: Mapping[str, tuple[str, str]] = {}
+    """Of errors that are about one field: the origin that the error begins with, and the path of the field."""
     notes: tuple[str, ...] = ()
 
 
@@ -127,6 +129,7 @@ class _Desk:
         self._objects: dict[Target, Placed] = {}
         self._reported: list[Reported] = []
         self._errors: list[str] = []
+        self._fields: dict[str, tuple[str, str]] = {}
         self._notes: list[str] = []
 
     def placement(self) -> Placement:
@@ -134,14 +137,18 @@ class _Desk:
             objects=tuple(self._objects.values()),
             reported=tuple(dict.fromkeys(self._reported)),
             errors=tuple(dict.fromkeys(self._errors)),
+            fields=self._fields,
             notes=tuple(dict.fromkeys(self._notes)),
         )
 
     def read(self, build: Build) -> None:
         """Check the documents, and learn the kinds that they define."""
         for document in build.documents:
-            found = problems(document.manifest)
-            self._errors += [f"{_origin(document)}: {_called(document.manifest)} {problem}" for problem in found]
+            found, origin = problems(document.manifest), _origin(document)
+            for path, problem in found:
+                error = f"{origin}: {_called(document.manifest)} {problem}"
+                self._errors.append(error)
+                self._fields |= {error: (origin, path)} if path else {}
             if found:
                 self._broken.add(id(document))
             elif kind_of(document.manifest) == _DEFINITION:
@@ -242,7 +249,7 @@ class _Desk:
             self._errors.append(f"{where}: {error}")
             return None
         found = problems(result)
-        self._errors += [f"{where}: {_called(result)} {problem}" for problem in found]
+        self._errors += [f"{where}: {_called(result)} {problem}" for _, problem in found]
         return None if found else result
 
     def report(self, builds: Sequence[Build]) -> None:

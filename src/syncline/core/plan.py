@@ -266,6 +266,22 @@ def _settled(action: Action, desired: Desired, seen: Seen, marker: Marker) -> bo
     )
 
 
+def _whole_edit(desired: Desired, seen: Seen, policy: Policy, verb: Verb, *, mode: str) -> Edit:
+    # SourceWins may overwrite an edit made since; every other case must not.
+    lax = policy.conflict == "SourceWins" and verb is Verb.UPDATE
+    take, drop = _difference(desired, seen)
+    return Edit(
+        whole=not desired.ignored or desired.body is not None,
+        take=take,
+        drop=drop,
+        digest=desired.digest,
+        mode=mode,
+        extras=policy.management == "Overwrite",
+        guard_version=not lax,
+        metadata_only=seen.digest == desired.digest,
+    )
+
+
 def _converge(desired: Desired, seen: Seen, policy: Policy, verb: Verb, *, mode: str, why: tuple[str, str]) -> Action:
     """Make the object agree with the source, in whole or merged."""
     reason, message = why
@@ -300,19 +316,7 @@ def _converge(desired: Desired, seen: Seen, policy: Policy, verb: Verb, *, mode:
             metadata_only=not merged.take and not merged.drop,
         )
     else:
-        # SourceWins may overwrite an edit made since; every other case must not.
-        lax = policy.conflict == "SourceWins" and verb is Verb.UPDATE
-        take, drop = _difference(desired, seen)
-        edit = Edit(
-            whole=not desired.ignored or desired.body is not None,
-            take=take,
-            drop=drop,
-            digest=desired.digest,
-            mode=mode,
-            extras=extras,
-            guard_version=not lax,
-            metadata_only=seen.digest == desired.digest,
-        )
+        edit = _whole_edit(desired, seen, policy, verb, mode=mode)
     drift = reason == "DriftRepaired" and (merged is None or bool(merged.repaired))
     if merged is not None:
         reason, message = _merge_report((reason, message), merged, desired, seen)

@@ -32,7 +32,10 @@ _STRING: Json = {"type": "string"}
 _OBJECT: Json = {"type": "object"}
 # Types that read and write JSON in ways of their own; what servers publish of them differs from version to version.
 _SPECIAL: Mapping[str, Json] = {
-    "io.k8s.apimachinery.pkg.api.resource.Quantity": {"type": ["string", "number"]},
+    "io.k8s.apimachinery.pkg.api.resource.Quantity": {
+        "type": ["string", "number"],
+        PATTERN: r"^\s*[-+]?[0-9.]+[eEinumkKMGTP]*[-+]?[0-9]*\s*$",
+    },
     "io.k8s.apimachinery.pkg.util.intstr.IntOrString": _INT_OR_STRING,
     "io.k8s.apimachinery.pkg.runtime.RawExtension": _ANY,
     "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1": _OBJECT,
@@ -170,6 +173,9 @@ class _Conversion:
                 result[exclusive if schema.get(exclusive) is True else word] = schema[word]
             elif _is_number(schema.get(exclusive)):
                 result[exclusive] = schema[exclusive]
+        if self._native and schema.get("type") == "integer" and schema.get("format") == "int32":
+            result.setdefault("minimum", -(2**31))
+            result.setdefault("maximum", 2**31 - 1)
         factor: Any = schema.get("multipleOf")
         if _is_number(factor) and factor > 0:
             result["multipleOf"] = factor

@@ -1,8 +1,8 @@
-"""Manifests as code: what a cluster needs to run Syncline, as plain dictionaries and as YAML.
+"""Manifests as code: all objects that a cluster needs to run Syncline, as dictionaries and as YAML.
 
-The CRDs, roles and the admission policy follow from the kinds in `syncline.api`; `deploy/` and `docs/reference/` in the
-tree are written from here by `python -m syncline.deploy.generate`. Nothing here talks to a cluster: applying is the
-caller's job, in the order in which `everything` lists.
+The CRDs, the roles and the admission policies are generated from the kinds in `syncline.api`. `python -m
+syncline.deploy.generate` writes `deploy/` and `docs/reference/` in the tree. This package does not connect to a
+cluster. The caller applies the objects in the order of `everything`.
 """
 
 from syncline.deploy.manifests import crds, everything, namespace

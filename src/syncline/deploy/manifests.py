@@ -1,4 +1,4 @@
-"""The parts put together, in the order in which a cluster takes them."""
+"""All manifests, in the order in which a cluster accepts them."""
 
 from syncline.api.crd import crd
 from syncline.api.kinds import ALL_KINDS
@@ -15,14 +15,14 @@ def crds() -> list[Manifest]:
 
 
 def namespace() -> list[Manifest]:
-    """Return the operator's namespace, which takes restricted pods only."""
+    """Return the operator's namespace, which accepts only restricted pods."""
     level = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "audit", "warn")}
     return [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": {**LABELS, **level}}}]
 
 
 def everything(image: str = IMAGE, choice: Choice = AS_SHIPPED) -> list[Manifest]:
-    """Return all that is needed to run the operator; each object only needs those before it.
+    """Return all objects that the operator needs. Each object depends only on objects before it.
 
-    The policy comes before the operator: no sync is carried out whose author was not checked.
+    The policies are before the Deployment, so that the operator never reconciles a sync with an unchecked author.
     """
     return [*namespace(), *crds(), *rbac(choice), *policy(), *deployment(image, choice.profile)]

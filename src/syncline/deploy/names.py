@@ -1,4 +1,4 @@
-"""What the operator's own objects are called, once."""
+"""The names of the operator's own objects."""
 
 NAMESPACE = "syncline-system"
 SERVICE_ACCOUNT = "syncline"
@@ -12,8 +12,8 @@ WEBHOOK_PORT = 8082
 
 AGGREGATE_LABEL = "syncline.dev/aggregate-to-operator"
 TENANT_KINDS = "syncline.dev/tenant-kinds"
-"""On the ClusterRole that is part of edit and admin: `all`, `none`, or the plurals of our kinds that they may write."""
+"""The annotation on the ClusterRole that is part of edit and admin: `all`, `none`, or plurals of kinds."""
 GRANTED_LABEL = "syncline.dev/granted"
-"""On roles and bindings that `syncline grant` has made."""
+"""The label on roles and bindings that `syncline grant` created."""
 SELECTOR = {"app.kubernetes.io/name": "syncline"}
 LABELS = {**SELECTOR, "app.kubernetes.io/part-of": "syncline"}

@@ -1,10 +1,10 @@
-"""Who may do what: the operator's own rights, and the rights of people over our kinds.
+"""The rights of the operator, and the rights of users over Syncline's kinds.
 
-The operator has a small fixed role, and one that Kubernetes puts together from all ClusterRoles with the label
-`syncline.dev/aggregate-to-operator: "true"`: a cluster admin adds kinds by adding such a role.
+The operator has a small fixed role, and a role that Kubernetes aggregates from all ClusterRoles with the label
+`syncline.dev/aggregate-to-operator: "true"`. To add kinds, a cluster administrator adds such a ClusterRole.
 
-What is chosen at installation changes the rules of these roles, never which roles there are: applying the roles of one
-profile over those of another one also takes away what is no longer granted.
+The options of an installation change the rules of these roles, never the list of roles. If another profile is applied
+later, it therefore also removes rights.
 """
 
 from typing import Any
@@ -26,14 +26,14 @@ from syncline.deploy.names import (
 from syncline.deploy.text import Manifest
 
 METRICS_READER = "syncline-metrics-reader"
-"""The role of those who scrape; it is bound to nobody."""
+"""The role for clients that scrape metrics. It has no binding."""
 
 _READ = ("get", "list", "watch")
 _PLURALS = tuple(kind.plural for kind in KINDS)
 
 
 class Grant(Struct, frozen=True):
-    """One rule of a role, and why it is needed."""
+    """One rule of a role, and its purpose."""
 
     group: str
     resources: tuple[str, ...]
@@ -43,49 +43,54 @@ class Grant(Struct, frozen=True):
 
 
 class Choice(Struct, frozen=True, kw_only=True):
-    """What whoever installs chooses: the operator's profile, and which of our kinds `edit` and `admin` may write."""
+    """The options of an installation: the operator's profile, and the kinds that `edit` and `admin` can write."""
 
     profile: Profile = DEFAULT
     tenant_kinds: tuple[str, ...] = _PLURALS
-    """Plurals."""
+    """The plurals of the kinds."""
 
 
 AS_SHIPPED = Choice()
 
 CORE = (
     Grant(
-        GROUP, _PLURALS, (*_READ, "patch"), "read the syncs; set and remove the finalizer; pass pushes on to the leader"
+        GROUP,
+        _PLURALS,
+        (*_READ, "patch"),
+        "read the syncs; add and remove the finalizer; forward push webhooks to the leader",
     ),
-    Grant(GROUP, tuple(f"{plural}/status" for plural in _PLURALS), ("patch",), "report what happened"),
-    Grant(GROUP, (TENANT_POLICY.plural,), _READ, "obey the policies of tenants"),
-    Grant(GROUP, (f"{TENANT_POLICY.plural}/status",), ("patch",), "report what each policy governs"),
-    Grant("", ("namespaces",), _READ, "find the namespaces that globs and selectors mean"),
+    Grant(GROUP, tuple(f"{plural}/status" for plural in _PLURALS), ("patch",), "write the status"),
+    Grant(GROUP, (TENANT_POLICY.plural,), _READ, "read the TenantPolicies"),
+    Grant(GROUP, (f"{TENANT_POLICY.plural}/status",), ("patch",), "write the status of the TenantPolicies"),
+    Grant("", ("namespaces",), _READ, "find the namespaces that globs and selectors match"),
     Grant(
         "apiextensions.k8s.io",
         ("customresourcedefinitions",),
         _READ,
-        "learn of kinds that appear and go while the operator runs",
+        "detect kinds that are added and removed while the operator runs",
     ),
     Grant(
         "core.kcp.io",
         ("logicalclusters",),
         ("get",),
-        "know the cluster that the operator runs for, where that is a workspace of kcp",
+        "identify the cluster, if it is a workspace of kcp",
         ("cluster",),
     ),
     Grant(
         "admissionregistration.k8s.io",
         ("validatingadmissionpolicies", "validatingadmissionpolicybindings"),
         _READ,
-        "know whether authors are checked; without that, only syncs with an account are carried out",
+        "verify that admission policies check the authors; if not, only syncs with a service account are reconciled",
     ),
-    Grant("events.k8s.io", ("events",), ("create",), "tell the story of a sync"),
-    Grant("", ("serviceaccounts",), ("impersonate",), "act as the account that a sync names, with its rights only"),
-    Grant("rbac.authorization.k8s.io", ("clusterroles",), ("get",), "know the profile of rights it has", (ROLE,)),
+    Grant("events.k8s.io", ("events",), ("create",), "send events about syncs"),
+    Grant(
+        "", ("serviceaccounts",), ("impersonate",), "act as the service account that a sync names, only with its rights"
+    ),
+    Grant("rbac.authorization.k8s.io", ("clusterroles",), ("get",), "read the profile of the operator", (ROLE,)),
 )
 REVIEWS = (
-    Grant("authentication.k8s.io", ("tokenreviews",), ("create",), "know who asks for metrics"),
-    Grant("authorization.k8s.io", ("subjectaccessreviews",), ("create",), "ask whether they may read metrics"),
+    Grant("authentication.k8s.io", ("tokenreviews",), ("create",), "identify clients that read metrics"),
+    Grant("authorization.k8s.io", ("subjectaccessreviews",), ("create",), "check the right of clients to read metrics"),
 )
 LEASE = (Grant("coordination.k8s.io", ("leases",), ("get", "create", "update"), "elect one leader"),)
 DIGEST_KEY_RIGHTS = (
@@ -93,44 +98,45 @@ DIGEST_KEY_RIGHTS = (
         "",
         ("secrets",),
         ("get", "patch"),
-        "read the key of the digests that stand for values; note that there are keys of marks",
+        "read the key for the digests of values; record that signing keys exist",
         (DIGEST_KEY,),
     ),
     Grant(
         "",
         ("secrets",),
         ("get", "list", "watch", "patch"),
-        "read the keys that prove marks, and notice new ones; note who has taken over marks of an earlier version",
+        "read the keys that sign markers, and detect new keys; record the syncs that have taken over markers of an"
+        " earlier version",
         (MARK_KEYS,),
     ),
-    Grant("", ("secrets",), ("create",), "make these keys once; a right to create cannot be given for one name"),
+    Grant("", ("secrets",), ("create",), "create these keys once; RBAC cannot limit create to a name"),
 )
 WRITING = (*_READ, "create", "update", "patch", "delete", "deletecollection")
-VIEW = (Grant(GROUP, _PLURALS, _READ, "see syncs and their status"),)
+VIEW = (Grant(GROUP, _PLURALS, _READ, "read syncs and their status"),)
 POLICY_VIEW = (
     Grant(
         GROUP,
         (TENANT_POLICY.plural,),
         _READ,
-        "see the policies of all tenants; a tenant gets `get` on the policies that concern them, by name",
+        "read the policies of all tenants; for a single tenant, grant `get` on the names of their policies",
     ),
 )
 
 
 def shared(share: Share, profile: Profile) -> tuple[Grant, ...]:
-    """Return what a profile grants of a share."""
+    """Return the rules of a share under a profile."""
     verbs = share.verbs_in(profile)
     return tuple(Grant(group, resources, verbs, share.why) for group, resources in share.rules if verbs)
 
 
 def editing(plurals: tuple[str, ...] = _PLURALS) -> tuple[Grant, ...]:
-    """Return what lets people write these kinds of ours."""
-    why = "write syncs; the admission policy checks that the author may do what the sync does"
+    """Return the rules to write these kinds of Syncline."""
+    why = "write syncs; the admission policy checks that the author has the rights that the sync uses"
     return (Grant(GROUP, plurals, WRITING, why),) if plurals else ()
 
 
 def rbac(choice: Choice = AS_SHIPPED) -> list[Manifest]:
-    """Return the operator's account with its roles, and the roles that grant people our kinds."""
+    """Return the operator's service account with its roles, and the roles for users of Syncline's kinds."""
     kinds = "all" if set(choice.tenant_kinds) == set(_PLURALS) else ",".join(choice.tenant_kinds) or "none"
     return [
         {
@@ -142,7 +148,7 @@ def rbac(choice: Choice = AS_SHIPPED) -> list[Manifest]:
         _cluster_role(ROLE, (*CORE, *REVIEWS), {LABEL: choice.profile}),
         *(_cluster_role(share.role, shared(share, choice.profile), {AGGREGATE_LABEL: "true"}) for share in SHARES),
         {
-            # No rules here: the control plane writes them, and applying an empty list again would take them away.
+            # No rules here: the control plane writes them, and an empty list in an apply would remove them.
             "apiVersion": "rbac.authorization.k8s.io/v1",
             "kind": "ClusterRole",
             "metadata": {"name": "syncline", "labels": LABELS},

@@ -1,4 +1,4 @@
-"""Manifests as YAML that people read: block style, in the order written, rules of several lines as they are."""
+"""Manifests as YAML for people: in block style, in the order of the fields, with texts of several lines unchanged."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -9,12 +9,12 @@ Manifest = dict[str, Any]
 
 
 def to_yaml(manifests: Iterable[Manifest]) -> str:
-    """Return one YAML stream; the same manifests always give the same text."""
+    """Return one YAML stream. The same manifests always result in the same text."""
     return yaml.dump_all(manifests, Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True, explicit_start=True)
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes what is shared twice instead of as an alias, which no reader expects in a manifest."""
+    """Writes a shared value twice, not as an alias: nobody expects an alias in a manifest."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
         return True

@@ -1,6 +1,6 @@
-"""The operator as a Deployment: one replica that holds a lease, with the least a pod can be given.
+"""The operator as a Deployment: one replica with leader election, and the minimum of privileges for a pod.
 
-Push webhooks are taken at a Service of their own; what leads there from outside is for whoever installs it to say.
+Push webhooks have their own Service. The administrator decides how traffic from outside reaches it.
 """
 
 from typing import Any
@@ -28,12 +28,12 @@ _CACHE = "/var/cache/syncline"
 _MIB = 1024 * 1024
 _TMP = 128 * _MIB
 _PYTHON = 48 * _MIB
-"""What a process of Python takes before it has done anything."""
+"""The memory of a Python process at its start, in bytes."""
 _CACHES = 256 * _MIB
-"""What the operator itself takes for a few thousand syncs and their objects, without what Git servers sent."""
+"""The memory of the operator for a few thousand syncs and their objects, without data of Git servers."""
 
 OPERATOR_MEMORY = _CACHES + Limits().held_at_most
-"""Bytes that the operator itself may take: the processes that it starts have limits of their own."""
+"""The memory limit of the operator itself. The processes that it starts have their own limits."""
 
 MEMORY = (
     OPERATOR_MEMORY
@@ -42,10 +42,10 @@ MEMORY = (
     + BUILDS * (BUILD_MEMORY + _PYTHON + TOOL_MEMORY)
     + _TMP
 )
-"""Bytes that everything takes when it is at its limit at once. A pod that has less can be made to run out of it."""
+"""The memory of all components at their limits. A pod with a smaller limit can run out of memory."""
 
 DISK = Limits().disk_at_most
-"""Bytes that the mirrors of repositories take at most."""
+"""The maximum size of the mirrors of repositories."""
 
 
 _PORTS = {"metrics": METRICS_PORT, "health": HEALTH_PORT, "webhooks": WEBHOOK_PORT}
@@ -74,7 +74,7 @@ def deployment(image: str = IMAGE, profile: Profile = DEFAULT) -> list[Manifest]
             "spec": {
                 "replicas": 1,
                 "selector": {"matchLabels": SELECTOR},
-                # The operator learns its profile when it starts, so that another one means another pod.
+                # The operator reads its profile at start, so a new profile needs a new pod.
                 "template": {
                     "metadata": {"labels": LABELS, "annotations": {LABEL: profile}},
                     "spec": _pod(image),
@@ -130,7 +130,7 @@ def _pod(image: str) -> dict[str, Any]:
                 "livenessProbe": {"httpGet": {"path": "/healthz", "port": "health"}, "periodSeconds": 20},
                 "readinessProbe": {"httpGet": {"path": "/readyz", "port": "health"}, "periodSeconds": 5},
                 "resources": {"requests": {"cpu": "50m", "memory": "96Mi"}, "limits": {"memory": _quantity(MEMORY)}},
-                # Mirrors and the folders that charts and kustomizations are built in; nothing in them outlives the pod.
+                # Mirrors, and the folders for builds. They are deleted with the pod.
                 "volumeMounts": [{"name": "cache", "mountPath": _CACHE}, {"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108
                 "securityContext": {
                     "allowPrivilegeEscalation": False,
@@ -141,13 +141,13 @@ def _pod(image: str) -> dict[str, Any]:
         ],
         "volumes": [
             {"name": "cache", "emptyDir": {"sizeLimit": _quantity(DISK)}},
-            # In memory: decrypted files are here while a tool reads them.
+            # In memory, because it contains decrypted files while a tool reads them.
             {"name": "tmp", "emptyDir": {"medium": "Memory", "sizeLimit": _quantity(_TMP)}},
         ],
     }
 
 
 def _quantity(size: int) -> str:
-    """Return a number of bytes as Kubernetes writes it, rounded up to a quarter of a GiB where it is large."""
+    """Return a number of bytes as a Kubernetes quantity. Large numbers are rounded up to a quarter of a GiB."""
     step = 256 if size > 1024 * _MIB else 1
     return f"{-(-size // (step * _MIB)) * step}Mi"

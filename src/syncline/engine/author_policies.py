@@ -117,10 +117,17 @@ class AuthorPolicies:
         """Return all that is wrong, each thing once."""
         return list(dict.fromkeys(problem for plural in self._shipped if (problem := self.problem(plural))))
 
-    def is_older(self, created: str, plural: str) -> bool:
-        """Whether something was created before the policy about its author: nobody has checked it then."""
-        found = (self._live(one) for one in self._shipped[plural] if _AUTHORS in one["metadata"]["name"])
-        return any(created < live.created for live in found if live is not None)
+    def is_older(self, created: str, plural: str, *, removing: bool) -> bool:
+        """Whether something was created before the policy about its author: nobody has checked it then.
+
+        `removing`: or before the one about removal, where there may be something to remove.
+        """
+        shipped = (one for one in self._shipped[plural] if removing or _AUTHORS in one["metadata"]["name"])
+        return any(created < live.created for live in map(self._live, shipped) if live is not None)
+
+    def is_deletion_older(self, deleted: str, plural: str) -> bool:
+        """Whether something was deleted before one of the policies of its kind: nobody has checked who did so then."""
+        return any(deleted <= live.created for live in map(self._live, self._shipped[plural]) if live is not None)
 
     async def confirm(self, plural: str) -> None:
         """Read live that the policies are those that the watch has told. Raises `PolicyChanging`, and `KubeError`."""

@@ -52,25 +52,30 @@ class Installation:
         found = tell_together(self._crd_problems)
         return not found, found or "our kinds are served as this version needs them"
 
-    async def _keep(self, look: Callable[[], Awaitable[None]], changed: asyncio.Event) -> None:
+    def rights_suffice(self) -> tuple[bool, str]:
+        """Say whether the operator has the rights that every profile gives."""
+        found = tell_together(self._missing_rights)
+        return not found, found or "the operator has the rights of the shipped core roles"
+
+    async def _keep(self, look: Callable[[], Awaitable[bool]], changed: asyncio.Event) -> None:
         while True:
-            pause = LOOK_SECONDS
             changed.clear()
             try:
-                await look()
+                pause = LOOK_SECONDS if await look() else RETRY_SECONDS
             except KubeError as error:
                 log.debug("the installation cannot be looked at", error=str(error))
                 pause = RETRY_SECONDS
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(changed.wait(), pause)
 
-    async def _look_at_crds(self) -> None:
+    async def _look_at_crds(self) -> bool:
         found = await check_crds(self._client, self._shipped)
         _tell(found, self._crd_problems)
         self._crd_problems = found
         metrics.set_self_check("crds", ok=not found)
+        return True  # a change is told
 
-    async def _look_at_rights(self) -> None:
+    async def _look_at_rights(self) -> bool:
         async def may(right: Right) -> bool:
             return await may_self(self._client, right.attributes())
 
@@ -78,6 +83,7 @@ class Installation:
         _tell(found, self._missing_rights)
         self._missing_rights = found
         metrics.set_self_check("rights", ok=not found)
+        return not found
 
 
 def _tell(found: Sequence[str], before: Sequence[str]) -> None:

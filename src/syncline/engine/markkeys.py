@@ -8,7 +8,7 @@ It also holds who may take over marks that prove nothing: after an upgrade from 
 over.
 
 That there have been keys is noted on the Secret of the digest key: a Secret that is missing is told from one that was
-never made, and does not open the door to unsigned marks again.
+never made, and does not open the door to unsigned marks again. Where both are gone, the proofs of statuses tell it.
 """
 
 import base64
@@ -54,7 +54,7 @@ class MarkRing:
     """The keys as they are now, shared by all clusters, and how many marks may be signed anew."""
 
     def __init__(self, keys: MarkKeys = NO_KEYS, clock: Callable[[], float] = time.monotonic) -> None:
-        self.keys = keys
+        self._keys = keys
         self.waiting: set[str] = set()
         """Syncs with marks that are to be signed anew as soon as it may be, by `Kind/namespace/name`."""
         self.unfinished: set[str] = set()
@@ -64,6 +64,18 @@ class MarkRing:
         self._clock = clock
         self._left = RENEWALS_AT_ONCE
         self._at = clock()
+
+    @property
+    def keys(self) -> MarkKeys:
+        """The keys."""
+        return self._keys
+
+    @keys.setter
+    def keys(self, keys: MarkKeys) -> None:
+        before = self._keys
+        if keys.lost is None and before.lost is not None:
+            keys = keys.knowing_lost(before.lost | before.ids)
+        self._keys = keys
 
     def begin(self, sync: str) -> None:
         """Note that a sync looks at all its objects again."""
@@ -113,14 +125,18 @@ def takeovers_data(takeovers: Mapping[str, Iterable[str]]) -> dict[str, str]:
 async def read_mark_keys(client: Client, namespace: str) -> MarkKeys:
     """Read the keys. Raises what any read raises, and `ConfigError` for a Secret that holds none."""
     found = await client.get(SECRETS, NAME, namespace, type=KeysWire)
-    return read_keys(found.data, f"{namespace}/{NAME}")
+    keys = read_keys(found.data, f"{namespace}/{NAME}")
+    return keys.knowing_lost(await noted_keys(client, namespace))
 
 
-async def ensure_mark_keys(client: Client, namespace: str, worked_on: Iterable[str]) -> MarkKeys:
+async def ensure_mark_keys(
+    client: Client, namespace: str, worked_on: Iterable[str], signers: frozenset[str] = frozenset()
+) -> MarkKeys:
     """Read the keys, and make one if there is none. Another replica may be faster.
 
-    `worked_on` are the UIDs of the syncs that an operator has worked on before: where there never were keys, that was a
-    version that signed nothing, and they may take over what it has marked.
+    `worked_on` are the UIDs of the syncs that a version which signed nothing may have worked on: where there never were
+    keys, they may take over what it has marked. `signers` are the keys that statuses are signed with: they tell which
+    keys are lost where the note of them is lost too.
     """
     noted = await noted_keys(client, namespace)
     try:
@@ -136,6 +152,7 @@ async def ensure_mark_keys(client: Client, namespace: str, worked_on: Iterable[s
         with suppress(AlreadyExists):
             await client.create(SECRETS, body, namespace)
         keys = await read_mark_keys(client, namespace)
+        noted |= signers
         if unsigned:
             log.info("marks are signed from now on; those of an earlier version are taken over", syncs=len(unsigned))
     if lost := noted - keys.ids - keys.takeovers.keys():
@@ -147,7 +164,7 @@ async def ensure_mark_keys(client: Client, namespace: str, worked_on: Iterable[s
         )
     if keys.ids - noted:
         await note_keys(client, namespace, noted | keys.ids)
-    return keys
+    return keys.knowing_lost(noted)
 
 
 async def write_takeovers(

@@ -49,6 +49,7 @@ class Readiness:
             "watches": lambda: _are_live(watches()),
             "policies": self._authors_checked,
             "crds": self._installation.crds_fit,
+            "rights": self._installation.rights_suffice,
             "confinement": self._builds_confined,
             "webhooks": lambda: _webhooks_taken(taken=takes_webhooks()),
         }

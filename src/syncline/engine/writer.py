@@ -238,8 +238,12 @@ class Writer:
 
         The watch does not tell of it: for the cache, an answer is what we know already.
         """
-        seen = self._view(desired.target).see(wire, body=True)
-        action = plan(desired, seen, self._owner, place(self._cluster.uid, desired.target), self._policy)
+        view, here = self._view(desired.target), place(self._cluster.uid, desired.target)
+        # The cache has reduced this very answer already, without the body: few plans need that.
+        seen = view.copies.reflector.get_same(wire)
+        action = plan(desired, seen, self._owner, here, self._policy) if seen is not None else None
+        if action is None or action.verb is Verb.READ:
+            action = plan(desired, view.see(wire, body=True), self._owner, here, self._policy)
         return None if action.verb is Verb.LEAVE else action
 
     def _view(self, target: Target) -> View:

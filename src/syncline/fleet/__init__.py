@@ -1,15 +1,12 @@
-"""Many API servers: who may be reached, with which credential, and whether they can be used now.
+"""Many API servers: their credentials, their clients and their health.
 
-    secrets, argocd         from a Secret to a connection: kubeconfigs, tokens, Cluster API and Argo CD
-    credentials, expiry     what all credentials must be like, and when they end
-    addresses               where a connection must not lead
-    resolve                 from what a sync says to a credential: the one place where references are followed
-    fleet                   one member a credential, for as long as it is used; rotation
-    member                  one cluster: its client, and how it is
-    pulse, line             health: probes, the circuit breaker, and the gate that every request passes
-    errors, metrics
+    secrets, argocd         connections from Secrets: kubeconfigs, tokens, Cluster API and Argo CD credentials, expiry
+    the rules for all credentials, and their expiry addresses               the addresses that are refused resolve
+    from the spec of a sync to a credential: the only place where references are resolved fleet                   one
+    member for each credential, while it is used; rotation member                  one cluster: its client and its
+    health pulse, line             health: probes, and the circuit breaker for every request errors, metrics
 
-What it is not: it knows nothing of copies, syncs or plans. It hands out clients, and tells when one comes or goes.
+This package knows nothing about syncs and plans. It provides clients, and reports changes of their clusters.
 """
 
 from syncline.fleet.credentials import Credentials

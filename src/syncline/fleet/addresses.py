@@ -1,7 +1,7 @@
-"""Where a connection must not lead.
+"""The addresses that a connection must not use.
 
-Which addresses are refused is in `core.addresses`. What a name resolves to is not looked at beforehand, since it may be
-another address a moment later; each address is looked at when the socket for it is made.
+`core.addresses` defines the refused addresses. A name is not resolved in advance, because it can resolve to another
+address later. Each address is checked when its socket is created.
 """
 
 import asyncio
@@ -18,14 +18,15 @@ from syncline.kube.errors import ConfigError
 
 
 def check_server(server: str, *, allow_loopback: bool) -> None:
-    """Raise `ConfigError` for a URL whose host is refused as it is written."""
+    """Raise `ConfigError` for a URL whose host is a refused address."""
     host = (urlsplit(server).hostname or "").rstrip(".")
     why = None
     if is_loopback_name(host):
         why = None if allow_loopback else LOOPBACK
     else:
         with contextlib.suppress(OSError):
-            # Also what only the system's resolver takes for an address, such as 127.1 or 0x7f000001.
+            # This includes forms that only the resolver of the system accepts as an address, such as 127.1 or
+            # 0x7f000001.
             host = host if ":" in host else socket.inet_ntoa(socket.inet_aton(host))
             why = refusal(host, allow_loopback=allow_loopback)
     if why:
@@ -33,7 +34,7 @@ def check_server(server: str, *, allow_loopback: bool) -> None:
 
 
 def address_check(*, allow_loopback: bool) -> Callable[[str], None]:
-    """Return what raises `OSError` for each address that is refused."""
+    """Return a function that raises `OSError` for each refused address."""
 
     def check(address: str) -> None:
         why = refusal(address, allow_loopback=allow_loopback)
@@ -44,10 +45,10 @@ def address_check(*, allow_loopback: bool) -> Callable[[str], None]:
 
 
 class OwnThreads(AbstractResolver):
-    """Looks each name up in a thread of its own.
+    """Resolves each name in its own thread.
 
-    A name server that does not answer holds a thread for half a minute. The process has few that are shared: as many
-    dead clusters would keep everybody else from looking anything up.
+    A name server that does not answer blocks a thread for half a minute. With the few shared threads of the process,
+    some unreachable clusters would block the name resolution of all others.
     """
 
     async def resolve(
@@ -58,7 +59,7 @@ class OwnThreads(AbstractResolver):
         answer: asyncio.Future[list[ResolveResult]] = loop.create_future()
 
         def settle(found: list[ResolveResult] | OSError) -> None:
-            if answer.done():  # nobody waits any more
+            if answer.done():  # the caller was cancelled
                 return
             if isinstance(found, OSError):
                 answer.set_exception(found)
@@ -67,7 +68,7 @@ class OwnThreads(AbstractResolver):
 
         def work() -> None:
             found = _look_up(host, port, family)
-            with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+            with contextlib.suppress(RuntimeError):  # the loop has ended in the meantime
                 loop.call_soon_threadsafe(settle, found)
 
         threading.Thread(target=work, name="name-lookup", daemon=True).start()
@@ -83,7 +84,7 @@ def _look_up(host: str, port: int, family: socket.AddressFamily) -> list[Resolve
     except OSError as error:
         return error
     except UnicodeError:
-        return socket.gaierror(socket.EAI_NONAME, "this cannot be a host's name")
+        return socket.gaierror(socket.EAI_NONAME, "this is not a valid host name")
     return [
         ResolveResult(
             hostname=host,

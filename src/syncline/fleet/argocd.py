@@ -1,6 +1,7 @@
-"""Cluster Secrets of Argo CD: a server, and a JSON text with the credential.
+"""Cluster Secrets of Argo CD: a server, and the credential as JSON.
 
-As with kubeconfigs of tenants: inline credentials over verified TLS, and anything else is refused by name.
+As for kubeconfigs of tenants, only inline credentials over verified TLS are accepted. All other settings are refused by
+name.
 """
 
 import base64
@@ -21,17 +22,17 @@ SERVER_KEY = "server"
 _REFUSED = {
     "username": "basic authentication was removed from Kubernetes; use bearerToken",
     "password": "basic authentication was removed from Kubernetes; use bearerToken",
-    "execProviderConfig": "no command is run for a credential; use bearerToken, or certData and keyData",
-    "awsAuthConfig": "no command is run for a credential; use bearerToken, or certData and keyData",
-    "proxyUrl": "no proxy is used",
-    "insecure": "the server must prove who it is; use caData",
+    "execProviderConfig": "commands for credentials are not supported; use bearerToken, or certData and keyData",
+    "awsAuthConfig": "commands for credentials are not supported; use bearerToken, or certData and keyData",
+    "proxyUrl": "proxies are not supported; remove it",
+    "insecure": "the certificate of the server must be verified; use caData",
 }
 _CONFIG = {"bearerToken", "tlsClientConfig", "disableCompression"}
 _TLS = {"caData", "certData", "keyData", "serverName"}
 
 
 def is_cluster(metadata: ObjectMeta) -> bool:
-    """Whether Argo CD takes this Secret for a cluster."""
+    """Whether this Secret is a cluster Secret of Argo CD."""
     return metadata.labels.get(LABEL) == "cluster"
 
 
@@ -45,7 +46,7 @@ def connection(value: Callable[[str], bytes | None], name: str) -> Connection:
     _vet(tls, _TLS)
     certificate, key = _pem(tls, "certData"), _pem(tls, "keyData")
     if (certificate is None) != (key is None):
-        raise ConfigError("certData and keyData go together")
+        raise ConfigError("certData and keyData are needed together: add the missing one")
     return Connection(
         server=(value(SERVER_KEY) or b"").decode("utf-8", "replace").strip().rstrip("/"),
         name=name,
@@ -60,7 +61,7 @@ def connection(value: Callable[[str], bytes | None], name: str) -> Connection:
 def _mapping(content: bytes) -> dict[str, Any]:
     try:
         return msgspec.json.decode(content, type=dict[str, Any])
-    except (ValueError, RecursionError):  # not kept as the cause: it may quote what was read
+    except (ValueError, RecursionError):  # not chained: the message can quote the content
         raise ConfigError(f"{CONFIG_KEY} is not a JSON object") from None
 
 
@@ -70,9 +71,7 @@ def _vet(settings: Mapping[str, Any], allowed: set[str]) -> None:
             continue
         if key in _REFUSED:
             raise ConfigError(f"{key} is not accepted: {_REFUSED[key]}")
-        raise ConfigError(
-            f"{CONFIG_KEY} holds a setting that is not known; it may hold bearerToken and tlsClientConfig"
-        )
+        raise ConfigError(f"{CONFIG_KEY} contains an unknown setting; it can contain bearerToken and tlsClientConfig")
 
 
 def _text(settings: Mapping[str, Any], key: str) -> str | None:

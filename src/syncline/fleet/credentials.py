@@ -1,4 +1,4 @@
-"""What every credential for another cluster must be like, whatever Secret it came from."""
+"""The rules for every credential of another cluster."""
 
 import hashlib
 import re
@@ -17,46 +17,46 @@ _TOKEN = re.compile(r"[\x21-\x7e]{1,65536}")
 
 
 class Credentials(Struct, frozen=True, kw_only=True):
-    """A connection that may be used, where it came from, and when it ends."""
+    """A valid connection, with its origin and its expiry."""
 
     connection: Connection
     origin: str
-    """For people: `Secret team-a/edge`."""
+    """The origin for people: `Secret team-a/edge`."""
     digest: str
-    """Equal for equal content. Of no use to anybody else, and still not for logs."""
+    """A fingerprint that is equal for equal content. It must not be logged."""
     perishable: str = ""
-    """What ends first: the token or the client certificate."""
+    """The part that expires first: the token or the client certificate."""
     life: Life | None = None
 
     def __repr__(self) -> str:
-        """Name the credential without showing it."""
+        """Return the origin of the credential, without its content."""
         return f"Credentials({self.origin!r}, {self.connection.server!r})"
 
     @property
     def expires(self) -> datetime | None:
-        """When the server stops to accept it, where it says so."""
+        """The time when the credential expires, if it contains this."""
         return self.life.ends if self.life else None
 
     def expired(self, now: datetime | None = None) -> bool:
-        """Whether it has ended."""
+        """Whether the credential has expired."""
         return self.life is not None and self.life.ends <= (now or datetime.now(UTC))
 
     def warning(self, now: datetime) -> str | None:
-        """Say what to renew, from 7 days or a fifth of its life before the end on, whichever is later."""
+        """Return a warning 7 days, or a fifth of its lifetime, before the expiry, whichever is later."""
         if self.life is None or self.life.ends - now > self.life.margin(NOTICE):
             return None
         verb = "expired" if self.expired(now) else "expires"
         return f"the {self.perishable} in {self.origin} {verb} on {self.life.ends:%Y-%m-%dT%H:%M:%SZ}: renew it there"
 
     def same_server(self, other: "Credentials") -> bool:
-        """Whether both lead to the same server, which proves itself in the same way."""
+        """Whether both connect to the same server with the same certificate authority."""
         return _way(self.connection) == _way(other.connection)
 
 
 def vet(connection: Connection, origin: str, *, allow_loopback: bool) -> Credentials:
-    """Return a connection as a credential that may be used.
+    """Return a connection as a valid credential.
 
-    Raises `NotResolved`, whose message names the origin and the mistake, and quotes nothing of the credential.
+    Raises `NotResolved`. Its message names the origin and the mistake, and quotes nothing of the credential.
     """
     try:
         _check(connection)
@@ -77,13 +77,16 @@ def vet(connection: Connection, origin: str, *, allow_loopback: bool) -> Credent
 
 def _check(connection: Connection) -> None:
     if not connection.server.lower().startswith("https://") or not is_server_url(connection.server):
-        raise ConfigError("the server must be an https URL without user, query or fragment")
+        raise ConfigError("the server is not an https URL without user, query and fragment: correct it")
     if connection.token is None and connection.client_cert_pem is None:
-        raise ConfigError("there is no credential: it holds neither a token nor a client certificate")
+        raise ConfigError("there is no credential: add a token or a client certificate")
     if connection.token is not None and not _TOKEN.fullmatch(connection.token):
-        raise ConfigError("the token holds spaces, line ends or other characters that no token has")
+        raise ConfigError("the token contains spaces, newlines or other invalid characters: correct it")
     if not connection.verify_tls or connection.proxy_url or connection.exec_plugin or connection.token_file:
-        raise ConfigError("only a server, its authority, and an inline token or client certificate are accepted")
+        raise ConfigError(
+            "only a server, its certificate authority, and an inline token or client certificate are accepted: remove"
+            " other settings"
+        )
 
 
 def _way(connection: Connection) -> tuple[str, bytes, str]:

@@ -1,19 +1,19 @@
-"""What can be wrong with a cluster, beside what its API server says.
+"""The errors of clusters, in addition to the errors of their API servers.
 
 KubeError
 |-- ConfigError
-|   `-- NotResolved         what a sync or SyncTarget names cannot be used until a person changes something
+|   `-- NotResolved         a reference of a sync or SyncTarget is not valid until somebody changes an object
 `-- Unreachable
-    `-- ClusterDown         the cluster is known to be away, or not to be trusted; nothing was sent
+    `-- ClusterDown         the cluster is unreachable or not trusted; no request was sent
 """
 
-# ruff: noqa: N818  # states have names, as the errors of `kube` do
+# ruff: noqa: N818  # the names are states, like the errors of `kube`
 
 from syncline.kube.errors import ConfigError, Unreachable
 
 
 class NotResolved(ConfigError):
-    """A reference leads nowhere usable; `reason` is one CamelCase word, the message says what to fix."""
+    """A reference is not valid. `reason` is one CamelCase word. The message names the remedy."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -21,7 +21,7 @@ class NotResolved(ConfigError):
 
 
 class ClusterDown(Unreachable):
-    """The cluster is not used at the moment; the message says since when, and why. Nothing was sent."""
+    """The cluster is not used now. The message has the start and the cause. No request was sent."""
 
     def __init__(self, cluster: str, reason: str, message: str) -> None:
         super().__init__(message)

@@ -1,6 +1,6 @@
-"""When tokens and certificates end, read from them without trusting them: whoever checks them is elsewhere.
+"""The expiry of tokens and certificates. They are parsed here, not verified.
 
-The certificate is read by hand, since the library that could do it would cost every operator 10 MB.
+This module parses certificates itself, because a library for it would need 10 MB of memory in every operator.
 """
 
 import base64
@@ -15,17 +15,17 @@ _PEM = re.compile(rb"-----BEGIN CERTIFICATE-----([^-]+)-----END CERTIFICATE-----
 _SEQUENCE, _VERSION, _UTC_TIME, _GENERALIZED_TIME = 0x30, 0xA0, 0x17, 0x18
 _LONG_FORM = 0x80
 _CENTURY = 50
-"""RFC 5280: years of two digits below this are of this century."""
+"""RFC 5280: two-digit years below this number belong to this century."""
 
 
 class Life(Struct, frozen=True):
-    """From when until when something is good."""
+    """The validity of a credential."""
 
     begins: datetime | None
     ends: datetime
 
     def margin(self, most: timedelta) -> timedelta:
-        """Return how long before the end to speak up: a fifth of its life, but no longer than `most`."""
+        """Return the time of a warning before the expiry: a fifth of the lifetime, but at most `most`."""
         return most if self.begins is None else min(most, (self.ends - self.begins) / 5)
 
 
@@ -35,7 +35,7 @@ class _Claims(Struct):
 
 
 def token_life(token: str) -> Life | None:
-    """Return the life of a JSON web token; None for one without an end, and for what is no such token."""
+    """Return the validity of a JSON web token; None for a token without an expiry, and for other strings."""
     parts = token.split(".")
     try:
         _, claims, _ = parts
@@ -49,7 +49,7 @@ def token_life(token: str) -> Life | None:
 
 
 def certificate_life(pem: bytes) -> Life | None:
-    """Return the life of a certificate, or of the first to end in a chain; None for what cannot be read."""
+    """Return the validity of a certificate, or of the first in a chain to expire; None if it is unreadable."""
     try:
         lives = [_validity(base64.b64decode(block)) for block in _PEM.findall(pem)]
     except (ValueError, IndexError, binascii.Error):
@@ -71,7 +71,7 @@ def _validity(der: bytes) -> Life:
 
 
 def _open(der: bytes, at: int, expected: int | None = None) -> tuple[int, int, int]:
-    """Return the tag of the value at a place, where its content begins, and where it ends."""
+    """Return the tag of the value at a position, and the start and the end of its content."""
     tag, length, begin = der[at], der[at + 1], at + 2
     if expected is not None and tag != expected:
         raise ValueError("not a certificate")

@@ -1,4 +1,4 @@
-"""All clusters in use: one member a credential, shared by all who name it, closed when nobody does."""
+"""All clusters in use: one member for each credential, shared by all its users, closed after the last use."""
 
 import asyncio
 from collections import Counter
@@ -18,7 +18,7 @@ from syncline.kube.errors import KubeError
 from syncline.kube.transport import Dialing
 
 Reread = Callable[[], Awaitable[Credentials]]
-"""Reads the Secret again and returns what it holds now."""
+"""Reads the Secret again and returns the current credential."""
 
 _REREAD_TIMEOUT = 10.0
 
@@ -26,10 +26,10 @@ log: FilteringBoundLogger = structlog.get_logger(__name__)
 
 
 class Fleet:
-    """Members by what they are known by. Credentials that are equal, in one namespace, share a member.
+    """The members by key. Equal credentials of one namespace share a member.
 
-    A namespace's credentials are never shared with another's, even where they are equal: each has its own rotation,
-    and no message of one is told to the other.
+    Credentials of different namespaces are never shared, even if they are equal: each has its own rotation, and no
+    message of one namespace is shown in the other.
     """
 
     def __init__(self, *, allow_loopback: bool = False, pace: Pace | None = None) -> None:
@@ -59,22 +59,22 @@ class Fleet:
         return iter(tuple(dict.fromkeys(self._bound.values())))
 
     def listen(self, on_change: Callable[[Member], None]) -> None:
-        """Be told when a member comes up, goes down, or is down for another reason; what is called must be quick."""
+        """Register a callback for changes of a member: up, down, or another cause. The callback must be fast."""
         self._listeners.append(on_change)
 
     def find(self, key: MemberKey) -> Member | None:
-        """Return the member that is known by a key, if there is one."""
+        """Return the member of a key, if there is one."""
         return self._bound.get(key)
 
     def member(
         self, key: MemberKey, credentials: Credentials, *, user: Hashable | None = None, reread: Reread | None = None
     ) -> Member:
-        """Return the member for a key, which has these credentials from now on.
+        """Return the member of a key, with these credentials from now on.
 
-        Nothing is asked of the cluster in this call. Where the content has changed, the member goes on with the new
-        one, client and all; `reread` is called when the cluster refuses what it has. `user` is whoever needs the
-        member, until `keep` says otherwise. Raises `NotResolved` where the certificates are none; the member that was
-        there goes on as it was.
+        This call sends no request to the cluster. If the content has changed, the member continues with the new
+        credential and the same client. `reread` is called when the cluster refuses the credential. `user` uses the
+        member until `keep` changes this. Raises `NotResolved` if the certificates are not valid. Then an existing
+        member continues unchanged.
         """
         held = self._bound.get(key)
         member = self._with_content(key.namespace, credentials)
@@ -94,7 +94,7 @@ class Fleet:
         return member
 
     def keep(self, user: Hashable, keys: Collection[MemberKey]) -> None:
-        """Say which members a user needs, from now on: these, and no others. None, where the user is gone."""
+        """Set the members that a user needs: exactly these. None means that the user no longer exists."""
         before, now = self._uses.pop(user, frozenset()), frozenset(keys)
         if now:
             self._uses[user] = now
@@ -110,7 +110,7 @@ class Fleet:
             timer.cancel()
         self._idle.clear()
         for member in self:
-            self._end(member, "Closed", "the operator ends")
+            self._end(member, "Closed", "the operator stops")
         while self._closing:
             await asyncio.wait(self._closing)
 
@@ -140,7 +140,7 @@ class Fleet:
         )
 
     async def _reread(self, member: Member) -> None:
-        """Read all Secrets that a member came from; what changed is used from now on."""
+        """Read all Secrets of a member again, and use a changed credential from now on."""
         found: dict[MemberKey, Credentials] = {}
         keys = self._keys(member)
         for key in sorted(keys & self._rereads.keys()):
@@ -149,7 +149,7 @@ class Fleet:
                     found[key] = await self._rereads[key]()
             except (KubeError, TimeoutError) as error:
                 log.warning(
-                    "the credential was refused, and its Secret cannot be read",
+                    "the cluster refused the credential, and its Secret is unreadable",
                     cluster=member.name,
                     key=str(key),
                     error=str(error),
@@ -163,28 +163,30 @@ class Fleet:
                     self.member(key, credentials)
         except KubeError as error:
             log.warning(
-                "the credential was refused, and the new one cannot be used", cluster=member.name, error=str(error)
+                "the cluster refused the credential, and the new credential is not valid",
+                cluster=member.name,
+                error=str(error),
             )
 
     def _replace(self, member: Member) -> None:
-        """Make a new member: the Secret of this one leads to another cluster now, and views of it are of no use."""
+        """Create a new member, because the Secret now refers to another cluster and the caches are not valid for it."""
         keys = self._keys(member)
         if not keys:
             return
         fresh = self._make(min(keys), member.credentials)
         self._bound.update(dict.fromkeys(keys, fresh))
-        self._end(member, "Replaced", "its Secret leads to another cluster now")
+        self._end(member, "Replaced", "its Secret now refers to another cluster")
         self._watch_idle(fresh)
 
     def _tell(self, member: Member) -> None:
         for listener in self._listeners:
             try:
                 listener(member)
-            except Exception:  # a mistake of one must not keep the others, or the probes, from going on
-                log.exception("a change of a cluster could not be passed on", cluster=member.name)
+            except Exception:  # an error in one callback must not stop the other callbacks or the probes
+                log.exception("a callback for a change of a cluster failed", cluster=member.name)
 
     def _watch_idle(self, member: Member) -> None:
-        """Close a member some time after its last user has gone, or at once when no key leads to it any more."""
+        """Close a member some time after its last use, or immediately if no key refers to it."""
         timer = self._idle.pop(member, None)
         if timer is not None:
             timer.cancel()
@@ -206,7 +208,7 @@ class Fleet:
         for key in [key for key, count in self._users.items() if count <= 0]:
             del self._users[key]
         member.end(reason, message)
-        for each in self:  # of the same name: the series that just went was theirs too
+        for each in self:  # members with the same name share the removed series
             if (each.namespace, each.name) == (member.namespace, member.name):
                 each.count()
         task = asyncio.get_running_loop().create_task(member.close())

@@ -1,4 +1,4 @@
-"""The way of every request to another cluster: through the gate, within bounds, and judged by what comes back."""
+"""The transport for requests to another cluster: with the circuit breaker, and with limits for responses."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -16,7 +16,7 @@ from syncline.kube.transport import Answer, Dialing, Transport
 
 WRITES_IN_FLIGHT = 16
 MAX_ANSWER = 8 * 1024 * 1024
-"""What a cluster may make us hold at once, times the reads in flight: a tenant's cluster may send what it likes."""
+"""The maximum size of a response, because the cluster of a tenant can send anything."""
 
 _REDIRECTS = range(300, 400)
 _REFUSALS = range(400, 500)
@@ -24,7 +24,7 @@ _SERVER_ERRORS = 500
 
 
 class Line(Transport):
-    """A transport with a gate."""
+    """A transport with a circuit breaker."""
 
     def __init__(self, connection: Connection, pulse: Pulse, *, timeout: float, dialing: Dialing) -> None:
         super().__init__(connection, timeout=timeout, dialing=dialing)
@@ -39,7 +39,7 @@ class Line(Transport):
         body: bytes | None = None,
         timeout: float | None = None,
     ) -> Answer:
-        """Send one request, if the cluster can be used. Raises `Unreachable`, also for what no API server answers."""
+        """Send one request, if the cluster is usable. Raises `Unreachable`, also if this is no API server."""
         await self._pulse.enter()
         changes = method != "GET"
         try:
@@ -49,21 +49,21 @@ class Line(Transport):
             self._pulse.failed(broken=True)
             raise
         if answer.status in _REFUSALS and read_status(answer.body).kind != "Status":
-            # A real server says so of groups that it does not serve, and any other program of anything.
+            # An API server answers 404 for groups that it does not serve, and other programs for any path.
             await self._pulse.confirm()
         elif answer.status < _SERVER_ERRORS:
             self._pulse.seen()
         return answer
 
     async def direct(self, path: str, headers: Mapping[str, str], timeout: float) -> Answer:
-        """GET past the gate: for probes."""
+        """GET without the circuit breaker, for probes."""
         return await super().send("GET", path, headers=headers, timeout=timeout)
 
     @asynccontextmanager
     async def stream(
         self, path: str, headers: Mapping[str, str], silence: float
     ) -> AsyncIterator[tuple[int, str | None, AsyncIterator[bytes]]]:
-        """Open an answer without end, if the cluster can be used."""
+        """Open a streaming response, if the cluster is usable."""
         await self._pulse.enter()
         try:
             async with super().stream(path, headers, silence) as opened:
@@ -78,15 +78,21 @@ class Line(Transport):
         if answer.status >= _SERVER_ERRORS:
             self._pulse.failed(broken=False)
         elif answer.status in _REDIRECTS:
-            raise BadAnswer(f"{self._server} answers with a redirect, which no API server does", ambiguous=changes)
+            raise BadAnswer(
+                f"{self._server} answers with a redirect, so it is not an API server: check its address",
+                ambiguous=changes,
+            )
         elif answer.status not in _REFUSALS:
             wants_json = headers.get("Accept", "").startswith("application/json")
             if wants_json and not answer.body[:16].lstrip().startswith(b"{"):
-                raise BadAnswer(f"{self._server} answers with something else than JSON", ambiguous=changes)
+                raise BadAnswer(
+                    f"{self._server} does not answer with JSON, so it is not an API server: check its address",
+                    ambiguous=changes,
+                )
 
 
 class Patience(Retry, frozen=True):
-    """As ever, but what the gate refuses is not tried again: the answer would be the same."""
+    """The default retries, except for requests that the circuit breaker refuses: a retry would fail too."""
 
     def delay(self, failure: KubeError, *, reads: bool, attempt: int, elapsed: float) -> float | None:
         """Return how long to wait, or None: do not repeat."""
@@ -96,7 +102,7 @@ class Patience(Retry, frozen=True):
 
 
 class _Session(Session):
-    """A session over a line that is given."""
+    """A session over a given transport."""
 
     def __init__(self, line: Line, credential: Credential) -> None:
         self.retry = Patience(tries=3, budget=20.0)
@@ -107,7 +113,7 @@ class _Session(Session):
 
 
 class LineClient(Client):
-    """A client over a line. It stays the same when the credential changes."""
+    """A client over a transport. It stays the same when the credential changes."""
 
     def __init__(self, connection: Connection, line: Line, credential: Credential) -> None:
         self.connection = connection

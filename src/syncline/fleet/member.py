@@ -1,4 +1,4 @@
-"""One cluster, for as long as it is that cluster: its client, its credential and its health."""
+"""One cluster: its client, its credential and its health."""
 
 import asyncio
 import contextlib
@@ -56,10 +56,11 @@ class _Version(Struct, rename="camel"):
 
 
 class Member:
-    """A cluster that can be asked through `client`, which is the same for as long as the member is.
+    """A cluster with a `client` that stays the same for the lifetime of the member.
 
-    While the cluster is away or not to be trusted, all requests of `client` fail at once with `ClusterDown`. A member
-    is one cluster for good: where its Secret comes to lead to another cluster, the fleet closes it and makes a new one.
+    While the cluster is unreachable or not trusted, all requests of `client` fail immediately with `ClusterDown`. A
+    member never changes its cluster: if its Secret refers to another cluster, the fleet closes the member and creates a
+    new one.
     """
 
     def __init__(
@@ -76,11 +77,11 @@ class Member:
     ) -> None:
         self.namespace = namespace
         self.name = name
-        """For people: what the cluster was first called."""
+        """The first name of the cluster, for people."""
         self.version = ""
-        """The version of Kubernetes that it runs, once it was reached."""
+        """The Kubernetes version, after the first connection."""
         self.closed = False
-        """True: it will never be up again. Ask the fleet for the member that took its place."""
+        """True: the member is closed for good. The fleet has the member that replaces it."""
         self._credentials = credentials
         self._pace = pace
         self._reread = reread
@@ -105,48 +106,48 @@ class Member:
         self._task = asyncio.get_running_loop().create_task(self._pulse.run(), context=contextvars.Context())
 
     def __repr__(self) -> str:
-        """Name the member and how it is."""
+        """Return the name and the health of the member."""
         return f"Member({self.namespace}/{self.name}, {self.health.state} {self.health.reason})"
 
     @property
     def credentials(self) -> Credentials:
-        """What it is reached with now."""
+        """The current credential."""
         return self._credentials
 
     @property
     def health(self) -> Health:
-        """How the cluster is, as of the last change."""
+        """The health of the cluster, since the last change."""
         return self._pulse.health
 
     @property
     def up(self) -> bool:
-        """Whether requests pass now."""
+        """Whether requests are allowed now."""
         return self._pulse.up
 
     @property
     def uid(self) -> str:
-        """The UID that names the cluster over all addresses and times; empty until it was first reached."""
+        """The UID that identifies the cluster at all addresses; empty before the first connection."""
         return self._pulse.uid
 
     @property
     def last_seen(self) -> datetime | None:
-        """When the cluster last answered as it should."""
+        """The time of the last valid response."""
         return self._pulse.last_seen
 
     async def settled(self) -> bool:
-        """Wait until it is known whether the cluster can be used, which takes seconds at most; return whether."""
+        """Wait until it is known whether the cluster is usable, at most some seconds. Return whether it is usable."""
         with contextlib.suppress(ClusterDown):
             await self._pulse.enter()
         return self.up
 
     def probe_now(self) -> None:
-        """Look after the cluster at once, rather than when it is time: for somebody who waits."""
+        """Probe the cluster immediately, for a caller that waits."""
         self._pulse.wake()
 
     async def follow(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run something for good, and start it again whenever the cluster comes back: a `Reflector.run`.
+        """Run a coroutine forever, such as `Reflector.run`, and start it again when the cluster becomes reachable.
 
-        It is not left to wait for its next try then, which may be half a minute away. What it logs names the cluster.
+        It does not wait for its next retry, which can be half a minute later. Its log records name the cluster.
         """
         structlog.contextvars.bind_contextvars(cluster=self.name)
         while True:
@@ -162,7 +163,7 @@ class Member:
                 await asyncio.wait((work, back))
 
     def rotate(self, credentials: Credentials) -> None:
-        """Go on with another credential. Raises `NotResolved`, and changes nothing, where it cannot be used."""
+        """Continue with another credential. Raises `NotResolved`, and changes nothing, if it is not valid."""
         if credentials.digest == self._credentials.digest:
             return
         with _named(credentials):
@@ -176,7 +177,7 @@ class Member:
             self._line.break_off()
 
     async def renew(self) -> bool:
-        """Have the Secret read again, since a request was refused; return whether there is another credential now."""
+        """Read the Secret again, because a request was refused. Return whether there is a new credential."""
         renewed = await self._look_again()
         if not renewed:
             self._pulse.wake()
@@ -192,26 +193,26 @@ class Member:
         return self._credentials.digest != before
 
     def end(self, reason: str, message: str) -> None:
-        """Let nothing pass any more, and tell so; what is under way is broken off."""
+        """Refuse all requests, report it, and cancel running requests."""
         self.closed = True
         self._task.cancel()
         self._pulse.close(reason, message)
         metrics.forget(self.namespace, self.name)
 
     async def close(self) -> None:
-        """Close what was ended."""
+        """Close an ended member."""
         await asyncio.wait([self._task])
         await self._line.close()
 
     async def _check(self) -> str:
-        """Return what names the cluster: one answer that needs the server, its store and the credential to work."""
+        """Return the identity of the cluster. The request needs the API server, its store and the credential."""
         try:
             uid, self._known_by = await identify(self._identity, self._known_by)
         except Forbidden as error:
             raise NotResolved(
                 "Forbidden",
-                f"grant get on {error.resource}: the credential in {self._credentials.origin} may not get "
-                f"{error.resource} {error.name!r}, by which the cluster is known",
+                f"the credential in {self._credentials.origin} may not get {error.resource} {error.name!r}, which"
+                f" identifies the cluster: grant get on {error.resource}",
             ) from None
         now = asyncio.get_running_loop().time()
         if not self.up or now - self._version_at >= _VERSION_AGE:
@@ -237,7 +238,7 @@ class Member:
             answer = await self._line.direct(path, headers, self._pace.probe)
         except Untrusted as refused:
             message = (
-                f"{refused}; if the cluster has a new certificate authority, put it into {self._credentials.origin}"
+                f"{refused}; if the cluster has a new certificate authority, write it to {self._credentials.origin}"
             )
             raise NotResolved("CertificateNotTrusted", message) from None
         if answer.status < _REFUSED:
@@ -273,24 +274,24 @@ class Member:
         self._told(self)
 
     def count(self) -> None:
-        """Set what is counted about it."""
+        """Set the metrics of the member."""
         metrics.up.labels(self.namespace, self.name).set(self.up)
         if self._credentials.expires:
             metrics.expiry.labels(self.namespace, self.name).set(self._credentials.expires.timestamp())
 
 
 class _MemberToken:
-    """The token of the credential that a member has now; a refused one sends the member to its Secret."""
+    """The token of a member's current credential. A refused token makes the member read its Secret again."""
 
     def __init__(self, member: Member) -> None:
         self._member = member
 
     async def token(self) -> str | None:
-        """Return it; None where a client certificate says who we are."""
+        """Return the token; None if a client certificate is used."""
         return self._member.credentials.connection.token
 
     async def renew(self, rejected: str | None) -> bool:
-        """Return whether there is another credential by now."""
+        """Return whether there is a new credential."""
         if rejected is not None and rejected != self._member.credentials.connection.token:
             return True
         return await self._member.renew()
@@ -298,7 +299,7 @@ class _MemberToken:
 
 @contextmanager
 def _named(credentials: Credentials) -> Iterator[None]:
-    """Say which Secret holds the certificate that cannot be read."""
+    """Add the Secret to the message about an unreadable certificate."""
     try:
         yield
     except ConfigError as error:
@@ -314,4 +315,4 @@ def _decode(body: bytes, kind: type[T]) -> T:
 
 
 def _no_api_server() -> BadAnswer:
-    return BadAnswer("what answers at its address is no Kubernetes API server")
+    return BadAnswer("the program at its address is not a Kubernetes API server: check the address")

@@ -1,9 +1,10 @@
-"""Whether a cluster can be used, and whether it is still the same one.
+"""The circuit breaker of a cluster: whether the cluster is usable, and whether it is still the same cluster.
 
-One loop asks: for the UID of a namespace that every cluster has, which needs the API server, its store and our
-credential to work, and names the cluster over all addresses and times. Every half minute while all is well; at once
-when a request fails, for a request alone proves nothing about a cluster; ever more rarely while it is away. Nobody else
-decides, so that requests never test a dead cluster: they pass, wait for the answer of a probe under way, or fail.
+One loop probes the cluster. It reads the UID of a namespace that every cluster has. This needs the API server, its
+store and the credential, and the UID identifies the cluster at all addresses. The loop probes every half minute while
+the cluster is healthy, immediately after a failed request, and with backoff while the cluster is unreachable. Only the
+loop decides, so requests never test an unreachable cluster: they are sent, wait for the result of a running probe, or
+fail.
 """
 
 import asyncio
@@ -22,7 +23,7 @@ from syncline.kube.errors import ApiError, BadAnswer, KubeError, ServerError, To
 State = Literal["Unknown", "Up", "Down"]
 
 _CONFIRMED = 2
-"""So many failures in a row, the last one a probe's, are no accident."""
+"""After this many failures in sequence, the last of a probe, the cluster counts as unreachable."""
 _DISTRUST = ("NotTheSame", "Replaced", "BadAnswer", "CertificateNotTrusted", "Unauthorized", "Forbidden", "Closed")
 _ENDED = ("Replaced", "Closed")
 _LOGGED = 512
@@ -31,35 +32,35 @@ log: FilteringBoundLogger = structlog.get_logger(__name__)
 
 
 class Pace(Struct, frozen=True, kw_only=True):
-    """How patient a fleet is, in seconds."""
+    """The timeouts and intervals of a fleet, in seconds."""
 
     connect: float = 5.0
     request: float = 15.0
     probe: float = 5.0
-    """How long a probe may take."""
+    """The timeout of a probe."""
     heartbeat: float = 30.0
-    """How often a cluster is probed that nothing is wrong with."""
+    """The interval between probes of a healthy cluster."""
     confirm: float = 0.25
-    """How soon a first failed probe is repeated, and how soon one may follow another."""
+    """The delay after a first failed probe, and the minimum time between probes."""
     backoff_min: float = 1.0
     backoff_max: float = 60.0
     idle: float = 300.0
-    """How long a member stays that nobody uses."""
+    """The time that an unused member is kept."""
     reread: float = 2.0
-    """How soon a Secret may be read again because its credential was refused."""
+    """The minimum time between reads of a Secret after refused credentials."""
 
 
 class Health(Struct, frozen=True, kw_only=True):
-    """How a cluster is, as of the last change; the message is that of the last probe that told something new."""
+    """The health of a cluster since the last change. The message is that of the last probe with a new result."""
 
     state: State
     reason: str
     """One CamelCase word: Connecting, Reachable, Unreachable, ServerError, BadAnswer, Unauthorized, Forbidden, ..."""
     message: str
     since: datetime
-    """When the state last changed."""
+    """The time of the last change of the state."""
     last_seen: datetime | None = None
-    """When the cluster last answered as it should, as of then."""
+    """The time of the last valid response at the last change."""
 
 
 class Pulse:
@@ -75,8 +76,8 @@ class Pulse:
         on_other_cluster: Callable[[], None],
     ) -> None:
         self.uid = ""
-        """Names the cluster, from the first good answer on, for as long as this pulse is kept."""
-        self.health = Health(state="Unknown", reason="Connecting", message="not reached yet", since=datetime.now(UTC))
+        """The identity of the cluster, from its first valid response on."""
+        self.health = Health(state="Unknown", reason="Connecting", message="not connected yet", since=datetime.now(UTC))
         self.last_seen: datetime | None = None
         self._name = name
         self._pace = pace
@@ -95,30 +96,31 @@ class Pulse:
 
     @property
     def up(self) -> bool:
-        """Whether requests are let through, now or after the probe that is under way."""
+        """Whether requests are allowed, now or after the running probe."""
         return self.health.state == "Up"
 
     async def enter(self) -> None:
-        """Return when a request may be sent. Raises `ClusterDown` where the cluster is away, at once."""
+        """Wait until a request is allowed. Raises `ClusterDown` immediately if the cluster is unreachable."""
         while not self._trusted:
             if self.health.state == "Down":
                 raise self.down()
             await self._decided.wait()
 
     async def confirm(self) -> None:
-        """Make sure that the cluster is still the one that it was. Raises `ClusterDown`."""
+        """Verify that the cluster is still the same. Raises `ClusterDown`."""
         self.doubt()
         await self.enter()
 
     def seen(self) -> None:
-        """Take note of an answer as it should be."""
+        """Record a valid response."""
         self._failures = 0
         self.last_seen = datetime.now(UTC)
 
     def failed(self, *, broken: bool) -> None:
-        """Take note of a request that failed for reasons of the cluster; a probe looks into it.
+        """Record a request that failed because of the cluster. A probe then checks the cluster.
 
-        After a broken connection the next one may lead elsewhere: no request passes before the probe has succeeded.
+        After a broken connection the next connection can reach another cluster: no request is sent before a successful
+        probe.
         """
         if self.health.state == "Down":
             return
@@ -128,7 +130,7 @@ class Pulse:
         self.wake()
 
     def doubt(self) -> None:
-        """Let no request pass before the next probe has succeeded."""
+        """Send no request before the next successful probe."""
         self._doubts += 1
         self._trusted = False
         self._decided.clear()
@@ -139,25 +141,25 @@ class Pulse:
         self._alarm.set()
 
     def rotated(self) -> None:
-        """Begin anew with another credential, which may lead elsewhere."""
+        """Start again with another credential, which can refer to another cluster."""
         self._credential += 1
         self._fresh = True
         self._failures = 0
         self.doubt()
 
     def close(self, reason: str, message: str) -> None:
-        """Let nothing pass any more."""
+        """Refuse all requests from now on."""
         self._go_down(reason, message)
 
     def down(self) -> ClusterDown:
-        """Return what a request fails with now."""
+        """Return the current error of a request."""
         health = self.health
         verb = "is not used" if health.reason in _DISTRUST else "is unreachable"
         since = f"{health.since:%Y-%m-%dT%H:%M:%SZ}"
         return ClusterDown(self._name, health.reason, f"cluster {self._name} {verb} since {since}: {health.message}")
 
     async def wait_until_back(self) -> None:
-        """Return when the cluster comes up the next time."""
+        """Wait until the cluster becomes reachable."""
         self._came_up.clear()
         await self._came_up.wait()
 
@@ -168,9 +170,9 @@ class Pulse:
             self._alarm.clear()
             try:
                 await self._examine()
-            except Exception:  # nobody else would notice that the cluster is not looked after any more
-                log.exception("a cluster cannot be probed", cluster=self._name)
-                self._go_down("ProbeFailed", "it cannot be probed; the operator's log says why")
+            except Exception:  # without probes, the cluster would stay in its last state
+                log.exception("the probe of a cluster failed with a bug", cluster=self._name)
+                self._go_down("ProbeFailed", "the cluster cannot be probed: see the operator's log")
             failures = failures + 1 if self.health.state == "Down" else 0
             await self._pause(failures)
 
@@ -186,7 +188,7 @@ class Pulse:
             else:
                 if doubts == self._doubts:
                     break
-            # Asked again: the answer is about the credential before, or older than a doubt.
+            # Probe again: the response belongs to the previous credential, or started before the last failure.
         if self.uid and uid != self.uid:
             self._found_another()
             return
@@ -201,7 +203,7 @@ class Pulse:
             self._vague = 0
             self._go_down(error.reason, str(error))
             return
-        if isinstance(error, TooManyRequests) and self._trusted:  # it is there, and busy
+        if isinstance(error, TooManyRequests) and self._trusted:  # the cluster is reachable, but busy
             return
         self._failures += 1
         if self.health.state == "Up" and self._failures < _CONFIRMED:
@@ -209,8 +211,8 @@ class Pulse:
             return
         self._vague = self._vague + 1 if isinstance(error, Unreachable) and error.vague else 0
         if self.health.state == "Down" and self._vague == 1:
-            return  # a cause that was told before tells more, unless this one stays
-        # What a server says may differ each time, and is told once; what we find ourselves is told anew.
+            return  # the previous cause is more precise, unless this cause persists
+        # Messages of a server can differ each time and are reported once. Our own messages are reported again.
         said = isinstance(error, ApiError) and self.health.reason == _reason(error)
         self._go_down(_reason(error), self.health.message if said else str(error))
 
@@ -220,8 +222,8 @@ class Pulse:
             return
         self._go_down(
             "NotTheSame",
-            "another cluster answers at the same address (it has another UID); it is used when its Secret changes, or "
-            "when the cluster that was there before is back",
+            "another cluster with another UID answers at the same address: change the Secret to use this cluster, or"
+            " restore the previous cluster",
         )
 
     def _go_down(self, reason: str, message: str) -> None:
@@ -230,7 +232,7 @@ class Pulse:
         self._decided.set()
 
     def _change(self, state: State, reason: str, message: str) -> None:
-        """Tell of a change: of the state, or of what is known of its cause."""
+        """Report a change of the state or of its cause."""
         before = self.health
         if (before.state, before.reason, before.message) == (state, reason, message):
             return
@@ -244,7 +246,7 @@ class Pulse:
 
     async def _pause(self, failures: int) -> None:
         pace, spread = self._pace, random.uniform(0.5, 1.0)  # noqa: S311  # spreads load, keeps no secret
-        await asyncio.sleep(pace.confirm)  # whatever the alarm: many requests that fail together are one
+        await asyncio.sleep(pace.confirm)  # many requests that fail together cause one probe
         if self.health.state == "Down":
             delay = min(pace.backoff_max, pace.backoff_min * 2 ** min(failures - 1, 16)) * spread
         else:

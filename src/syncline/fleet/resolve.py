@@ -1,7 +1,8 @@
-"""From what a sync says about a cluster to a credential: the one place where such references are followed.
+"""From the spec of a sync to the credential of a cluster: the only place where these references are resolved.
 
-A Secret is of the namespace of whoever names it: a sync's own, or a SyncTarget's own. A SyncTarget is of the sync's
-namespace, or of one that the sync names and that allows the sync's; of others it is not even said that they exist.
+A Secret is in the namespace of the sync or SyncTarget that names it. A SyncTarget is in the namespace of the sync, or
+in a namespace that the sync names, and then it must allow the namespace of the sync. The existence of other SyncTargets
+is not revealed.
 """
 
 import hashlib
@@ -18,40 +19,40 @@ from syncline.fleet.secrets import SecretWire, kubeconfig_connection, token_conn
 from syncline.kube.errors import ApiError, ConfigError, NotFound
 
 ReadSecret = Callable[[str, str], Awaitable[SecretWire]]
-"""Reads the Secret of a namespace and name, with the rights of whoever asks. Raises what any read raises."""
+"""Reads a Secret by namespace and name, with the rights of the sync. Raises the errors of a read."""
 
 
 class MemberKey(Struct, frozen=True, order=True):
-    """What a credential is known by: whoever names the same thing means the same cluster."""
+    """The key of a credential: equal keys mean the same cluster."""
 
     namespace: str
     kind: str
-    """SyncTarget, or Secret."""
+    """SyncTarget or Secret."""
     name: str
     part: str = ""
-    """The key within the Secret and, for a token, what the sync says about the server."""
+    """The key in the Secret and, for a token, the server in the spec."""
 
     def __str__(self) -> str:
         return f"{self.kind} {self.namespace}/{self.name}"
 
 
 class Resolved(Struct, frozen=True, kw_only=True):
-    """A cluster that may be used."""
+    """A cluster that the sync can use."""
 
     key: MemberKey
     name: str
-    """For people: the name of the SyncTarget or Secret."""
+    """The name of the SyncTarget or Secret, for people."""
     credentials: Credentials
     target: SyncTarget | None = None
 
     @property
     def unschedulable(self) -> bool:
-        """Whether no sync may start to use it; those that do so already go on."""
+        """Whether new syncs are refused. Syncs that already use the cluster continue."""
         return self.target is not None and self.target.spec.unschedulable
 
 
 def may_use(target: SyncTarget, namespace: str) -> bool:
-    """Whether syncs of a namespace may use a SyncTarget: those of its own always, others where it allows them."""
+    """Whether syncs of a namespace can use a SyncTarget: its own namespace always, others if it allows them."""
     patterns = target.spec.allowed_namespaces
     return namespace == target.metadata.namespace or any(glob_matches(pattern, namespace) for pattern in patterns)
 
@@ -59,12 +60,12 @@ def may_use(target: SyncTarget, namespace: str) -> bool:
 def targets_of(
     connection: ClusterConnection, namespace: str, targets: Iterable[SyncTarget], *, readable: bool = False
 ) -> tuple[SyncTarget, ...]:
-    """Return the SyncTargets that a connection of a namespace means: one by name, or all with these labels.
+    """Return the SyncTargets that a connection selects: one by name, or all with these labels.
 
-    They are of that namespace, or of the one that the connection names. Nowhere else: a stranger's SyncTarget that
-    allows everybody must not draw anybody's Secrets. Raises `NotResolved` for a name that leads to none. A selector may
-    lead to none. `readable` says that whoever asks may read the `targets`: only then it is told that one exists which
-    does not allow the namespace.
+    They are in the namespace of the sync, or in the namespace that the connection names, and nowhere else: a SyncTarget
+    of another tenant that allows all namespaces must not receive Secrets of others. Raises `NotResolved` if there is no
+    SyncTarget with the name. A selector can select none. `readable` means that the sync can read the `targets`. Only
+    then a message names a SyncTarget that does not allow the namespace.
     """
     home = connection.sync_target_namespace or namespace
     there = [target for target in targets if target.metadata.namespace == home]
@@ -81,22 +82,23 @@ def targets_of(
     if not found:
         if readable and any(target.metadata.name == name for target in there):
             message = (
-                f"have {namespace} added to its allowedNamespaces: SyncTarget {name} of namespace {home} excludes it"
+                f"SyncTarget {name} in namespace {home} does not allow {namespace}: add {namespace} to its"
+                " allowedNamespaces"
             )
             raise NotResolved("SyncTargetNotAllowed", message)
         if home == namespace:
             message = f"there is no SyncTarget {name} in namespace {home}: create it, or correct syncTargetRef"
         else:
             message = (
-                f"there is no SyncTarget {name} in namespace {home} that allows {namespace}: correct syncTargetRef, or "
-                f"ask its owner to have {namespace} among its allowedNamespaces"
+                f"there is no SyncTarget {name} in namespace {home} that allows {namespace}: correct syncTargetRef, or"
+                f" ask its owner to add {namespace} to its allowedNamespaces"
             )
         raise NotResolved("SyncTargetNotFound", message)
     return found
 
 
 def no_target(connection: ClusterConnection, namespace: str) -> str:
-    """Say that a selector means no SyncTarget; whether there are any that exclude the namespace is not told."""
+    """Return the message that a selector selects no SyncTarget, without SyncTargets that do not allow the namespace."""
     home = connection.sync_target_namespace or namespace
     allows = "" if home == namespace else f" that allows {namespace}"
     return f"no SyncTarget in namespace {home}{allows} has the labels {selector_words(connection.selector)}"
@@ -112,17 +114,19 @@ async def resolve(
     read_target_secret: ReadSecret | None = None,
     allow_loopback: bool = False,
 ) -> Resolved:
-    """Return the one cluster that a connection means, as an object of `namespace` says it.
+    """Return the only cluster that a connection selects, for an object in `namespace`.
 
-    `read_secret` acts for that object: it may be an impersonated client. The Secret of a SyncTarget is read by
-    `read_target_secret`, which acts for the operator: to be allowed to use a SyncTarget is not to be allowed to read
-    its Secret. `readable` is as for `targets_of`. Raises `NotResolved`, and what a read raises. For a selector, see
-    `targets_of` and `resolve_target`.
+    `read_secret` acts for that object and can use an impersonated client. `read_target_secret` reads the Secret of a
+    SyncTarget as the operator: a sync that can use a SyncTarget does not need the right to read its Secret. `readable`
+    is as for `targets_of`. Raises `NotResolved` and the errors of a read. For a selector, see `targets_of` and
+    `resolve_target`.
     """
     if connection.type == "SyncTarget":
         found = targets_of(connection, namespace, targets, readable=readable)
         if len(found) != 1:
-            raise NotResolved("SyncTargetAmbiguous", f"the selector means {len(found)} SyncTargets, not one")
+            raise NotResolved(
+                "SyncTargetAmbiguous", f"the selector selects {len(found)} SyncTargets, not one: write syncTargetRef"
+            )
         reader = read_target_secret or read_secret
         return await resolve_target(found[0], namespace, read_secret=reader, allow_loopback=allow_loopback)
     key, credentials = await _follow(connection, namespace, read_secret, allow_loopback=allow_loopback)
@@ -132,7 +136,7 @@ async def resolve(
 async def resolve_target(
     target: SyncTarget, namespace: str, *, read_secret: ReadSecret, allow_loopback: bool = False
 ) -> Resolved:
-    """Return the cluster of a SyncTarget, for a sync of `namespace`, which must be one that it allows."""
+    """Return the cluster of a SyncTarget, for a sync in `namespace`, which the SyncTarget must allow."""
     meta = target.metadata
     if not may_use(target, namespace):
         raise NotResolved("SyncTargetNotFound", f"there is no SyncTarget {meta.name} for namespace {namespace}")
@@ -143,10 +147,10 @@ async def resolve_target(
     except (ApiError, ConfigError):
         if namespace == meta.namespace:
             raise
-        # What is wrong with a Secret of another namespace is for those who may look there.
+        # The problem of a Secret in another namespace is shown only in that namespace.
         raise NotResolved(
             "SyncTargetNotReady",
-            f"SyncTarget {meta.name} of namespace {meta.namespace} has no usable credential; its status says why",
+            f"SyncTarget {meta.name} of namespace {meta.namespace} has no usable credential: see its status",
         ) from None
     key = MemberKey(meta.namespace, "SyncTarget", meta.name)
     return Resolved(key=key, name=meta.name, credentials=credentials, target=target)
@@ -155,7 +159,7 @@ async def resolve_target(
 async def _follow(
     connection: ClusterConnection, namespace: str, read_secret: ReadSecret, *, allow_loopback: bool
 ) -> tuple[MemberKey, Credentials]:
-    """Read the Secret that a connection names, in `namespace`, and make a credential of it."""
+    """Read the Secret of a connection in `namespace`, and return its credential."""
     if connection.type == "KubeconfigSecret" and connection.kubeconfig_secret_ref is not None:
         ref = connection.kubeconfig_secret_ref
         secret = await _read(ref, namespace, read_secret)
@@ -167,7 +171,9 @@ async def _follow(
         said = "\n".join((ref.key or "", connection.server, connection.ca_data or ""))
         part = hashlib.sha256(said.encode()).hexdigest()[:16]
     else:
-        raise NotResolved("InvalidSpec", f"connection type {connection.type} lacks what it needs, or is not meant here")
+        raise NotResolved(
+            "InvalidSpec", f"the connection of type {connection.type} lacks a field, or is not allowed here: correct it"
+        )
     return MemberKey(namespace, "Secret", ref.name, part), vet(found, secret.origin, allow_loopback=allow_loopback)
 
 

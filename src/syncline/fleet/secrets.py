@@ -1,6 +1,6 @@
-"""From a Secret to a connection: kubeconfigs, as Cluster API and others keep them, and ServiceAccount tokens.
+"""Connections from Secrets: kubeconfigs, as in Cluster API and other tools, and ServiceAccount tokens.
 
-No message quotes what is in a Secret, but the names of its keys.
+Messages contain only the names of a Secret's keys, never its values.
 """
 
 import base64
@@ -19,19 +19,19 @@ KUBECONFIG_KEYS = ("value", "value.yaml", "kubeconfig", "config")
 TOKEN_KEY = "token"  # noqa: S105  # the name of a key
 AUTHORITY_KEY = "ca.crt"
 MAX_CONTENT = 256 * 1024
-"""Far above any real kubeconfig, far below what would take long to read."""
+"""Much larger than any real kubeconfig, and small enough to parse fast."""
 _LONG_WORD = re.compile(r"[^\s'\"]{48,}")
 
 
 class SecretWire(Struct, kw_only=True):
-    """A Secret as it is read; printed without its data."""
+    """A Secret from the API server. Its `repr` has no data."""
 
     metadata: ObjectMeta = field(default_factory=ObjectMeta)
     type: str = ""
     data: dict[str, str] | None = None
 
     def __repr__(self) -> str:
-        """Name the Secret and its keys."""
+        """Return the name of the Secret and its keys."""
         return f"SecretWire({self.origin!r}, keys={sorted(self.data or ())})"
 
     @property
@@ -40,7 +40,7 @@ class SecretWire(Struct, kw_only=True):
         return f"Secret {self.metadata.namespace}/{self.metadata.name}"
 
     def value(self, key: str) -> bytes | None:
-        """Return what is under a key; None where there is nothing."""
+        """Return the value of a key; None if there is none."""
         text = (self.data or {}).get(key)
         if not text:
             return None
@@ -64,7 +64,7 @@ def kubeconfig_connection(secret: SecretWire, key: str | None) -> Connection:
 def token_connection(secret: SecretWire, key: str | None, server: str, authority: str | None) -> Connection:
     """Return the connection of a Secret with a ServiceAccount's token. Raises `NotResolved`.
 
-    `authority` is PEM in base64; without it the Secret's own `ca.crt` counts, as in Secrets that Kubernetes fills.
+    `authority` is base64 of PEM. Default: `ca.crt` of the Secret, as in Secrets that Kubernetes fills.
     """
     try:
         token = _find(secret, (key or TOKEN_KEY,))
@@ -72,7 +72,7 @@ def token_connection(secret: SecretWire, key: str | None, server: str, authority
             server=server.rstrip("/"),
             name=secret.origin,
             ca_pem=_decode(authority) if authority else secret.value(AUTHORITY_KEY),
-            # Files end in a line end, and so do tokens that were read from one.
+            # Tokens from files end with a newline.
             token=token.decode("utf-8", "replace").strip(),
         )
     except ConfigError as error:
@@ -80,13 +80,13 @@ def token_connection(secret: SecretWire, key: str | None, server: str, authority
 
 
 def _find(secret: SecretWire, keys: tuple[str, ...]) -> bytes:
-    """Return what is under the first of these keys that is there."""
+    """Return the value of the first of these keys that exists."""
     content = next((value for key in keys if (value := secret.value(key)) is not None), None)
     if content is None:
         absent = f"it has no key {keys[0]}" if len(keys) == 1 else f"it has none of the keys {', '.join(keys)}"
-        raise ConfigError(f"{absent}, or nothing under it: name the key that holds the credential")
+        raise ConfigError(f"{absent}, or its value is empty: write the name of the key with the credential")
     if len(content) > MAX_CONTENT:
-        raise ConfigError("more than 256 KiB are not read")
+        raise ConfigError("the value is larger than 256 KiB: write a smaller kubeconfig")
     return content
 
 
@@ -98,5 +98,5 @@ def _decode(authority: str) -> bytes:
 
 
 def _not_usable(secret: SecretWire, error: ConfigError) -> NotResolved:
-    """Name the Secret. Long words are left out: names in a file are its author's, and may be anything."""
+    """Add the Secret to the message, and remove long words: names in a file can contain anything."""
     return NotResolved("InvalidCredentials", f"{secret.origin}: {_LONG_WORD.sub('...', str(error))}")

@@ -144,6 +144,11 @@ class Reflector(Generic[W, T]):
         """Return what is held of an object."""
         return self._cache.get(key)
 
+    def get_same(self, obj: W) -> T | None:
+        """Return what is held of an object; None if it is of another version than this one."""
+        meta, key = obj.metadata, _key(obj.metadata)
+        return self._cache.get(key) if self._cache.holds(key, meta.uid, meta.resource_version) else None
+
     def items(self) -> Iterator[tuple[Key, T]]:
         """Iterate over all that is held; do not await meanwhile."""
         return self._cache.items()

@@ -1,9 +1,8 @@
-"""Push webhooks: Git hosts and delivery tools say that there is something new, and a sync looks at once.
+"""Push webhooks: Git hosts and delivery tools report a push, and the operator checks the repository immediately.
 
-`server` answers requests, `proofs` tells whether one may speak for a sync, `limits` keeps it cheap to refuse the rest,
-`forwarded` tells who sends what comes through proxies.
-What a message says is read by `syncline.core.pushes`; it is only a hint. Which syncs there are, what their secrets are
-and what a push means for them is not known here: the caller tells.
+`server` answers requests, `proofs` authenticates them, `limits` makes refusals cheap, `forwarded` finds the sender
+behind proxies. `syncline.core.pushes` parses a message. The message is only a hint. This package does not know the
+syncs and their secrets: the caller passes them.
 """
 
 from syncline.receiver.forwarded import Network, read_networks

@@ -1,7 +1,7 @@
-"""Who sends a request that came through proxies.
+"""The sender of a request that came through proxies.
 
-Each proxy adds the address that it was reached from at the right end of `X-Forwarded-For`; what stands further left
-may be made up by the sender. So the header is read from the right, and only as far as the proxies are trusted.
+Each proxy appends the address of its client at the right end of `X-Forwarded-For`. The sender can forge the values
+further left. The header is therefore read from the right, and only as far as the proxies are trusted.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,30 +12,33 @@ Network = IPv4Network | IPv6Network
 
 
 def read_networks(texts: Iterable[str]) -> tuple[Network, ...]:
-    """Read addresses and networks. Raises `ValueError` with what to write instead."""
+    """Parse addresses and networks. Raises `ValueError` with the remedy."""
     networks = []
     for text in texts:
         try:
             network = ip_network(text, strict=False)
         except ValueError:
-            raise ValueError(f"write an address or a network such as 10.0.0.0/8 instead of {text!r}") from None
+            raise ValueError(f"{text!r} is not an address or network: write a network such as 10.0.0.0/8") from None
         if not network.prefixlen:
-            raise ValueError(f"{text} means every address, so that anybody could say who they are: name the proxies")
+            raise ValueError(
+                f"{text} means every address, so that anybody could forge their address: write the addresses of the"
+                " proxies"
+            )
         networks.append(network)
     return tuple(networks)
 
 
 def is_trusted(address: str | None, trusted: Sequence[Network]) -> bool:
-    """Whether an address is one of the proxies that we trust."""
+    """Whether an address is a trusted proxy."""
     found = _read(address or "")
     return found is not None and any(found in network for network in trusted if network.version == found.version)
 
 
 def client_of(peer: str | None, forwarded: Sequence[str], trusted: Sequence[Network]) -> str:
-    """Return the address that a request came from, beyond all proxies that we trust.
+    """Return the address that a request came from, before all trusted proxies.
 
-    `peer` is the address of the connection and `forwarded` the lines of the header. What is no address, and what is
-    left of it, is not believed: then the request is the last proxy's.
+    `peer` is the address of the connection and `forwarded` the lines of the header. A value that is not an address, and
+    all values left of it, are ignored: then the last proxy is the sender.
     """
     client = peer or ""
     if not is_trusted(peer, trusted):
@@ -52,7 +55,7 @@ def client_of(peer: str | None, forwarded: Sequence[str], trusted: Sequence[Netw
 
 
 def _read(text: str) -> IPv4Address | IPv6Address | None:
-    """Read an address as proxies write it: some add a port, and brackets."""
+    """Parse an address in the form of a proxy: some add a port and brackets."""
     text = text.partition("%")[0]
     if text.startswith("["):
         text = text[1:].partition("]")[0]

@@ -1,4 +1,4 @@
-"""What keeps a flood cheap: rates by who asks, a memory of deliveries, a budget of bytes. All of bounded size."""
+"""Limits against floods: rates by sender, a list of known deliveries, a budget of bytes. All have a bounded size."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
@@ -8,13 +8,13 @@ from ipaddress import IPv6Address, ip_address
 Clock = Callable[[], float]
 
 _SITE = 64
-"""Bits of an IPv6 address that say whose it is; the rest its owner chooses."""
+"""The bits of an IPv6 address that identify its network. The owner chooses the others."""
 
 
 class Buckets:
-    """A token bucket for each of many: `burst` at once, then `rate` a second.
+    """A token bucket for each key: `burst` at once, then `rate` in each second.
 
-    When there are more than `capacity`, those that were quiet for longest are forgotten, and start full again.
+    If there are more than `capacity` keys, the least recently used are dropped, and start with a full bucket again.
     """
 
     def __init__(self, *, rate: float, burst: int, capacity: int, clock: Clock) -> None:
@@ -25,7 +25,7 @@ class Buckets:
         self._buckets: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
 
     def take(self, key: Hashable) -> float:
-        """Take one; return 0, or where there is none, the seconds after which there will be."""
+        """Take a token. Return 0, or the seconds until the next token if there is none."""
         now = self._clock()
         tokens, since = self._buckets.get(key, (float(self._burst), now))
         tokens = min(float(self._burst), tokens + (now - since) * self._rate)
@@ -37,7 +37,7 @@ class Buckets:
         return wait
 
     def give_back(self, key: Hashable) -> None:
-        """Undo a take: what it was taken for has turned out to be welcome."""
+        """Return a token, because the request was valid."""
         if key in self._buckets:
             tokens, since = self._buckets[key]
             self._buckets[key] = (min(float(self._burst), tokens + 1), since)
@@ -47,7 +47,7 @@ class Buckets:
 
 
 class Deliveries:
-    """The deliveries that were answered, as many as there is room for; the oldest are forgotten."""
+    """The answered deliveries, up to a maximum number. The oldest are dropped."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
@@ -67,11 +67,11 @@ class Deliveries:
 
 
 class OverBudgetError(Exception):
-    """All that is being read at this moment is too much; a little later there is room again."""
+    """The requests that are read at this moment use the whole budget. The sender can retry soon."""
 
 
 class Budget:
-    """Bytes that all requests together may hold."""
+    """A budget of bytes for all requests together."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -79,7 +79,7 @@ class Budget:
 
     @contextmanager
     def share(self) -> Iterator[Callable[[int], None]]:
-        """Give a function that claims bytes until the block ends; it raises `OverBudgetError`."""
+        """Yield a function that claims bytes until the end of the block. It raises `OverBudgetError`."""
         mine = 0
 
         def claim(size: int) -> None:
@@ -96,7 +96,7 @@ class Budget:
 
 
 def source_of(address: str | None) -> str:
-    """Name who asks: an IPv4 address, or the network of an IPv6 one."""
+    """Return the identity of a sender: an IPv4 address, or the network of an IPv6 address."""
     try:
         found = ip_address((address or "").partition("%")[0])
     except ValueError:

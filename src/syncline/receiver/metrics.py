@@ -1,4 +1,4 @@
-"""What is counted about deliveries, in Prometheus' default registry. Labels are bounded: results, never names."""
+"""The metrics of deliveries, in the default registry of Prometheus. Labels are bounded: results, never names."""
 
 from typing import Literal
 
@@ -18,7 +18,7 @@ Result = Literal[
     "failed",
 ]
 
-deliveries = Counter("syncline_webhook_deliveries", "Webhook deliveries, by what became of them.", ["result"])
+deliveries = Counter("syncline_webhook_deliveries", "Number of webhook deliveries, by result.", ["result"])
 
 
 def count(result: Result) -> None:

@@ -1,17 +1,17 @@
-"""Whether a request may speak for a sync: a signature over its body, or a token.
+"""The authentication of a webhook: a signature over its body, or a token.
 
 | Sender | Header |
 |---|---|
 | GitHub, Gitea, Forgejo | `X-Hub-Signature-256: sha256=<hex>` |
 | Bitbucket | `X-Hub-Signature: sha256=<hex>` |
 | Gitea, Forgejo, Gogs | `X-Gitea-Signature`, `X-Forgejo-Signature`, `X-Gogs-Signature: <hex>` |
-| anything else that signs | `X-Signature` or `X-Signature-256: <hex>`, with or without `sha256=` |
+| other senders that sign | `X-Signature` or `X-Signature-256: <hex>`, with or without `sha256=` |
 | GitLab | `X-Gitlab-Token: <token>` |
-| Argo CD, Kargo, anything else | `Authorization: Bearer <token>` |
+| Argo CD, Kargo, other senders | `Authorization: Bearer <token>` |
 
-Signatures are HMAC-SHA256 over the raw bytes; SHA-1 is not taken. All keys are tried with all that a request brings, in
-constant time, whether or not one has fitted already: how long it takes tells nothing about the keys, nor whether there
-are any.
+Signatures are HMAC-SHA256 over the raw bytes. SHA-1 is not accepted. All keys are compared with all values of a
+request, in constant time and without an early end. The time reveals nothing about the keys, and not whether a sync has
+keys.
 """
 
 import hmac
@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 
 SLOTS = 2
-"""Keys that are tried at least: a name without keys of its own costs what one with them does."""
+"""The minimum number of compared keys: a name without keys takes the same time as a name with keys."""
 
 _SIGNATURES = (
     "X-Hub-Signature-256",
@@ -34,11 +34,11 @@ _SIGNATURES = (
 _TOKEN = "X-Gitlab-Token"  # noqa: S105 - the name of a header
 _BEARER = "bearer "
 _DUMMY = secrets.token_bytes(32)
-"""What is tried where there is no key. Nobody knows it, and a new process has another."""
+"""The key for names without a key. It is random, and different in each process."""
 
 
 def fits(headers: Mapping[str, str], body: bytes, keys: Sequence[bytes]) -> bool:
-    """Whether the request proves to know one of the keys. Empty keys fit nothing; a newline at the end is no part."""
+    """Whether the request was made with one of the keys. Empty keys match nothing. A newline at the end is ignored."""
     real = [key for raw in keys if (key := raw.rstrip(b"\r\n"))]
     signatures = [_hex(value) for name in _SIGNATURES if (value := headers.get(name))]
     tokens = [sha256(value.encode(errors="surrogateescape")).digest() for value in _tokens(headers)]

@@ -2,18 +2,18 @@
 
 | Answer | When |
 |---|---|
-| 202 | the sync will look; also for a delivery seen before, a ping, and events that are no push |
-| 400 | proven, but no message that we know; or a body that cannot be read |
-| 401 | no valid signature or token; of a sync that is not there, too |
-| 404 | proven with the global secret, and there is no such sync |
+| 202 | the operator checks the repository; also for a repeated delivery, a ping, and events other than a push |
+| 400 | authenticated, but the message is unknown, or the body is unreadable |
+| 401 | no valid signature or token; also if the sync does not exist |
+| 404 | authenticated with the global secret, but the sync does not exist |
 | 405 | not a POST |
-| 408 | the body came too slowly |
+| 408 | the body arrived too slowly |
 | 413 | more than 1 MiB |
-| 429 | too many, with Retry-After |
-| 503 | the operator has just started, or the push could not be passed on: send it again |
+| 429 | too many requests, with Retry-After |
+| 503 | the operator has just started, or the push could not be forwarded: send it again |
 
-Nothing is parsed before it is proven, and no more than 1 MiB is ever held of a request. Names that are not there are
-checked as those that are, by the same code, against a key that nobody has.
+No request is parsed before its authentication, and at most 1 MiB of a request is held in memory. Names that do not
+exist are checked by the same code as existing names, with a random key.
 """
 
 import asyncio
@@ -36,32 +36,32 @@ from syncline.telemetry.http import Endpoint
 FLAG = "--webhook-bind"
 BODY_LIMIT = 1024 * 1024
 BODY_SECONDS = 5.0
-"""How long a body may take to arrive. Headers have the time that every endpoint gives a new connection."""
+"""The timeout for a body, in seconds. Headers have the timeout of a new connection."""
 CHUNK = 64 * 1024
 HELD_LIMIT = 32 * BODY_LIMIT
-"""Bytes of bodies that all requests together may hold; most of them are of strangers."""
+"""The maximum size of all bodies in memory. Most of them are not authenticated."""
 PASS_SECONDS = 8.0
-"""How long a push may take to be passed on; Git hosts wait for about ten."""
+"""The timeout to forward a push, in seconds. Git hosts wait for about ten seconds."""
 DRAIN_LIMIT = 4 * BODY_LIMIT
 DRAIN_SECONDS = 1.0
 SOURCE_RATE, SOURCE_BURST = 50.0, 200
-"""By address, of deliveries that are not proven."""
+"""The rate of unauthenticated deliveries by address."""
 PAIR_RATE, PAIR_BURST = 5.0, 50
-"""By address and sync, of deliveries that are not proven: many hosts may share a proxy, and the address's allowance."""
+"""The rate of unauthenticated deliveries by address and sync: many hosts can share the address of a proxy."""
 SYNC_RATE, SYNC_BURST = 1.0, 30
-"""By sync, of proven deliveries: they cost a look at the repository."""
+"""The rate of authenticated deliveries by sync: each causes a check of the repository."""
 REMEMBERED = 10_000
 
 Secrets = Callable[[str, str], tuple[bytes, ...] | None]
-"""The secrets of a sync by namespace and name: none of its own, an empty tuple; no such sync, None."""
+"""Returns the secrets of a sync by namespace and name: an empty tuple if it has none, None if it does not exist."""
 OnPush = Callable[[str, str, Push], Awaitable[None]]
-"""Called for each push with the namespace and name it came for. The push is answered when it is where it must be."""
+"""Called for each push with the namespace and the name of the sync. The response is sent after this call."""
 
 log = structlog.get_logger(__name__)
 
 
 class _Refusal(Exception):  # noqa: N818 - an answer, not a fault
-    """An answer other than the good one."""
+    """A response that refuses a request."""
 
     def __init__(self, status: int, result: metrics.Result, text: str, retry_after: float = 0.0) -> None:
         super().__init__(text)
@@ -72,10 +72,10 @@ class _Refusal(Exception):  # noqa: N818 - an answer, not a fault
 
 
 class Receiver:
-    """Takes deliveries from `start` to `stop`.
+    """Accepts deliveries from `start` to `stop`.
 
-    A delivery is proven by a secret of the sync that it names, or by the global one; without either, by nothing.
-    While it is not `ready`, because the secrets are not known yet, none is taken.
+    A delivery is authenticated with a secret of its sync, or with the global secret. Without both, no delivery is
+    accepted. While the receiver is not `ready`, because the secrets are not known yet, it accepts no delivery.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Receiver:
 
     @property
     def port(self) -> int:
-        """Where it listens; 0 where it does not."""
+        """The port of the receiver; 0 if it does not listen."""
         return int(self._endpoint.address.rpartition(":")[2]) if self._endpoint else 0
 
     async def start(self) -> None:
@@ -133,10 +133,10 @@ class Receiver:
     async def _receive(self, request: web.Request) -> tuple[metrics.Result, str]:
         namespace, name = request.match_info["namespace"], request.match_info["name"]
         source = source_of(client_of(request.remote, request.headers.getall(HEADER, ()), self._trusted))
-        pair = (source, hash((namespace, name)))  # of any name the same few bytes are kept
+        pair = (source, hash((namespace, name)))  # a hash, because names can be long
         self._admit(source, pair)
         if not self._ready():
-            raise _Refusal(503, "not_ready", "the operator is starting; send it again", 1.0)
+            raise _Refusal(503, "not_ready", "the operator is starting: send it again", 1.0)
         with self._budget.share() as claim:
             body = await _read(request, claim)
             self._prove(request, body, namespace, name)
@@ -152,8 +152,8 @@ class Receiver:
         return await self._pass_on(namespace, name, push)
 
     def _admit(self, source: str, pair: tuple[str, int]) -> None:
-        """Count a request before anything is read of it; one that is proven later is not counted."""
-        # What one sync is told too often does not use up what the address has for others.
+        """Count a request before its body is read. An authenticated request is not counted."""
+        # Too many requests for one sync do not use the rate of the address for other syncs.
         if wait := self._pairs.take(pair):
             raise _Refusal(429, "limited", "too many requests for this sync from this address", wait)
         if wait := self._sources.take(source):
@@ -171,33 +171,33 @@ class Receiver:
     async def _pass_on(self, namespace: str, name: str, push: Push) -> tuple[metrics.Result, str]:
         delivery = (namespace, name, push.delivery)
         if push.delivery and delivery in self._deliveries:
-            return "duplicate", "seen before"
+            return "duplicate", "repeated delivery, ignored"
         if push.kind != "Ping":
             await self._hand_over(namespace, name, push)
-            log.info("a push came", sync=f"{namespace}/{name}", host=push.host, kind=push.kind)
+            log.info("push webhook received", sync=f"{namespace}/{name}", host=push.host, kind=push.kind)
         if push.delivery:
             self._deliveries.add(delivery)
         return ("ignored", "pong") if push.kind == "Ping" else ("accepted", "accepted")
 
     async def _hand_over(self, namespace: str, name: str, push: Push) -> None:
-        refusal = _Refusal(503, "failed", "the push could not be passed on; send it again", 1.0)
+        refusal = _Refusal(503, "failed", "the push could not be forwarded: send it again", 1.0)
         try:
             async with asyncio.timeout(PASS_SECONDS):
                 await self._on_push(namespace, name, push)
         except (KubeError, TimeoutError) as error:
-            # What the API server says, or does not say, is no fault of ours: one line, no traceback.
-            cause = str(error) or f"no end within {PASS_SECONDS:g} s"
-            log.warning("a push could not be passed on", sync=f"{namespace}/{name}", error=cause)
+            # An error of the API server is not a bug: one line, no traceback.
+            cause = str(error) or f"no result within {PASS_SECONDS:g} s"
+            log.warning("push webhook could not be forwarded", sync=f"{namespace}/{name}", error=cause)
             raise refusal from None
         except Exception:
-            log.exception("a push could not be passed on", sync=f"{namespace}/{name}")
+            log.exception("push webhook could not be forwarded", sync=f"{namespace}/{name}")
             raise refusal from None
 
 
 async def _read(request: web.Request, claim: Callable[[int], None]) -> bytes:
-    """Read the body as it came, within its limits."""
+    """Read the raw body, within its limits."""
     if request.headers.get("Content-Encoding", "identity").lower() != "identity":
-        raise _Refusal(400, "malformed", "the body is compressed: send it as it is")
+        raise _Refusal(400, "malformed", "the body is compressed: send it uncompressed")
     body = bytearray()
     try:
         if (request.content_length or 0) > BODY_LIMIT:
@@ -209,16 +209,16 @@ async def _read(request: web.Request, claim: Callable[[int], None]) -> bytes:
                 claim(len(chunk))
                 body += chunk
     except TimeoutError:
-        raise _Refusal(408, "too_slow", "the body came too slowly") from None
+        raise _Refusal(408, "too_slow", "the body arrived too slowly") from None
     except OverBudgetError:
-        raise _Refusal(429, "limited", "too much at once", 1.0) from None
+        raise _Refusal(429, "limited", "too many large requests at once: send it again", 1.0) from None
     except web.RequestPayloadError:
-        raise _Refusal(400, "malformed", "the body cannot be read") from None
+        raise _Refusal(400, "malformed", "the body is unreadable") from None
     return bytes(body)
 
 
 async def _too_large(request: web.Request) -> _Refusal:
-    """Return the answer, once the sender can hear it: who is still sending when we hang up sees only that."""
+    """Return the response after the sender has finished: a sender that still sends sees only a closed connection."""
     drained = 0
     try:
         async with asyncio.timeout(DRAIN_SECONDS):
@@ -228,14 +228,14 @@ async def _too_large(request: web.Request) -> _Refusal:
                     break
     except (TimeoutError, web.RequestPayloadError):
         pass
-    return _Refusal(413, "too_large", "larger than 1 MiB")
+    return _Refusal(413, "too_large", "the body is larger than 1 MiB")
 
 
 async def _expect(request: web.Request) -> web.StreamResponse | None:
-    """Tell a sender that asks before it sends whether it may."""
+    """Answer a sender that asks for permission before it sends the body."""
     if (request.content_length or 0) > BODY_LIMIT:
         metrics.count("too_large")
-        return _response(413, "larger than 1 MiB")
+        return _response(413, "the body is larger than 1 MiB")
     await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
     return None
 

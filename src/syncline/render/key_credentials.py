@@ -8,8 +8,8 @@ import configparser
 import json
 import re
 from collections.abc import Mapping, Sequence
+from ipaddress import ip_address
 from typing import Any
-from urllib.parse import urlsplit
 
 from msgspec import Struct
 
@@ -37,6 +37,7 @@ _GOOGLE_UNUSED = (
     "universe_domain",
 )
 _AZURE_FIELDS = ("tenantId", "clientId", "clientSecret", "vaultUrl")
+_SERVER = re.compile(r"https://(?:[a-z0-9_.-]+|\[(?P<ip>[0-9a-f:.]+)\])(?::(?P<port>[0-9]{1,5}))?")
 _TENANT = re.compile(r"[A-Za-z0-9.-]{1,253}")
 
 
@@ -205,10 +206,16 @@ def _known(name: str, fields: Mapping[str, Any], allowed: Sequence[str], *, requ
     return found
 
 
+def _is_ip(text: str | None) -> bool:
+    try:
+        return text is None or bool(ip_address(text))
+    except ValueError:
+        return False
+
+
 def _address(name: str, url: str) -> str:
     """Return the address of a server, without a path; raises `CredentialError` where it is anything else."""
-    parts = urlsplit(url.strip().rstrip("/"))
-    plain = not (parts.path or parts.query or parts.fragment or parts.username or parts.password)
-    if parts.scheme != "https" or not parts.hostname or not plain:
+    found = _SERVER.fullmatch(url.strip().rstrip("/").lower())
+    if found is None or not _is_ip(found["ip"]) or int(found["port"] or 1) not in range(1, 65536):
         raise CredentialError(f"{name} must name a server as https://HOST or https://HOST:PORT, and nothing else")
-    return f"https://{parts.netloc.lower()}"
+    return found.string

@@ -44,6 +44,10 @@ class Overrun(Exception):  # noqa: N818 - what happened
     """The program took more than it may; the message says of what."""
 
 
+def _base_environment(folder: Path) -> dict[str, str]:
+    return {"PATH": "", "HOME": str(folder), "TMPDIR": str(folder), "GOMEMLIMIT": _HEAP, "GOMAXPROCS": "2"}
+
+
 async def run(
     program: Path,
     arguments: Sequence[str],
@@ -72,14 +76,7 @@ async def run(
         asyncio.create_subprocess_exec(
             *walls.around(program, arguments),
             cwd=folder,
-            env={
-                "PATH": "",
-                "HOME": str(folder),
-                "TMPDIR": str(folder),
-                "GOMEMLIMIT": _HEAP,
-                "GOMAXPROCS": "2",
-                **environment,
-            },
+            env={**_base_environment(folder), **environment},
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,

@@ -1,8 +1,8 @@
-"""What people and machines can see of a running operator: logs, metrics, and the endpoints for probes and scrapers.
+"""Logs, metrics, and the endpoints for probes and scrapers.
 
-`logs` sets up structured logging and keeps secrets out of it, `metrics` holds what is counted about syncs, `http`
-serves health and metrics. Nothing here knows how a sync works; those who do call in. Status and events are not here:
-they belong to the cluster and its users.
+`logs` configures structured logging and removes secrets, `metrics` defines the metrics of syncs, `http` serves health
+and metrics. This package knows nothing about the work of a sync: other packages call it. Status and events are not
+here, because they are objects of the cluster.
 """
 
 from syncline.telemetry.bind import BindError

@@ -1,4 +1,4 @@
-"""Where an endpoint listens: `:8080`, `127.0.0.1:8080`, `[::1]:8080`, with port 0 for a free one; `0` for nowhere."""
+"""The address of an endpoint: `:8080`, `127.0.0.1:8080` or `[::1]:8080`. Port 0 selects a free port. `0` means off."""
 
 import errno
 import re
@@ -11,14 +11,16 @@ _HIGHEST_PORT = 65535
 
 
 class BindError(Exception):
-    """An endpoint cannot listen where it was told to; the message is one line that says what to do."""
+    """An endpoint cannot listen at its address. The message is one line with the remedy."""
 
 
 def listen(flag: str, bind: str) -> socket.socket:
-    """Open a listening socket; the flag is named in the error."""
+    """Open a listening socket. An error names the flag."""
     found = _BIND.fullmatch(bind)
     if found is None or int(found["port"]) > _HIGHEST_PORT:
-        raise BindError(f"{flag} {bind}: not an address; write :8080, 127.0.0.1:8080, [::1]:8080, or 0 to turn it off")
+        raise BindError(
+            f"{flag} {bind}: this is not an address; write :8080, 127.0.0.1:8080, [::1]:8080, or 0 to turn it off"
+        )
     host, port = found["v6"] or found["host"] or "", int(found["port"])
     try:
         if host:
@@ -29,7 +31,7 @@ def listen(flag: str, bind: str) -> socket.socket:
 
 
 def address_of(listening: socket.socket) -> str:
-    """Return `host:port` as it really is."""
+    """Return the actual `host:port`."""
     host, port = listening.getsockname()[:2]
     return f"[{host}]:{port}" if listening.family == socket.AF_INET6 else f"{host}:{port}"
 
@@ -39,7 +41,7 @@ def _listen_everywhere(port: int) -> socket.socket:
         try:
             return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
         except OSError as error:
-            # The kernel knows IPv6, and this machine has it turned off.
+            # The kernel supports IPv6, but IPv6 is disabled on this machine.
             if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
                 raise
     return socket.create_server(("", port))
@@ -47,9 +49,9 @@ def _listen_everywhere(port: int) -> socket.socket:
 
 def _advice(error: OSError, flag: str, host: str, port: int) -> str:
     if error.errno == errno.EADDRINUSE:
-        return f"port {port} is in use; stop what uses it, or choose another port with {flag}"
+        return f"port {port} is in use; stop the program that uses it, or choose another port with {flag}"
     if error.errno in (errno.EACCES, errno.EPERM):
-        return f"not allowed to listen on port {port}; choose a port from 1024 on with {flag}"
+        return f"not allowed to listen on port {port}; choose port 1024 or higher with {flag}"
     if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
-        return f"this machine has no address {host}; choose one that it has, or :{port} for all"
+        return f"this machine has no address {host}; choose an address of the machine, or :{port} for all addresses"
     return f"cannot listen: {error.strerror}"

@@ -1,4 +1,4 @@
-"""The certificate that an endpoint serves with: from files, read again when they change, or self-signed, in memory."""
+"""The certificate of an endpoint: from files, which are read again after a change, or self-signed in memory."""
 
 import datetime as dt
 import ssl
@@ -19,10 +19,10 @@ log = structlog.get_logger(__name__)
 
 CERTIFICATE = "tls.crt"
 KEY = "tls.key"
-"""What the files are called: the keys of a Secret of type kubernetes.io/tls."""
+"""The names of the files: the keys of a Secret of type kubernetes.io/tls."""
 
 CHECK_SECONDS = 1.0
-"""How often the files are looked at, while there are connections."""
+"""The time between two checks of the files, while there are connections."""
 
 LIFETIME = dt.timedelta(days=365)
 RENEWED_AFTER = LIFETIME.total_seconds() / 2
@@ -32,7 +32,7 @@ _Stamp = tuple[tuple[int, int, int], ...]
 
 
 class ServingCertificate:
-    """A TLS context whose certificate is kept current. Make one with `from_folder` or `self_signed`."""
+    """A TLS context with a current certificate. Create it with `from_folder` or `self_signed`."""
 
     def __init__(self, renew: Callable[[ssl.SSLContext], bool]) -> None:
         self._renew = renew
@@ -42,7 +42,7 @@ class ServingCertificate:
 
     @classmethod
     def from_folder(cls, flag: str, folder: str) -> "ServingCertificate":
-        """Serve with tls.crt and tls.key of a folder. Raises `BindError`, which names the flag."""
+        """Use tls.crt and tls.key of a folder. Raises `BindError`, which names the flag."""
         try:
             return cls(_Files(Path(folder)).renew)
         except (OSError, ssl.SSLError) as error:
@@ -52,16 +52,19 @@ class ServingCertificate:
 
     @classmethod
     def self_signed(cls, names: Sequence[str]) -> "ServingCertificate":
-        """Serve with a certificate that nobody vouches for: it keeps listeners out, not impostors."""
+        """Use a self-signed certificate. It protects against eavesdropping, not against impersonation."""
         return cls(_SelfSigned(names).renew)
 
     def context(self) -> ssl.SSLContext:
-        """Return the context for a new connection. A certificate that cannot be read leaves the former in place."""
+        """Return the context for a new connection. An unreadable new certificate does not replace the previous one."""
         try:
             if self._renew(self._context):
-                log.info("the certificate of the metrics was renewed")
+                log.info("the certificate of the metrics endpoint was renewed")
         except (OSError, ssl.SSLError) as error:
-            log.warning("the former certificate is still served; the new one cannot be read", error=str(error))
+            log.warning(
+                "the new certificate of the metrics endpoint is unreadable; the previous one stays in use",
+                error=str(error),
+            )
         return self._context
 
 
@@ -72,7 +75,7 @@ class _Files:
         self._looked = 0.0
 
     def renew(self, context: ssl.SSLContext) -> bool:
-        """Load the files where they are not those that were loaded last."""
+        """Load the files if they have changed since the last load."""
         now = time.monotonic()
         if self._stamp is not None and now - self._looked < CHECK_SECONDS:
             return False
@@ -84,7 +87,7 @@ class _Files:
         try:
             _load(context, *(file.read_bytes() for file in self._files))
         except BaseException:
-            # A pair that does not fit may be half of a rotation: look again.
+            # A certificate and a key that do not match can be an unfinished rotation: read them again.
             self._stamp = ()
             raise
         return not first
@@ -96,7 +99,7 @@ class _SelfSigned:
         self._made: float | None = None
 
     def renew(self, context: ssl.SSLContext) -> bool:
-        """Make a certificate, and another one long before it ends."""
+        """Create a certificate, and a new one long before it expires."""
         now, first = time.monotonic(), self._made is None
         if self._made is not None and now - self._made < RENEWED_AFTER:
             return False
@@ -131,8 +134,9 @@ def make_self_signed(names: Sequence[str]) -> tuple[bytes, bytes]:
 
 
 def _load(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    """Load a pair into a context. OpenSSL takes files only; these are the owner's alone, and last for this call."""
-    # A pair that does not fit would leave its certificate behind in the context, so it is tried elsewhere first.
+    """Load a pair into a context. OpenSSL needs files: they are private, and deleted after the call."""
+    # If the pair does not match, OpenSSL keeps the new certificate in the context. Another context therefore tests the
+    # pair first.
     with tempfile.TemporaryDirectory(prefix="syncline-tls-") as folder:
         files = Path(folder, CERTIFICATE), Path(folder, KEY)
         for file, content in zip(files, (certificate, key), strict=True):

@@ -1,13 +1,13 @@
-"""The endpoints: /healthz and /readyz for the kubelet, /metrics for Prometheus. Read-only, nothing secret.
+"""The endpoints: /healthz and /readyz for the kubelet, /metrics for Prometheus. Read-only, without secrets.
 
-Metrics name syncs and their namespaces, so they are served over TLS to those that may read them (`Guard`), unless the
-operator was told otherwise. Probes come without a credential and have a listener of their own.
+Metrics contain the names and namespaces of syncs. They are therefore served over TLS, and only to clients with the
+right to read them (`Guard`), unless a flag disables this. Probes have no credential and use their own listener.
 """
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Self, cast
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -19,41 +19,41 @@ from syncline.telemetry.certificate import ServingCertificate
 from syncline.telemetry.scrapers import Access, Authorize
 
 Check = Callable[[], tuple[bool, str]]
-"""Tells whether something is ready, and why or why not. It must not block."""
+"""Returns whether a component is ready, with the cause. It must not block."""
 
 LAG_LIMIT = 5.0
-"""Seconds that one turn of the event loop may take before the process counts as stuck."""
+"""The process counts as stuck if one iteration of the event loop takes longer, in seconds."""
 
 ANSWER_SECONDS = 10.0
-"""How long an answer may take."""
+"""The maximum time of a response, in seconds."""
 
 FIRST_REQUEST_SECONDS = 10.0
-"""How long a new connection may take to send its first request; longer, and it only takes up room."""
+"""The maximum time until a new connection sends its first request, in seconds."""
 
 HANDSHAKE_SECONDS = 5.0
 KEEPALIVE_SECONDS = 75.0
 HEADER_BYTES = 8192
 CONNECTIONS = 200
-"""How many connections there may be at once; one more takes the place of the one that has been idle for longest."""
+"""The maximum number of connections. A new connection replaces the connection with the longest idle time."""
 
 PER_ADDRESS = 32
-"""How many of them may come from one address."""
+"""The maximum number of connections from one address."""
 
 HEALTH_FLAG = "--health-bind"
 METRICS_FLAG = "--metrics-bind"
 
 
 _REFUSALS = {
-    Access.UNAUTHENTICATED: "send a bearer token that the API server knows",
-    Access.FORBIDDEN: "ask for `get` on the nonResourceURL /metrics: ClusterRole syncline-metrics-reader",
-    Access.TOO_MANY: "too many tokens were tried; come back later",
-    Access.UNKNOWN: "the API server could not be asked about this token",
+    Access.UNAUTHENTICATED: "the API server does not accept the bearer token: send a valid token",
+    Access.FORBIDDEN: "no right to `get` the nonResourceURL /metrics: bind the ClusterRole syncline-metrics-reader",
+    Access.TOO_MANY: "too many tokens were tried: retry later",
+    Access.UNKNOWN: "the API server did not answer the review of this token: retry later",
 }
 
 
 @dataclass(frozen=True)
 class Guard:
-    """What protects the metrics."""
+    """The protection of the metrics."""
 
     certificate: ServingCertificate
     authorize: Authorize
@@ -61,7 +61,7 @@ class Guard:
 
 @dataclass(frozen=True)
 class Endpoints:
-    """Both endpoints: None where one is off, the same object where one server serves both."""
+    """Both endpoints. An endpoint that is off is None. One server for both is the same object twice."""
 
     health: "Endpoint | None"
     metrics: "Endpoint | None"
@@ -74,7 +74,7 @@ class Endpoints:
 
 
 async def serve(*, health: str, metrics: str, checks: Mapping[str, Check], guard: Guard | None = None) -> Endpoints:
-    """Serve health and metrics where these binds say; with one server where they are equal and nothing is guarded."""
+    """Serve health and metrics at these addresses. If both are equal and unguarded, one server serves both."""
     if health == metrics and guard is None:
         routes = [*_health(checks), *_metrics()]
         both = None if health == OFF else await Endpoint.start(f"{HEALTH_FLAG} and {METRICS_FLAG}", health, routes)
@@ -93,7 +93,7 @@ async def serve_health(bind: str, checks: Mapping[str, Check]) -> "Endpoint | No
 
 
 async def serve_metrics(bind: str, guard: Guard | None = None) -> "Endpoint | None":
-    """Serve /metrics; None when the bind is 0. Without a guard: plain, to everybody. Raises `BindError`."""
+    """Serve /metrics; None when the bind is 0. Without a guard: plain HTTP for everybody. Raises `BindError`."""
     if bind == OFF:
         return None
     if guard is None:
@@ -113,7 +113,7 @@ class Endpoint:
         self._shared: Callable[[str], bool] = lambda _: False
         self._newcomers: dict[web.RequestHandler, asyncio.TimerHandle] = {}
         self._addresses: dict[web.RequestHandler, str] = {}
-        """All connections, the one that was used longest ago first."""
+        """All connections, the least recently used first."""
 
     @classmethod
     async def start(
@@ -125,9 +125,10 @@ class Endpoint:
         *,
         shared: Callable[[str], bool] = lambda _: False,
     ) -> Self:
-        """Listen at a bind, which the flag named gave; with TLS where there is a certificate.
+        """Listen at the address that the flag sets, with TLS if there is a certificate.
 
-        `shared` tells the addresses that many have, such as those of proxies: they may have any number of connections.
+        `shared` returns whether many clients share an address, such as a proxy. The number of its connections is not
+        limited.
         """
         listening = listen(flag, bind)
         app = web.Application(client_max_size=1)
@@ -138,7 +139,7 @@ class Endpoint:
             max_line_size=HEADER_BYTES,
             max_field_size=HEADER_BYTES,
             lingering_time=0,
-            auto_decompress=False,  # a small body could become a large one
+            auto_decompress=False,  # a small body can decompress to a large one
             shutdown_timeout=1,
         )
         endpoint = cls(address_of(listening), runner, certificate)
@@ -162,7 +163,7 @@ class Endpoint:
         await self._runner.cleanup()
 
     def admit(self, transport: asyncio.Transport) -> None:
-        """Take a new connection, or close it where its address has enough of them."""
+        """Accept a new connection, or close it if its address has too many connections."""
         server = self._runner.server
         if server is None:
             transport.abort()
@@ -191,7 +192,7 @@ class Endpoint:
     async def _shake_hands(
         self, certificate: ServingCertificate, transport: asyncio.Transport, connection: web.RequestHandler
     ) -> None:
-        """Go over to TLS. Only then is the connection the server's: until then it takes up a place, and no more."""
+        """Start TLS. The server gets the connection only after the handshake. Until then it is only counted."""
         early = _Early()
         try:
             secure = await asyncio.get_running_loop().start_tls(
@@ -216,7 +217,7 @@ class Endpoint:
             connection.data_received(bytes(early.received))
 
     def _make_room(self) -> None:
-        """End the connection that was used longest ago, so that strangers cannot keep a probe out."""
+        """Close the least recently used connection, so that other clients cannot block a probe."""
         idle = next(iter(self._addresses))
         del self._addresses[idle]
         if timer := self._newcomers.pop(idle, None):
@@ -242,22 +243,22 @@ class Endpoint:
             async with asyncio.timeout(ANSWER_SECONDS):
                 return await handler(request)
         except TimeoutError:
-            return web.Response(status=503, text="the answer took too long\n")
+            return web.Response(status=503, text="the response took too long\n")
 
 
 class _Door(asyncio.Protocol):
-    """A connection before it is known where it comes from."""
+    """A connection before its address is known."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        if isinstance(transport, asyncio.Transport):
-            self._endpoint.admit(transport)
+        # The transports of uvloop are like those of asyncio, and no subclass of them.
+        self._endpoint.admit(cast("asyncio.Transport", transport))
 
 
 class _Early(asyncio.Protocol):
-    """Keeps what arrives between the end of a handshake and the moment at which the server takes the connection."""
+    """Buffers data that arrives between the end of a handshake and the moment when the server takes the connection."""
 
     def __init__(self) -> None:
         self.received = bytearray()
@@ -277,7 +278,7 @@ def _health(checks: Mapping[str, Check]) -> list[web.RouteDef]:
         await asyncio.sleep(0)
         lag = now() - before
         if lag > LAG_LIMIT:
-            return _last(web.Response(status=503, text=f"one turn of the event loop took {lag:.1f} s\n"))
+            return _last(web.Response(status=503, text=f"one iteration of the event loop took {lag:.1f} s\n"))
         return _last(web.Response(text="ok\n"))
 
     async def readyz(request: web.Request) -> web.Response:
@@ -293,7 +294,7 @@ def _health(checks: Mapping[str, Check]) -> list[web.RouteDef]:
 
 
 def _last(response: web.Response) -> web.Response:
-    """End the connection with this answer: a probe makes a new one each time, and nobody else has to stay."""
+    """Close the connection after this response: each probe opens a new connection."""
     response.force_close()
     return response
 
@@ -315,7 +316,7 @@ def _metrics(authorize: Authorize | None = None) -> list[web.RouteDef]:
                 return _refuse(access)
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
         async with one_at_a_time:
-            # Thousands of series take a while to write out; the event loop has better things to do.
+            # The text of thousands of series takes a while. A thread does it, so that the event loop is not blocked.
             body = await asyncio.to_thread(encode, REGISTRY)
         response = web.Response(body=body, headers={"Content-Type": content_type})
         response.enable_compression()

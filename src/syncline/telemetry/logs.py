@@ -1,7 +1,7 @@
-"""Structured logs, one event a line: JSON for machines, or a console form for people.
+"""Structured logs, one event in each line: JSON for machines, or a console format for people.
 
-Our own events carry the fields `kind`, `sync`, `target`, `cluster` and `revision` where they are about one.
-Warnings, and what libraries log through the standard library, take the same way and the same redaction.
+Events of Syncline have the fields `kind`, `sync`, `target`, `cluster` and `revision`, if they refer to one. Warnings
+and the log records of libraries have the same format and the same redaction.
 """
 
 import json
@@ -21,16 +21,16 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 _FIRST = ("timestamp", "level", "logger", "event")
 _FRAMES = 20
 
-# Their chatter is of no use to who runs the operator, at any level.
+# Their log records do not help the users of the operator, at any level.
 _QUIET = ("aiohttp.access", "asyncio")
 
 
 class _OurHandler(logging.StreamHandler[TextIO]):
-    """Known by its class, so that configuring again replaces it."""
+    """The handler has its own class, so that a second configuration replaces it."""
 
 
 def configure(format: LogFormat = "json", level: LogLevel = "info") -> None:  # noqa: A002 - the flag's name
-    """Send all logs of this process to standard error in this form, from this level on. May be called again."""
+    """Send all logs of this process to standard error, in this format and from this level on. Can be repeated."""
     arrive: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_logger_name,
@@ -96,7 +96,7 @@ def _one_line_of_json(_logger: WrappedLogger, _method: str, event: EventDict) ->
 
 
 def _printable(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Escape what would move the cursor or start a line of its own; names and messages come from the cluster."""
+    """Escape control characters and newlines, because names and messages come from the cluster."""
     return {
         name: _escaped(value) if isinstance(value, str) and name != "exception" else value
         for name, value in event.items()

@@ -1,6 +1,6 @@
-"""Keeps secrets out of what is logged: values under telling names, and strings that look like credentials.
+"""Removes secrets from logs: values with the names of secrets, and strings that look like credentials.
 
-A net, not a licence: whoever logs does not hand over the value of a Secret in the first place.
+This is a second line of defence: code must not log the value of a Secret in the first place.
 """
 
 import math
@@ -13,7 +13,7 @@ import msgspec
 REDACTED = "[redacted]"
 
 Plain = str | int | float | bool | None | list["Plain"] | dict[str, "Plain"]
-"""What JSON can hold."""
+"""A JSON value."""
 
 _NAMES = frozenset(
     {"auth", "bearer", "binarydata", "cookie", "data", "kubeconfig", "secret", "setcookie", "stringdata"}
@@ -36,7 +36,7 @@ _ENDINGS = (
 
 _ASSIGNED = r"(?:token|password|passwd|passphrase|secret|api_?key|authorization)"
 
-# Each starts at a literal and is bounded, so that a hostile string costs little more than its length.
+# Each pattern starts with a literal and is bounded, so that the time for a hostile string is linear in its length.
 _MASKS = (
     (re.compile(r"(?s)-----BEGIN [A-Z ]{0,32}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,32}PRIVATE KEY-----|\Z)"), ""),
     (re.compile(r"\beyJ[\w-]{8,}\.[\w-]{4,}(?:\.[\w-]*)?"), ""),
@@ -51,7 +51,7 @@ _DEEPEST = 12
 
 
 def redact(value: object, *, depth: int = 0) -> Plain:  # noqa: PLR0911 - one line a shape
-    """Return the value as plain data, with everything that looks secret replaced."""
+    """Return the value as plain data. Values that look secret are replaced."""
     if depth > _DEEPEST:
         return "..."
     match value:
@@ -79,7 +79,7 @@ def redact(value: object, *, depth: int = 0) -> Plain:  # noqa: PLR0911 - one li
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether what is kept under this name is not to be shown."""
+    """Whether a value with this name is secret."""
     plain = re.sub(r"[^a-z]", "", name.lower())
     return plain in _NAMES or plain.endswith(_ENDINGS)
 

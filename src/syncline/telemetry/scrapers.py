@@ -1,7 +1,7 @@
-"""Who may read the metrics: a bearer token, reviewed by the API server.
+"""The clients that can read the metrics: the API server reviews their bearer tokens.
 
-Reviews are remembered for a short time and limited, so that strangers cannot make the operator ask the API server again
-and again. A scraper that was let in before has a share of its own: strangers cannot keep it out.
+Reviews are cached for a short time and rate-limited, so that unknown clients cannot cause many requests to the API
+server. A scraper that was accepted before has its own share: unknown clients cannot block it.
 """
 
 import asyncio
@@ -16,19 +16,19 @@ from prometheus_client import Counter
 ALLOWED_SECONDS = 60.0
 DENIED_SECONDS = 10.0
 REVIEW_SECONDS = 5.0
-"""How long an answer counts, and how long the API server may take for it."""
+"""The time for which a review is cached, and the timeout of a review."""
 
 REMEMBERED = 256
-"""How many tokens are remembered, and how many addresses."""
+"""The maximum number of cached tokens, and of addresses."""
 
 _FRIEND_SECONDS = 3600.0
-"""For this long, a token that was let in is not counted with those of strangers."""
+"""For this long, an accepted token does not count towards the limit of unknown clients."""
 
-_refused = Counter("syncline_scrapes_refused", "Requests for metrics that were refused, by status code.", ["code"])
+_refused = Counter("syncline_scrapes_refused", "Number of refused requests for metrics, by status code.", ["code"])
 
 
 class Access(IntEnum):
-    """What became of a request, as its status code."""
+    """The result of a request, as its status code."""
 
     ALLOWED = 200
     UNAUTHENTICATED = 401
@@ -38,14 +38,14 @@ class Access(IntEnum):
 
 
 Review = Callable[[str], Awaitable[Access]]
-"""Asks the API server about a token. It raises what it likes: nobody is let in then."""
+"""Reviews a token with the API server. If it raises any exception, the request is refused."""
 Authorize = Callable[[str, str], Awaitable[Access]]
-"""Decides about a request by its Authorization header and the address that it comes from."""
+"""Decides about a request by its Authorization header and its source address."""
 Clock = Callable[[], float]
 
 
 class Scrapers:
-    """Decides who may read the metrics."""
+    """Decides which clients can read the metrics."""
 
     def __init__(self, review: Review, clock: Clock = time.monotonic) -> None:
         self._review = review
@@ -57,7 +57,7 @@ class Scrapers:
         self._addresses: OrderedDict[str, _Rate] = OrderedDict()
 
     async def authorize(self, authorization: str, address: str) -> Access:
-        """Decide about a request; count it where it is refused."""
+        """Decide about a request, and count a refusal."""
         access = await self._decide(authorization, address)
         if access is not Access.ALLOWED:
             _refused.labels(str(int(access))).inc()
@@ -108,7 +108,7 @@ class Scrapers:
 
 
 class _Rate:
-    """A token bucket: `burst` at once, then `rate` a second."""
+    """A token bucket: `burst` at once, then `rate` in each second."""
 
     def __init__(self, rate: float, burst: int, clock: Clock) -> None:
         self._rate, self._burst, self._clock = rate, burst, clock

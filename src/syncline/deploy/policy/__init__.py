@@ -1,7 +1,7 @@
-"""The admission policies: nobody gets through a sync what they may not do themselves, or what a TenantPolicy forbids.
+"""The admission policies. Nobody can do through a sync what they cannot do themselves, or what a TenantPolicy forbids.
 
-The API server evaluates them, with no webhook to lose, on create and on every change of a spec. They decide at the time
-of writing only: rights that are taken away later are the business of `serviceAccountName`.
+The API server evaluates them without a webhook, at each create and at each change of a spec. They check rights only at
+that time. If rights can be revoked later, use `serviceAccountName`.
 """
 
 from syncline import __version__
@@ -15,7 +15,7 @@ __all__ = ["policy"]
 def policy() -> list[Manifest]:
     """Return the ValidatingAdmissionPolicies of all kinds, each with its binding."""
     authors = [*configmapsync.policy(), *manifestsync.policy(), *configsync.policy(), *synctarget.policy()]
-    # An operator of an older version takes those of a newer one for good.
+    # An operator of an older version accepts the policies of a newer version.
     return [_labelled(manifest) for manifest in (*authors, *tenants.policy())]
 
 

@@ -1,4 +1,4 @@
-"""Who may write a ConfigMapSync."""
+"""The rights that the author of a ConfigMapSync needs."""
 
 from syncline.api.configmapsync import PLURAL
 from syncline.deploy.policy.parts import (
@@ -9,6 +9,7 @@ from syncline.deploy.policy.parts import (
     Needs,
     Validation,
     account,
+    account_taken_away,
     authors,
     name,
     removal,
@@ -20,11 +21,12 @@ from syncline.deploy.text import Manifest
 AUTHORS = name(PLURAL)
 NEEDS: Needs = (
     *REMOVAL_NEEDS,
+    ("has its account taken away", "also `delete` in all namespaces, by a ClusterRoleBinding"),
     *ACCOUNT_NEEDS,
-    ("names no account", "`get` on the source"),
+    ("names no service account", "`get` on the source"),
     (
         "... and exactly one namespace",
-        "`create`, `update` and `delete` there (the latter two on the copy's name suffice)",
+        "`create`, `update` and `delete` there (for `update` and `delete`, the name of the copy is sufficient)",
     ),
     ("... and several namespaces, a glob or a selector", "the same in all namespaces, by a ClusterRoleBinding"),
     (
@@ -39,7 +41,7 @@ _VARIABLES = {
     "named": """\
 (has(object.spec.destinationNamespace) ? [object.spec.destinationNamespace] : [])
 + (has(object.spec.destinationNamespaces) ? object.spec.destinationNamespaces : [])""",
-    # The one namespace that the sync can write to, or '' (all namespaces) where it may be more than one.
+    # The only namespace that the sync can write to, or '' (all namespaces) if there can be several.
     "destination": """\
 has(object.spec.destinationNamespaceSelector)
 || variables.named.exists(name, name != variables.named[0] || name.contains('*') || name.contains('?'))
@@ -68,7 +70,10 @@ def policy() -> list[Manifest]:
         "variables.copies.name(variables.copy).check('delete').allowed()",
         "'delete ConfigMaps in ' + variables.destinationWords",
     )
-    return [*checks, *removers(PLURAL, _VARIABLES, copies)]
+    left = account_taken_away(
+        "authorizer.group('').resource('configmaps').check('delete').allowed()", "'delete ConfigMaps in all namespaces'"
+    )
+    return [*checks, *removers(PLURAL, _VARIABLES, copies, left)]
 
 
 def _source() -> Validation:
@@ -81,7 +86,7 @@ def _source() -> Validation:
 
 
 def _destination(verb: str) -> Validation:
-    # An object that does not exist yet has no name to grant a right for.
+    # RBAC cannot limit `create` to a name, because the object does not exist yet.
     copy = "" if verb == "create" else ".name(variables.copy)"
     return without_account(
         f"variables.copies{copy}.check('{verb}').allowed()",
@@ -92,7 +97,7 @@ def _destination(verb: str) -> Validation:
 
 
 def _source_written(verb: str) -> Validation:
-    # An edit of the copy reaches the source, and brings it back where it was deleted meanwhile.
+    # An edit of the copy changes the source, and creates the source again if it was deleted.
     name = "" if verb == "create" else ".name(object.spec.configMapName)"
     return without_account(
         f"!variables.twoWay || variables.sources{name}.check('{verb}').allowed()",
@@ -103,10 +108,10 @@ def _source_written(verb: str) -> Validation:
 
 
 def _destination_read() -> Validation:
-    # What is at the destination reaches the source, where the author may read it.
+    # The content of the copy is written to the source, where the author can read it.
     return without_account(
         "!variables.twoWay || variables.copies.name(variables.copy).check('get').allowed()",
         f"""\
 'you may not get the ConfigMap ' + variables.copy + ' in ' + variables.destinationWords
-+ ', so no sync may carry its edits for you: write direction: OneWay, {OR_ACCOUNT}'""",
++ ', so no sync may copy its edits for you: write direction: OneWay, {OR_ACCOUNT}'""",
     )

@@ -1,7 +1,8 @@
-"""Who may write a ConfigSync.
+"""The rights that the author of a ConfigSync needs.
 
-What it does is decided by whoever pushes to the repository, who is not the author: which rights that will take cannot
-be known here. So it acts as a service account, whose rights the API server checks at each step, or its author has all.
+Users who push to the repository decide the actions of a ConfigSync, not its author. The policy therefore cannot know
+the necessary rights. Either the sync acts as a service account, whose rights the API server checks at each request, or
+its author has all rights.
 """
 
 from syncline.api.configsync import PLURAL
@@ -25,8 +26,8 @@ NEEDS: Needs = (
     *REMOVAL_NEEDS,
     *ACCOUNT_NEEDS,
     (
-        "names no account",
-        "all verbs on all resources of all groups, by a ClusterRoleBinding: whoever pushes decides what is done",
+        "names no service account",
+        "all verbs on all resources of all groups, by a ClusterRoleBinding: users who push decide the actions",
     ),
 )
 
@@ -40,9 +41,9 @@ def policy() -> list[Manifest]:
         without_account(
             EVERYTHING,
             """\
-'you may not do everything everywhere, and whoever pushes to the repository decides what this sync does:'
-+ ' write spec.serviceAccountName with an account that has just the rights that it needs'""",
+'you may not use all verbs on all resources, and users who push to the repository decide the actions of this sync:'
++ ' write spec.serviceAccountName with an account that has only the necessary rights'""",
         ),
     )
-    everything = removal(EVERYTHING, "'do everything everywhere'")
+    everything = removal(EVERYTHING, "'use all verbs on all resources'")
     return [*checks, *removers(PLURAL, ACCOUNT, everything)]

@@ -1,4 +1,4 @@
-"""The kinds whose rights are checked one by one: an admission policy cannot ask which resource serves a kind."""
+"""The kinds whose rights are checked separately: an admission policy cannot find the resource of a kind."""
 
 NAMESPACED = {
     "/ConfigMap": "configmaps",

@@ -1,8 +1,8 @@
-"""Who may write a ManifestSync.
+"""The rights that the author of a ManifestSync needs.
 
-Without a service account the author must be able to read the sources, to write the copies in this cluster, and to read
-all that the sync refers to. What is written to another cluster is the business of the credential for it, which the
-author must be able to read, or of the SyncTarget that holds it.
+Without a service account, the author needs the rights to read the sources, to write the copies in this cluster, and to
+read all objects that the sync refers to. In another cluster, the credential of the cluster decides. The author needs
+the right to read this credential, or a SyncTarget holds it.
 """
 
 from syncline.api.common import GROUP
@@ -18,6 +18,7 @@ from syncline.deploy.policy.parts import (
     Needs,
     Validation,
     account,
+    account_taken_away,
     authors,
     name,
     removal,
@@ -29,20 +30,24 @@ from syncline.deploy.text import Manifest
 AUTHORS = name(PLURAL)
 NEEDS: Needs = (
     *REMOVAL_NEEDS,
+    ("has its account taken away", "also all verbs on all resources of all groups, by a ClusterRoleBinding"),
     *ACCOUNT_NEEDS,
-    ("names no account", "`get` on the source, or `list` on its kind in its namespace where labels select it"),
+    ("names no service account", "`get` on the source, or `list` on its kind in its namespace if labels select it"),
     (
         "... and targets in exactly one namespace",
-        "`create`, `update`, `patch` and `delete` there, for the source's kind",
+        "`create`, `update`, `patch` and `delete` there, for the kind of the source",
     ),
     ("... and in several namespaces, by a glob or a selector", "the same in all namespaces, by a ClusterRoleBinding"),
     (
-        "... and a fixed name of the copies, the source's or `targetName`",
-        "`update`, `patch` and `delete` on that name suffice",
+        "... and a fixed name of the copies: the name of the source, or `targetName`",
+        "for `update`, `patch` and `delete`, that name is sufficient",
     ),
-    ("... and several sources of one kind", "the same without a name, and in all namespaces where they are in several"),
     (
-        "... and sources of several kinds, or of one that is not in the list below",
+        "... and several sources of one kind",
+        "the same without a name, and in all namespaces if the sources are in several",
+    ),
+    (
+        "... and sources of several kinds, or of a kind that is not in the list below",
         "all verbs on all resources of all groups, by a ClusterRoleBinding",
     ),
     ("... and sources of `rbac.authorization.k8s.io`", "refused: write a `serviceAccountName`"),
@@ -52,8 +57,8 @@ NEEDS: Needs = (
         "... and a `syncTargetRef`, or a `selector` of SyncTargets",
         "`get` on that SyncTarget, or `list` on SyncTargets",
     ),
-    ("... and a `syncTargetNamespace` other than its own", "nothing: the SyncTargets there say who may use them"),
-    ("... and several of these with different names", "`get` on all objects of the kind in the sync's namespace"),
+    ("... and a `syncTargetNamespace` other than its own", "nothing: `allowedNamespaces` of the SyncTargets decides"),
+    ("... and several of these with different names", "`get` on all objects of the kind in the namespace of the sync"),
 )
 
 _SOURCES = {
@@ -64,14 +69,14 @@ _SOURCES = {
 variables.refs.all(ref, ref.apiVersion == variables.refs[0].apiVersion && ref.kind == variables.refs[0].kind)""",
     "namespaced": cel(NAMESPACED),
     "clusterWide": cel(CLUSTER_WIDE),
-    # The resource of all sources, or '' where it is not known, or not one.
+    # The resource of all sources, or '' if it is not known or there are several.
     "resource": """\
 !variables.ofOneKind ? ''
 : variables.key in variables.namespaced ? variables.namespaced[variables.key]
 : variables.key in variables.clusterWide ? variables.clusterWide[variables.key] : ''""",
     "anywhere": "variables.key in variables.clusterWide",
     "sourceNamespaces": "variables.refs.map(ref, has(ref.namespace) ? ref.namespace : request.namespace)",
-    # Here and below, '' stands for all namespaces and for all names: the author needs the right without one.
+    # Here and below, '' means all namespaces or all names: the author needs the right without a namespace or name.
     "sourceNamespace": """\
 variables.anywhere || variables.sourceNamespaces.exists(name, name != variables.sourceNamespaces[0])
 ? '' : variables.sourceNamespaces[0]""",
@@ -112,7 +117,7 @@ variables.contents.filter(ref, ref.kind == 'Secret').map(ref, ref.name)
 .map(cluster, cluster.connection.kubeconfigSecretRef.name)
 + variables.clusters.filter(cluster, has(cluster.connection.serviceAccountTokenRef))
 .map(cluster, cluster.connection.serviceAccountTokenRef.name)""",
-    # A SyncTarget of another namespace says itself, in allowedNamespaces, whose syncs may use it.
+    # A SyncTarget in another namespace lists the allowed namespaces in allowedNamespaces.
     "ownClusters": """\
 variables.clusters.filter(cluster, !has(cluster.connection.syncTargetNamespace)
 || cluster.connection.syncTargetNamespace == request.namespace)""",
@@ -143,9 +148,10 @@ def policy() -> list[Manifest]:
 
 
 def _removals() -> list[Validation]:
-    """Return the checks of removals; in another cluster they are the business of its credential, as writes are."""
+    """Return the checks of removals. In another cluster, the credential of the cluster decides, as for writes."""
     return [
-        removal(f"variables.resource != '' || {EVERYTHING}", "'do everything everywhere'"),
+        account_taken_away(EVERYTHING, "'use all verbs on all resources'"),
+        removal(f"variables.resource != '' || {EVERYTHING}", "'use all verbs on all resources'"),
         removal(
             """\
 variables.resource == '' || !has(object.spec.targets.inCluster)
@@ -159,23 +165,23 @@ variables.resource == '' || !has(object.spec.targets.inCluster)
 
 
 def _roles() -> Validation:
-    """With the operator's rights, a copied role would grant what its author does not have."""
+    """With the operator's rights, a copied role would grant rights that its author does not have."""
     return without_account(
         "!variables.refs.exists(ref, ref.apiVersion.startsWith('rbac.authorization.k8s.io/'))",
         """\
-'roles and their bindings are copied only as a service account, so that the API server checks what they grant:'
+'a sync may copy roles and role bindings only as a service account, so that the API server checks the granted rights:'
 + ' write spec.serviceAccountName'""",
     )
 
 
 def _everything() -> Validation:
-    """Where it cannot be checked which right is needed, all rights are needed."""
+    """If the policy cannot determine the necessary right, the author needs all rights."""
     return without_account(
         f"variables.resource != '' || {EVERYTHING}",
         """\
-'you may not do everything everywhere, and which rights you need to copy '
+'you may not use all verbs on all resources, and the rights that you need to copy '
 + (variables.ofOneKind ? 'a ' + variables.refs[0].kind : 'several kinds in one sync')
-+ ' cannot be checked here: write spec.serviceAccountName with an account that has them'
++ ' cannot be checked separately: write spec.serviceAccountName with an account that has them'
 + (variables.ofOneKind ? '' : ', or write one sync for each kind')""",
     )
 
@@ -204,7 +210,7 @@ variables.resource == '' || !variables.refs.exists(ref, has(ref.selector))
 
 
 def _copies(verb: str) -> Validation:
-    # An object that does not exist yet has no name to grant a right for.
+    # RBAC cannot limit `create` to a name, because the object does not exist yet.
     copy = "" if verb == "create" else ".name(variables.copyName)"
     return without_account(
         f"""\

@@ -1,7 +1,7 @@
-"""What the policies of all kinds are made of.
+"""The parts of the policies of all kinds.
 
-One check of a right costs 350,000 of the 1,000,000 that an expression may spend and of the 10,000,000 of a policy, so
-no expression makes more than two, and a sync that names many things needs the right without a name.
+One check of a right costs 350,000. The limit of an expression is 1,000,000, and the limit of a policy is 10,000,000. An
+expression therefore makes at most two checks, and a sync that names many objects needs the right without a name.
 """
 
 import re
@@ -13,13 +13,13 @@ from syncline.deploy.text import Manifest
 
 Validation = dict[str, str]
 Needs = tuple[tuple[str, str], ...]
-"""What a sync has, and what its author needs for it: the policy in words, for the reference."""
+"""Properties of a sync, and the rights that its author needs for them: the text of the reference."""
 
 OR_ACCOUNT = "ask for that right, or write spec.serviceAccountName with an account that has it"
 EVERYTHING = "authorizer.group('*').resource('*').check('*').allowed()"
-"""Whether the author has all rights: asked for where it cannot be known which are needed."""
+"""Whether the author has all rights. The policies check it if they cannot determine the necessary rights."""
 ACCOUNT_NEEDS = (
-    ("names a `serviceAccountName`", "`impersonate` on that ServiceAccount, or `create` on its token; nothing else"),
+    ("names a `serviceAccountName`", "only `impersonate` on that ServiceAccount, or `create` on its token"),
 )
 ACCOUNT = {
     "account": "has(object.spec.serviceAccountName) ? object.spec.serviceAccountName : ''",
@@ -28,8 +28,8 @@ ACCOUNT = {
 
 
 ACTING = tuple(f"{GROUP}/{word}" for word in ("confirm-deletion", "abandon", "requestedAt", "resolve"))
-"""The annotations of a sync that the operator acts on."""
-# They delete what is in a namespace that goes, and what belongs to an object that is gone. Nobody holds them up.
+"""The annotations of a sync that cause an action of the operator."""
+# They delete the objects of a deleted namespace, and the dependents of a deleted owner. The policies do not block them.
 CONTROLLERS = (
     "system:serviceaccount:kube-system:namespace-controller",
     "system:serviceaccount:kube-system:generic-garbage-collector",
@@ -37,15 +37,16 @@ CONTROLLERS = (
 )
 REMOVAL_NEEDS = (
     (
-        "is deleted, edited, given an owner, or annotated with `confirm-deletion`, `abandon`, `requestedAt`, `resolve`",
-        "for what it had: `impersonate` on its account, or without one `delete` on its copies, by the rules below",
+        "is deleted, edited, gets an owner, or an annotation `confirm-deletion`, `abandon`, `requestedAt`, `resolve`",
+        "by its previous spec: `impersonate` on its service account, or without one `delete` on its copies, see below",
     ),
 )
 REMOVER = {
-    # Whoever carries out a removal: after an edit, the account of the new spec.
+    # The account that makes a removal: after an edit, the account of the new spec.
     "account": """\
 request.operation == 'DELETE' ? oldObject.spec.?serviceAccountName.orValue('')
 : object.spec.?serviceAccountName.orValue('')""",
+    "formerAccount": "oldObject.spec.?serviceAccountName.orValue('')",
     "accounts": "authorizer.group('').resource('serviceaccounts').namespace(request.namespace)",
 }
 
@@ -56,7 +57,7 @@ def name(plural: str) -> str:
 
 
 def authors(plural: str, variables: Mapping[str, str], *validations: Validation) -> list[Manifest]:
-    """Return a policy over new and changed specs of a kind, and its binding."""
+    """Return the policy for new and changed specs of a kind, and its binding."""
     changed = {
         "name": "spec-is-new-or-changed",
         "expression": "request.operation == 'CREATE' || object.spec != oldObject.spec",
@@ -65,11 +66,12 @@ def authors(plural: str, variables: Mapping[str, str], *validations: Validation)
 
 
 def removers(plural: str, variables: Mapping[str, str], *validations: Validation) -> list[Manifest]:
-    """Return a policy over what may remove copies of a kind, and its binding; it is about the spec as it was.
+    """Return the policy for changes that can remove copies of a kind, and its binding. It checks the previous spec.
 
-    `variables` and `validations` are those of authors; the new object has no say in what there is to lose.
+    `variables` and `validations` are those of authors. The new object does not change which copies can be removed.
     """
-    # The garbage collector deletes whatever has an owner that is gone: naming one is deleting.
+    # The garbage collector deletes each object whose owner does not exist. An owner reference can therefore delete the
+    # sync.
     owners = "metadata.?ownerReferences.orValue([])"
     conditions = [
         {
@@ -93,11 +95,25 @@ request.operation == 'DELETE'
 
 
 def removal(expression: str, what: str) -> Validation:
-    """Return a check of removals that are carried out with the operator's own rights; `what` is CEL."""
+    """Return a check of removals that the operator makes with its own rights. `what` is CEL."""
     return without_account(
         expression,
         f"""\
-'you may not ' + {what} + ', and this may have Syncline do it: ask for that right, or ask somebody who has it'""",
+'you may not ' + {what} + ', and this change can make Syncline do it: ask for that right, or ask a user who has it'""",
+    )
+
+
+def account_taken_away(expression: str, what: str) -> Validation:
+    """Return a check of edits that take the account away; `what` is CEL.
+
+    An account may leave behind what it may not remove, and no spec says where. Without the account, the operator's own
+    rights would remove it.
+    """
+    return without_account(
+        f"variables.formerAccount == '' || {expression}",
+        f"""\
+'you may not ' + {what} + ', and without its account this sync may remove what the account may not:'
++ ' keep spec.serviceAccountName, or delete the sync and write it anew'""",
     )
 
 
@@ -143,17 +159,17 @@ def _cel(texts: Sequence[str]) -> str:
 
 
 def validation(expression: str, message: str) -> Validation:
-    """Return a check, and the CEL expression of what the author is told who fails it."""
+    """Return a check with the CEL expression of its message."""
     return {"expression": expression, "messageExpression": message, "reason": "Forbidden"}
 
 
 def without_account(expression: str, message: str) -> Validation:
-    """Return a check of syncs that are carried out with the operator's own rights."""
+    """Return a check of syncs that the operator reconciles with its own rights."""
     return validation(f"variables.account != ''\n|| {expression}", message)
 
 
 def account() -> Validation:
-    """Return the check that the author may act as the account that the sync names; needs `ACCOUNT`."""
+    """Return the check that the author can act as the service account of the sync. It needs `ACCOUNT`."""
     return validation(
         """\
 variables.account == ''

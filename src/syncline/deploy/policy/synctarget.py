@@ -1,4 +1,4 @@
-"""Who may write a SyncTarget: whoever may read its credential."""
+"""The right that the author of a SyncTarget needs: to read its credential."""
 
 from syncline.api.synctarget import PLURAL
 from syncline.deploy.policy.parts import Needs, authors, name, validation
@@ -25,6 +25,6 @@ authorizer.group('').resource('secrets').namespace(request.namespace).name(varia
 .check('get').allowed()""",
             """\
 'you may not get the Secret ' + variables.secret + ' in namespace ' + request.namespace
-+ ', so no SyncTarget may use it for you: ask for that right, or for the SyncTarget'""",
++ ', so no SyncTarget may use it for you: ask for that right, or ask somebody who has it to create the SyncTarget'""",
         ),
     )

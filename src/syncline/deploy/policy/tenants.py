@@ -1,8 +1,9 @@
-"""What TenantPolicies allow, checked when a sync is written: its author learns at once what the operator would refuse.
+"""The limits of TenantPolicies, checked at admission: the author of a sync sees a refusal immediately.
 
-Each TenantPolicy is a parameter of these policies, and all that govern the namespace must hold. Admission refuses only
-what a reconcile refuses too. What needs more than the spec and a plain comparison is left to the reconcile: URLs that
-are not plainly written, namespaces that globs and selectors mean, servers that Secrets name, objects that Git brings.
+Each TenantPolicy is a parameter of these policies. All TenantPolicies that select the namespace apply. Admission
+refuses only syncs that a reconcile refuses too. Checks that need more than the spec and a simple comparison are left to
+the reconcile: URLs in an unusual form, the namespaces of globs and selectors, the servers in Secrets, the objects in
+Git.
 """
 
 from collections.abc import Mapping
@@ -16,7 +17,7 @@ from syncline.deploy.names import LABELS
 from syncline.deploy.policy.parts import ACCOUNT, Validation, validation
 from syncline.deploy.text import Manifest
 
-# Longer lists would cost more than an expression may spend: they are left to the reconcile.
+# Longer lists exceed the cost limit of an expression. Their check is left to the reconcile.
 _MOST_COMPARISONS = 2000
 _OWN = "replace('{namespace}', request.namespace).replace('.', '[.]')"
 _GOVERNED = {
@@ -61,7 +62,7 @@ _CONFIGSYNC = {
     "repositories": """\
 (has(object.spec.source) ? (has(object.spec.source.git) ? [object.spec.source.git] : [])
  : object.spec.sources.filter(one, has(one.git)).map(one, one.git))""",
-    # As they are compared; others are left to the reconcile.
+    # The URLs in the form of the comparison. Others are left to the reconcile.
     "plain": """\
 variables.repositories.map(git, git.repo)
 .filter(url, url.matches('^https://[a-z0-9]([-.a-z0-9]*[a-z0-9])?(/[-_A-Za-z0-9][-_.A-Za-z0-9]*)+$'))""",
@@ -87,7 +88,7 @@ def policy() -> list[Manifest]:
 
 
 def name(plural: str) -> str:
-    """Return the name of the policy that has syncs of a kind obey TenantPolicies."""
+    """Return the name of the policy that applies TenantPolicies to syncs of a kind."""
     return f"{plural}-tenants.{GROUP}"
 
 
@@ -106,8 +107,8 @@ def _obeying(plural: str, variables: Mapping[str, str], *validations: Validation
             "kind": "ValidatingAdmissionPolicy",
             "metadata": {"name": name(plural), "labels": LABELS},
             "spec": {
-                # A reconcile refuses it in any case, and a server takes up to half a minute to find a new kind of
-                # parameters: until then, and where an expression fails, syncs can be written.
+                # A reconcile refuses the sync in any case. An API server needs up to half a minute to find a new kind
+                # of parameters. Until then, and if an expression fails, syncs can be written.
                 "failurePolicy": "Ignore",
                 "paramKind": {"apiVersion": API_VERSION, "kind": KIND},
                 "matchConstraints": {"resourceRules": [rule]},
@@ -130,7 +131,7 @@ def _obeying(plural: str, variables: Mapping[str, str], *validations: Validation
 
 
 def _allowed(unlimited: str, expression: str, what: str, field: str, remedy: str) -> Validation:
-    """Return a check; `what` is CEL, and names what is asked for."""
+    """Return a check. `what` is CEL, and names the refused property."""
     message = (
         f"{what} + ' is not allowed by TenantPolicy ' + params.metadata.name + ' (spec.{field}): {remedy}, or ask its"
         " administrator'"
@@ -149,7 +150,7 @@ def _account() -> Validation:
    || (has({rule}.allowed) ? {_any(f"{rule}.allowed", "variables.account")} : !has({rule}.default)))""",
         "(variables.account == '' ? 'a sync without an account' : 'service account ' + variables.account)",
         "serviceAccount",
-        "set serviceAccountName to an account that is",
+        "set serviceAccountName to an allowed account",
     )
 
 
@@ -160,7 +161,7 @@ def _destinations() -> Validation:
         f"variables.destinations.all(name, {_any(patterns, 'name')})",
         f"'destination namespace ' + variables.destinations.filter(name, !{_any(patterns, 'name')})[0]",
         "destinationNamespaces",
-        "write to namespaces that are",
+        "write to allowed namespaces",
     )
 
 
@@ -178,7 +179,7 @@ def _kinds() -> Validation:
         f"variables.kinds.all(kind, {_any(patterns, 'kind')})",
         f"'kind ' + variables.kinds.filter(kind, !{_any(patterns, 'kind')})[0]",
         "kinds",
-        "take objects of this kind out",
+        "remove objects of this kind",
     )
 
 
@@ -194,7 +195,7 @@ variables.remotes.filter(one, has(one.connection.syncTargetRef))
         f"{named}\n.all(target, {listed})",
         f"'SyncTarget ' + {named}.filter(target, !{listed})[0]",
         "clusters.syncTargets",
-        "use a SyncTarget that is",
+        "use an allowed SyncTarget",
     )
 
 
@@ -204,7 +205,7 @@ def _credentials() -> Validation:
         """\
 has(params.spec.clusters.servers) && size(params.spec.clusters.servers) > 0
 || variables.remotes.all(one, one.connection.type == 'SyncTarget')""",
-        "'a cluster by a credential of this namespace'",
+        "'a cluster with a credential of this namespace'",
         "clusters.servers",
         "use a SyncTarget",
     )
@@ -219,7 +220,7 @@ def _repositories() -> Validation:
         f"variables.plain.all(url, {listed})",
         f"'repository ' + variables.plain.filter(url, !{listed})[0]",
         "repositories",
-        "name a repository that is",
+        "use an allowed repository",
     )
 
 
@@ -229,11 +230,11 @@ def _detours() -> Validation:
         "!variables.repositories.exists(git, has(git.proxySecretRef) || git.submodules)",
         "'proxySecretRef or submodules'",
         "repositories",
-        "leave it out, since it leads to servers that the list cannot name",
+        "remove it, because it can lead to servers that are not in the list",
     )
 
 
 def _any(patterns: str, value: str, *, within: str = ".") -> str:
-    """Return whether one of some globs matches a value, as CEL; `within`: what a wildcard stands for."""
+    """Return CEL that is true if a glob matches a value. `within` is the pattern of one character of a wildcard."""
     glob = f"'^' + glob.{_OWN}.replace('*', '{within}*').replace('?', '{within}') + '$'"
     return f"{patterns}.exists(glob, {value}.matches({glob}))"

@@ -1,0 +1,72 @@
+"""Syncs that were deleted a moment ago: a write that was in flight may still create an object, which must go too."""
+
+from itertools import takewhile
+
+from msgspec import Struct
+
+from syncline.api.common import ABANDON
+from syncline.controllers.lowered import AnySync
+from syncline.controllers.state import SyncState
+from syncline.kube.cache import Key
+
+# Longer than any request can take: an API server gives up after a minute, and a webhook of its own after 30 seconds.
+REMEMBERED_FOR = 600.0
+MOST = 1000
+
+
+class DeletedSync(Struct):
+    """The last known state of a sync that is gone; `pending` while copies of it are known to be left."""
+
+    sync: AnySync
+    state: SyncState
+    pending: bool = False
+
+
+class DeletedSyncs:
+    """By name; of each only the last one, each for a while, and only so many."""
+
+    def __init__(self) -> None:
+        self._ended: dict[Key, tuple[DeletedSync, float]] = {}
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._ended
+
+    def get(self, key: Key) -> DeletedSync | None:
+        """Return the sync of this name that is gone."""
+        known = self._ended.get(key)
+        return known[0] if known is not None else None
+
+    def put(self, key: Key, ended: DeletedSync, now: float) -> list[Key]:
+        """Remember a sync whose copies go with it; return the names that are forgotten instead."""
+        known = self._ended.pop(key, None)
+        forgotten = [key] if known is not None else []
+        forgotten += self.expire(now)
+        if not leaves_objects(ended.sync):
+            self._ended[key] = ended, now + REMEMBERED_FOR
+        rest = list(self._ended)[: max(0, len(self._ended) - MOST)]
+        for gone in rest:
+            del self._ended[gone]
+        return [*forgotten, *rest]
+
+    def expire(self, now: float) -> list[Key]:
+        """Forget those whose time is over, and return their names."""
+        # The oldest come first.
+        expired = [key for key, (_, until) in takewhile(lambda item: item[1][1] <= now, self._ended.items())]
+        for key in expired:
+            del self._ended[key]
+        return expired
+
+    def next_expiry(self) -> float | None:
+        """Return when the next one is forgotten."""
+        return next((until for _, until in self._ended.values()), None)
+
+
+def leaves_objects(sync: AnySync) -> bool:
+    """Whether the copies of a sync stay where they are when it is deleted."""
+    spec = sync.spec
+    return (
+        spec is None
+        or bool(getattr(spec, "suspend", False))
+        or getattr(spec, "deletion_policy", "Delete") == "Orphan"
+        or sync.metadata.annotations.get(ABANDON) == "true"
+    )

@@ -1,0 +1,44 @@
+"""The errors that end a reconcile. Each becomes the Ready condition of its sync."""
+
+from syncline.api.common import ConditionStatus
+from syncline.controllers.requeue import Requeue
+from syncline.core.tenancy import NOT_ALLOWED, Violation
+
+
+class SyncError(Exception):
+    """Why a sync as a whole cannot be brought about; becomes its Ready condition."""
+
+    def __init__(
+        self,
+        reason: str,
+        message: str,
+        *,
+        status: ConditionStatus = "False",
+        stalled: bool = False,
+        retry: bool = False,
+        again: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+        self.status = status
+        self.stalled = stalled
+        """Whether only an edit of the spec or the source can help."""
+        self.requeue = Requeue(after=again, backoff=retry)
+
+
+def refuse_suspended(*, suspended: bool) -> None:
+    """Raise `SyncError` for a sync that is suspended."""
+    if suspended:
+        raise SyncError("Suspended", "spec.suspend is true: nothing is read or written", status="Unknown")
+
+
+class QuotaError(SyncError):
+    """A quota of a TenantPolicy is used up: what was applied before stays as it is, and in force."""
+
+    def __init__(self, violation: Violation, *, again: float | None = None) -> None:
+        super().__init__(NOT_ALLOWED, str(violation), stalled=again is None, again=again)
+
+
+class SourceError(SyncError):
+    """What is wrong with a source, or with what it holds."""

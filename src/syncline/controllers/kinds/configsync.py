@@ -1,0 +1,125 @@
+"""ConfigSync: its spec lowered, and the fields of status that only it has."""
+
+from contextlib import suppress
+
+from msgspec import Struct, structs
+
+from syncline.api import configsync as api
+from syncline.api.common import GROUP, VERSION
+from syncline.api.configsync import ConfigSyncSpec, ConfigSyncStatus
+from syncline.api.configsync import Track as EnvironmentStatus
+from syncline.api.status import SyncStatus
+from syncline.controllers.errors import SyncError, refuse_suspended
+from syncline.controllers.lowered import AnySync, Destination, LoweredSpec, cluster_scope
+from syncline.controllers.result import ReconcileResult
+from syncline.controllers.sources.environments import spec_claim, spec_of, spec_watches
+from syncline.controllers.status.configsync import compose_configsync
+from syncline.controllers.tenancy import Tenancy
+from syncline.core.durations import seconds
+from syncline.core.environments import build_inputs, environments_of, removed_environments
+from syncline.core.plan import Policy
+from syncline.core.spec_scope import ListedTarget, SpecScope
+from syncline.core.tenant_requests import configsync_request
+from syncline.engine.claims import Claim
+from syncline.engine.interests import Interest
+from syncline.engine.record import SyncWire, read_sync
+from syncline.kube.resources import Resource
+
+RESOURCE = Resource(GROUP, VERSION, api.PLURAL, api.KIND)
+
+
+class ConfigSyncKind(Struct, frozen=True):
+    """The kind, as the operator's flags have it."""
+
+    tenancy: Tenancy
+    name: str = api.KIND
+    resource: Resource = RESOURCE
+
+    def read(self, wire: SyncWire) -> AnySync:
+        """Decode a sync."""
+        return read_sync(api.KIND, ConfigSyncSpec, ConfigSyncStatus, wire)
+
+    def extend_status(self, report: ReconcileResult, status: SyncStatus, now: str) -> SyncStatus:
+        """Note revisions, histories and what only this kind reports."""
+        assert isinstance(status, ConfigSyncStatus)  # noqa: S101 - it was read as one
+        return compose_configsync(report, status, now)
+
+    def admit(self, sync: AnySync) -> LoweredSpec:
+        """Lower a spec that is to be carried out now; raises `SyncError` where it must not be."""
+        spec, namespace = spec_of(sync), sync.metadata.namespace
+        refuse_suspended(suspended=spec.suspend)
+        self.tenancy.admit(namespace, configsync_request(spec, namespace))
+        self.check_identity(sync, spec)
+        self.tenancy.interval(spec.refresh_interval)
+        return structs.replace(self.lower(sync), limits=self.tenancy.limits(namespace))
+
+    def watches(self, sync: AnySync) -> tuple[Interest, Claim | None]:
+        """Return what enqueues a sync, and what it claims, by its spec alone; without an identity it claims nothing."""
+        spec = spec_of(sync)
+        claim = None
+        if not spec.suspend and not sync.deleting:
+            with suppress(SyncError):
+                user = self.tenancy.user(sync.metadata.namespace, spec.service_account_name)
+                claim = spec_claim(sync, spec, user)
+        return spec_watches(sync, spec), claim
+
+    def record_units(self, lowered: LoweredSpec, status: SyncStatus) -> SyncStatus:
+        """Note the environments, so that none is ever lost."""
+        assert isinstance(status, ConfigSyncStatus)  # noqa: S101 - it was read as one
+        known = {entry.name for entry in status.environments}
+        new = [EnvironmentStatus(name=unit) for unit in lowered.owners if unit and unit not in known]
+        return structs.replace(status, environments=[*status.environments, *new]) if new else status
+
+    def check_identity(self, sync: AnySync, spec: ConfigSyncSpec) -> None:
+        """Raise `SyncError` where objects of the cluster would decide what is written with the operator's own rights.
+
+        Their author's rights were checked when the sync was written, those of whoever edits such an object never are.
+        """
+        namespace = sync.metadata.namespace
+        if self.tenancy.user(namespace, spec.service_account_name) is not None:
+            return
+        for one in build_inputs(spec, namespace):
+            message = (
+                f"set serviceAccountName: whoever may edit the {one.kind} {one.namespace}/{one.name} decides what is "
+                "written, and without an account that would be with the operator's rights"
+            )
+            raise SyncError("AccountRequired", message, stalled=True)
+
+    def lower(self, sync: AnySync) -> LoweredSpec:
+        """Lower a spec; raises `SyncError` for one that cannot be carried out."""
+        spec = spec_of(sync)
+        status = sync.status
+        assert isinstance(status, ConfigSyncStatus)  # noqa: S101 - it was read as one
+        environments = environments_of(spec, sync.metadata.namespace)
+        conflict = "SourceWins" if spec.drift_policy == "Correct" else "Report"
+        policy = Policy(management=spec.resource_management_policy, conflict=conflict)
+        destinations = tuple(
+            Destination(cluster=remote.cluster_name or "", connection=remote.connection, policy=policy)
+            for remote in spec.remote_clusters
+        )
+        destinations = destinations or (Destination(policy=policy),)
+        return LoweredSpec(
+            sync=sync,
+            destinations=destinations,
+            guarded=self.tenancy.guarded,
+            user=self.tenancy.user(sync.metadata.namespace, spec.service_account_name),
+            prune=spec.prune,
+            suspended=spec.suspend,
+            deletion_policy=spec.deletion_policy,
+            scope=SpecScope(
+                clusters=tuple(map(cluster_scope, destinations)),
+                environments=tuple(environment.scope() for environment in environments),
+                targets=tuple(_listed(one) for one in spec.targets),
+            ),
+            units=tuple(environment.name for environment in environments),
+            removed_units=removed_environments(spec, status),
+            staged=True,
+            dry_run=spec.dry_run,
+            health_timeout=seconds(spec.timeout) if spec.wait else None,
+            prune_reason="no longer in the source",
+            shrink_reason="the source no longer has them",
+        )
+
+
+def _listed(target: api.Target) -> ListedTarget:
+    return ListedTarget(kind=target.type, name=target.name, namespace=target.namespace or "")

@@ -1,0 +1,302 @@
+"""SyncTarget: reports whether a cluster can be reached, before any sync uses it.
+
+    read the Secret -> keep a member for it -> report
+
+The status is written when something has changed, and not otherwise: a quiet fleet is quiet. When the cluster was last
+seen is reported as of the last change, and is exact while the cluster is away.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Literal
+
+from msgspec import Struct, structs
+
+from syncline.api import synctarget as api
+from syncline.api.common import API_VERSION, ConditionStatus
+from syncline.api.synctarget import SyncedResource, SyncTarget, SyncTargetSpec, SyncTargetStatus
+from syncline.controllers.requeue import NO_REQUEUE, Requeue
+from syncline.controllers.targets.synctargets import RESOURCE, SyncTargetInformer, TargetSync, secret_reader
+from syncline.controllers.tenancy import Policies, check_server
+from syncline.core.author_policies import AUTHOR_UNCHECKED
+from syncline.core.compatibility import MAX_RESOURCES
+from syncline.core.conditions import Finding, find, settle_conditions
+from syncline.engine.record import Records
+from syncline.engine.statuses import store
+from syncline.fleet import Credentials, Fleet, Member, NotResolved, Resolved, resolve_target
+from syncline.kube.cache import Key
+from syncline.kube.client import Client
+from syncline.kube.errors import ApiError
+from syncline.kube.events import EventRecorder, ObjectReference
+from syncline.kube.queue import Queue
+from syncline.telemetry import metrics
+
+EXPIRING = "CredentialExpiring"
+# How often a Secret is looked at again without a reason; a credential that is refused is a reason.
+PROBE_INTERVAL = 300.0
+
+# What only time, or somebody at the other end, can mend: the state of the cluster is not known.
+_UNKNOWN = frozenset({"Connecting", "Unreachable", "ServerError", "TooManyRequests", "Closed", "Replaced"})
+
+
+class ProbeResult(Struct, frozen=True, kw_only=True):
+    """What came of one reconcile."""
+
+    ready: Finding
+    member: Member | None = None
+    warning: str | None = None
+    requeue: Requeue = NO_REQUEUE
+
+
+class SyncTargetReconciler:
+    """Looks after all SyncTargets of a cluster."""
+
+    def __init__(
+        self,
+        client: Client,
+        fleet: Fleet,
+        targets: SyncTargetInformer,
+        *,
+        events: EventRecorder,
+        watch_namespaces: Sequence[str] = (),
+        on_credential: Callable[[], None] = lambda: None,
+        policies: Policies | None = None,
+    ) -> None:
+        self.queue: Queue[Key] = Queue(api.KIND, group=lambda key: key.namespace)
+        self._client = client
+        self._fleet = fleet
+        self._events = events
+        self._records = Records(client, RESOURCE)
+        self._members: dict[Key, Member] = {}
+        self._resources: dict[Key, tuple[tuple[SyncedResource, ...], bool]] = {}
+        self._complete = False
+        self._usable: dict[Key, bool] = {}
+        self._on_credential = on_credential
+        self._policies = policies
+        self._targets = targets
+        self._watched = frozenset(watch_namespaces)
+        targets.listen(self._changed)
+        fleet.listen(self._member_changed)
+
+    async def reconcile(self, key: Key) -> None:
+        """Look at one SyncTarget, and tell what has changed."""
+        sync = self._targets.reflector.get(key)
+        if sync is None or sync.deleting:
+            self._drop_state(key)
+            return
+        probe = await self._probe(sync, key)
+        stored = probe is None or await self._report(sync, probe, key)
+        if not stored or (probe is not None and probe.requeue.backoff):
+            self.queue.retry(key)
+        else:
+            self.queue.forget(key)
+            self.queue.add(key, delay=PROBE_INTERVAL)
+
+    async def drain(self, grace: float) -> None:
+        """Nothing is left behind by a reconcile."""
+
+    def set_resources(self, key: Key, entries: Sequence[SyncedResource], certain: bool = True) -> None:
+        """Say which kinds syncs write to the cluster of a SyncTarget, and whether there are certainly no others."""
+        if not self._is_watched(key) or self._resources.get(key) == (tuple(entries), certain):
+            return
+        self._resources[key] = tuple(entries), certain
+        if self._targets.reflector.get(key) is not None:
+            self.queue.add(key)
+
+    def resources_complete(self) -> None:
+        """Say that all syncs were heard: what they do not write is not written any more."""
+        self._complete = True
+        for sync in self._targets.reflector.values():
+            key = Key(sync.metadata.namespace, sync.metadata.name)
+            if self._is_watched(key):
+                self.queue.add(key)
+
+    def policies_changed(self, namespaces: frozenset[str]) -> None:
+        """Look again at the SyncTargets of namespaces that are governed otherwise now."""
+        for sync in self._targets.reflector.values():
+            key = Key(sync.metadata.namespace, sync.metadata.name)
+            if key.namespace in namespaces and self._is_watched(key):
+                self.queue.add(key)
+
+    def authors_changed(self) -> None:
+        """Look again at all of them: whether their authors are checked has changed."""
+        for sync in self._targets.reflector.values():
+            key = Key(sync.metadata.namespace, sync.metadata.name)
+            if self._is_watched(key):
+                self.queue.add(key)
+
+    def secret_changed(self, key: Key) -> None:
+        """Look again at the SyncTargets that read this Secret."""
+        for at, sync in self._targets.reflector.items():
+            reads = at.namespace == key.namespace and sync.spec is not None and _secret_of(sync.spec) == key.name
+            if reads and self._is_watched(at):
+                self.queue.add(at)
+            elif reads:  # syncs of other namespaces may use it, though nobody looks after it here
+                self._on_credential()
+
+    async def _probe(self, sync: TargetSync, key: Key) -> ProbeResult | None:
+        """Return what there is to tell; None while the cluster is reached for the first time: the fleet tells after."""
+        if why := self._targets.refusal(sync):
+            self._release(key)
+            self._set_usable(key, usable=False)
+            return ProbeResult(ready=Finding("Ready", "False", AUTHOR_UNCHECKED, why))
+        if sync.spec is None:
+            self._release(key)
+            return ProbeResult(ready=Finding("Ready", "False", "InvalidSpec", f"the spec cannot be read: {sync.error}"))
+        target = SyncTarget(metadata=sync.metadata, spec=sync.spec, status=sync.status)
+        await self._targets.confirm([target])
+        try:
+            resolved = await self._resolve(target)
+
+            async def reread() -> Credentials:
+                return (await self._resolve(target)).credentials
+
+            member = self._fleet.member(resolved.key, resolved.credentials, user=_user(key), reread=reread)
+        except (NotResolved, ApiError) as error:
+            # Nothing that was good before is good now: syncs find the same when they ask.
+            self._release(key)
+            self._set_usable(key, usable=False)
+            reason = error.reason if isinstance(error, NotResolved) else "CredentialUnreadable"
+            return ProbeResult(ready=Finding("Ready", "False", reason, str(error)), requeue=Requeue(backoff=True))
+        self._members[key] = member
+        self._set_usable(key, usable=True)
+        if member.health.state == "Unknown":
+            return None
+        return ProbeResult(
+            ready=_ready(member, sync.spec),
+            member=member,
+            warning=resolved.credentials.warning(datetime.now(UTC)),
+        )
+
+    async def _resolve(self, target: SyncTarget) -> Resolved:
+        resolved = await resolve_target(
+            target,
+            target.metadata.namespace,
+            read_secret=secret_reader(self._targets.hub, self._client),
+            allow_loopback=self._fleet.allow_loopback,
+        )
+        check_server(self._policies, resolved, target.metadata.namespace)
+        return resolved
+
+    async def _report(self, sync: TargetSync, probe: ProbeResult, key: Key) -> bool:
+        """Write the status if it changed, and tell of the change; whether the API server took it as it is."""
+        meta, now = sync.metadata, datetime.now(UTC)
+        known, certain = self._resources.get(key, ((), self._complete))
+        resources = known if certain else _with_former(known, sync.status.synced_resources)
+        status = compose(sync, probe, resources, now)
+        metrics.set_ready(api.KIND, meta.namespace, meta.name, probe.ready.status)
+        stored = await store(self._records, meta, sync.status, status, _time(now))
+        if stored.wire is not None:
+            self._targets.reflector.observe(stored.wire, api.KIND)
+        ready = find(stored.status.conditions, "Ready") or probe.ready
+        metrics.set_ready(api.KIND, meta.namespace, meta.name, ready.status)
+        if stored.wire is not None or stored.refusal is not None:
+            await self._announce(sync, Finding(ready.type, ready.status, ready.reason, ready.message), probe.warning)
+        return stored.refusal is None
+
+    async def _announce(self, sync: TargetSync, after: Finding, warning: str | None) -> None:
+        before = find(sync.status.conditions, "Ready")
+        if before is None or (before.status, before.reason) != (after.status, after.reason):
+            await self._emit(sync, "Normal" if after.status == "True" else "Warning", after.reason, after.message)
+        if warning and find(sync.status.conditions, EXPIRING) is None:
+            await self._emit(sync, "Warning", EXPIRING, warning)
+
+    async def _emit(self, sync: TargetSync, level: Literal["Normal", "Warning"], reason: str, message: str) -> None:
+        meta = sync.metadata
+        about = ObjectReference(
+            api_version=API_VERSION,
+            kind=api.KIND,
+            namespace=meta.namespace,
+            name=meta.name,
+            uid=meta.uid,
+            resource_version=meta.resource_version,
+        )
+        await self._events.emit(about, level, reason, message, "Reach")
+
+    def _changed(self, key: Key, old: TargetSync | None, new: TargetSync | None) -> None:
+        changed = old is None or new is None or (old.spec, old.deleting) != (new.spec, new.deleting)
+        if changed and self._is_watched(key):
+            self.queue.add(key)
+
+    def _member_changed(self, member: Member) -> None:
+        for key, each in self._members.items():
+            if each is member:
+                self.queue.add(key)
+
+    def _set_usable(self, key: Key, *, usable: bool) -> None:
+        """Have the syncs look again where a credential went, or is there again: they name the SyncTarget, not it."""
+        if self._usable.get(key, usable) != usable:
+            self._on_credential()
+        self._usable[key] = usable
+
+    def _release(self, key: Key) -> None:
+        self._members.pop(key, None)
+        self._fleet.keep(_user(key), ())
+
+    def _drop_state(self, key: Key) -> None:
+        self._release(key)
+        self._resources.pop(key, None)
+        self._usable.pop(key, None)
+        self.queue.forget(key)
+        metrics.forget_sync(api.KIND, key.namespace, key.name)
+
+    def _is_watched(self, key: Key) -> bool:
+        return not self._watched or key.namespace in self._watched
+
+
+def compose(
+    sync: TargetSync, probe: ProbeResult, resources: Sequence[SyncedResource], now: datetime
+) -> SyncTargetStatus:
+    """Make the new status of a SyncTarget from the old one and what came of a reconcile. Pure."""
+    meta, old, member = sync.metadata, sync.status, probe.member
+    findings = [probe.ready]
+    if probe.warning:
+        findings.append(Finding(EXPIRING, "True", "RenewSoon", probe.warning))
+    if probe.ready.status == "False" and probe.member is None:
+        findings.append(Finding("Stalled", "True", probe.ready.reason, probe.ready.message))
+    status = structs.replace(
+        old,
+        observed_generation=meta.generation,
+        conditions=settle_conditions(old.conditions, findings, meta.generation, _time(now)),
+        synced_resources=list(resources),
+        credential_expiry=_time(member.credentials.expires) if member and member.credentials.expires else None,
+    )
+    if member is None:
+        return status
+    before = find(old.conditions, "Ready")
+    turned = before is None or (before.status, before.reason) != (probe.ready.status, probe.ready.reason)
+    return structs.replace(
+        status,
+        version=member.version or old.version,
+        last_seen=_time(member.last_seen) if turned and member.last_seen else old.last_seen,
+    )
+
+
+def _with_former(known: Sequence[SyncedResource], former: Sequence[SyncedResource]) -> list[SyncedResource]:
+    """Keep what was written by syncs that were not heard yet since the operator started."""
+    names = {entry.name for entry in known}
+    entries = [*known, *(entry for entry in former if entry.name not in names)]
+    return sorted(entries, key=lambda entry: (entry.state != "Incompatible", entry.name))[:MAX_RESOURCES]
+
+
+def _ready(member: Member, spec: SyncTargetSpec) -> Finding:
+    health = member.health
+    if health.state == "Up":
+        closed = "; it takes no new syncs (unschedulable)" if spec.unschedulable else ""
+        return Finding("Ready", "True", health.reason, f"the cluster answers{closed}")
+    status: ConditionStatus = "Unknown" if health.reason in _UNKNOWN else "False"
+    seen = f"last seen {_time(health.last_seen)}" if health.last_seen else "never seen"
+    return Finding("Ready", status, health.reason, f"{health.message} ({seen})")
+
+
+def _secret_of(spec: SyncTargetSpec) -> str:
+    ref = spec.connection.kubeconfig_secret_ref or spec.connection.service_account_token_ref
+    return ref.name if ref is not None else ""
+
+
+def _user(key: Key) -> tuple[str, Key]:
+    return (api.KIND, key)
+
+
+def _time(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,80 @@
+"""TenantPolicy: reports what a policy governs. What it allows is decided by `core.tenancy`.
+
+The status is written when a number in it has changed, and changes that come together are written once.
+"""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from msgspec import structs
+
+from syncline.api import tenantpolicy as api
+from syncline.api.tenantpolicy import TenantPolicyStatus
+from syncline.controllers.tenant_policies import RESOURCE, ObservedPolicy, TenantPolicyInformer
+from syncline.core.conditions import Finding, settle_conditions
+from syncline.engine.record import Records, SyncGone
+from syncline.engine.statuses import store
+from syncline.kube.cache import Key
+from syncline.kube.client import Client
+from syncline.kube.queue import Queue
+
+# A tenant who creates many syncs at once makes one status of it.
+REPORT_DELAY = 1.0
+
+
+class TenantPolicyReconciler:
+    """Reports on all TenantPolicies."""
+
+    def __init__(
+        self, client: Client, policies: TenantPolicyInformer, count_syncs: Callable[[frozenset[str]], int]
+    ) -> None:
+        self.queue: Queue[Key] = Queue(api.KIND)
+        self._records = Records(client, RESOURCE)
+        self._policies = policies
+        self._count_syncs = count_syncs
+        policies.listen(lambda name: self.queue.add(Key("", name), delay=REPORT_DELAY))
+
+    async def reconcile(self, key: Key) -> None:
+        """Write what has changed in the status of one policy."""
+        policy = self._policies.reflector.get(key)
+        if policy is None or policy.sync.deleting:
+            self.queue.forget(key)
+            return
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        governed = self._policies.governed(policy)
+        status = compose(policy, len(governed), self._count_syncs(governed), now)
+        try:
+            stored = await store(self._records, policy.sync.metadata, policy.sync.status, status, now)
+        except SyncGone:
+            self.queue.forget(key)
+            return
+        if stored.wire is not None:
+            self._policies.reflector.observe(stored.wire, api.KIND)
+        if stored.refusal is not None:
+            self.queue.retry(key)
+        else:
+            self.queue.forget(key)
+
+    async def drain(self, grace: float) -> None:
+        """Nothing is left behind by a pass."""
+
+
+def compose(policy: ObservedPolicy, namespaces: int, syncs: int, now: str) -> TenantPolicyStatus:
+    """Make the new status of a policy. Pure."""
+    meta, old = policy.sync.metadata, policy.sync.status
+    if policy.sync.spec is None:
+        message = (
+            f"put the spec right: it cannot be read, so no sync of its namespaces may do anything: {policy.sync.error}"
+        )
+        ready = Finding("Ready", "False", "InvalidSpec", message)
+    elif namespaces:
+        ready = Finding("Ready", "True", "InForce", "the syncs of these namespaces do what the policy allows")
+    else:
+        ready = Finding("Ready", "True", "NoNamespaces", "no namespace has the labels of namespaceSelector")
+    return structs.replace(
+        old,
+        observed_generation=meta.generation,
+        conditions=settle_conditions(old.conditions, [ready], meta.generation, now),
+        namespaces=namespaces,
+        syncs=syncs,
+    )

@@ -1,0 +1,300 @@
+"""The lowered spec: what a sync reads, where it writes, and by which policies. All kinds are lowered to it."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from syncline.api.common import DeletionPolicy, LabelSelector, ObjectMeta
+from syncline.api.connection import ClusterConnection
+from syncline.api.content import Keys, Transform
+from syncline.api.manifestsync import Patch, PatchContentRef, ReplicationOptions, SourceObservedState
+from syncline.api.status import SyncStatus
+from syncline.controllers.errors import SyncError
+from syncline.core.digest import short_digest
+from syncline.core.keypolicies import KeyPolicies
+from syncline.core.objects import Target
+from syncline.core.plan import Policy
+from syncline.core.scope import Scope
+from syncline.core.selectors import selector_words
+from syncline.core.spec_scope import OWN_CLUSTER, ClusterScope, ClusterSelector, NamespaceScope, SourceScope, SpecScope
+from syncline.core.tenancy import NO_LIMITS, TenantLimits
+from syncline.engine.attention import Selection
+from syncline.engine.claims import Claim, Want
+from syncline.engine.cluster import kind_name
+from syncline.engine.interests import Interest
+from syncline.engine.record import Sync
+from syncline.kube.cache import Key
+from syncline.render.transform_pool import is_template
+
+AnySync = Sync[Struct, SyncStatus]
+
+
+class SourceQuery(Struct, frozen=True, kw_only=True):
+    """One source that a spec names: an object, or all objects of a namespace with some labels."""
+
+    group: str = ""
+    version: str = "v1"
+    kind: str = "ConfigMap"
+    namespace: str = ""
+    name: str = ""
+    selector: LabelSelector | None = None
+
+    @property
+    def kind_name(self) -> str:
+        """The kind as targets name it."""
+        return kind_name(self.group, self.kind)
+
+    def __str__(self) -> str:
+        what = self.name or f"with labels {selector_words(self.selector)}"
+        return f"{self.kind} {self.namespace}/{what}" if self.namespace else f"{self.kind} {what}"
+
+
+class WriteRef(Struct, frozen=True, kw_only=True):
+    """One object that a sync writes; without a name, any object of the kind."""
+
+    group: str = ""
+    version: str | None = None
+    kind: str
+    namespace: str = ""
+    name: str = ""
+
+    @property
+    def kind_name(self) -> str:
+        """The kind as targets name it."""
+        return kind_name(self.group, self.kind)
+
+
+class Destination(Struct, frozen=True, kw_only=True):
+    """Where copies are wanted: a cluster, and the namespaces there."""
+
+    cluster: str = ""
+    """What the sync calls the cluster; empty for the one that the sync is in."""
+    connection: ClusterConnection | None = None
+    scope: Scope | None = None
+    """None: the namespace of each source."""
+    policy: Policy = Policy()
+    patch: Patch | None = None
+
+    @property
+    def local(self) -> bool:
+        """Whether it is in the cluster that the sync is in."""
+        return self.connection is None
+
+    def scope_of(self, source: Target, guarded: frozenset[str]) -> Scope:
+        """Return the namespaces for copies of a source."""
+        if self.scope is not None:
+            return self.scope
+        return Scope(names=frozenset({source.namespace} if source.namespace else ()), guarded=guarded)
+
+
+class SourceObject(Struct, frozen=True, kw_only=True):
+    """A source as it was read."""
+
+    ref: SourceQuery
+    target: Target
+    """Its place."""
+    cluster_uid: str
+    """The UID of its cluster."""
+    namespaced: bool
+    meta: ObjectMeta
+    manifest: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        return f"{self.target.kind}/{self.target.namespace}/{self.target.name}"
+
+
+class LoweredSpec(Struct, frozen=True, kw_only=True):
+    """What one reconcile of a sync works with, as far as the spec alone tells."""
+
+    sync: AnySync
+    reads: tuple[SourceQuery, ...] = ()
+    """The source objects."""
+    writes: tuple[WriteRef, ...] = ()
+    """The objects that are written, as far as they are known; where no name is, of which kinds they are."""
+    destinations: tuple[Destination, ...]
+    guarded: frozenset[str] = frozenset()
+    target_name: str = ""
+    """The name of the copies, as a template; empty: the source's."""
+    keys: Keys | None = None
+    transforms: tuple[Transform, ...] = ()
+    options: ReplicationOptions = ReplicationOptions()
+    user: str | None = None
+    """Who reads and writes in this cluster; None: the operator itself."""
+    prune: bool = True
+    suspended: bool = False
+    two_way: KeyPolicies | None = None
+    """The strategies of a sync that goes both ways."""
+    interval: float | None = None
+    deletion_policy: DeletionPolicy = "Delete"
+    source_deletion_policy: DeletionPolicy = "Delete"
+    scope: SpecScope = SpecScope()
+    """What the spec says about where managed objects belong."""
+    limits: TenantLimits = NO_LIMITS
+    """The TenantPolicies that govern the sync."""
+    units: tuple[str, ...] = ("",)
+    """What owns objects: the sync, or each of its environments."""
+    removed_units: tuple[str, ...] = ()
+    """Units that the spec no longer has, and that may have written objects."""
+    staged: bool = False
+    """Whether objects need one another: then they are applied in stages, and nothing is pruned before all is applied.
+
+    A kind is watched when its stage comes.
+    """
+    dry_run: bool = False
+    health_timeout: float | None = None
+    """How many seconds objects have to become healthy; None: their health does not matter."""
+    prune_reason: str = "no longer a destination of this sync"
+    """Why a copy is removed that is not wanted any more."""
+    shrink_reason: str = "their namespaces no longer match"
+    """Why many copies are not wanted any more, as far as that is known."""
+
+    @property
+    def is_single(self) -> bool:
+        """Whether the spec names exactly one source."""
+        return len(self.reads) == 1 and bool(self.reads[0].name)
+
+    @property
+    def owners(self) -> tuple[str, ...]:
+        """All units that may own objects."""
+        return tuple(sorted({*self.units, *self.removed_units}))
+
+    @property
+    def kinds_written(self) -> frozenset[str]:
+        """The kinds that are written."""
+        return frozenset(ref.kind_name for ref in self.writes)
+
+    def patch_refs(self) -> Iterator[Target]:
+        """Yield the objects that hold patches."""
+        for destination in self.destinations:
+            if destination.patch is not None and (ref := destination.patch.patch_content_ref) is not None:
+                yield Target(self.sync.metadata.namespace, ref.name, ref.kind)
+
+    def secret_refs(self) -> Iterator[Target]:
+        """Yield the Secrets that hold credentials of other clusters."""
+        for destination in self.destinations:
+            connection = destination.connection
+            if connection is None:
+                continue
+            for ref in (connection.kubeconfig_secret_ref, connection.service_account_token_ref):
+                if ref is not None:
+                    yield Target(self.sync.metadata.namespace, ref.name, "Secret")
+
+    def watches(self) -> Interest:
+        """Return what should enqueue the sync, before any cluster was looked at."""
+        # Whether a kind is in namespaces only the server knows: until it was asked, both are of interest.
+        named = {
+            Target(namespace, ref.name, ref.kind_name)
+            for ref in self.reads
+            if ref.name
+            for namespace in (ref.namespace, "")
+        }
+        selected = (ref for ref in self.reads if ref.selector is not None)
+        return Interest(
+            objects=frozenset(named | set(self.patch_refs()) | set(self.secret_refs())),
+            selections=tuple(
+                (ref.kind_name, Selection(ref.namespace, ref.selector)) for ref in selected if ref.selector is not None
+            ),
+            names=frozenset(want.name for want in self.wants()),
+            targets=any(
+                destination.connection is not None and destination.connection.type == "SyncTarget"
+                for destination in self.destinations
+            ),
+            scopes=tuple(
+                ("", destination.scope)
+                for destination in self.destinations
+                if destination.local and destination.scope is not None
+            ),
+        )
+
+    def wants(self) -> Iterator[Want]:
+        """Yield what is wanted in this cluster as far as the names are known from the spec alone."""
+        for destination in self.destinations:
+            for ref in self.reads:
+                name = self.target_name or ref.name
+                if not destination.local or destination.scope is None or not name or is_template(name):
+                    continue
+                source = Target(ref.namespace, ref.name, ref.kind_name)
+                yield Want(("", ref.kind_name, name), destination.scope if ref.namespace else None, source)
+
+    def claim(self, more: tuple[Want, ...] = ()) -> Claim | None:
+        """Return what the sync lays claim to; one that is suspended or being deleted to nothing."""
+        if self.suspended or self.sync.deleting:
+            return None
+        return Claim(
+            ref=self.sync.owner.ref,
+            created=self.sync.metadata.creation_timestamp,
+            wants=(*self.wants(), *more),
+            user=self.user,
+        )
+
+
+def copy_ref(source: SourceQuery, target_name: str) -> WriteRef:
+    """Return what the copy of a source is, as far as the spec tells."""
+    name = target_name if target_name and not is_template(target_name) else source.name
+    return WriteRef(group=source.group, version=source.version, kind=source.kind, namespace=source.namespace, name=name)
+
+
+def objects_scope(
+    destinations: tuple[Destination, ...], sources: tuple[SourceQuery, ...], target_name: str
+) -> SpecScope:
+    """Return what a spec says about where copies are."""
+    return SpecScope(
+        clusters=tuple(map(cluster_scope, destinations)),
+        sources=tuple(map(source_scope, sources)),
+        name=target_name,
+        template=is_template(target_name),
+    )
+
+
+def cluster_scope(destination: Destination) -> ClusterScope:
+    """Return what a spec says about one cluster, or several that a selector means."""
+    namespaces = NamespaceScope.of(destination.scope) if destination.scope is not None else None
+    connection = destination.connection
+    if connection is not None and connection.selector is not None:
+        selector = ClusterSelector(labels=connection.selector, namespace=connection.sync_target_namespace or "")
+        return ClusterScope(selector=selector, namespaces=namespaces)
+    return ClusterScope(name=destination.cluster, connection=connection_id(connection), namespaces=namespaces)
+
+
+def source_scope(ref: SourceQuery) -> SourceScope:
+    """Return what a spec says about one source, or several that a selector means."""
+    return SourceScope(kind=ref.kind_name, namespace=ref.namespace, name=ref.name, selector=ref.selector)
+
+
+def connection_id(connection: ClusterConnection | None) -> str:
+    """Name a way to reach a cluster."""
+    if connection is None:
+        return OWN_CLUSTER
+    return short_digest(msgspec.json.encode(connection, order="deterministic").decode())
+
+
+class SourceObjects(Struct, frozen=True, kw_only=True):
+    """What was read."""
+
+    sources: tuple[SourceObject, ...] = ()
+    absent: tuple[Target, ...] = ()
+    """Named sources that the server says do not exist."""
+    patches: Mapping[PatchContentRef, str] = {}
+    problem: SyncError | None = None
+    """What is wrong, though the rest can go on."""
+
+    @property
+    def revision(self) -> str:
+        """Name the state of all sources together."""
+        versions = [f"{source} {source.meta.resource_version}" for source in self.sources]
+        return self.sources[0].meta.resource_version if len(versions) == 1 else short_digest(*versions)
+
+    @property
+    def observed(self) -> SourceObservedState | None:
+        """Return what was seen of the first source."""
+        if not self.sources:
+            return None
+        meta = self.sources[0].meta
+        return SourceObservedState(uid=meta.uid, generation=meta.generation, resource_version=meta.resource_version)
+
+
+def key_of(sync: AnySync) -> Key:
+    """Return the key of a sync."""
+    return Key(sync.metadata.namespace, sync.metadata.name)

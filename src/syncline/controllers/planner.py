@@ -1,0 +1,135 @@
+"""Planner: what one unit of a sync would apply and prune, planned as a reconcile does it, and not written."""
+
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+from syncline.controllers.errors import SyncError
+from syncline.controllers.lowered import LoweredSpec
+from syncline.controllers.sources.desired import DesiredSet
+from syncline.controllers.targets.apply import two_way_of
+from syncline.controllers.targets.clusters import TargetCluster
+from syncline.controllers.targets.keep_policy import keep_mark
+from syncline.controllers.targets.namespaces import closed_namespace
+from syncline.controllers.targets.preview import Preview, plan_one, plan_pair
+from syncline.controllers.targets.prune import Pruner
+from syncline.controllers.targets.stages import DesiredAt, refused_kind
+from syncline.controllers.targets.visibility import Visibility
+from syncline.controllers.targets.write_access import WriteAccess, split_allowed
+from syncline.core.objects import Desired
+from syncline.core.outcome import Outcome
+from syncline.core.plan import Action, Edit, Verb
+from syncline.engine.cluster import kind_name
+from syncline.engine.writer import Writer
+
+# States in which an object does not keep the rest from being pruned.
+_APPLIED = frozenset({"Synced", "Skipped", "Conflict"})
+
+
+class UnitPlanner(Struct, frozen=True):
+    """Plans units."""
+
+    writer: Callable[[TargetCluster], Writer]
+    pruner: Pruner
+    access: WriteAccess
+    requested: frozenset[bytes]
+    """The removals that an edit of the spec asks for; see `scope_edits`."""
+    visibility: Visibility | None = None
+    """What the account of the sync may know; None: whoever asks sees with their own rights."""
+
+    async def plan(self, lowered: LoweredSpec, desired: DesiredSet) -> Preview:
+        """Plan what a unit would apply, and prune where a reconcile would."""
+        actions: list[Action] = []
+        planned: list[tuple[TargetCluster, Desired]] = []
+        skipped: list[Outcome] = list(desired.outcomes)
+        defined = _defined(desired.items)
+        for item in _namespaces_first(desired.items):
+            outcome = _without_namespace(item, actions)
+            if outcome is not None and await self._is_hidden(item):
+                outcome = None  # it is planned like any other that the account may not write
+            action = None if outcome is not None else await self._plan_one(lowered, item, defined)
+            if isinstance(action, Action):
+                able, refused = await split_allowed(self.access, lowered.user, [(item.site, action)])
+                actions += able
+                skipped += refused
+                planned.append((item.site, item.desired))
+            elif (refusal := outcome or action) is not None:
+                skipped.append(refusal)
+        removals, held = self._prune(lowered, desired)
+        states = {*(one.state for one in actions), *(one.state for one in skipped)}
+        if states <= _APPLIED or not lowered.staged:
+            clusters = desired.clusters
+            sites = {site.destination.cluster: site for site in (*clusters.former, *clusters.sites)}
+            able, refused = await split_allowed(
+                self.access, lowered.user, [(sites.get(one.target.cluster), one) for one in removals]
+            )
+            actions += able
+            skipped += refused
+        return Preview(
+            actions=tuple(actions),
+            skipped=tuple(skipped),
+            problem=desired.problem or held if lowered.staged else held or desired.problem,
+            desired=tuple(planned),
+        )
+
+    def _prune(self, lowered: LoweredSpec, desired: DesiredSet) -> tuple[list[Action], SyncError | None]:
+        if not desired.certain:
+            return [], None
+        return self.pruner.preview(lowered, desired.clusters, desired.keep, self.requested)
+
+    async def _is_hidden(self, item: DesiredAt) -> bool:
+        if self.visibility is None:
+            return False
+        await refused_kind(item)  # so that the kind is known
+        return await self.visibility.is_hidden(item.desired.target)
+
+    async def _plan_one(self, lowered: LoweredSpec, item: DesiredAt, defined: frozenset[str]) -> Action | Outcome:
+        desired, site = item.desired, item.site
+        refusal = await refused_kind(item)
+        if refusal is None:
+            kept = keep_mark(site.cluster, desired.target) in lowered.sync.status.kept
+            writer = self.writer(site)
+            if lowered.two_way is None:
+                return await plan_one(writer, desired, kept=kept)
+            pair, upstream = two_way_of(lowered.two_way, lowered, writer, item)
+            return await plan_pair(pair.preview(upstream, desired, kept=kept), desired)
+        if refusal.reason == "KindNotServed" and desired.target.kind in defined:
+            return Action(
+                verb=Verb.CREATE,
+                target=desired.target,
+                reason="Created",
+                message="its kind is not served yet; it is created after its definition, which is applied too",
+                edit=Edit(digest=desired.digest),
+            )
+        return refusal
+
+
+def _namespaces_first(items: Sequence[DesiredAt]) -> list[DesiredAt]:
+    """Sort items: in each cluster Namespaces come first, so that what goes into them can be planned."""
+    order = {id(site): number for number, site in enumerate({id(item.site): item.site for item in items}.values())}
+    return sorted(items, key=lambda item: (order[id(item.site)], item.desired.target.kind != "Namespace"))
+
+
+def _defined(items: Sequence[DesiredAt]) -> frozenset[str]:
+    """Return the kinds that are defined along with the rest."""
+    specs = [
+        item.desired.body.fields.get("spec") or {}
+        for item in items
+        if item.desired.target.kind == "CustomResourceDefinition.apiextensions.k8s.io" and item.desired.body is not None
+    ]
+    return frozenset(kind_name(str(spec.get("group")), str((spec.get("names") or {}).get("kind"))) for spec in specs)
+
+
+def _without_namespace(item: DesiredAt, planned: Sequence[Action]) -> Outcome | None:
+    """Say of a target why its namespace keeps it out; None where it is there, or is created along with the rest."""
+    target = item.desired.target
+    if not target.namespace or item.hidden:
+        return None
+    namespace = item.site.cluster.namespace(target.namespace)
+    if namespace is not None:
+        return closed_namespace(namespace, target)
+    new = {(one.target.cluster, one.target.name) for one in planned if one.target.kind == "Namespace"}
+    if (target.cluster, target.namespace) in new:
+        return None
+    message = f"namespace {target.namespace!r} does not exist: create it, or have it in the repository too"
+    return Outcome(target=target, state="Pending", reason="NamespaceNotFound", message=message)

@@ -1,0 +1,59 @@
+"""The result of one reconcile, from which status, events and metrics are made."""
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from syncline.api.manifestsync import SourceObservedState
+from syncline.controllers.errors import SyncError
+from syncline.controllers.lowered import AnySync
+from syncline.controllers.requeue import NO_REQUEUE, Requeue
+from syncline.controllers.sources.desired import UnitResult
+from syncline.core.outcome import Outcome
+
+_APPLIED = frozenset({"Synced", "Skipped"})
+
+
+class ReconcileResult(Struct, frozen=True, kw_only=True):
+    """What came of one reconcile."""
+
+    sync: AnySync
+    outcomes: Sequence[Outcome] | None = None
+    """None: the targets were not looked at, and what the status says of them stays."""
+    problem: SyncError | None = None
+    revision: str | None = None
+    observed: SourceObservedState | None = None
+    """The first source, as it was read."""
+    scope: str | None = None
+    kept: list[str] | None = None
+    requeue: Requeue = NO_REQUEUE
+    warnings: tuple[str, ...] = ()
+    """What will be wrong soon."""
+    unmatched: tuple[str, ...] = ()
+    """What of the spec leads to no target now."""
+
+    units: tuple[UnitResult, ...] = ()
+    """What came of each unit; none where the sync as a whole could not be carried out."""
+    removed_units: tuple[str, ...] = ()
+    """Units that the spec no longer has, and that still own objects."""
+    plan: tuple[str, ...] | None = None
+    """What would be done in a dry run; None where it was done."""
+    complete: bool = False
+    """Whether everything was looked at, and nothing is left to be removed."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing is left to do until something changes."""
+        applied = all(outcome.state in _APPLIED for outcome in self.outcomes or ())
+        waits = self.requeue.backoff or self.requeue.pending
+        return self.complete and self.problem is None and not waits and applied
+
+
+def failed_result(
+    sync: AnySync, error: SyncError, outcomes: Sequence[Outcome] | None = None, requeue: Requeue = NO_REQUEUE
+) -> ReconcileResult:
+    """Return the result of a sync that could not be carried out; `requeue` where the error says nothing of that."""
+    after = error.requeue.after if error.requeue.after is not None else requeue.after
+    pending = after is not None or error.requeue.backoff
+    again = Requeue(after=after, backoff=error.requeue.backoff, pending=pending)
+    return ReconcileResult(sync=sync, problem=error, outcomes=outcomes, requeue=again)

@@ -1,0 +1,287 @@
+"""Built source: desired objects are built from the files of repositories, or from the keys of an object.
+
+A reading prepares all environments first, then validates each for the clusters that it goes to. A reconcile waits for
+nothing: what is not there yet enqueues the sync when it comes, so that something newer is always taken up at once.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Protocol
+
+from msgspec import structs
+
+from syncline.api.common import PUSHED_AT, REQUESTED_AT
+from syncline.api.configsync import ConfigSyncSpec
+from syncline.controllers.errors import SyncError
+from syncline.controllers.lowered import AnySync, LoweredSpec, WriteRef, key_of
+from syncline.controllers.quotas import Quotas
+from syncline.controllers.sources.build import BuildRequest, ManifestBuilder, RevisionBuilder
+from syncline.controllers.sources.changes import ChangeFilter, built_from
+from syncline.controllers.sources.checks import RepositoryChecks
+from syncline.controllers.sources.dependencies import DependencyGraph
+from syncline.controllers.sources.desired import DesiredSet, UnitResult
+from syncline.controllers.sources.environments import is_reconcile_requested, spec_claim, spec_of, spec_watches
+from syncline.controllers.sources.git import GitSources
+from syncline.controllers.sources.prepared import PreparedRevision, within_limits
+from syncline.controllers.sources.push_records import PushRecords
+from syncline.controllers.sources.references import ReferenceReader, Requester
+from syncline.controllers.sources.revision import RevisionSelector
+from syncline.controllers.sources.validation import RevisionValidator, skip_clusters
+from syncline.controllers.sources.webhook_secrets import WebhookSecrets
+from syncline.controllers.state import SyncState
+from syncline.controllers.targets.clusters import ConnectedClusters, TargetCluster
+from syncline.controllers.targets.prune import KeepSet
+from syncline.controllers.targets.stages import DesiredAt, for_cluster
+from syncline.controllers.tenancy import Tenancy
+from syncline.core.environments import environments_of
+from syncline.core.objects import Desired, Target
+from syncline.core.outcome import Outcome
+from syncline.core.scope import Scope
+from syncline.core.spec_scope import SourceScope
+from syncline.engine.claims import Claim, Want
+from syncline.engine.cluster import Cluster
+from syncline.engine.interests import Interest
+from syncline.engine.writer import Writer
+from syncline.git import Mirrors
+from syncline.kube.cache import Key
+from syncline.kube.resources import Resource
+
+# Who wants an object in addition to this sync is never its source.
+_GIT = Target("", "", "")
+
+
+class SourceHost(Protocol):
+    """The reconciler that a source serves."""
+
+    def get(self, key: Key) -> AnySync | None:
+        """Return a sync with the status that counts."""
+
+    def trusted(self, sync: AnySync) -> AnySync:
+        """Return a sync, as a watch tells it, with the status that counts."""
+
+    def enqueue(self, key: Key) -> None:
+        """Reconcile a sync soon."""
+
+    def writer(self, site: TargetCluster) -> Writer:
+        """Return what writes to a cluster."""
+
+
+class BuiltReading:
+    """The revisions that one reconcile has prepared."""
+
+    def __init__(
+        self,
+        lowered: LoweredSpec,
+        spec: ConfigSyncSpec,
+        prepared: Sequence[PreparedRevision],
+        state: SyncState,
+        validator: RevisionValidator,
+    ) -> None:
+        self._spec = spec
+        self._state = state
+        self._validator = validator
+        self._prepared = {one.environment.name: one for one in prepared}
+        self.lowered = structs.replace(lowered, writes=_writes(prepared))
+
+    async def desired(self, unit: str, clusters: ConnectedClusters) -> DesiredSet:
+        """Validate a revision as a whole; return it, or the one that was applied before."""
+        prepared = await self._validator.validate(
+            self.lowered, self._spec, self._prepared[unit], clusters.sites, self._state.unit(unit)
+        )
+        self._prepared[unit] = prepared
+        self.lowered = structs.replace(self.lowered, writes=_writes(self._prepared.values()))
+        sites, withheld = skip_clusters(prepared, clusters.sites)
+        return DesiredSet(
+            unit=unit,
+            revision=prepared.revision,
+            clusters=clusters,
+            items=tuple(DesiredAt(site, for_cluster(site, one)) for site in sites for one in prepared.desired()),
+            keep=KeepSet(frozenset((site.cluster.uid, one.target) for site in sites for one in prepared.desired())),
+            certain=prepared.certain,
+            problem=prepared.problem,
+            known=prepared.artifact is not None,
+            outcomes=tuple(withheld),
+            withheld=tuple(withheld),
+            targets=len(prepared.desired()) * len(clusters.sites),
+            prepared=prepared,
+        )
+
+    def watches(self, clusters: ConnectedClusters) -> tuple[Interest, Claim | None]:
+        """Watch the objects, their namespaces, and other clusters."""
+        targets = [one.target for prepared in self._prepared.values() for one in prepared.desired()]
+        wants = tuple(
+            Want((site.cluster.name, target.kind, target.name), _own_namespace(target), _GIT)
+            for target in targets
+            for site in clusters.sites
+        )
+        namespaces = Scope(names=frozenset(target.namespace for target in targets if target.namespace))
+        interest = structs.replace(
+            spec_watches(self.lowered.sync, self._spec),
+            names=frozenset(want.name for want in wants),
+            scopes=tuple((site.cluster.name, namespaces) for site in clusters.sites),
+            clusters=clusters.clusters,
+        )
+        return interest, spec_claim(self.lowered.sync, self._spec, self.lowered.user, wants)
+
+    async def selected(self, scopes: Sequence[SourceScope]) -> Mapping[str, frozenset[str]]:  # noqa: ARG002 - see the protocol
+        """Files have no selectors."""
+        return {}
+
+
+class BuiltSource:
+    """Builds revisions for all ConfigSyncs."""
+
+    def __init__(
+        self,
+        host: SourceHost,
+        hub: Cluster,
+        tenancy: Tenancy,
+        quotas: Quotas,
+        *,
+        resource: Resource,
+        mirrors: Mirrors,
+        builder: ManifestBuilder,
+    ) -> None:
+        self._host = host
+        self._tenancy = tenancy
+        references = ReferenceReader(hub)
+        self._git = GitSources(references, mirrors, quotas)
+        self._selector = RevisionSelector(self._git, RevisionBuilder(hub, references, builder, quotas))
+        self._validator = RevisionValidator(builder, host.writer)
+        self._dependencies = DependencyGraph()
+        self._push_records = PushRecords(hub.client, resource)
+        self._changes = ChangeFilter(mirrors, host.enqueue)
+        self.checks = RepositoryChecks(self._git)
+        self.webhook_secrets = WebhookSecrets(hub, references, host.get, self._requester)
+
+    def repository_changed(self, who: object) -> None:
+        """Take the news that a repository which a sync follows has changed, failed or answers again."""
+        match who:
+            case (Key() as key, str(remote)):
+                self._changes.on_push(key, remote)
+
+    async def pushed(self, namespace: str, name: str, *, leading: bool) -> None:
+        """Take the hint that a repository has changed: check it, or let the leader do so. Raises `KubeError`."""
+        key = Key(namespace, name)
+        if leading:
+            self.checks.start(key)
+        else:
+            await self._push_records.record(key)
+
+    def hook_secrets(self, namespace: str, name: str) -> tuple[bytes, ...] | None:
+        """Return what proves a push for a sync: nothing where it has no secret, None where there is no such sync."""
+        key = Key(namespace, name)
+        return self.webhook_secrets.of(key) if self._host.get(key) is not None else None
+
+    def begin(self, key: Key) -> None:
+        """Leave every push that comes from now on to a reconcile."""
+        self._changes.forget(key)
+
+    async def read(self, lowered: LoweredSpec, state: SyncState, *, preview: bool = False) -> BuiltReading:
+        """Choose the revision of each environment, and build it. A preview follows no repository and waits for none."""
+        sync = lowered.sync
+        spec = spec_of(sync)
+        requester = self._requester(sync, spec)
+        environments = environments_of(spec, sync.metadata.namespace)
+        unready: SyncError | None = None
+        if not preview:
+            with suppress(SyncError):  # each environment meets it again, and reports it
+                await self._git.follow(requester, environments)
+            await self.checks.complete(requester.key)
+            unready = self._dependencies.problem(requester.key, spec, self._host.get)
+        report = not preview and _must_report_revision(sync)
+        requests = [
+            BuildRequest(requester=requester, spec=spec, environment=environment, force_report=report)
+            for environment in environments
+        ]
+        prepared = await asyncio.gather(*(self._selector.prepare(one, sync, state, unready) for one in requests))
+        allowed = [within_limits(one.unpack(), requester.limits) for one in prepared]
+        return BuiltReading(structs.replace(lowered, limits=requester.limits), spec, allowed, state, self._validator)
+
+    async def unknown_targets(
+        self,
+        lowered: LoweredSpec,  # noqa: ARG002 - see the protocol
+        clusters: ConnectedClusters,  # noqa: ARG002
+        error: SyncError,  # noqa: ARG002
+    ) -> Sequence[Outcome] | None:
+        """Without a build no target is known."""
+        return None
+
+    def finished(self, lowered: LoweredSpec, units: Sequence[UnitResult], *, settled: bool) -> None:
+        """Note what a settled sync was built from: a push that changes none of it needs no reconcile."""
+        key = key_of(lowered.sync)
+        if settled:
+            self._changes.remember(key, built_from(spec_of(lowered.sync), units, self._git.open_remotes(key)))
+
+    def observe_health(self, lowered: LoweredSpec, state: SyncState, result: UnitResult) -> bool:
+        """Note the health of a revision; where it has failed, an earlier one may be chosen."""
+        unit = state.unit(result.desired.unit)
+        failed = result.health == "Failed"
+        falls_back = failed and unit.health != "Failed" and spec_of(lowered.sync).failure_policy == "Rollback"
+        unit.health = result.health
+        prepared = result.desired.prepared
+        if failed and prepared is not None and prepared.artifact is not None:
+            unit.failed = prepared.artifact.inputs
+        return falls_back
+
+    def sync_changed(self, key: Key, old: AnySync | None, new: AnySync | None) -> None:
+        """Note what a sync depends on, and have its repositories checked where its user expects the newest commit."""
+        self.webhook_secrets.sync_changed(key, new)
+        if new is None:
+            self._dependencies.drop(key)
+            self.checks.forget(key)
+        else:
+            if new.spec is not None and (old is None or _is_other_spec(old, new)):
+                self._dependencies.put(key, spec_of(new))
+            if old is None or _requested_by_user(old) != _requested_by_user(new):
+                # Whoever creates or edits a sync, resumes it or asks for it now expects what is in Git now.
+                self.checks.require(key)
+            elif old.metadata.annotations.get(PUSHED_AT) != new.metadata.annotations.get(PUSHED_AT):
+                self.checks.start(key)
+        if self._dependencies.is_news(old, self._host.trusted(new) if new is not None else None):
+            for dependent in self._dependencies.of(key):
+                self._host.enqueue(dependent)
+
+    def forget(self, key: Key) -> None:
+        """Follow no repository for a sync any more."""
+        self._git.forget(key)
+        self._changes.forget(key)
+
+    def _requester(self, sync: AnySync, spec: ConfigSyncSpec) -> Requester:
+        namespace = sync.metadata.namespace
+        return Requester(
+            key=key_of(sync),
+            user=self._tenancy.user(namespace, spec.service_account_name),
+            interval=self._tenancy.interval(spec.refresh_interval),
+            limits=self._tenancy.limits(namespace),
+        )
+
+
+def _own_namespace(target: Target) -> Scope | None:
+    return Scope(names=frozenset({target.namespace})) if target.namespace else None
+
+
+def _writes(prepared: Iterable[PreparedRevision]) -> tuple[WriteRef, ...]:
+    return tuple({one.target: _write_ref(one) for revision in prepared for one in revision.desired()}.values())
+
+
+def _write_ref(desired: Desired) -> WriteRef:
+    target = desired.target
+    kind, _, group = target.kind.partition(".")
+    version = desired.body.api_version.rpartition("/")[2] if desired.body is not None else "v1"
+    return WriteRef(group=group, version=version, kind=kind, namespace=target.namespace, name=target.name)
+
+
+def _requested_by_user(sync: AnySync) -> tuple[object, ...]:
+    """Return what its user asks for: a spec, or a look now."""
+    return sync.metadata.uid, sync.metadata.generation, sync.metadata.annotations.get(REQUESTED_AT)
+
+
+def _is_other_spec(old: AnySync, new: AnySync) -> bool:
+    return (old.metadata.uid, old.metadata.generation) != (new.metadata.uid, new.metadata.generation) or new.deleting
+
+
+def _must_report_revision(sync: AnySync) -> bool:
+    """Whether the status is written anyway: then it names the newest revision though nothing of it has changed."""
+    return is_reconcile_requested(sync) or sync.status.observed_generation != sync.metadata.generation

@@ -1,0 +1,223 @@
+"""Object source: desired objects are copies of objects of a cluster, selected, renamed and transformed."""
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import structs
+
+from syncline.api.common import TargetState
+from syncline.controllers.errors import QuotaError, SyncError
+from syncline.controllers.lowered import AnySync, LoweredSpec, SourceObjects
+from syncline.controllers.sources.desired import DesiredSet, UnitResult
+from syncline.controllers.sources.object_reader import ObjectReader, SourceCluster
+from syncline.controllers.state import SyncState
+from syncline.controllers.targets.clusters import ConnectedClusters
+from syncline.controllers.targets.prune import KeepSet, managed_objects, object_key
+from syncline.controllers.targets.select import TargetSelection, select_targets
+from syncline.controllers.targets.stages import DesiredAt
+from syncline.controllers.targets.transform import render_targets
+from syncline.controllers.targets.unmatched import unmatched_namespaces, unmatched_sources
+from syncline.controllers.targets.visibility import Visibility
+from syncline.core.objects import Target
+from syncline.core.outcome import Outcome
+from syncline.core.selectors import selector_matches
+from syncline.core.spec_scope import SourceScope
+from syncline.engine.claims import Claim, Claims
+from syncline.engine.cluster import Cluster
+from syncline.engine.interests import Interest
+from syncline.kube.cache import Key
+from syncline.render.transform_pool import TransformPool
+
+
+class ObjectReading:
+    """What one reconcile reads of its source objects."""
+
+    def __init__(
+        self,
+        lowered: LoweredSpec,
+        reader: ObjectReader,
+        renderer: TransformPool,
+        hub: Cluster,
+        *,
+        at: SourceCluster,
+        visibility: Visibility | None,
+    ) -> None:
+        self.lowered = lowered
+        self._reader = reader
+        self._renderer = renderer
+        self._hub = hub
+        self._at = at
+        self._visibility = visibility
+        self._read = SourceObjects()
+        self._selection: TargetSelection | None = None
+
+    async def desired(self, unit: str, clusters: ConnectedClusters) -> DesiredSet:
+        """Read the sources, select their targets, and render what each should hold."""
+        lowered = self.lowered
+        self._read = read = await self._reader.read_sources(lowered, self._at)
+        self._selection = selection = await select_targets(
+            lowered, clusters.sites, read.sources, self._renderer, self._visibility
+        )
+        rendered = await render_targets(lowered, selection.copies, read.patches, self._renderer, self._hub.key)
+        waiting = await self.waiting_targets(clusters, read.absent)
+        outcomes = [*rendered.failed, *selection.unresolved_names, *selection.skipped]
+        outcomes += [
+            _pending(one.target, "Pending", "SourceNotFound", "waits for the source") for one in waiting.copies
+        ]
+        outcomes += waiting.skipped
+        targets = [*(copy.target for copy in selection.copies), *(outcome.target for outcome in outcomes)]
+        missing = unmatched_sources(lowered, read.sources)
+        return DesiredSet(
+            unit=unit,
+            revision=read.revision,
+            clusters=clusters,
+            items=tuple(
+                DesiredAt(copy.site, desired, source=copy.source, hidden=copy.hidden)
+                for copy, desired in rendered.desired
+            ),
+            keep=await self._keep_set(clusters, selection, waiting),
+            problem=read.problem,
+            outcomes=tuple(outcomes),
+            targets=len(selection.copies),
+            observed=read.observed,
+            unmatched=tuple(missing or unmatched_namespaces(lowered, clusters.sites, targets)),
+        )
+
+    def watches(self, clusters: ConnectedClusters) -> tuple[Interest, Claim | None] | None:
+        """Watch other clusters, names that come from templates, and namespaces of the sources, once they are read."""
+        if self._selection is None:
+            return None
+        lowered = self.lowered
+        basic = lowered.watches()
+        wants = [want for want in self._selection.wants() if want.name not in basic.names]
+        scopes = {
+            (site.cluster.name, scope.digest()): (site.cluster.name, scope)
+            for site in clusters.sites
+            if site.cluster.name or site.destination.scope is None
+            for source in self._read.sources
+            for scope in (site.destination.scope_of(source.target, lowered.guarded),)
+        }
+        interest = structs.replace(
+            basic,
+            names=basic.names | {want.name for want in wants},
+            scopes=(*basic.scopes, *scopes.values()),
+            clusters=clusters.clusters,
+        )
+        return interest, lowered.claim(tuple(wants))
+
+    async def selected(self, scopes: Sequence[SourceScope]) -> Mapping[str, frozenset[str]]:
+        """Return the sources that selectors mean: of the spec by what was read, of former ones by a list."""
+        known = {scope.key: self._matching(scope) for scope in scopes if self._is_read(scope)}
+        for scope in scopes:
+            if scope.selector is not None and scope.key not in known:
+                known[scope.key] = await self._reader.selected(self._at, scope)
+        return known
+
+    async def waiting_targets(
+        self, clusters: ConnectedClusters, absent: Sequence[Target] | None = None
+    ) -> TargetSelection:
+        """Find the targets of named sources that do not exist, or could not be read."""
+        sources = self._reader.placeholders(self.lowered, self._at)
+        waiting = [source for source in sources if absent is None or source.target in absent]
+        if not waiting:
+            return TargetSelection()
+        try:
+            return await select_targets(self.lowered, clusters.sites, waiting, self._renderer, self._visibility)
+        except SyncError:
+            return TargetSelection()
+
+    async def _keep_set(
+        self, clusters: ConnectedClusters, selection: TargetSelection, waiting: TargetSelection
+    ) -> KeepSet:
+        """Return the copies that are wanted, and those that the policy keeps though their source is gone."""
+        lowered, read = self.lowered, self._read
+        deleted: frozenset[str] = frozenset()
+        if lowered.source_deletion_policy == "Orphan" and not lowered.is_single:
+            made_from = {seen.marker.source for _, seen in managed_objects(clusters) if seen.marker is not None}
+            gone = made_from - {str(source) for source in read.sources}
+            deleted = await self._reader.deleted_sources(lowered, self._at, gone)
+        uncertain = (selection.unresolved_names, waiting.unresolved_names, selection.refused, waiting.refused)
+        return KeepSet(
+            targets=frozenset(object_key(copy.site, copy.target) for copy in selection.copies),
+            orphans=frozenset(object_key(copy.site, copy.target) for copy in waiting.copies),
+            absent=deleted | {f"{target.kind}/{target.namespace}/{target.name}" for target in read.absent},
+            certain=not any(uncertain),
+            missing=read.absent,
+            missing_message=read.problem.message if read.problem is not None else "",
+        )
+
+    def _is_read(self, scope: SourceScope) -> bool:
+        return scope.selector is not None and scope in self.lowered.scope.sources
+
+    def _matching(self, scope: SourceScope) -> frozenset[str]:
+        selector = scope.selector
+        return frozenset(
+            str(source)
+            for source in self._read.sources
+            if selector is not None
+            and source.target.kind == scope.kind
+            and source.target.namespace in ("", scope.namespace)
+            and selector_matches(selector, source.meta.labels)
+        )
+
+
+class ObjectSource:
+    """Reads source objects for the syncs of one kind."""
+
+    def __init__(self, hub: Cluster, claims: Claims, renderer: TransformPool, allowed_kinds: frozenset[str]) -> None:
+        self._hub = hub
+        self._claims = claims
+        self._renderer = renderer
+        self._reader = ObjectReader(hub, claims, allowed_kinds)
+
+    async def read(
+        self,
+        lowered: LoweredSpec,
+        state: SyncState,  # noqa: ARG002 - see the protocol
+        *,
+        preview: bool = False,
+        at: SourceCluster | None = None,
+    ) -> ObjectReading:
+        """Begin to read; `at` is the cluster of the sources, by default that of the sync."""
+        # Whoever asks for a preview sees with rights of their own.
+        visibility = None if preview else self._visibility(lowered)
+        return self._reading(lowered, at or self._reader.here(lowered), visibility)
+
+    async def unknown_targets(
+        self, lowered: LoweredSpec, clusters: ConnectedClusters, error: SyncError
+    ) -> Sequence[Outcome] | None:
+        """Return the targets of all named sources as Unknown."""
+        if (claim := lowered.claim()) is not None:
+            self._claims.settle_extended(claim)
+        if lowered.suspended or isinstance(error, QuotaError):
+            return None
+        reading = self._reading(lowered, self._reader.here(lowered), self._visibility(lowered))
+        waiting = await reading.waiting_targets(clusters)
+        why = "not looked at: see the Ready condition of the sync"
+        outcomes = [_pending(copy.target, "Unknown", error.reason, why) for copy in waiting.copies]
+        return [*outcomes, *waiting.skipped, *clusters.outcomes]
+
+    def _reading(self, lowered: LoweredSpec, at: SourceCluster, visibility: Visibility | None) -> ObjectReading:
+        return ObjectReading(lowered, self._reader, self._renderer, self._hub, at=at, visibility=visibility)
+
+    def _visibility(self, lowered: LoweredSpec) -> Visibility:
+        return Visibility(lowered, self._hub, self._claims.access)
+
+    def begin(self, key: Key) -> None:
+        """Nothing is held."""
+
+    def finished(self, lowered: LoweredSpec, units: Sequence[UnitResult], *, settled: bool) -> None:
+        """Nothing is held."""
+
+    def observe_health(self, lowered: LoweredSpec, state: SyncState, result: UnitResult) -> bool:  # noqa: ARG002 - see the protocol
+        """Choose nothing: sources have no earlier revisions."""
+        return False
+
+    def sync_changed(self, key: Key, old: AnySync | None, new: AnySync | None) -> None:
+        """Nothing is held."""
+
+    def forget(self, key: Key) -> None:
+        """Nothing is held."""
+
+
+def _pending(target: Target, state: TargetState, reason: str, message: str) -> Outcome:
+    return Outcome(target=target, state=state, reason=reason, message=message)

@@ -1,0 +1,130 @@
+"""Reference reader: the ConfigMaps and Secrets that a sync names, read with its identity, once a version.
+
+A watch tells the version that is current; while it is the one that was read, nothing is asked for again.
+"""
+
+import time
+from base64 import b64decode
+from collections.abc import Mapping
+
+import msgspec
+from msgspec import Struct
+
+from syncline.api.common import ObjectMeta
+from syncline.api.configsync import KIND
+from syncline.controllers.errors import SyncError
+from syncline.core.objects import Target
+from syncline.core.remedies import grant, with_cause
+from syncline.core.tenancy import NO_LIMITS, TenantLimits
+from syncline.engine.cluster import Cluster
+from syncline.engine.view import View
+from syncline.kube.cache import Key
+from syncline.kube.errors import Forbidden, KubeError, NotFound
+
+# What an account may read may change without a word: this long a reading counts.
+CACHE_TTL = 300.0
+_MAX_CACHED = 1000
+
+
+class ReferencedData(Struct, frozen=True):
+    """What an object holds, by key."""
+
+    version: str
+    data: Mapping[str, bytes]
+
+
+class ReferenceWire(Struct, rename="camel"):
+    """A ConfigMap or Secret."""
+
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    data: dict[str, str] | None = None
+    binary_data: dict[str, str] | None = None
+
+
+class Requester(Struct, frozen=True, kw_only=True):
+    """The ConfigSync that asks, as whom, and how often it looks at its repositories."""
+
+    key: Key
+    user: str | None
+    interval: float
+    limits: TenantLimits = NO_LIMITS
+    """The TenantPolicies that govern the sync."""
+
+    @property
+    def sync(self) -> str:
+        """Name the sync as ownership does."""
+        return f"{KIND}/{self.key.namespace}/{self.key.name}"
+
+
+async def fetch_data(hub: Cluster, user: str | None, target: Target) -> tuple[View, ReferenceWire]:
+    """Read a ConfigMap or Secret as a user, and return it with the watch of its kind. Raises `KubeError`."""
+    view = await hub.open("", target.kind)
+    wire = await hub.acting_as(user).get(view.resource, target.name, target.namespace, type=ReferenceWire)
+    return view, wire
+
+
+class ReferenceReader:
+    """Readings of all syncs."""
+
+    def __init__(self, hub: Cluster) -> None:
+        self._hub = hub
+        self._readings: dict[tuple[str | None, Target], tuple[ReferencedData, float]] = {}
+
+    async def get_or_none(
+        self, requester: Requester, target: Target, what: str, *, reconciling: bool = True
+    ) -> ReferencedData | None:
+        """Return what an object holds; None where there is none. Raises `SyncError` where it cannot be read.
+
+        `what` says in a spec's words why it is read; `reconciling`, that the sync reconciles with it right now.
+        """
+        user = requester.user
+        view = await self._hub.open("", target.kind)
+        known = self._readings.get((user, target))
+        if known is not None:
+            held, until = known
+            if held.version == _version(view, target) and time.monotonic() < until:
+                return held
+        try:
+            view, wire = await fetch_data(self._hub, user, target)
+        except NotFound:
+            self._readings.pop((user, target), None)
+            return None
+        except Forbidden as error:
+            remedy = f"{grant(user, error.verb, error.resource)} for {target.kind} {target.name}, which {what} names"
+            raise SyncError("ReferenceUnreadable", with_cause(remedy, error), retry=True) from error
+        except KubeError as error:
+            message = f"{target.kind} {target.name}, which {what} names, cannot be read: {error}"
+            raise SyncError("ReferenceUnreadable", message, retry=True, status="Unknown") from error
+        # Where an earlier version was known, this sync may have used it a moment ago: then it reconciles once more.
+        first = _version(view, target) is None
+        view.observe_unmanaged(wire.metadata, requester.sync if first and reconciling else "")
+        held = ReferencedData(wire.metadata.resource_version, _data(target.kind, wire))
+        now = time.monotonic()
+        if len(self._readings) >= _MAX_CACHED:
+            self._readings = {key: one for key, one in self._readings.items() if one[1] > now}
+        self._readings[user, target] = held, now + CACHE_TTL
+        return held
+
+    async def get(self, requester: Requester, target: Target, what: str) -> ReferencedData:
+        """Return what an object holds; raises `SyncError` where there is none."""
+        held = await self.get_or_none(requester, target, what)
+        if held is None:
+            message = (
+                f"{target.kind} {target.name}, which {what} names, does not exist in {target.namespace}: create it"
+            )
+            raise SyncError("ReferenceNotFound", message)
+        return held
+
+
+def _version(view: View, target: Target) -> str | None:
+    """Return the version that the watch knows of, if it knows of the object."""
+    copy = view.copies.at(target)
+    return copy.version if copy is not None else view.strangers.get(Key(target.namespace, target.name))
+
+
+def _data(kind: str, wire: ReferenceWire) -> dict[str, bytes]:
+    if kind == "Secret":
+        return {key: b64decode(value) for key, value in (wire.data or {}).items()}
+    return {key: value.encode() for key, value in (wire.data or {}).items()} | {
+        key: b64decode(value) for key, value in (wire.binary_data or {}).items()
+    }

@@ -1,0 +1,125 @@
+"""Webhook secrets, read ahead.
+
+When a delivery comes there is no time to ask, and how long the answer takes must tell nothing. Every replica reads
+them, whether or not it leads, since a delivery may come to any of them.
+"""
+
+from collections.abc import Callable, Iterable
+
+import structlog
+
+from syncline.api.configsync import ConfigSyncSpec
+from syncline.controllers.errors import SyncError
+from syncline.controllers.lowered import AnySync
+from syncline.controllers.sources.references import CACHE_TTL, ReferenceReader, Requester
+from syncline.core.objects import Seen, Target
+from syncline.engine.cluster import Cluster
+from syncline.kube.cache import Key
+from syncline.kube.errors import KubeError
+from syncline.kube.queue import Queue, run_workers
+
+WORKERS = 4
+
+log = structlog.get_logger(__name__)
+
+
+class WebhookSecrets:
+    """Holds the secret of each sync that names one, as the sync's own identity may read it."""
+
+    def __init__(
+        self,
+        hub: Cluster,
+        references: ReferenceReader,
+        get: Callable[[Key], AnySync | None],
+        requester: Callable[[AnySync, ConfigSyncSpec], Requester],
+    ) -> None:
+        self.queue: Queue[Key] = Queue("webhook-secrets", group=lambda key: key.namespace)
+        self._references = references
+        self._get = get
+        self._requester = requester
+        self._secrets: dict[Key, tuple[bytes, ...]] = {}
+        self._named: dict[Key, Target] = {}
+        self._readers: dict[Target, set[Key]] = {}
+        self._unread: set[Key] | None = None
+        hub.listen(_ignore, self._managed_changed, self._object_changed, _ignore)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the secrets of all syncs that there were at the start have been read, or cannot be."""
+        return self._unread is not None and not self._unread
+
+    def of(self, key: Key) -> tuple[bytes, ...]:
+        """Return the secret of a sync; nothing where it has none."""
+        return self._secrets.get(key, ())
+
+    def sync_changed(self, key: Key, sync: AnySync | None) -> None:
+        """Take a sync that came, changed or went."""
+        target = _secret_of(sync)
+        before = self._named.get(key)
+        if before is not None and before != target:
+            del self._named[key]
+            self._secrets.pop(key, None)
+            readers = self._readers[before]
+            readers.discard(key)
+            if not readers:
+                del self._readers[before]
+        if target is not None:
+            self._named[key] = target
+            self._readers.setdefault(target, set()).add(key)
+            self.queue.add(key)
+
+    async def run(self, present: Iterable[Key]) -> None:
+        """Read until the queue is closed; `present` are the syncs that there are now."""
+        self._unread = {key for key in present if key in self._named}
+        await run_workers(self.queue, WORKERS, self._read)
+
+    async def _read(self, key: Key) -> None:
+        try:
+            await self._learn(key)
+        finally:
+            (self._unread or set()).discard(key)
+
+    async def _learn(self, key: Key) -> None:
+        sync, target = self._get(key), self._named.get(key)
+        if sync is None or target is None:
+            self._secrets.pop(key, None)
+            return
+        spec = sync.spec
+        assert isinstance(spec, ConfigSyncSpec)  # noqa: S101 - it names a secret
+        try:
+            requester = self._requester(sync, spec)
+            held = await self._references.get_or_none(requester, target, "webhook.secretRef", reconciling=False)
+        except (SyncError, KubeError) as error:
+            self._secrets.pop(key, None)
+            delay = self.queue.retry(key)
+            log.warning(
+                "the secret of a webhook cannot be read", sync="/".join(key), error=str(error), retry_in=round(delay, 1)
+            )
+            return
+        secret = held.data.get(spec.webhook.secret_ref.key) if held is not None and spec.webhook is not None else None
+        self._secrets[key] = (secret,) if secret else ()
+        if requester.user is not None:
+            # What an account may read may change without a word.
+            self.queue.add(key, delay=CACHE_TTL)
+
+    def _object_changed(self, cluster: Cluster, target: Target, _by: str) -> None:
+        if not cluster.name:
+            for key in self._readers.get(target, ()):
+                self.queue.add(key)
+
+    def _managed_changed(self, cluster: Cluster, old: Seen | None, new: Seen | None, by: str) -> None:
+        for seen in (old, new):
+            if seen is not None:
+                self._object_changed(cluster, seen.target.local(), by)
+
+
+def _secret_of(sync: AnySync | None) -> Target | None:
+    """Return the Secret that proves pushes for a sync; a suspended one reads nothing."""
+    spec = sync.spec if sync is not None else None
+    if sync is None or not isinstance(spec, ConfigSyncSpec) or spec.webhook is None or spec.suspend:
+        return None
+    return Target(sync.metadata.namespace, spec.webhook.secret_ref.name, "Secret")
+
+
+def _ignore(*_: object) -> None:
+    return

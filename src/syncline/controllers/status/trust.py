@@ -1,0 +1,53 @@
+"""Trusted status: the last status of a sync that is proven to be ours.
+
+What somebody else has written into a status is put right by the next report, and does nothing meanwhile. Where no
+status of a sync can be proven, there is none: then everything is found by the marks on objects, as after a restore from
+a backup.
+"""
+
+from msgspec import structs
+
+from syncline.api.status import SyncStatus
+from syncline.controllers.lowered import AnySync
+from syncline.core.status_proof import is_status_proven, without_orders
+from syncline.engine.markkeys import MarkRing
+
+
+class StatusTrust:
+    """Remembers the last proven status of each sync of one kind."""
+
+    def __init__(self, marks: MarkRing) -> None:
+        self._marks = marks
+        self._proven: dict[str, SyncStatus] = {}
+
+    def take_over(self, sync: AnySync) -> None:
+        """Let the status of an earlier version, which signed nothing, count from now on."""
+        if sync.status.proof is None:
+            self._proven[sync.metadata.uid] = sync.status
+
+    def observe(self, sync: AnySync | None) -> None:
+        """Note a status that a watch has told, if it is proven."""
+        if sync is not None:
+            self._check(sync)
+
+    def trusted(self, sync: AnySync) -> AnySync:
+        """Return a sync with the status that counts."""
+        if self._check(sync):
+            return sync
+        if not self._marks.keys.checked:
+            return structs.replace(sync, status=without_orders(sync.status))
+        known = self._proven.get(sync.metadata.uid)
+        return structs.replace(sync, status=type(sync.status)() if known is None else known, stored=sync.status)
+
+    def forget(self, uid: str) -> None:
+        """Forget a sync that is gone."""
+        self._proven.pop(uid, None)
+
+    def _check(self, sync: AnySync) -> bool:
+        uid, status = sync.metadata.uid, sync.status
+        if self._proven.get(uid) is status:
+            return True
+        if not is_status_proven(status, sync.kind, uid, self._marks.keys):
+            return False
+        self._proven[uid] = status
+        return True

@@ -1,0 +1,181 @@
+"""Cluster resolver: the clusters that a sync writes to, connected."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from msgspec import Struct, structs
+
+from syncline.api.status import SyncStatus
+from syncline.controllers.lowered import AnySync, Destination, LoweredSpec, SourceObject
+from syncline.controllers.requeue import NO_REQUEUE, Requeue
+from syncline.controllers.targets.open_kind import reopen_kind
+from syncline.controllers.triggers import Triggers
+from syncline.core.inventory import read_written, with_kinds
+from syncline.core.objects import Target
+from syncline.core.outcome import Outcome
+from syncline.core.ownership import Owner
+from syncline.core.scope import Scope
+from syncline.core.spec_scope import ClusterSelector
+from syncline.engine.cluster import Cluster, NotWatchedError
+from syncline.kube.cache import Key
+from syncline.kube.client import Client
+from syncline.kube.errors import KindNotServed
+
+NO_NAMESPACES = Scope()
+# Longer than any write can take: an API server gives up after a minute.
+MAX_WRITE_SECONDS = 120.0
+
+
+class TargetCluster(Struct, frozen=True, kw_only=True):
+    """A cluster as one sync reaches it."""
+
+    destination: Destination
+    cluster: Cluster
+    client: Client
+    """With the identity that the sync writes with."""
+    owner: Owner
+
+    def is_source(self, target: Target, source: SourceObject) -> bool:
+        """Whether a place here is that of the source itself."""
+        in_namespace = target.namespace == source.target.namespace
+        return in_namespace and self.cluster.uid == source.cluster_uid and target.local() == source.target
+
+    def target(self, namespace: str, name: str, kind: str) -> Target:
+        """Return a place in this cluster, by the name that the sync has for it."""
+        return Target(namespace, name, kind, self.destination.cluster)
+
+
+class ConnectedClusters(Struct, frozen=True, kw_only=True):
+    """What could be reached, and what not."""
+
+    sites: tuple[TargetCluster, ...] = ()
+    former: tuple[TargetCluster, ...] = ()
+    """Clusters that the spec no longer names and that may still hold copies."""
+    outcomes: tuple[Outcome, ...] = ()
+    """Targets in clusters that cannot be seen."""
+    incomplete: bool = False
+    """Whether any place could not be looked at: then nothing is known to be done."""
+    requeue: Requeue = NO_REQUEUE
+    renamed: tuple[TargetCluster, ...] = ()
+    """Clusters by a name that the spec no longer has, and that it does name otherwise."""
+    clusters: frozenset[str] = frozenset()
+    """All other clusters that were tried."""
+    warnings: tuple[str, ...] = ()
+    """What will be wrong soon."""
+    unmatched: tuple[str, ...] = ()
+    """What of the spec leads to no cluster now."""
+    unseen_kinds: frozenset[str] = frozenset()
+    """The kinds that this sync has written in this cluster and that cannot be watched now."""
+
+
+def for_unit(clusters: ConnectedClusters, unit: str, removed: tuple[str, ...] = ()) -> ConnectedClusters:
+    """Return the clusters as one unit of a sync writes to them; it takes over the objects of `removed` units."""
+
+    def named(site: TargetCluster) -> TargetCluster:
+        heir_of = tuple(structs.replace(site.owner, part=part).ref for part in removed)
+        return structs.replace(site, owner=structs.replace(site.owner, part=unit, heir_of=heir_of))
+
+    if not unit and not removed:
+        return clusters
+    return structs.replace(clusters, sites=tuple(map(named, clusters.sites)), former=tuple(map(named, clusters.former)))
+
+
+def has_objects(clusters: ConnectedClusters) -> bool:
+    """Whether an object names the unit that writes to these clusters."""
+    return any(site.cluster.copies_of(site.owner.ref) for site in (*clusters.sites, *clusters.former))
+
+
+class ClusterResolver(Protocol):
+    """Finds the clusters of syncs."""
+
+    async def connect(self, lowered: LoweredSpec, triggers: Triggers, *, former: bool = True) -> ConnectedClusters:
+        """Return the clusters of a sync; those that are out of reach become outcomes."""
+
+    def record(self, lowered: LoweredSpec, connected: ConnectedClusters, status: SyncStatus) -> SyncStatus:
+        """Note in the status what is about to be written to."""
+
+    def selected(self, selector: ClusterSelector, namespace: str) -> frozenset[str]:
+        """Return the connections that a selector of SyncTargets means now, for a sync of this namespace."""
+
+    async def observe(self, sync: AnySync, outcomes: Sequence[Outcome] | None) -> None:
+        """Note what a reconcile has found in the clusters of a sync; None: it did not look."""
+
+    def forget(self, kind: str, key: Key) -> None:
+        """Release what was held for a sync that is gone."""
+
+
+class LocalClusters:
+    """For syncs that write to their own cluster only."""
+
+    def __init__(self, hub: Cluster) -> None:
+        self._hub = hub
+
+    async def connect(self, lowered: LoweredSpec, triggers: Triggers, *, former: bool = True) -> ConnectedClusters:  # noqa: ARG002 - see the protocol
+        """Return this cluster, with a view of every kind that the sync has written.
+
+        Where the spec no longer has it, and the sync has written to it, it is a former one.
+        """
+        unseen = await self._open(local_kinds(lowered.sync.status))
+        client = self._hub.acting_as(lowered.user)
+        owner = structs.replace(lowered.sync.owner, keys=self._hub.marks.keys)
+        sites = tuple(
+            TargetCluster(destination=destination, cluster=self._hub, client=client, owner=owner)
+            for destination in lowered.destinations
+            if destination.local
+        )
+        left: tuple[TargetCluster, ...] = ()
+        if former and not sites and local_kinds(lowered.sync.status):
+            left = (
+                TargetCluster(
+                    destination=Destination(scope=NO_NAMESPACES), cluster=self._hub, client=client, owner=owner
+                ),
+            )
+        return ConnectedClusters(sites=sites, former=left, incomplete=bool(unseen), unseen_kinds=unseen)
+
+    def record(self, lowered: LoweredSpec, connected: ConnectedClusters, status: SyncStatus) -> SyncStatus:  # noqa: ARG002 - see the protocol
+        """Note the kinds."""
+        return with_kinds(status, {"": lowered.kinds_written})
+
+    def selected(self, selector: ClusterSelector, namespace: str) -> frozenset[str]:  # noqa: ARG002 - see the protocol
+        """Return nothing: there are no other clusters."""
+        return frozenset()
+
+    async def observe(self, sync: AnySync, outcomes: Sequence[Outcome] | None) -> None:
+        """Nothing is to be said of this cluster."""
+
+    def forget(self, kind: str, key: Key) -> None:
+        """Nothing is held."""
+
+    async def _open(self, kinds: tuple[str, ...]) -> frozenset[str]:
+        """Watch the kinds that were written earlier; return those that cannot be."""
+        unseen: set[str] = set()
+        for name in kinds:
+            try:
+                await reopen_kind(self._hub, name)
+            except (KindNotServed, NotWatchedError):
+                unseen.add(name)
+        return frozenset(unseen)
+
+
+def emptied_kinds(lowered: LoweredSpec, connected: ConnectedClusters) -> dict[str, set[str]]:
+    """Return the recorded kinds that the sync does not write any more and of which nothing is left, by cluster.
+
+    A write that a crash left in flight may still make an object: so a kind must have been watched for longer than any
+    request takes.
+    """
+    wanted = lowered.kinds_written
+    recorded = read_written(lowered.sync.status.written)
+    refs = [structs.replace(lowered.sync.owner, part=part).ref for part in lowered.owners]
+    found: dict[str, set[str]] = {}
+    for site in (*connected.sites, *connected.former):
+        cluster, name = site.cluster, site.destination.cluster
+        for kind in recorded.get(name, frozenset()) - wanted - (frozenset() if name else connected.unseen_kinds):
+            is_gone = not cluster.is_open(kind) or cluster.watched_for(kind) >= MAX_WRITE_SECONDS
+            if is_gone and not any(cluster.copies_of(ref, kind) for ref in refs):
+                found.setdefault(name, set()).add(kind)
+    return found
+
+
+def local_kinds(status: SyncStatus) -> tuple[str, ...]:
+    """Return the kinds that a sync has written in its own cluster."""
+    return tuple(sorted(read_written(status.written).get("", ())))

@@ -1,0 +1,43 @@
+"""Opens a kind in a cluster: it is watched, and its first list is complete."""
+
+from syncline.core.remedies import grant_credential, grant_operator, with_cause
+from syncline.engine.cluster import Cluster, NotWatchedError
+from syncline.engine.view import View
+from syncline.kube.errors import KindNotServed
+
+# How long a reconcile waits for the first list of a kind that it is about to read or write.
+LIST_PATIENCE = 5.0
+# How long it waits for the first list of a kind that it has written earlier.
+RELIST_PATIENCE = 2.0
+
+
+async def open_kind(
+    cluster: Cluster, group: str, kind: str, version: str | None = None, *, patience: float = LIST_PATIENCE
+) -> View:
+    """Return the watch of a kind, complete. Raises `KindNotServed` or `NotWatchedError`."""
+    view = await cluster.open(group, kind, version)
+    await cluster.complete(view, patience)
+    return view
+
+
+async def reopen_kind(cluster: Cluster, name: str) -> None:
+    """Watch a kind that was written earlier, by the name that targets have for it.
+
+    A kind that is certainly no longer served took its objects along. Raises as `open_kind` does.
+    """
+    kind, _, group = name.partition(".")
+    try:
+        await open_kind(cluster, group, kind, patience=RELIST_PATIENCE)
+    except KindNotServed as error:
+        if not error.certain:
+            raise
+
+
+def describe_unwatched(error: NotWatchedError, *, cluster: str = "", reads_as_account: bool = False) -> str:
+    """Say which right is missing to watch a kind: that of the operator, or that of the credential of a cluster."""
+    if not error.forbidden:
+        return with_cause("", error)
+    remedy = (
+        grant_credential(error.resource, cluster) if cluster else grant_operator(error.resource, read=reads_as_account)
+    )
+    return with_cause(remedy, error)

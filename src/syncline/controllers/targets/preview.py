@@ -1,0 +1,91 @@
+"""Preview: what a reconcile would do, without doing it."""
+
+from collections.abc import Awaitable, Sequence
+
+from msgspec import Struct, structs
+
+from syncline.controllers.errors import SyncError
+from syncline.controllers.targets.clusters import TargetCluster
+from syncline.core.conditions import shorten
+from syncline.core.objects import Desired, Seen, Target
+from syncline.core.outcome import Outcome
+from syncline.core.plan import WRITES, Action, Verb
+from syncline.engine.writer import Writer, failure
+from syncline.kube.errors import Forbidden, KubeError
+
+_PASSED_OVER = {"Pending": "wait with", "Skipped": "skip"}
+
+
+class Preview(Struct, frozen=True, kw_only=True):
+    """What a reconcile would do."""
+
+    actions: tuple[Action, ...] = ()
+    skipped: tuple[Outcome, ...] = ()
+    problem: SyncError | None = None
+    desired: tuple[tuple[TargetCluster, Desired], ...] = ()
+
+    def lines(self) -> list[str]:
+        """Tell it in one line for each object that is not simply left as it is."""
+        told = [f"{action.verb.value} {_named(action.target)}" for action in self.actions if action.verb in WRITES]
+        told += [
+            f"leave {_named(action.target)}: {shorten(action.message, 300)}"
+            for action in self.actions
+            if action.verb is Verb.LEAVE and action.state in ("Conflict", "Failed")
+        ]
+        return told + [
+            f"{_PASSED_OVER.get(one.state, 'cannot write')} {_named(one.target)}: {shorten(one.message, 300)}"
+            for one in self.skipped
+        ]
+
+    @property
+    def changes(self) -> int:
+        """How many objects would be written."""
+        return sum(action.verb in WRITES for action in self.actions)
+
+
+async def plan_one(writer: Writer, desired: Desired, *, kept: bool = False) -> Action | Outcome:
+    """Plan one target as a reconcile would, or say why that cannot be told."""
+    try:
+        seen: Seen | None = await writer.observed(desired.target) or await writer.look(desired)
+        action = await writer.decide(desired, seen, kept=kept)
+        if action.verb is Verb.READ:
+            action = await writer.decide(desired, await writer.look(desired))
+    except Forbidden:
+        # A reconcile creates first, and reads only what reconciles out to be there.
+        action = await writer.decide(desired, None, kept=kept)
+        if action.verb is Verb.CREATE:
+            unseen = "created if there is none: the sync may not read whether there is"
+            action = structs.replace(action, message=unseen)
+    except KubeError as error:
+        return failure(desired.target, error)
+    return action
+
+
+async def plan_pair(planning: Awaitable[Action], desired: Desired) -> Action | Outcome:
+    """Plan the pair of a two-way sync, or say why that cannot be told."""
+    try:
+        return await planning
+    except KubeError as error:
+        return failure(desired.target, error)
+
+
+def first_problem(*problems: SyncError | None) -> SyncError | None:
+    """Return the first problem that there is."""
+    return next((problem for problem in problems if problem is not None), None)
+
+
+def merge(previews: Sequence[Preview]) -> Preview:
+    """Join previews of parts of one sync."""
+    return Preview(
+        actions=tuple(action for one in previews for action in one.actions),
+        skipped=tuple(outcome for one in previews for outcome in one.skipped),
+        problem=first_problem(*(one.problem for one in previews)),
+        desired=tuple(pair for one in previews for pair in one.desired),
+    )
+
+
+def _named(target: Target) -> str:
+    """Name a target with its kind, also where most are of it."""
+    cluster = f"{target.cluster}: " if target.cluster else ""
+    where = f"{target.namespace}/{target.name}" if target.namespace else target.name
+    return f"{cluster}{target.kind} {where}"

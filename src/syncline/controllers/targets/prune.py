@@ -1,0 +1,480 @@
+"""Prune: removes objects that are no longer wanted, whose source is gone, or whose sync is deleted.
+
+Each needs its own evidence, and none of them takes silence for it.
+"""
+
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from functools import partial
+
+from msgspec import Struct, structs
+
+from syncline.api.common import ABANDON, CONFIRM_DELETION
+from syncline.controllers.errors import SyncError
+from syncline.controllers.lowered import AnySync, LoweredSpec
+from syncline.controllers.requeue import NO_REQUEUE, Requeue
+from syncline.controllers.state import ObjectUid, SyncState, UnitState
+from syncline.controllers.targets.cascade_guard import blocking_content, deletes_contents
+from syncline.controllers.targets.clusters import ConnectedClusters, TargetCluster
+from syncline.core.inventory import read_written
+from syncline.core.objects import Seen, Target
+from syncline.core.ordering import removal_stages
+from syncline.core.outcome import HOLDS_FOREIGN, UNPROVEN, Outcome
+from syncline.core.ownership import OWNER_LABEL, Standing, is_proven, place, standing
+from syncline.core.plan import MARK_UNPROVEN, Action, Verb
+from syncline.core.scope import Namespace
+from syncline.core.scope_record import object_id
+from syncline.core.surplus import Brake, brake, plan_removal
+from syncline.engine.fanout import FanOut
+from syncline.engine.view import MetaWire, View
+from syncline.engine.writer import Writer
+from syncline.kube.errors import Forbidden, KubeError, NotFound
+from syncline.kube.resources import NAMESPACES
+
+# A source that is replaced (deleted and created again) is away for a moment; its copies stay meanwhile.
+SOURCE_GRACE = 2.0
+# How long a deletion is retried before the copies are left behind and the sync is let go.
+FINALIZE_PATIENCE = 300.0
+PATIENCE_ENDS = (
+    f"they are left where they are after {FINALIZE_PATIENCE / 60:.0f} minutes of trying, and at once with the "
+    f'annotation {ABANDON}: "true"'
+)
+PRUNED = "Pruned"
+CLEANUP_FAILED = "CleanupFailed"
+# How soon it is looked again whether what others have put there has gone.
+RECHECK_INTERVAL = 60.0
+
+Managed = tuple[TargetCluster, Seen]
+ObjectKey = tuple[str, Target]
+"""A cluster by its UID, and a place in it: what a sync calls the cluster may come to mean another one."""
+OnDelete = Callable[[TargetCluster, Seen], None]
+
+
+class PruneResult(Struct, frozen=True, kw_only=True):
+    """What was removed, and whether to prune again: `pending` while a removal waits."""
+
+    outcomes: tuple[Outcome, ...] = ()
+    held: SyncError | None = None
+    requeue: Requeue = NO_REQUEUE
+
+
+class FinalizeResult(Struct, frozen=True, kw_only=True):
+    """How far the deletion of a sync has come; with a problem, it is tried again."""
+
+    outcomes: tuple[Outcome, ...] = ()
+    problem: SyncError | None = None
+    warning: str = ""
+
+
+class KeepSet(Struct, frozen=True):
+    """Which objects a unit of a sync still wants."""
+
+    targets: frozenset[ObjectKey] = frozenset()
+    orphans: frozenset[ObjectKey] = frozenset()
+    """Those whose source does not exist: `prune_orphans` decides about them, not `prune`."""
+    absent: frozenset[str] = frozenset()
+    """Those sources, as markers name them."""
+    certain: bool = True
+    """Whether all names are known."""
+    missing: tuple[Target, ...] = ()
+    """Named sources that the server says do not exist."""
+    missing_message: str = "the source does not exist"
+
+    def is_orphan(self, site: TargetCluster, seen: Seen) -> bool:
+        """Whether the source of a copy does not exist."""
+        marker = seen.marker
+        return object_key(site, seen.target) in self.orphans or (marker is not None and marker.source in self.absent)
+
+
+KEEP_NOTHING = KeepSet()
+
+
+def is_abandoned(sync: AnySync) -> bool:
+    """Whether a person has said that the copies of a sync stay when it is deleted."""
+    return sync.metadata.annotations.get(ABANDON) == "true"
+
+
+class Pruner:
+    """Removes copies for the syncs of one kind."""
+
+    def __init__(self, writer: Callable[[TargetCluster], Writer]) -> None:
+        self._writer = writer
+
+    async def prune(
+        self,
+        lowered: LoweredSpec,
+        unit: UnitState,
+        connected: ConnectedClusters,
+        keep: KeepSet,
+        requested: frozenset[bytes],
+    ) -> PruneResult:
+        """Remove objects from where they are no longer wanted, or say why, or for how long, that must wait.
+
+        What an edit of the spec has removed (`requested`, by `managed_id`) goes at once. Shrinkage that nobody spelled
+        out waits until it has come to rest, so that it is judged as a whole: then, if it is large, for a person.
+        """
+        stale = prune_candidates(lowered, connected, keep)
+        derived = [one for one in stale if managed_id(*one) not in requested]
+        now = time.monotonic()
+        recent = unit.recently_pruned(
+            lambda: {_uid(*one) for one in managed_objects(connected) if not one[1].deleting}, now
+        )
+        verdict = self._check_guard(lowered, connected, stale, derived, recent)
+        held = SyncError("DeletionHeld", verdict.message) if verdict.held else None
+        requeue = NO_REQUEUE
+        if verdict.derived and not verdict.held:
+            left = unit.settle_delay(frozenset(seen.target for _, seen in derived), now)
+            requeue = Requeue(after=left, pending=True) if left > 0 else NO_REQUEUE
+        waits = {seen.target for _, seen in derived} if held is not None or requeue.pending else set()
+        going = [one for one in stale if one[1].target not in waits]
+        removed: list[Outcome] = []
+        if not verdict.derived:
+            unit.reset_prune_window()
+        unasked = {_uid(*one) for one in derived} if verdict.derived else set()
+
+        def on_delete(site: TargetCluster, seen: Seen) -> None:
+            if _uid(site, seen) in unasked:
+                unit.record_pruned(_uid(site, seen), time.monotonic())
+
+        for group in _in_order(going, staged=lowered.staged):
+            jobs = [
+                (seen.target, partial(self._prune_verified, lowered, site, seen, keep, on_delete))
+                for site, seen in group
+            ]
+            removed += await unit.fan_out.run(jobs, _no_progress)
+        stays = any(outcome.reason in (HOLDS_FOREIGN, UNPROVEN) for outcome in removed)
+        # Nothing tells when the objects of others have gone.
+        recheck = Requeue(after=RECHECK_INTERVAL) if stays else NO_REQUEUE
+        return PruneResult(outcomes=tuple(removed), held=held, requeue=requeue | recheck)
+
+    async def prune_orphans(
+        self, lowered: LoweredSpec, unit: UnitState, connected: ConnectedClusters, keep: KeepSet
+    ) -> PruneResult:
+        """Act on sources that do not exist: wait a moment, check again, then follow the policy."""
+        now = time.monotonic()
+        unit.missing_since = {target: unit.missing_since.get(target, now) for target in keep.missing}
+        if not keep.missing or lowered.source_deletion_policy == "Orphan":
+            return PruneResult()
+        copies = [one for one in managed_objects(connected) if keep.is_orphan(*one)]
+        if not copies:
+            return PruneResult()
+        if (left := max(unit.missing_since.values()) + SOURCE_GRACE - now) > 0:
+            return PruneResult(requeue=Requeue(after=left, pending=True))
+        # Of two sides, an edit beats a deletion.
+        why, both_ways = ("SourceDeleted", keep.missing_message), lowered.two_way is not None
+        return PruneResult(outcomes=tuple(await self._remove(unit.fan_out, copies, why, keep_edited=both_ways)))
+
+    async def finalize(
+        self, sync: AnySync, lowered: LoweredSpec | None, state: SyncState, connected: ConnectedClusters
+    ) -> FinalizeResult:
+        """Release all copies as the policy says. Never traps the sync."""
+        abandon = is_abandoned(sync)
+        if abandon or lowered is None or lowered.suspended:
+            why = (
+                "abandoned on request"
+                if abandon
+                else "the sync was suspended"
+                if lowered
+                else "its spec cannot be carried out"
+            )
+            left = any(managed_objects(connected)) or lowered is None
+            return FinalizeResult(warning=f"the copies were left where they are: {why}" if left else "")
+        if lowered.deletion_policy == "Orphan":
+            return FinalizeResult()
+        # Asked for before the list: what comes home after that may have written what the list does not know.
+        in_flight = state.fan_out.in_flight
+        removed = [*await self._remove_all(sync, state.fan_out, connected, staged=lowered.staged), *connected.outcomes]
+        failed = [outcome for outcome in removed if outcome.state not in ("Synced", "Skipped")]
+        # On our own clock: the API server's may be another, and nothing is left behind because of that.
+        state.finalizing_since = state.finalizing_since or time.monotonic()
+        if (failed or in_flight) and time.monotonic() - state.finalizing_since < FINALIZE_PATIENCE:
+            message = (
+                f"{len(failed)} copies cannot be removed yet, {PATIENCE_ENDS}: {failed[0].message}"
+                if failed
+                else f"{in_flight} writes are still in flight, and what they write must go too; {PATIENCE_ENDS}"
+            )
+            # Tried again, at the latest, when patience ends.
+            again = max(state.finalizing_since + FINALIZE_PATIENCE - time.monotonic(), 0.0)
+            problem = SyncError(CLEANUP_FAILED, message, again=again)
+            return FinalizeResult(outcomes=tuple(removed), problem=problem)
+        closed = sum(not _is_writable(site, seen) for site, seen in managed_objects(connected))
+        words = [f"{len(failed)} copies could not be removed and were left: {failed[0].message}"] if failed else []
+        told = (HOLDS_FOREIGN, UNPROVEN, MARK_UNPROVEN)
+        words += [f"{one.target}: {one.message}" for one in removed if one.reason in told][:1]
+        words += [f"{closed} copies stay in namespaces that are ignored or being deleted"] if closed else []
+        return FinalizeResult(outcomes=tuple(removed), warning="; ".join(words))
+
+    def preview(
+        self, lowered: LoweredSpec, connected: ConnectedClusters, keep: KeepSet, requested: frozenset[bytes]
+    ) -> tuple[list[Action], SyncError | None]:
+        """Return what `prune` and `prune_orphans` would do."""
+        stale = prune_candidates(lowered, connected, keep)
+        derived = [one for one in stale if managed_id(*one) not in requested]
+        verdict = self._check_guard(lowered, connected, stale, derived)
+        held = SyncError("DeletionHeld", verdict.message) if verdict.held else None
+        removals = _plan_removals(stale, (PRUNED, lowered.prune_reason))
+        if lowered.source_deletion_policy == "Delete" and keep.missing:
+            gone = [one for one in managed_objects(connected) if keep.is_orphan(*one) and _is_writable(*one)]
+            why = ("SourceDeleted", keep.missing_message)
+            removals += _plan_removals(gone, why, keep_edited=lowered.two_way is not None)
+        return removals, held
+
+    def _check_guard(
+        self,
+        lowered: LoweredSpec,
+        connected: ConnectedClusters,
+        stale: list[Managed],
+        derived: list[Managed],
+        recent: int = 0,
+    ) -> Brake:
+        return brake(
+            _plan_removals(derived, (PRUNED, lowered.prune_reason)),
+            _count_not_deleting(managed_objects(connected)) - _count_not_deleting(stale) + _count_not_deleting(derived)
+            if derived
+            else 0,
+            why=lowered.shrink_reason,
+            confirmed=lowered.sync.metadata.annotations.get(CONFIRM_DELETION, ""),
+            recent=recent,
+        )
+
+    async def _prune_verified(
+        self, lowered: LoweredSpec, site: TargetCluster, seen: Seen, keep: KeepSet, on_delete: OnDelete
+    ) -> Outcome | None:
+        """Remove a copy after a live look at its namespace has confirmed that it is unwanted."""
+        why = (PRUNED, lowered.prune_reason)
+        if not seen.target.namespace:
+            return await self._delete_one(site, seen, why, keep.targets, on_delete=on_delete)
+        try:
+            wire = await site.cluster.client.get(NAMESPACES, seen.target.namespace, type=MetaWire, metadata_only=True)
+        except NotFound:
+            return None
+        except KubeError as error:
+            message = f"it is no longer wanted, but stays until its namespace can be read to be sure: {error}"
+            return Outcome(target=seen.target, state="Unknown", reason=UNPROVEN, message=message, retry=True, gone=True)
+        meta = wire.metadata
+        live = Namespace(meta.name, meta.uid, meta.labels, meta.deletion_timestamp is not None)
+        if (
+            live.terminating
+            or live.ignored
+            or _matches(site, live) != _matches(site, site.cluster.namespace(meta.name))
+        ):
+            return None
+        return await self._delete_one(site, seen, why, on_delete=on_delete)
+
+    async def _remove_all(
+        self, sync: AnySync, fan_out: FanOut, connected: ConnectedClusters, *, staged: bool
+    ) -> list[Outcome]:
+        """Remove every copy, found by the cache and by a live list: a cache may lag behind another leader's write."""
+        known: dict[Target, Managed] = {seen.target: (site, seen) for site, seen in managed_objects(connected)}
+        troubles: list[Outcome] = []
+        # Of several names for one connection, one is enough: under each name the same objects would be found again.
+        connections = {
+            (id(site.cluster), site.owner.hub): site for site in (*connected.former, *reversed(connected.sites))
+        }
+        for site in connections.values():
+            kinds = await self._written_kinds(sync, site)
+            for view in list(site.cluster.views()):
+                if view.kind not in kinds:
+                    continue
+                try:
+                    found = await self._list(site, view)
+                except NotFound:
+                    continue  # the kind is no longer served: its objects went with it
+                except KubeError as error:
+                    where = Target("", view.kind, view.kind, site.destination.cluster)
+                    troubles.append(
+                        Outcome(target=where, state="Failed", reason=CLEANUP_FAILED, message=str(error), gone=True)
+                    )
+                    continue
+                known.update((seen.target, (site, seen)) for seen in found)
+        why = ("SyncDeleted", "the sync was deleted")
+        removed = [_left_unproven(seen) for site, seen in known.values() if _is_unproven(site, seen)]
+        for group in _in_order(known.values(), staged=staged):
+            removed += await self._remove(fan_out, group, why)
+        return [*removed, *troubles]
+
+    async def _written_kinds(self, sync: AnySync, site: TargetCluster) -> frozenset[str]:
+        """Return the kinds that a sync may have written in a cluster: they are recorded before the first write."""
+        written = read_written(sync.status.written)
+        here, status_lost = not site.cluster.name, not sync.status.observed_generation
+        if here:
+            return written.get("", frozenset()) | (await self._scan(site) if status_lost else frozenset())
+        if status_lost:
+            return frozenset(view.kind for view in site.cluster.views())
+        # By any name: a cluster may have been called otherwise when it was written to.
+        return frozenset().union(*(kinds for name, kinds in written.items() if name))
+
+    async def _scan(self, site: TargetCluster) -> frozenset[str]:
+        """Look for copies of all kinds: the status, which says what was written, is lost, as after a restore."""
+        kinds = set()
+        for served in await site.cluster.discovery.resources():
+            resource = served.resource
+            if not served.keeps_objects:
+                continue
+            label = f"{OWNER_LABEL}={site.owner.label}"
+            try:
+                found, _ = await site.cluster.client.list(resource, labels=label, type=MetaWire, metadata_only=True)
+            except (Forbidden, NotFound):
+                continue  # what the operator may not read, it has not written
+            if found:
+                kinds.add((await site.cluster.open(resource.group, resource.kind)).kind)
+        return frozenset(kinds)
+
+    async def _list(self, site: TargetCluster, view: View) -> list[Seen]:
+        found, _ = await site.cluster.client.list(
+            view.resource, labels=f"{OWNER_LABEL}={site.owner.label}", type=view.wire
+        )
+        return [_with_cluster_name(site, view.see(wire)) for wire in found]
+
+    async def _remove(
+        self,
+        fan_out: FanOut,
+        copies: Iterable[Managed],
+        why: tuple[str, str],
+        *,
+        keep_edited: bool = False,
+    ) -> list[Outcome]:
+        """Remove copies for a reason that needs no proof; closed namespaces are left alone."""
+        jobs: list[tuple[Target, Callable[[], Awaitable[Outcome | None]]]] = [
+            (seen.target, partial(self._delete_one, site, seen, why, keep_edited=keep_edited))
+            for site, seen in copies
+            if _is_writable(site, seen)
+        ]
+        return await fan_out.run(jobs, _no_progress)
+
+    async def _delete_one(
+        self,
+        site: TargetCluster,
+        seen: Seen,
+        why: tuple[str, str],
+        wanted: frozenset[ObjectKey] = frozenset(),
+        *,
+        keep_edited: bool = False,
+        on_delete: OnDelete | None = None,
+    ) -> Outcome | None:
+        """Remove a copy, unless others would go along with it; `on_delete` is called just before."""
+        if deletes_contents(seen.target) and any(
+            one.verb is Verb.DELETE for one in _plan_removals([(site, seen)], why)
+        ):
+            stays = await blocking_content(site, seen, wanted)
+            if stays is not None:
+                return stays
+        if on_delete is not None:
+            on_delete(site, seen)
+        return await self._writer(site).remove(seen, *why, keep_edited=keep_edited)
+
+
+def managed_objects(connected: ConnectedClusters) -> Iterator[Managed]:
+    """Yield all copies of a sync, by the names that it has for its clusters."""
+    clusters: dict[tuple[str, str], list[TargetCluster]] = {}
+    for site in (*connected.sites, *connected.former):
+        clusters.setdefault((site.cluster.uid, site.owner.hub), []).append(site)
+    for sites in clusters.values():
+        first = sites[0]
+        for seen in first.cluster.copies_of(first.owner.ref):
+            if _is_managed(first, seen):
+                site = first if len(sites) == 1 else _owning_destination(sites, seen)
+                yield site, _with_cluster_name(site, seen)
+
+
+def _is_managed(site: TargetCluster, seen: Seen) -> bool:
+    """Whether an object whose marker names the sync is its own: a forged mark or a clone counts for nothing."""
+    marker = seen.marker
+    return (
+        marker is not None
+        and marker.hub == site.owner.hub
+        and marker.at == place(site.cluster.uid, seen.target)
+        and is_proven(seen, site.owner)
+    )
+
+
+def _is_unproven(site: TargetCluster, seen: Seen) -> bool:
+    return standing(seen, site.owner, place(site.cluster.uid, seen.target)) is Standing.UNPROVEN
+
+
+def _left_unproven(seen: Seen) -> Outcome:
+    message = (
+        "it is left, with all others like it, since its mark is signed with a key that is not known; delete it yourself"
+        " if it was this sync's"
+    )
+    return Outcome(target=seen.target, state="Skipped", reason=MARK_UNPROVEN, message=message, gone=True)
+
+
+def _owning_destination(sites: list[TargetCluster], seen: Seen) -> TargetCluster:
+    """Of several names for one cluster, return the one that a copy belongs to, or the first where it is unwanted."""
+    namespace = sites[0].cluster.namespace(seen.target.namespace)
+    beside = seen.marker is not None and seen.marker.source.split("/")[1:2] == [seen.target.namespace]
+    return next(
+        (site for site in sites if _matches(site, namespace) or (site.destination.scope is None and beside)), sites[0]
+    )
+
+
+def object_key(site: TargetCluster, target: Target) -> ObjectKey:
+    """Name an object in its cluster."""
+    return site.cluster.uid, target.local()
+
+
+def _with_cluster_name(site: TargetCluster, seen: Seen) -> Seen:
+    if not site.destination.cluster:
+        return seen
+    return structs.replace(seen, target=seen.target._replace(cluster=site.destination.cluster))
+
+
+def _count_not_deleting(copies: Iterable[Managed]) -> int:
+    """Count the copies that nobody has deleted yet: those that wait for a finalizer are removed already."""
+    return sum(not seen.deleting for _, seen in copies)
+
+
+def _uid(site: TargetCluster, seen: Seen) -> ObjectUid:
+    return site.cluster.uid, seen.uid
+
+
+def managed_id(site: TargetCluster, seen: Seen) -> bytes:
+    """Name this very object in the record of the scope."""
+    target = seen.target
+    return object_id(site.cluster.uid, target.kind, target.namespace, target.name, seen.uid)
+
+
+def prune_candidates(lowered: LoweredSpec, connected: ConnectedClusters, keep: KeepSet) -> list[Managed]:
+    """Return the copies that are no longer wanted; a namespace on its way out takes its copy along."""
+    if not lowered.prune or not keep.certain:
+        return []
+    return [
+        (site, seen)
+        for site, seen in managed_objects(connected)
+        if object_key(site, seen.target) not in keep.targets
+        and not keep.is_orphan(site, seen)
+        and _is_writable(site, seen)
+    ]
+
+
+def _plan_removals(copies: Iterable[Managed], why: tuple[str, str], *, keep_edited: bool = False) -> list[Action]:
+    removals = (
+        plan_removal(seen, site.owner, site.cluster.uid, *why, keep_edited=keep_edited) for site, seen in copies
+    )
+    return [action for action in removals if action is not None]
+
+
+def _in_order(copies: Iterable[Managed], *, staged: bool) -> list[list[Managed]]:
+    """Return copies in the order in which they go: what needs others before these."""
+    if not staged:
+        return [list(copies)]
+    by_target = {seen.target: (site, seen) for site, seen in copies}
+    return [[by_target[target] for target in stage] for stage in removal_stages(by_target)]
+
+
+def _is_writable(site: TargetCluster, seen: Seen) -> bool:
+    """Whether the namespace of a copy lets us touch it."""
+    if not seen.target.namespace:
+        return True
+    namespace = site.cluster.namespace(seen.target.namespace)
+    return namespace is not None and not namespace.terminating and not namespace.ignored
+
+
+def _matches(site: TargetCluster, namespace: Namespace | None) -> bool:
+    scope = site.destination.scope
+    return scope is not None and namespace is not None and scope.matches(namespace)
+
+
+async def _no_progress(_: list[Outcome]) -> None:
+    return

@@ -1,0 +1,99 @@
+"""Synced resources of SyncTargets: which resources syncs write to the cluster of each."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from syncline.api.synctarget import SyncedResource
+from syncline.core.compatibility import ACCEPTED, Verdict, synced_resources, verdicts
+from syncline.core.outcome import Outcome
+from syncline.kube.cache import Key
+
+Publish = Callable[[Key, Sequence[SyncedResource], bool], None]
+"""Takes the resources of one SyncTarget, whenever they may have changed, and whether there are certainly no others."""
+
+
+class SyncedResourceTracker:
+    """Sums up what syncs find. `complete` is called once every sync that was there at the start was heard.
+
+    Until then, and until each of them could look at the cluster, a resource that nobody speaks of may be in use.
+    """
+
+    def __init__(self, publish: Publish, complete: Callable[[], None]) -> None:
+        self._publish = publish
+        self._complete = complete
+        self._found: dict[Key, dict[Key, dict[str, Verdict | None]]] = {}
+        """By SyncTarget and sync."""
+        self._names: dict[str, str] = {}
+        """By kind, how a server calls its resource; of the kinds that were found."""
+        self._heard: set[Key] = set()
+        self._unheard: set[Key] = set()
+        self._is_expecting = False
+        self._is_complete = False
+
+    def expect(self, syncs: Iterable[Key]) -> None:
+        """Say which syncs there are, before the first of them is reconciled."""
+        self._unheard = set(syncs) - self._heard
+        self._is_expecting = True
+        self._check_complete()
+
+    def observe(
+        self, sync: Key, targets: Mapping[str, Key], outcomes: Sequence[Outcome], names: Mapping[str, str]
+    ) -> None:
+        """Take what one sync has found in the clusters of `targets`, which it knows by these names."""
+        self._names.update(names)
+        changed: set[Key] = set()
+        for cluster, target in targets.items():
+            known = self._found.get(target, {}).get(sync, {})
+            found = verdicts((one for one in outcomes if one.target.cluster == cluster), known)
+            if found != known:
+                self._found.setdefault(target, {})[sync] = found
+                changed.add(target)
+        changed |= self._drop(sync, but=set(targets.values()))
+        self._tell(changed)
+        self._hear(sync)
+
+    def knows(self, sync: Key) -> bool:
+        """Whether a sync was heard."""
+        return sync in self._heard
+
+    def restore(self, sync: Key, written: Mapping[Key, Iterable[str]], names: Mapping[str, str]) -> None:
+        """Take what a sync that does not look now has written earlier, by SyncTarget."""
+        self._names.update(names)
+        for target, kinds in written.items():
+            self._found.setdefault(target, {})[sync] = dict.fromkeys(kinds, ACCEPTED)
+        self._tell(written)
+        self._hear(sync)
+
+    def forget(self, sync: Key) -> None:
+        """Forget a sync that is gone."""
+        self._tell(self._drop(sync, but=set()))
+        self._hear(sync)
+        self._heard.discard(sync)
+
+    def _drop(self, sync: Key, but: set[Key]) -> set[Key]:
+        """Forget what a sync has found in all clusters but these; return where that was."""
+        changed = {target for target, found in self._found.items() if sync in found and target not in but}
+        for target in changed:
+            del self._found[target][sync]
+            if not self._found[target]:
+                del self._found[target]
+        if changed:
+            used = {kind for syncs in self._found.values() for kinds in syncs.values() for kind in kinds}
+            self._names = {kind: name for kind, name in self._names.items() if kind in used}
+        return changed
+
+    def _tell(self, targets: Iterable[Key]) -> None:
+        for target in targets:
+            found = self._found.get(target, {}).values()
+            certain = self._is_complete and not any(None in one.values() for one in found)
+            self._publish(target, synced_resources(found, self._names), certain)
+
+    def _hear(self, sync: Key) -> None:
+        self._heard.add(sync)
+        self._unheard.discard(sync)
+        self._check_complete()
+
+    def _check_complete(self) -> None:
+        if self._is_expecting and not self._unheard and not self._is_complete:
+            self._is_complete = True
+            self._complete()
+            self._tell(list(self._found))

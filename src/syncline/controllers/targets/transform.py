@@ -1,0 +1,248 @@
+"""Transform: from a source object to the desired object of each target. No cluster is touched."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from syncline.api.manifestsync import Patch, PatchContentRef, Selection
+from syncline.controllers.errors import SyncError
+from syncline.controllers.lowered import LoweredSpec, SourceObject
+from syncline.controllers.targets.select import PlannedCopy
+from syncline.core.carry import NotCarried, carried
+from syncline.core.content import ContentError, exact_content, select_keys
+from syncline.core.digest import DigestKey
+from syncline.core.objects import Body, Content, Desired
+from syncline.core.outcome import Outcome
+from syncline.core.patching import PatchError, parse_patch, patched
+from syncline.core.sanitize import travelling
+from syncline.core.secrets import decoded, encoded
+from syncline.core.wire import DATA_KINDS
+from syncline.render.errors import RenderFailed, TransformError
+from syncline.render.transform_pool import TransformPool, is_template
+from syncline.render.workers.protocol import Source as RenderSource
+from syncline.render.workers.protocol import Target as RenderTarget
+
+Json = dict[str, Any]
+PatchTexts = Mapping[PatchContentRef, str]
+"""The patches that are held by other objects."""
+
+
+class RenderedTargets(Struct, frozen=True, kw_only=True):
+    """What each target should hold, and where that cannot be said."""
+
+    desired: tuple[tuple[PlannedCopy, Desired], ...] = ()
+    failed: tuple[Outcome, ...] = ()
+
+
+class _Rendered(Struct, frozen=True):
+    """What is the same for all targets that get the same."""
+
+    content: Content
+    body: Body | None
+    digest: str
+    leaves: Mapping[str, str] | None
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+
+
+async def render_targets(
+    lowered: LoweredSpec, copies: Sequence[PlannedCopy], texts: PatchTexts, renderer: TransformPool, key: DigestKey
+) -> RenderedTargets:
+    """Say what each target should hold. Raises `SyncError` where it can be said for none."""
+    groups: dict[tuple[int, int], list[PlannedCopy]] = {}
+    for copy in copies:
+        groups.setdefault((id(copy.source), id(copy.site.destination)), []).append(copy)
+    desired: list[tuple[PlannedCopy, Desired]] = []
+    failed: list[Outcome] = []
+    for group in groups.values():
+        try:
+            forms = await _render_group(lowered, group, texts, renderer, key)
+        except (ContentError, NotCarried, PatchError, TransformError) as error:
+            if len(groups) == 1:
+                raise SyncError("InvalidContent", str(error), stalled=True) from error
+            failed += [_invalid(copy, error) for copy in group]
+            continue
+        except RenderFailed as error:
+            raise SyncError("RenderFailed", str(error), again=error.retry_after, retry=not error.retry_after) from error
+        for copy, form in zip(group, forms, strict=True):
+            if isinstance(form, Exception):
+                failed.append(_invalid(copy, form))
+            else:
+                desired.append((copy, _desired(copy, form, key)))
+    return RenderedTargets(desired=tuple(desired), failed=tuple(failed))
+
+
+def _desired(copy: PlannedCopy, form: _Rendered, key: DigestKey) -> Desired:
+    source = copy.source
+    return Desired(
+        target=copy.target,
+        content=form.content,
+        body=form.body,
+        digest=form.digest,
+        leaves=form.leaves,
+        key=key.id,
+        source=str(source),
+        revision=source.meta.resource_version,
+        labels=form.labels,
+        annotations=form.annotations,
+    )
+
+
+async def _render_group(
+    lowered: LoweredSpec, copies: Sequence[PlannedCopy], texts: PatchTexts, renderer: TransformPool, key: DigestKey
+) -> list[_Rendered | Exception]:
+    """Return what the targets of one source and place get; equal ones share one form."""
+    source, place = copies[0].source, copies[0].site.destination
+    metadata = _copied_metadata(lowered, source)
+    base = carried(source.manifest)
+    manifests: Sequence[Json | TransformError] = [base] * len(copies)
+    if source.target.kind in DATA_KINDS and (lowered.keys is not None or lowered.transforms):
+        manifests = await _transformed(lowered, copies, base, renderer)
+    patches: Sequence[str | TransformError | None] = [None] * len(copies)
+    if place.patch is not None:
+        try:
+            patches = await _patch_texts(copies, place.patch, texts, renderer)
+        except TransformError as error:
+            raise _unrendered(place.patch, error) from None
+    known: dict[tuple[int, str | None], _Rendered | Exception] = {}
+    forms: list[_Rendered | Exception] = []
+    for copy, manifest, patch in zip(copies, manifests, patches, strict=True):
+        if isinstance(manifest, TransformError) or isinstance(patch, TransformError):
+            forms.append(manifest if isinstance(manifest, TransformError) else _unrendered(place.patch, patch))
+            continue
+        which = (id(manifest), patch)
+        if which not in known:
+            try:
+                known[which] = _render_one(copy, manifest, metadata, patch, key)
+            except (PatchError, ContentError) as error:
+                known[which] = _redacted(place.patch, error)
+        forms.append(known[which])
+    failures = [form for form in forms if isinstance(form, Exception)]
+    if failures and len(failures) == len(forms) and len({str(failure) for failure in failures}) == 1:
+        raise failures[0]
+    return forms
+
+
+def _render_one(
+    copy: PlannedCopy,
+    manifest: Json,
+    metadata: tuple[Mapping[str, str], Mapping[str, str]],
+    patch: str | None,
+    key: DigestKey,
+) -> _Rendered:
+    labels, annotations = metadata
+    kind, place = copy.target.kind, copy.site.destination
+    if patch is not None and place.patch is not None:
+        strategy = place.patch.patch_strategy
+        whole = {
+            **manifest,
+            "metadata": {
+                "name": copy.target.name,
+                **({"namespace": copy.target.namespace} if copy.target.namespace else {}),
+                "labels": dict(labels),
+                "annotations": dict(annotations),
+            },
+        }
+        result = patched(whole, strategy, parse_patch(patch, strategy))
+        changed = result.get("metadata") or {}
+        labels, annotations = changed.get("labels") or {}, changed.get("annotations") or {}
+        manifest = result
+    fields = {name: value for name, value in manifest.items() if name not in ("apiVersion", "kind", "metadata")}
+    if kind not in DATA_KINDS:
+        body = Body(str(manifest["apiVersion"]), str(manifest["kind"]), fields)
+        return _Rendered(Content(), body, body.digest(key), None, labels, annotations)
+    content = exact_content(kind, fields)
+    leaves = content.leaves(key)
+    return _Rendered(content, None, content.digest(key), leaves, labels, annotations)
+
+
+def _unrendered(patch: Patch | None, error: str | TransformError | None) -> PatchError | ContentError:
+    return _redacted(patch, PatchError(f"the patch: {error}", "its template cannot be rendered"))
+
+
+def _redacted(patch: Patch | None, error: PatchError | ContentError) -> PatchError | ContentError:
+    """Say why a patch does not fit; of one that is in a Secret, nothing that it holds, be it a path or a name."""
+    ref = patch.patch_content_ref if patch is not None else None
+    if ref is None or ref.kind != "Secret":
+        return error
+    why = error.discreet if isinstance(error, PatchError) else "it makes content that the kind cannot have"
+    return PatchError(
+        f"correct the patch in the Secret {ref.name}, key {ref.key}: {why} (what it holds is not repeated; try it with "
+        "patchContent and without the secret values to learn more)"
+    )
+
+
+async def _transformed(
+    lowered: LoweredSpec, copies: Sequence[PlannedCopy], manifest: Json, renderer: TransformPool
+) -> list[Json | TransformError]:
+    """Select and rename keys, and transform values, of a ConfigMap or Secret."""
+    secret = copies[0].target.kind == "Secret"
+    data, binary = manifest.get("data") or {}, manifest.get("binaryData") or {}
+    if secret:
+        data, binary = _texts(data)
+    data, binary = select_keys(lowered.keys, data, binary)
+    results: Sequence[Mapping[str, str] | TransformError] = [data] * len(copies)
+    if lowered.transforms:
+        source = copies[0].source.target
+        results = await renderer.transform(
+            lowered.transforms,
+            data,
+            binary,
+            RenderSource(source.namespace, source.name, copies[0].source.ref.kind),
+            [RenderTarget(copy.target.namespace, copy.target.name, copy.target.cluster) for copy in copies],
+        )
+    known: dict[int, Json] = {}
+    manifests: list[Json | TransformError] = []
+    for result in results:
+        if isinstance(result, TransformError):
+            manifests.append(result)
+            continue
+        if id(result) not in known:
+            values = (
+                {"data": {**binary, **{name: encoded(text) for name, text in result.items()}}}
+                if secret
+                else {"data": result, "binaryData": binary}
+            )
+            known[id(result)] = {**manifest, **values}
+        manifests.append(known[id(result)])
+    return manifests
+
+
+def _texts(data: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Split the values of a Secret into texts, decoded, and what is no text, left as it is."""
+    texts: dict[str, str] = {}
+    rest: dict[str, str] = {}
+    for name, value in data.items():
+        text = decoded(value)
+        if text is None:
+            rest[name] = value
+        else:
+            texts[name] = text
+    return texts, rest
+
+
+async def _patch_texts(
+    copies: Sequence[PlannedCopy], patch: Patch, texts: PatchTexts, renderer: TransformPool
+) -> Sequence[str | TransformError]:
+    ref = patch.patch_content_ref
+    text = texts[ref] if ref is not None else patch.patch_content or ""
+    if not is_template(text):
+        return [text] * len(copies)
+    source = copies[0].source
+    place = RenderSource(source.target.namespace, source.target.name, source.ref.kind)
+    targets = [RenderTarget(copy.target.namespace, copy.target.name, copy.target.cluster) for copy in copies]
+    return await renderer.texts(text, place, targets)
+
+
+def _copied_metadata(lowered: LoweredSpec, source: SourceObject) -> tuple[dict[str, str], dict[str, str]]:
+    labels = lowered.options.labels or Selection()
+    annotations = lowered.options.annotations or Selection()
+    return (
+        travelling(source.meta.labels, labels.include, labels.exclude),
+        travelling(source.meta.annotations, annotations.include, annotations.exclude),
+    )
+
+
+def _invalid(copy: PlannedCopy, error: Exception) -> Outcome:
+    return Outcome(target=copy.target, state="Failed", reason="InvalidContent", message=str(error))

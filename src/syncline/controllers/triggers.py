@@ -1,0 +1,256 @@
+"""Triggers: which change enqueues which sync.
+
+Watches call in here; nothing is decided or written, only work is marked. Shared watches run as the operator and only
+enqueue: every body that reaches a copy is read by the sync's own identity.
+"""
+
+from msgspec import structs
+
+from syncline.api.common import FINALIZER, PUSHED_AT
+from syncline.controllers.lowered import AnySync
+from syncline.core.objects import Seen, Target
+from syncline.core.outcome import Outcome
+from syncline.core.scope import Namespace
+from syncline.engine.claims import Claim, Claims
+from syncline.engine.cluster import BUILT_IN, Cluster
+from syncline.engine.interests import Interest, Interests
+from syncline.kube.cache import Key
+from syncline.kube.queue import Queue
+
+# How soon a status that somebody else wrote is put right. Two operators that disagree must not spin.
+REPAIR_DELAY = 0.5
+
+ObjectPlace = tuple[str, Target]
+"""A cluster, and a place in it."""
+
+
+class Triggers:
+    """Marks the syncs of one kind for work, and remembers what stands in their way."""
+
+    def __init__(self, kind: str, queue: Queue[Key], hub: Cluster, claims: Claims) -> None:
+        self._kind = kind
+        self._queue = queue
+        self._hub = hub
+        self._claims = claims
+        self._clusters: dict[str, Cluster] = {}
+        self._interests = Interests()
+        self._blocked: dict[Key, dict[ObjectPlace, tuple[int, Outcome]]] = {}
+        self._moved: dict[Key, set[ObjectPlace]] = {}
+        self.ended: dict[Key, bool] = {}
+        """Syncs that are gone, and whether a copy of theirs has appeared since."""
+        claims.listen(self._enqueue_waiter)
+        self.attach(hub)
+
+    def attach(self, cluster: Cluster) -> None:
+        """Listen to a cluster; to each only once."""
+        if self._clusters.get(cluster.name) is not cluster:
+            self._clusters[cluster.name] = cluster
+            cluster.listen(
+                self._namespace_changed, self._managed_changed, self._unmanaged_changed, self._view_completed
+            )
+
+    def detach(self, cluster: Cluster) -> None:
+        """Forget a cluster that is closed for good, and what stood in the way there."""
+        if self._clusters.get(cluster.name) is cluster:
+            del self._clusters[cluster.name]
+        for key, known in list(self._blocked.items()):
+            for place in [place for place in known if place[0] == cluster.name]:
+                del known[place]
+            if not known:
+                del self._blocked[key]
+        for moved in self._moved.values():
+            moved -= {place for place in moved if place[0] == cluster.name}
+
+    def sync_changed(self, key: Key, old: AnySync | None, new: AnySync | None, by: str) -> None:
+        """Take an edit of a sync; our own status and finalizer enqueue nobody, those of others are put right."""
+        if new is None or old is None or _user_fields(old) != _user_fields(new):
+            # Whoever edits a sync, or asks for it now, wants a fresh look at what was in the way.
+            self._blocked.pop(key, None)
+            # Those that were there when we started have most likely nothing to do: edits go first.
+            self._queue.add(key, priority=1 if old is None else 0)
+        elif not by and _own_fields(old) != _own_fields(new):
+            self._queue.add(key, delay=REPAIR_DELAY)
+
+    def set_watches(self, key: Key, interest: Interest, claim: Claim | None, *, from_spec: bool = False) -> None:
+        """Enqueue this sync for these things from now on; without a claim it wants nothing (suspended, deleted).
+
+        `from_spec`: the claim is what the spec alone tells, until the next pass has looked.
+        """
+        before = self._interests.get(key)
+        if before != interest:
+            self._retain(interest)
+            if before is not None:
+                self._release(before)
+            self._interests.put(key, interest)
+        if claim is None:
+            self._claims.drop(self._ref(key))
+        elif from_spec:
+            self._claims.extend(claim)
+        else:
+            self._claims.put(claim)
+
+    def drop_watches(self, key: Key) -> None:
+        """Enqueue this sync for nothing any more, and others that were refused because of it."""
+        interest = self._interests.get(key)
+        if interest is not None:
+            self._interests.drop(key)
+            self._release(interest)
+        self._blocked.pop(key, None)
+        self._moved.pop(key, None)
+        self._claims.waiters.drop(self._ref(key))
+        self._claims.drop(self._ref(key))
+
+    def cluster_changed(self, name: str) -> None:
+        """Enqueue all that write to a cluster: it was lost, or is back."""
+        for key in self._interests.of_cluster(name):
+            self._queue.add(key)
+
+    def kinds_changed(self) -> None:
+        """Enqueue the syncs of kinds that may be served now, or no more."""
+        for key in self._interests.of_other_kinds(BUILT_IN.keys()):
+            self._queue.add(key, priority=1)
+
+    def targets_changed(self) -> None:
+        """Enqueue the syncs that may mean a SyncTarget: one came, changed or went."""
+        for key in self._interests.of_targets():
+            self._queue.add(key)
+
+    def begin_pass(self, key: Key) -> None:
+        """Note from now on what moves at the targets of a sync: a reconcile begins to look at them."""
+        self._moved[key] = set()
+
+    def mark_blocked(self, key: Key, generation: int, cluster: Cluster, outcome: Outcome) -> None:
+        """Remember that an unmanaged object is at a target, which is not asked for until something changes there.
+
+        What has changed there since the reconcile began may be what the reconcile did not see yet: then it looks again.
+        """
+        place = (cluster.name, outcome.target.local())
+        if place in self._moved.get(key, ()):
+            self._queue.add(key)
+        else:
+            self._blocked.setdefault(key, {})[place] = (generation, outcome)
+
+    def wait(self, key: Key, cluster: Cluster, outcome: Outcome) -> None:
+        """Look again at a target that another sync has, if something has changed there since the reconcile began.
+
+        What changes from now on is reported: the writer has noted who waits for it.
+        """
+        if (cluster.name, outcome.target.local()) in self._moved.get(key, ()):
+            self._queue.add(key)
+
+    def blocked_outcome(self, key: Key, generation: int, cluster: Cluster, target: Target) -> Outcome | None:
+        """Return what is known of a target that an unmanaged object holds, found under this generation of the spec."""
+        known = self._blocked.get(key)
+        if not known:
+            return None
+        found, outcome = known.get((cluster.name, target.local()), (0, None))
+        return outcome if found == generation else None
+
+    def _namespace_changed(self, cluster: Cluster, old: Namespace | None, new: Namespace | None) -> None:
+        names = {namespace.name for namespace in (old, new) if namespace is not None}
+        for key in self._interests.of_namespace(cluster.name, old, new):
+            known = self._blocked.get(key, {})
+            for place in [place for place in known if place[0] == cluster.name and place[1].namespace in names]:
+                del known[place]
+            self._queue.add(key)
+        for name in names:  # another sync may reach it no more
+            for waiter in self._claims.waiters.in_namespace(cluster.name, name):
+                self._enqueue_waiter(waiter)
+        if old is not None and new is not None and old.ignored and not new.ignored:
+            # A copy that is no longer wanted was left there, and its namespace is none that its sync looks at.
+            for owner in cluster.owners_in(new.name):
+                self._enqueue_owner(owner)
+
+    def _enqueue_owner(self, ref: str) -> None:
+        key = self._named(ref)
+        if key is not None and self._interests.get(key) is not None:
+            self._queue.add(key)
+
+    def _named(self, ref: str) -> Key | None:
+        """Return the sync of this kind that a marker names; anybody can write anything into one."""
+        kind, _, rest = ref.partition("/")
+        namespace, _, name = rest.partition("/")
+        name = name.partition("/")[0]
+        return Key(namespace, name) if kind == self._kind and namespace and name else None
+
+    def _managed_changed(self, cluster: Cluster, old: Seen | None, new: Seen | None, by: str) -> None:
+        # What controllers note in a status, for example, is nothing that a plan looks at.
+        moved = old is None or new is None or not _plan_equal(old, new)
+        for seen in (old, new):
+            if seen is None:
+                continue
+            key = self._named(seen.marker.sync) if moved and seen.marker is not None else None
+            if key is not None:
+                if key in self.ended and new is not None:
+                    self.ended[key] = True
+                if self._ref(key) != by and (self._interests.get(key) is not None or key in self.ended):
+                    self._queue.add(key)
+            # A clone of a copy carries our label too, and may be a source or in the way.
+            self._unmanaged_changed(cluster, seen.target, by)
+
+    def _unmanaged_changed(self, cluster: Cluster, target: Target, by: str) -> None:
+        """Take a change of an object; the sync that learned it by its own request acts on it already."""
+        if cluster is self._hub:
+            self._enqueue_readers(target, by)
+        place = (cluster.name, target)
+        for sync in self._interests.of_name((cluster.name, target.kind, target.name)):
+            if self._ref(sync) == by:
+                continue
+            if sync in self._moved:
+                self._moved[sync].add(place)
+            if self._blocked.get(sync, {}).pop(place, None) is not None:
+                self._queue.add(sync)
+        for waiter in self._claims.waiters.at(place):
+            if waiter != by:
+                self._enqueue_waiter(waiter)
+
+    def _view_completed(self, cluster: Cluster, kind: str) -> None:
+        for sync in self._interests.of_kind(cluster.name, kind):
+            self._queue.add(sync, priority=1)
+
+    def _retain(self, interest: Interest) -> None:
+        for target in interest.objects:
+            self._hub.attention.pay(target.kind, (target.name,))
+        for kind, selection in interest.selections:
+            self._hub.attention.pay(kind, (), (selection,))
+        for cluster, kind, name in interest.names:
+            if (known := self._clusters.get(cluster)) is not None:
+                known.attention.pay(kind, (name,))
+
+    def _release(self, interest: Interest) -> None:
+        for target in interest.objects:
+            self._hub.attention.end(target.kind, (target.name,))
+        for kind, selection in interest.selections:
+            self._hub.attention.end(kind, (), (selection,))
+        for cluster, kind, name in interest.names:
+            if (known := self._clusters.get(cluster)) is not None:
+                known.attention.end(kind, (name,))
+
+    def _enqueue_readers(self, target: Target, by: str = "") -> None:
+        for sync in self._interests.of_object(target):
+            if self._ref(sync) != by:
+                self._queue.add(sync)
+
+    def _enqueue_waiter(self, ref: str) -> None:
+        kind, namespace, name = ref.split("/")
+        if kind == self._kind:
+            self._queue.add(Key(namespace, name))
+
+    def _ref(self, key: Key) -> str:
+        return f"{self._kind}/{key.namespace}/{key.name}"
+
+
+def _plan_equal(old: Seen, new: Seen) -> bool:
+    """Whether a copy is the same to any plan: the version only guards a write, and who wrote last is only told."""
+    return structs.replace(old, version=new.version, changed_by=new.changed_by) == new
+
+
+def _user_fields(sync: AnySync) -> tuple[object, ...]:
+    meta = sync.metadata
+    # A push that another replica has taken is a matter of repositories, not of the sync.
+    annotations = {name: value for name, value in meta.annotations.items() if name != PUSHED_AT}
+    return meta.uid, meta.generation, meta.deletion_timestamp, annotations
+
+
+def _own_fields(sync: AnySync) -> tuple[object, ...]:
+    return sync.status, FINALIZER in sync.metadata.finalizers

@@ -1,0 +1,85 @@
+"""What HOUSE asks of the source as a whole: one class for one name, and functions that fit on a screen."""
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import syncline
+
+ROOT = Path(syncline.__file__).parent
+LONGEST_FUNCTION = 60
+Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+# Names of classes that two packages still share. The list only shrinks; no room of `controllers` is in it.
+SHARED = frozenset(
+    {
+        *(
+            "Access",
+            "AccessReviews",
+            "Asked",
+            "Budget",
+            "Build",
+            "CredentialError",
+            "DataFile",
+            "Decision",
+            "Document",
+            "Entry",
+        ),
+        *(
+            "File",
+            "Finished",
+            "Health",
+            "Line",
+            "Reader",
+            "Refused",
+            "Rule",
+            "Selection",
+            "Source",
+            "Status",
+            "Stopped",
+        ),
+        *("Target", "TooLarge", "Transport", "Tree", "Unreachable"),
+        *("_Document", "_Dumper", "_Entry", "_Index", "_Kind", "_Loader", "_Named", "_Part", "_Refused", "_Spec"),
+        *("_Version", "_WrongError"),
+    }
+)
+
+
+@cache
+def definitions() -> tuple[tuple[Path, Definition], ...]:
+    return tuple(_definitions())
+
+
+def _definitions() -> Iterator[tuple[Path, Definition]]:
+    for path in sorted(ROOT.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, Definition):
+                yield path.relative_to(ROOT), node
+
+
+def classes() -> dict[str, list[str]]:
+    found: dict[str, list[str]] = defaultdict(list)
+    for path, node in definitions():
+        if isinstance(node, ast.ClassDef):
+            found[node.name].append(str(path))
+    return found
+
+
+def test_a_class_name_means_one_class() -> None:
+    assert {name: places for name, places in classes().items() if len(places) > 1 and name not in SHARED} == {}
+
+
+def test_no_class_of_the_controllers_shares_its_name() -> None:
+    shared = {name: places for name, places in classes().items() if len(places) > 1}
+    assert [name for name, places in shared.items() if any(place.startswith("controllers/") for place in places)] == []
+
+
+def test_functions_are_shorter_than_sixty_lines() -> None:
+    long = [
+        f"{path}: {node.name}"
+        for path, node in definitions()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (node.end_lineno or node.lineno) - node.lineno + 1 >= LONGEST_FUNCTION
+    ]
+    assert long == []
