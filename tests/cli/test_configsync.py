@@ -242,9 +242,9 @@ def test_a_promotion_takes_the_commit_that_the_other_environment_is_ready_with(s
     sync = store(environments=ENVIRONMENTS)
     sync.report(environments=[track("dev"), track("prod", sourceRevision=OLD)])
     promote = ("promote", sync.name, "--from", "dev", "--to", "prod")
-    assert syncline(*promote) == f"{sync}: prod goes to {NEW[:10]}\n"
+    assert syncline(*promote) == f"{sync}: prod is set to {NEW[:10]}\n"
     assert sync.spec["environments"] == [ENVIRONMENTS[0], {**ENVIRONMENTS[1], "revision": NEW}]
-    assert syncline(*promote) == f"{sync}: prod is at {NEW[:10]} already\n"
+    assert syncline(*promote) == f"{sync}: prod is already at {NEW[:10]}\n"
 
 
 def test_a_promotion_of_a_commit_of_the_past_finds_it_by_its_beginning(store: Store, syncline: Command) -> None:

@@ -59,7 +59,7 @@ def test_a_proxy_is_read() -> None:
         (URL, "Basic", {"username": b"u", "password": CANARY + b"\xff"}, "is not text"),
         (URL, "Token", {}, "no key 'token'"),
         (URL, "Token", {"token": CANARY * 10_000}, "too long"),
-        (URL, "SSH", {"identity": ED, "known_hosts": b"k"}, "is for ssh URLs"),
+        (URL, "SSH", {"identity": ED, "known_hosts": b"k"}, "needs an ssh URL"),
         (URL, "GitHubApp", {"appID": b"1"}, "no key 'installationID'"),
         (URL, "GitHubApp", {"appID": b"1", "installationID": b"../../x"}, "'installationID'"),
         (URL, "GitHubApp", {"appID": b"1", "installationID": b"2"}, "no key 'privateKey'"),
@@ -104,7 +104,7 @@ def test_what_is_wrong_with_an_authority_or_proxy_is_named(
 
 def test_ssh_takes_neither_proxy_nor_authority() -> None:
     secret = {"identity": ED, "known_hosts": b"k"}
-    with pytest.raises(CredentialError, match="are for https"):
+    with pytest.raises(CredentialError, match="need an https"):
         remote_from(SSH_URL, "SSH", secret, {"ca.crt": b"x"})
 
 

@@ -50,7 +50,9 @@ async def test_a_token_that_has_ended_is_not_used_on() -> None:
         server.answer(issues("one", seconds=-1.0), refuses(500))
         credential = account(client)
         assert await credential.token() == "one"
-        with pytest.raises(ConfigError, match="no token of ServiceAccount syncline-system/syncline can be had"):
+        with pytest.raises(
+            ConfigError, match="the token of ServiceAccount syncline-system/syncline cannot be requested"
+        ):
             await credential.token()
 
 

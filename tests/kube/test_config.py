@@ -130,7 +130,7 @@ def test_a_tenants_server_is_an_https_url(server: str) -> None:
         (kubeconfig(clusters=[]), "no cluster 'c'"),
         (kubeconfig(user={"token": 12345}), "token must be a string"),
         (kubeconfig(cluster={"certificate-authority-data": "canary!"}), "not base64"),
-        (kubeconfig(user={"client-certificate-data": CA}), "go together"),
+        (kubeconfig(user={"client-certificate-data": CA}), "are needed together"),
     ],
 )
 def test_rubbish_gets_one_clear_line(text: str | bytes, said: str) -> None:

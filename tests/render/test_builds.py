@@ -242,7 +242,7 @@ class TestEncrypted:
         message = await refused(builder, {"db.yaml": seal("db.yaml", SECRET)})
         assert (
             message
-            == "db.yaml: is encrypted with SOPS, and the sync has no spec.decryption: name the Secret with the key"
+            == "db.yaml: is encrypted with SOPS, and the sync has no spec.decryption: write the Secret with the key"
         )
 
     async def test_kustomize_sees_decrypted_files(self, builder: BuildPool, seal: Any, keys: dict[str, bytes]) -> None:
@@ -273,13 +273,13 @@ class TestEncrypted:
         }
         message = await refused(builder, files, "chart", keys=keys)
         assert "hunter2" not in message
-        assert message.startswith("chart/templates/a.yaml, line 2: helm: it failed; more is not said, because")
+        assert message.startswith("chart/templates/a.yaml, line 2: helm: it failed; the details are hidden, because")
 
     async def test_pgp_keys_open_files_through_sops(self, builder: BuildPool) -> None:
         with sealed() as (key, file):
             built = await build(builder, {"a.yaml": file}, keys={"main.asc": key})
             message = await refused(builder, {"a.yaml": file}, keys={})
-        assert message.startswith("a.yaml: no key of the decryption Secret opens it")
+        assert message.startswith("a.yaml: no key of the decryption Secret decrypts it")
         assert built.documents[0].manifest["stringData"] == {"password": "open-sesame"}
 
     async def test_files_that_only_sops_knows_are_opened_by_it(
@@ -299,13 +299,13 @@ class TestEncrypted:
         assert b"shamir_threshold: 2" in content
         built = await build(builder, {"a.yaml": content}, keys=keys | {"other.agekey": str(other).encode()})
         assert names(built) == ["shared"]
-        assert "no key of the decryption Secret opens it" in await refused(builder, {"a.yaml": content}, keys=keys)
+        assert "no key of the decryption Secret decrypts it" in await refused(builder, {"a.yaml": content}, keys=keys)
 
     @pytest.mark.parametrize(
         ("service", "keys", "message"),
         [
-            ("gcp_kms", {"aws-kms": b"x"}, "gcp_kms: put its credential into the decryption Secret, as gcp-kms"),
-            ("kms", {}, "kms: put its credential into the decryption Secret, as aws-kms"),
+            ("gcp_kms", {"aws-kms": b"x"}, "gcp_kms: write its credential to the decryption Secret, as gcp-kms"),
+            ("kms", {}, "kms: write its credential to the decryption Secret, as aws-kms"),
             ("hc_vault", {"vault-token": b"x"}, "hc_vault: the Secret has vault-token but not vault-address"),
             ("hckms", {}, "hckms: this key service is not supported"),
         ],
@@ -320,7 +320,7 @@ class TestEncrypted:
     async def test_a_broken_seal_is_told(self, builder: BuildPool, seal: Any, keys: dict[str, bytes]) -> None:
         content = seal("db.yaml", SECRET, "--encrypted-regex", "^stringData$").replace(b"name: db", b"name: dc")
         message = await refused(builder, {"db.yaml": content}, keys=keys)
-        assert message == "db.yaml: was changed after it was encrypted; encrypt it anew"
+        assert message == "db.yaml: was changed after it was encrypted; encrypt it again"
 
 
 def inline(field: str, version: str, kind: str, rest: str, annotation: str = "") -> str:
@@ -547,7 +547,7 @@ class TestJsonnet:
                 "j/main.jsonnet: imports '/etc/passwd', which is not among the files of the build",
             ),
             ("importstr '../../../etc/passwd'", "j/main.jsonnet: imports '../../../etc/passwd', which is not among"),
-            ("'text'", "j/main.jsonnet: gives a value that is neither a manifest nor a list or map of such"),
+            ("'text'", "j/main.jsonnet: gives a value that is neither a manifest nor a list or map of manifests"),
             ("std.extVar('x')", "j/main.jsonnet, line 1: external variable is not defined: x"),
         ],
     )
@@ -556,12 +556,15 @@ class TestJsonnet:
 
     async def test_errors_quote_nothing_where_there_are_secrets(self, builder: BuildPool) -> None:
         message = await refused(builder, {"j/main.jsonnet": "error 'hunter2'"}, "j", sensitive=True)
-        assert message == "j/main.jsonnet, line 1: runtime error; more is not said, because the build holds secrets"
+        assert (
+            message
+            == "j/main.jsonnet, line 1: runtime error; the details are hidden, because the build contains secrets"
+        )
 
 
 async def test_a_build_takes_only_so_much(builder: BuildPool) -> None:
     message = await refused(builder, {"a.bin": bytes(25 * 1024 * 1024)})
-    assert message == ".: the build takes 1 files of 25 MiB; the limit is 10000 files and 24 MiB: narrow the path"
+    assert message == ".: the build needs 1 files of 25 MiB; the limit is 10000 files and 24 MiB: narrow the path"
 
 
 async def test_a_tool_that_is_missing_is_named(
@@ -570,7 +573,7 @@ async def test_a_tool_that_is_missing_is_named(
     monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(
-        RenderFailed, match="the program helm is not here: use the operator's image, or put it into a folder"
+        RenderFailed, match="the program helm is not installed: use the operator's image, or copy it to the folder"
     ):
         await build(builder, CHART, "chart")
 
@@ -581,7 +584,7 @@ async def test_what_nobody_thought_of_is_told_and_quotes_nothing(monkeypatch: py
 
     monkeypatch.setattr(build_worker, "manifests_of", broken)
     (answer,) = build_worker.work(Parse([Text("a.yaml", b"")]))
-    assert answer == Failed("", 0, "the build failed for a reason that is ours (KeyError): please report it")
+    assert answer == Failed("", 0, "the build failed because of a bug in Syncline (KeyError): please report it")
 
 
 async def test_versions_of_tools_and_libraries_are_part_of_what_a_build_depends_on() -> None:

@@ -143,13 +143,13 @@ async def test_imports_of_jsonnet_are_followed_beside_the_file_and_in_libraries(
         ({}, "nowhere", "nowhere: is not in the repository"),
         ({"a": ""}, "../a", "../a: leads out of the repository"),
         ({"a": ""}, "/etc", "/etc: leads out of the repository"),
-        ({"a": link("/etc/passwd")}, "a", "a: is a symbolic link out of the repository"),
-        ({"a": link("../../x")}, "a", "a: is a symbolic link out of the repository"),
-        ({"a": link("b"), "b": link("a")}, "a", "a: is a symbolic link that leads back to itself"),
+        ({"a": link("/etc/passwd")}, "a", "a: is a symbolic link to a path outside of the repository"),
+        ({"a": link("../../x")}, "a", "a: is a symbolic link to a path outside of the repository"),
+        ({"a": link("b"), "b": link("a")}, "a", "a: is a symbolic link that refers to itself"),
         (
             {"a/kustomization.yaml": "resources: [../../../etc]\n"},
             "a",
-            "a/kustomization.yaml: names a path out of the repository",
+            "a/kustomization.yaml: names a path outside of the repository",
         ),
         (
             {"a/kustomization.yaml": "resources: ['https://example.com/base']\n"},
@@ -164,7 +164,7 @@ async def test_imports_of_jsonnet_are_followed_beside_the_file_and_in_libraries(
         (
             {"a/kustomization.yaml": "helmCharts: [{name: x, repo: 'https://example.com'}]\n"},
             "a",
-            "a/kustomization.yaml: helmCharts: kustomize fetches no charts here",
+            "a/kustomization.yaml: helmCharts: kustomize does not fetch charts",
         ),
         ({"a/kustomization.yaml": "resources: [b\n"}, "a", "a/kustomization.yaml, line "),
         (

@@ -152,7 +152,11 @@ def test_json_documents_may_follow_each_other() -> None:
         ('{"a": 1,\n "a": 2}', 2, "the same key for the second time"),
         ('{"a": NaN}', 1, None),
         ('{"a": 123456789012345678901}', 1, "a number of more than 64 bits; put it in quotes"),
-        ("a:\n\tb: 1\n", 2, "a character that cannot stand here; a tab is no indentation, and @ and ` need quotes"),
+        (
+            "a:\n\tb: 1\n",
+            2,
+            "a character that is not allowed here; use spaces for indentation, and quotes around @ and `",
+        ),
         ("a: b: c\n", 1, "a second colon in one value; put the value in quotes"),
         ("a: 1\n b: 2\n", 2, None),
         ('a: "open\n', 2, None),

@@ -125,19 +125,19 @@ def test_only_encrypted_values_may_be_sealed(key: Key, tmp_path: Path) -> None:
 def test_another_age_key_does_not_open_it_and_the_error_names_whose_does(key: Key, sealed: bytes) -> None:
     other = str(pyrage.x25519.Identity.generate()).encode()
     with pytest.raises(
-        SopsError, match=f"encrypted for {key.recipient}: add that key under a name that ends in .agekey"
+        SopsError, match=f"encrypted for {key.recipient}: add that key to the Secret, with a name that ends in .agekey"
     ):
         sops.decrypt("secret.yaml", sealed, {"other.agekey": other})
 
 
 def test_a_key_that_is_none_is_named_and_not_shown(sealed: bytes) -> None:
-    with pytest.raises(SopsError, match=r"the key bad\.agekey of the decryption Secret is no age key") as caught:
+    with pytest.raises(SopsError, match=r"the key bad\.agekey of the decryption Secret is not an age key") as caught:
         sops.decrypt("secret.yaml", sealed, {"bad.agekey": b"AGE-SECRET-KEY-1HUNTER2"})
     assert "HUNTER2" not in str(caught.value)
 
 
 def test_keys_under_other_names_are_not_tried(key: Key, sealed: bytes) -> None:
-    with pytest.raises(SopsError, match="no age key of the decryption Secret opens it"):
+    with pytest.raises(SopsError, match="no age key of the decryption Secret decrypts it"):
         sops.decrypt("secret.yaml", sealed, {"main.txt": key.secret["main.agekey"]})
 
 
@@ -159,7 +159,7 @@ def test_an_open_value_that_was_changed_breaks_the_seal(key: Key, sealed: bytes)
 
 
 def test_a_secret_in_the_clear_among_encrypted_ones_is_refused(key: Key, sealed: bytes) -> None:
-    with pytest.raises(SopsError, match="should be encrypted is not"):
+    with pytest.raises(SopsError, match="must be encrypted is not"):
         sops.decrypt("secret.yaml", sealed.replace(b"stringData:\n", b"stringData:\n    new: plain\n"), key.secret)
 
 

@@ -38,7 +38,7 @@ def test_the_users_folder_comes_first_then_pythons_then_path(places: dict[str, P
 def test_a_file_that_cannot_be_run_is_none(places: dict[str, Path]) -> None:
     (places["own"] / "helm").write_text("")
     (places["python"] / "helm").mkdir()
-    with pytest.raises(RenderFailed, match=r"the program helm is not here: .* SYNCLINE_TOOLS names"):
+    with pytest.raises(RenderFailed, match=r"the program helm is not installed: .* the folder in SYNCLINE_TOOLS"):
         tools.find("helm")
 
 

@@ -88,7 +88,7 @@ def test_a_port_in_use_is_one_line(syncline: Syncline) -> None:
 @pytest.mark.parametrize("name", ["", "../up", "a/b", "Upper", "-x", "x-", "a b", "x" * 41])
 def test_a_name_with_other_characters_is_refused(name: str) -> None:
     for use in (Sandbox.up, Sandbox.attach, Sandbox.down):
-        with pytest.raises(SandboxError, match="cannot name a sandbox: use up to 40 of a-z"):
+        with pytest.raises(SandboxError, match="is not a valid name of a sandbox: use up to 40 of a-z"):
             use(name)
 
 
@@ -96,7 +96,7 @@ def test_a_name_with_other_characters_is_refused(name: str) -> None:
 def test_a_refused_name_is_one_line(syncline: Syncline) -> None:
     done = syncline("up", "--name", "../up")
     assert done.returncode == 1
-    assert done.stderr.startswith("syncline sandbox: '../up' cannot name a sandbox: ")
+    assert done.stderr.startswith("syncline sandbox: '../up' is not a valid name of a sandbox: ")
     assert len(done.stderr.splitlines()) == 1
 
 

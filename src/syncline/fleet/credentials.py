@@ -79,7 +79,7 @@ def validate(connection: Connection, origin: str, *, allow_loopback: bool) -> Cr
 
 def _check(connection: Connection) -> None:
     if not connection.server.lower().startswith("https://") or not is_server_url(connection.server):
-        raise ConfigError("the server is not an https URL without user, query and fragment: correct it")
+        raise ConfigError("the server must be an https URL without user, query and fragment")
     if connection.token is None and connection.client_cert_pem is None:
         raise ConfigError("there is no credential: add a token or a client certificate")
     if connection.token is not None and not _TOKEN.fullmatch(connection.token):

@@ -1,16 +1,13 @@
-"""Git repositories: where they are, what opens them, what they point to, and the files of a commit.
+"""Git repositories: their URLs, credentials, revisions, and the files of a commit.
 
-    remotes, location       a URL and its credential, read from Secrets and checked
-    transport               the `git` and `ssh` programs, called safely; below it command, diagnosis, githubapp
-    refs, versions          which commit a revision means
-    watch                   one check an interval for all who follow a remote
-    mirror, folder          one repository on disk; all of them
-    tree                    the files of one commit, read without a checkout
-    signatures, submodules  who signed; where the rest is
-    mirrors                 all of it together: the way in
+    remotes, location       a URL and its credential, from Secrets, validated transport               safe calls of the
+    `git` and `ssh` programs; it uses command, diagnosis, githubapp refs, versions          the commit of a revision
+    watch                   one check in each interval for all users of a remote mirror, folder          one repository
+    on disk; all repositories tree                    the files of one commit, read without a checkout signatures,
+    submodules  signatures of commits; URLs of submodules mirrors                 the public interface of the package
 
-What it is not: it knows nothing of syncs, of what files mean, or of clusters. It never writes to a repository's server,
-never checks files out, and follows no links.
+This package knows nothing about syncs, the meaning of files, or clusters. It never writes to a Git server, never checks
+out files, and does not follow links.
 """
 
 from syncline.git.errors import (

@@ -1,4 +1,4 @@
-"""How much memory the lists of files take, of all commits that are in use or kept."""
+"""The memory budget for the lists of files of all commits that are in use or cached."""
 
 import asyncio
 import contextlib
@@ -9,14 +9,14 @@ from collections.abc import Callable, Collection
 from syncline.git.errors import CacheFailure
 
 PATIENCE = 60.0
-"""For how long room is waited for."""
+"""The maximum time to wait for memory, in seconds."""
 
 MakeRoom = Callable[[str | None], bool]
-"""Lets go of something that is kept and maybe not in use: of a tenant, or of anybody. Says whether there was any."""
+"""Drops a cached list, of a tenant or of all. Returns whether there was one."""
 
 
 class Ticket:
-    """Room that is taken; it is given back with the object that it is tied to, or by `release`."""
+    """Reserved memory. It is released with its object, or by `release`."""
 
     def __init__(self, give_back: Callable[[], None], tenant: str) -> None:
         self.tenant = tenant
@@ -24,18 +24,18 @@ class Ticket:
         self._is_tied = False
 
     def tie(self, what: object) -> None:
-        """Give the room back when an object is gone."""
+        """Release the memory when an object is garbage-collected."""
         self._is_tied = True
         weakref.finalize(what, self._give_back).atexit = False
 
     def release(self) -> None:
-        """Give the room back, unless an object has it."""
+        """Release the memory, unless an object holds it."""
         if not self._is_tied:
             self._give_back()
 
 
 class MemoryBudget:
-    """Bytes that all may take together, and half of them one tenant."""
+    """The maximum of bytes for all tenants together, and half of it for one tenant."""
 
     def __init__(self, most: int, make_room: MakeRoom) -> None:
         self._most = most
@@ -45,13 +45,13 @@ class MemoryBudget:
 
     @property
     def held(self) -> int:
-        """How many bytes are taken."""
+        """The number of reserved bytes."""
         return self._held.total()
 
     async def take(self, size: int, tenants: Collection[str]) -> Ticket:
-        """Take room, waiting for it where others use it; raise `CacheFailure` where it takes too long.
+        """Reserve memory, and wait while others use it. Raises `CacheFailure` after too long a wait.
 
-        What several tenants want is counted to the one that has least.
+        Memory for several tenants counts for the tenant with the smallest reservation.
         """
         tenant = min(tenants, key=self._held.__getitem__, default="")
         try:
@@ -61,14 +61,14 @@ class MemoryBudget:
                     await self._given_back.wait()
         except TimeoutError:
             raise CacheFailure(
-                f"it is tried again: the lists of files of commits that are in use take more than the {self._most} "
-                "bytes that they may"
+                f"the lists of files of all commits in use need more than the allowed {self._most} bytes: the operator"
+                " retries"
             ) from None
         self._held[tenant] += size
         loop = asyncio.get_running_loop()
 
         def give_back() -> None:
-            # Objects end in any thread, and after the loop too.
+            # Objects are garbage-collected in any thread, also after the end of the loop.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(self._release, size, tenant)
 
@@ -78,7 +78,7 @@ class MemoryBudget:
         while tenant and self._held[tenant] + size > self._most // 2:
             if not self._make_room(tenant):
                 return False
-            await asyncio.sleep(0)  # what was let go of is given back by then, unless somebody uses it
+            await asyncio.sleep(0)  # dropped lists are released by then, unless they are in use
         while self._held.total() + size > self._most:
             if not self._make_room(None):
                 return False

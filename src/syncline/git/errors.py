@@ -1,32 +1,27 @@
-"""What can go wrong between us and a Git repository.
+"""The errors of Git repositories.
 
-    GitError
-    |-- InvalidSource            a URL, revision or pattern that cannot be right
-    |-- CredentialError          a Secret that lacks what is needed, or holds what cannot be used
-    |-- Refused                  what is not done for anybody: scheme, address, redirect, submodules, broken objects
-    |-- AuthenticationFailed     the server does not take the credential
-    |-- CertificateUntrusted     the server's certificate is not to be trusted
-    |-- HostKeyUnknown           the ssh server's key is not in known_hosts
-    |-- RepositoryNotFound       no such repository, or none for this credential
-    |-- RevisionNotFound         the repository has no such branch, tag, version or commit
-    |-- PathNotFound             the commit has no such file or folder
-    |-- TooLarge                 more bytes, files or refs than the limits allow
-    |-- OverQuota                more bytes than the tenant may keep on disk
-    |-- Unverified               the commit has no signature of a known key
-    |-- Unreachable              no usable answer; tried again soon
-    `-- CacheFailure             the folder for mirrors is full or cannot be written
+    GitError |-- InvalidSource            a URL, revision or pattern is not valid |-- CredentialError          a Secret
+    lacks a key, or has an invalid value |-- Refused                  not allowed for any user: scheme, address,
+    redirect, submodules, broken objects |-- AuthenticationFailed     the server does not accept the credential |--
+    CertificateUntrusted     the server's certificate is not trusted |-- HostKeyUnknown           the ssh server's key
+    is not in known_hosts |-- RepositoryNotFound       no such repository, or none for this credential |--
+    RevisionNotFound         the repository has no such branch, tag, version or commit |-- PathNotFound             the
+    commit has no such file or folder |-- TooLarge                 more bytes, files or refs than the limits allow |--
+    OverQuota                more bytes than the tenant may keep on disk |-- Unverified               the commit has no
+    signature of a known key |-- Unreachable              no usable response; the operator retries `-- CacheFailure
+    the folder for mirrors is full or not writable
 
-`reason` is a word for conditions, `transient` says whether waiting may help. `str()` of each is a sentence for a
-person. None of them carries a credential.
+`reason` is a word for conditions. `transient` tells whether a retry can help. `str()` is a message for people. No error
+contains a credential.
 """
 
-# ruff: noqa: N818  # states have the names that conditions give them
+# ruff: noqa: N818  # the names are the reasons of conditions
 
 from typing import ClassVar
 
 
 class GitError(Exception):
-    """Anything that this package raises for reasons outside of the program."""
+    """The base class of all errors of this package."""
 
     transient: ClassVar[bool] = False
 
@@ -37,19 +32,19 @@ class GitError(Exception):
 
 
 class InvalidSource(GitError):
-    """What the sync asks for cannot be right; the message says what to write instead."""
+    """A field of the sync is not valid. The message names the remedy."""
 
 
 class CredentialError(GitError):
-    """A Secret lacks a key or holds what cannot be used; the message names the key, never its value."""
+    """A Secret lacks a key or has an invalid value. The message names the key, never its value."""
 
 
 class Refused(GitError):
-    """The request would be unsafe, whoever asks."""
+    """The request is unsafe and is refused for every user."""
 
 
 class AuthenticationFailed(GitError):
-    """The server does not take the credential, or wants one."""
+    """The server does not accept the credential, or needs one."""
 
 
 class CertificateUntrusted(GitError):
@@ -73,28 +68,28 @@ class PathNotFound(GitError):
 
 
 class TooLarge(GitError):
-    """The repository, or what is read of it, is more than the limits allow."""
+    """The repository, or the part that is read, exceeds the limits."""
 
 
 class NeedsMore(TooLarge):
-    """It takes more than what is ordinary has; raised only until it was tried with what the large may have."""
+    """The repository exceeds the normal limits. Raised only until the retry with the larger limits."""
 
     @property
     def reason(self) -> str:
-        """The same as of what is too large for good."""
+        """The same failure as `TooLarge`."""
         return TooLarge.__name__
 
 
 class MirrorOverQuota(GitError):
-    """What one tenant may keep on disk is used up; it says nothing about others who want the same."""
+    """The disk quota of one tenant is exhausted. Other tenants are not affected."""
 
     def __init__(self, tenant: str) -> None:
-        super().__init__(f"{tenant} may keep no more repositories on disk")
+        super().__init__(f"the quota of {tenant} for repositories on disk is exhausted")
         self.tenant = tenant
 
     @property
     def reason(self) -> str:
-        """The reason of what somebody is not allowed."""
+        """The reason of an exceeded quota."""
         return "NotAllowed"
 
 
@@ -103,7 +98,7 @@ class Unverified(GitError):
 
 
 class RepositoryUnreachable(GitError):
-    """The server gives no usable answer; earlier reads still hold."""
+    """No usable response from the server. The last known state stays valid."""
 
     transient = True
 

@@ -1,4 +1,4 @@
-"""Tokens of GitHub Apps: asked for with a signed claim, kept until they are about to expire."""
+"""Tokens of GitHub Apps: requested with a signed claim, and cached until shortly before they expire."""
 
 import asyncio
 import base64
@@ -40,7 +40,7 @@ class _Answer(msgspec.Struct):
 
 
 class AppTokens:
-    """The tokens of all apps. A token is asked for once, however many want it at the same time."""
+    """The tokens of all apps. Concurrent callers share one request."""
 
     def __init__(self, executor: Executor, *, allow_insecure: bool, allow_loopback: bool) -> None:
         self._executor = executor
@@ -50,7 +50,7 @@ class AppTokens:
         self._turns: dict[str, asyncio.Lock] = {}
 
     async def token(self, remote: Remote, app: GitHubApp) -> str:
-        """Return a token that is good for some minutes at least."""
+        """Return a token that is valid for at least some minutes."""
         key = remote.key
         async with self._turns.setdefault(key, asyncio.Lock()):
             answer = self._answers.get(key)
@@ -59,7 +59,7 @@ class AppTokens:
             return answer.token
 
     def forget(self, remote: Remote) -> None:
-        """Ask for a new token the next time: the server did not take the last one."""
+        """Request a new token the next time, because the server did not accept the last one."""
         self._answers.pop(remote.key, None)
         if (turn := self._turns.get(remote.key)) and not turn.locked():
             del self._turns[remote.key]
@@ -80,11 +80,11 @@ class AppTokens:
                 status, body = answer.status, await answer.content.read(_ANSWER_LIMIT)
         except aiohttp.ClientConnectorCertificateError:
             raise CertificateUntrusted(
-                f"the certificate of {app.api} is not to be trusted; give its authority"
+                f"the certificate of {app.api} is not trusted; write its certificate authority"
             ) from None
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise RepositoryUnreachable(
-                f"no token of the GitHub App: {app.api} cannot be reached ({type(error).__name__})"
+                f"no token of the GitHub App: {app.api} is unreachable ({type(error).__name__})"
             ) from None
         if status in _TRANSIENT:
             raise RepositoryUnreachable(f"no token of the GitHub App: {app.api} answers {status}")
@@ -100,7 +100,7 @@ class AppTokens:
     def _check(self, app: GitHubApp) -> None:
         parts = urlsplit(app.api)
         if parts.scheme != "https" and not (parts.scheme == "http" and self._allow_insecure):
-            raise Refused("the API of a GitHub App is reached over https only; check 'baseURL' in its Secret")
+            raise Refused("the API of a GitHub App must use https; check 'baseURL' in its Secret")
         host = parts.hostname or ""
         if not host or parts.username is not None:
             raise CredentialError("the key 'baseURL' of the Secret is not a URL like https://github.example.com/api/v3")
@@ -109,7 +109,7 @@ class AppTokens:
 
 
 def claim(app: GitHubApp) -> str:
-    """Return the signed claim, good for some minutes, by which GitHub knows the app."""
+    """Return the signed claim that identifies the app at GitHub. It is valid for some minutes."""
     now = int(dt.datetime.now(dt.UTC).timestamp())
     header = {"alg": "RS256", "typ": "JWT"}
     body = {"iat": now - _CLOCK_SKEW, "exp": now + _CLAIM_SECONDS, "iss": app.app}
@@ -129,7 +129,7 @@ def _tls(remote: Remote) -> ssl.SSLContext:
 
 
 class _Checked(AbstractResolver):
-    """Gives no address that is refused."""
+    """Returns no refused address."""
 
     def __init__(self, executor: Executor, *, allow_loopback: bool) -> None:
         self._executor = executor

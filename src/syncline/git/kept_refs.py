@@ -1,4 +1,4 @@
-"""The lists of refs of all remotes, as many as fit into memory."""
+"""The cache of the lists of refs of all remotes, with a memory limit."""
 
 from collections.abc import Hashable
 
@@ -6,7 +6,7 @@ from syncline.git.refs import Refs
 
 
 class KeptRefs:
-    """Keeps lists up to so many bytes together. The largest go first: those with few refs lose nothing to others."""
+    """Caches lists up to a total size. The largest lists are dropped first: small remotes keep theirs."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -14,7 +14,7 @@ class KeptRefs:
         self._size = 0
 
     def put(self, key: Hashable, refs: Refs) -> None:
-        """Keep a list, in the place of the one before; not if it is the largest and there is no room."""
+        """Cache a list in place of the previous one, unless it is the largest and exceeds the limit."""
         self.drop(key)
         self._lists[key] = refs
         self._size += refs.size
@@ -22,11 +22,11 @@ class KeptRefs:
             self.drop(max(self._lists, key=lambda each: self._lists[each].size))
 
     def get(self, key: Hashable) -> Refs | None:
-        """Return a list, if it is still there."""
+        """Return a list, if it is cached."""
         return self._lists.get(key)
 
     def drop(self, key: Hashable) -> None:
-        """Keep a list no longer."""
+        """Drop a list."""
         refs = self._lists.pop(key, None)
         if refs is not None:
             self._size -= refs.size

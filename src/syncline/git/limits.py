@@ -1,8 +1,8 @@
-"""How much a repository may take: of the network, of the disk, of memory.
+"""The limits of repositories: network, disk and memory.
 
-Every byte that a server sends is counted before it is kept. What is ordinary is done many times at once, each within
-narrow limits; what turns out to be large is done again within wide ones, few at a time. So the sum of all that may be
-in hand at once is known; the shipped pod has room for it (`deploy/workload.py`).
+Every byte of a server is counted before it is stored. Normal work runs with high concurrency and small limits. Large
+work is repeated with larger limits and low concurrency. The maximum of all work together is therefore known, and the
+shipped pod has the memory for it (`deploy/workload.py`).
 """
 
 from msgspec import Struct
@@ -11,11 +11,11 @@ _KIB = 1024
 _MIB = 1024 * _KIB
 
 _PROCESSES = 2
-"""How many processes of one call of git may be as large as allowed at once: git, and what talks or indexes for it."""
+"""The maximum number of large processes in one call of git: git, and its child for transport or index."""
 
 
 class Limits(Struct, frozen=True):
-    """How much one repository, and all of them together, may take."""
+    """The limits of one repository, and of all repositories together."""
 
     repository_bytes: int = 1024 * _MIB
     """What one fetch may write."""

@@ -16,11 +16,11 @@ class Lock:
         self._descriptor = descriptor
 
     def take(self) -> None:
-        """Take the lock, waiting for whoever has it; only for what is held for a moment."""
+        """Take the lock, and wait for its holder. Only for locks that are held for a moment."""
         fcntl.flock(self._descriptor, fcntl.LOCK_EX)
 
     def try_take(self) -> bool:
-        """Take the lock if nobody else has it."""
+        """Take the lock if it is free."""
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -30,11 +30,11 @@ class Lock:
 
 @contextlib.contextmanager
 def open_lock(path: Path) -> Iterator[Lock]:
-    """Open a lock, not taken yet; it is let go of at the end, or when the process dies."""
+    """Open a lock without taking it. It is released at the end of the block, or when the process dies."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise CacheFailure(f"the folder for mirrors cannot be written: {error.strerror}") from None
+        raise CacheFailure(f"the folder for mirrors is not writable: {error.strerror}") from None
     try:
         yield Lock(descriptor)
     finally:

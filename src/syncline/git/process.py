@@ -1,9 +1,9 @@
-"""Runs programs that must not outlive their time, fill the disk, flood the memory or look around.
+"""Runs programs with limits of time, disk and memory, in a sandbox.
 
-They run behind walls (`syncline.confinement`): they see what the call is about and nothing else, and reach no server
-but where they must. Arguments are lists, never read by a shell. The environment is made anew: nothing of the operator's
-own, no configuration of the machine or of a home folder, no prompts. The program and all that it starts is one process
-group, which is killed when the time is over or the caller gives up.
+They run confined (`syncline.confinement`): they can read only the files of the call, and connect only to the necessary
+server. Arguments are lists, never parsed by a shell. The environment is new: without the variables of the operator,
+without configuration of the machine or of a home folder, without prompts. The program and all its children are one
+process group, which is killed at the timeout or when the caller is cancelled.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from syncline.programs import bury, finished, kill, started
 _CHUNK = 256 * 1024
 _ERROR_LIMIT = 64 * 1024
 _HELPERS = {"git": ("ssh", "sh")}
-"""What programs start: git talks by ssh, and has a shell read how."""
+"""The programs that git starts: ssh, through a shell."""
 
 BASE = {
     "GIT_ASKPASS": "/bin/false",
@@ -40,41 +40,41 @@ BASE = {
     "LC_ALL": "C",
     "SSH_ASKPASS_REQUIRE": "never",
 }
-"""What every program is told; `PATH` is added, and what a caller has to say."""
+"""The environment of every program. `PATH` and the variables of the caller are added."""
 
 
 Sink = Callable[[bytes], Awaitable[None]]
-"""Takes what a program prints, piece by piece."""
+"""Receives the output of a program in pieces."""
 
 
 class ProcessResult(Struct, frozen=True):
-    """How a program ended."""
+    """The result of a program."""
 
     code: int
     out: bytes
     error: str
-    """What it said on its error output, cut off when long."""
+    """Its error output, shortened."""
     flooded: bool = False
-    """Whether it was killed because it printed more than allowed."""
+    """Whether it was killed because its output exceeded the limit."""
 
 
 class ProcessLimits(Struct, frozen=True):
-    """What a program may take, see and reach."""
+    """The limits and permissions of a program."""
 
     seconds: float
     output: int = 64 * 1024 * 1024
     file_size: int = 0
-    """The largest file that it may write; 0 for no cap."""
+    """The largest file that it can write; 0 means no limit."""
     memory: int = 0
-    """What it and each of its children may allocate; 0 for no cap."""
+    """The memory that it and each of its children can allocate; 0 means no limit."""
     write: Sequence[Path] = ()
     """Folders that it may read and write."""
     read: Sequence[Path] = ()
     """Folders that it may read."""
     port: int | None = None
-    """Where it may connect to; None: it has no network."""
+    """The ports that it can connect to; None: it has no network."""
     unconfined: bool = False
-    """Whether it runs where it cannot be confined."""
+    """Whether it runs even if the machine cannot confine it."""
 
 
 async def run(
@@ -85,11 +85,11 @@ async def run(
     given: bytes | None = None,
     sink: Sink | None = None,
 ) -> ProcessResult:
-    """Run a program to its end and return how it ended; raise `TimeoutError` when it takes too long.
+    """Run a program to its end and return its result. Raises `TimeoutError` at the timeout.
 
-    What it prints goes to `sink` as it comes, if there is one, and is not kept; while the sink takes its time, the
-    program waits, and what the sink raises ends it. Nothing that it started is left, whatever happens. Raises `OSError`
-    where it cannot be started, and `Unconfined` where it cannot be confined.
+    If there is a `sink`, the output goes to it and is not stored. The program waits for a slow sink, and an exception
+    of the sink ends the program. No child process is left in any case. Raises `OSError` if the program cannot start,
+    and `Unconfined` if it cannot be confined.
     """
     process = await started(
         asyncio.create_subprocess_exec(
@@ -133,7 +133,7 @@ async def _talk(
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
-        # An error that leads back to itself would keep all that it has met in memory for long.
+        # A reference cycle of an exception would keep its frames in memory for a long time.
         del task
         tasks.clear()
     return out, error
@@ -147,7 +147,7 @@ async def _read(
     is_flood: bool = False,
     sink: Sink | None = None,
 ) -> tuple[bytes, bool]:
-    """Read to the end and keep what fits, or hand it on."""
+    """Read to the end, and store the output within its limit or pass it to the sink."""
     chunks: list[bytes] = []
     size = 0
     while chunk := await stream.read(_CHUNK):
@@ -175,7 +175,7 @@ async def _write(process: asyncio.subprocess.Process, given: bytes | None) -> No
 
 
 def _confined(arguments: Sequence[str | Path], caps: ProcessLimits) -> list[str]:
-    """Return what runs a program behind its walls: they are there before it starts, and for all that it starts."""
+    """Return the command that runs a confined program. Its children are confined too."""
     name, *rest = map(str, arguments)
     program = shutil.which(name)
     if program is None:

@@ -1,6 +1,6 @@
-"""What a repository points to, and which commit a revision means.
+"""The refs of a repository, and the commit of a revision.
 
-In this order, and the first that fits wins:
+The first match in this order:
 
     1. `HEAD`, or a full ref such as `refs/heads/main`, `refs/tags/v1`, `refs/pull/1/head`
     2. a full commit id
@@ -9,7 +9,7 @@ In this order, and the first that fits wins:
     5. a range of versions (see `versions`): the tag with the highest version in it
     6. an abbreviated commit id, of at least seven digits, of something that a ref points to
 
-So a tag never takes the place of a branch, and a branch that is called `1.x` is that branch.
+A tag therefore never hides a branch, and a branch with the name `1.x` is not a range.
 """
 
 import re
@@ -31,44 +31,44 @@ _ABBREVIATED = re.compile(r"[0-9a-fA-F]{7,64}")
 _UNSAFE = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/$|\.lock(?:/|$)|(?:^|/)\.|^-|\.$")
 _MAX_LENGTH = 256
 _SHOWN = 5
-_ID_COST = 200  # the id, and the place of both in a dict
+_ID_COST = 200  # the id, and the entry in a dict
 _LARGEST_FACTOR = 300
 
 
 class Commit(Struct, frozen=True):
-    """What a revision means now."""
+    """The resolved commit of a revision."""
 
     sha: str
     ref: str = ""
-    """The full ref that led here; empty for a commit that was named itself."""
+    """The full ref of the revision; empty if the revision is a commit."""
     tag: str = ""
-    """The id of the annotated tag that led here; its signature may stand for the commit's."""
+    """The id of the annotated tag of the revision. Its signature can replace the signature of the commit."""
 
     @property
     def tag_name(self) -> str:
-        """The short name of the tag that led here, if one did."""
+        """The short name of the tag of the revision, if there is one."""
         return self.ref.removeprefix(TAGS) if self.ref.startswith(TAGS) else ""
 
 
 class Refs:
-    """What a repository points to, as it was at one time. Not to be changed."""
+    """The refs of a repository at one time. Immutable."""
 
     def __init__(self, ids: Mapping[str, str], head: str = "") -> None:
         self.ids = ids
-        """Object ids by full ref; with the suffix `^{}`, what an annotated tag is about."""
+        """Object ids by full ref; with the suffix `^{}`, the target of an annotated tag."""
         self.head = head
-        """The ref that HEAD stands for, where it was asked for."""
+        """The ref of HEAD, if it was requested."""
 
     @classmethod
     def parse(cls, listing: bytes, *, limit: int) -> "Refs":
-        """Read what `git ls-remote --symref` prints, all of it."""
+        """Parse the complete output of `git ls-remote --symref`."""
         reader = RefsReader(refs=limit, size=len(listing) * _LARGEST_FACTOR)
         reader.feed(listing)
         return reader.finish()
 
     @cached_property
     def digest(self) -> bytes:
-        """Names the whole of it: equal digests mean equal refs."""
+        """A digest of all refs: equal digests mean equal refs."""
         hashed = blake2b(self.head.encode(errors="surrogatepass"))
         for name in sorted(self.ids):
             hashed.update(f"\n{name}\t{self.ids[name]}".encode(errors="surrogatepass"))
@@ -76,7 +76,7 @@ class Refs:
 
     @cached_property
     def size(self) -> int:
-        """About how many bytes it takes of memory."""
+        """The approximate size in memory, in bytes."""
         return sum(_cost(name) for name in self.ids)
 
     @cached_property
@@ -90,7 +90,7 @@ class Refs:
         return sorted(found, reverse=True)
 
     def commit(self, ref: str) -> Commit | None:
-        """Return what a full ref points to."""
+        """Return the commit of a full ref."""
         sha = self.ids.get(ref)
         if sha is None:
             return None
@@ -99,7 +99,7 @@ class Refs:
 
 
 class RefsReader:
-    """Reads what `git ls-remote --symref` prints, as it comes, and no more than allowed."""
+    """Parses the output of `git ls-remote --symref` as a stream, within limits."""
 
     def __init__(self, *, refs: int, size: int) -> None:
         self._most_refs = refs
@@ -110,14 +110,14 @@ class RefsReader:
         self._size = 0
 
     def feed(self, chunk: bytes) -> None:
-        """Take a piece; raises `TooLarge` as soon as it is too much, and `NeedsMore` where only the bytes are."""
+        """Parse a piece. Raises `TooLarge` for too many refs, and `NeedsMore` if only the size is too large."""
         try:
             *lines, self._rest = (self._rest + chunk).split(b"\n")
             for line in lines:
                 self._take(line)
             self._check(len(self._rest))
         except GitError:
-            # The error may be kept for a while, and with it everything that leads here.
+            # An error can be stored for a while, and its traceback would keep these objects in memory.
             self._ids, self._rest = {}, b""
             raise
 
@@ -136,17 +136,17 @@ class RefsReader:
             self._size += _cost(name)
         else:
             raise RepositoryUnreachable(
-                "the server's list of refs cannot be read; check that the URL is a Git repository"
+                "the server's list of refs is not valid; check that the URL is a Git repository"
             )
         self._check(0)
 
     def _check(self, pending: int) -> None:
         if len(self._ids) > self._most_refs:
-            raise TooLarge(f"delete branches and tags: the repository has more than {self._most_refs}")
+            raise TooLarge(f"the repository has more than {self._most_refs} branches and tags: delete some of them")
         if self._size + pending > self._most_bytes:
             raise NeedsMore(
-                f"delete branches and tags: the names of those that the repository has take more than "
-                f"{self._most_bytes} bytes"
+                f"the names of the repository's branches and tags have more than {self._most_bytes} bytes: delete some"
+                " of them"
             )
 
 
@@ -155,7 +155,7 @@ def _cost(name: str) -> int:
 
 
 def check_revision(revision: str) -> None:
-    """Raise `InvalidSource` for what can be no revision."""
+    """Raise `InvalidSource` for an invalid revision."""
     if not revision or len(revision) > _MAX_LENGTH:
         raise InvalidSource(f"the revision must have 1 to {_MAX_LENGTH} characters")
     if _UNSAFE.search(revision) and Range.parse(revision) is None:
@@ -166,18 +166,18 @@ def check_revision(revision: str) -> None:
 
 
 def pinned(revision: str) -> Commit | None:
-    """Return the commit that a revision names by its full id; None for everything that only refs can tell."""
+    """Return the commit of a revision that is a full id; None for all other revisions."""
     lowered = revision.lower()
     return Commit(lowered) if _COMMIT.fullmatch(lowered) else None
 
 
 def needs_all(revision: str) -> bool:
-    """Whether branches and tags are not enough to tell what the revision means."""
+    """Whether the revision needs more refs than branches and tags."""
     return revision == "HEAD" or (revision.startswith("refs/") and not revision.startswith((HEADS, TAGS)))
 
 
 def choose(refs: Refs, revision: str) -> Commit:
-    """Return the commit that a revision means; raise `RevisionNotFound` where there is none."""
+    """Return the commit of a revision. Raises `RevisionNotFound` if there is none."""
     check_revision(revision)
     if commit := pinned(revision):
         return commit
@@ -210,8 +210,8 @@ def _abbreviated(refs: Refs, short: str) -> Commit:
     if commits:
         raise RevisionNotFound(f"several commits begin with {short!r}; write the full commit id")
     raise RevisionNotFound(
-        f"no branch or tag points to a commit that begins with {short!r}; write the full commit id (40 digits), "
-        "since Git servers do not look up abbreviated ones"
+        f"no branch or tag points to a commit that begins with {short!r}; write the full commit id (40 digits), because"
+        " Git servers do not resolve abbreviated ids"
     )
 
 

@@ -1,13 +1,11 @@
-"""A repository and what opens it: credentials, authorities, a proxy; read from Secrets.
+"""A repository with its credential, certificate authority and proxy, from Secrets.
 
-    Token       token [username]; or bearerToken, for servers that want it in a header of its own
-    Basic       username, password
-    SSH         identity, known_hosts [password: the passphrase of identity]
-    GitHubApp   appID, installationID, privateKey [baseURL: the API of a GitHub Enterprise server]
-    authority   ca.crt and, for servers that ask for a certificate, tls.crt and tls.key
-    proxy       address [username, password]
+    Token       token [username]; or bearerToken, for servers that need it in a header Basic       username, password
+    SSH         identity, known_hosts [password: the passphrase of identity] GitHubApp   appID, installationID,
+    privateKey [baseURL: the API of a GitHub Enterprise server] authority   ca.crt and, for servers that ask for a
+    certificate, tls.crt and tls.key proxy       address [username, password]
 
-No text of an error and no `repr` of these types shows a value of a Secret.
+No error message and no `repr` of these types contains a value of a Secret.
 """
 
 import secrets
@@ -35,34 +33,34 @@ _GITHUB = "https://api.github.com"
 
 
 class _Hidden(Struct, frozen=True):
-    """Has a `repr` that tells nothing."""
+    """A base class with a `repr` without values."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(...)"
 
 
 class Basic(_Hidden, frozen=True, tag=True):
-    """A name and a password, or a token in the place of one."""
+    """A name, and a password or token."""
 
     username: str
     password: str
 
 
 class Bearer(_Hidden, frozen=True, tag=True):
-    """A token in a header of its own."""
+    """A token for the Authorization header."""
 
     token: str
 
 
 class Ssh(_Hidden, frozen=True, tag=True):
-    """A private key, not encrypted, and the keys of the servers that it may be used with."""
+    """An unencrypted private key, and the keys of its servers."""
 
     identity: bytes
     known_hosts: bytes
 
 
 class GitHubApp(_Hidden, frozen=True, tag=True):
-    """An app that gets itself tokens of an hour."""
+    """A GitHub App, whose tokens are valid for an hour."""
 
     app: str
     installation: str
@@ -91,7 +89,7 @@ class Proxy(_Hidden, frozen=True):
 
 
 class Remote(_Hidden, frozen=True):
-    """A repository and what opens it. Equal remotes share one mirror."""
+    """A repository with its credential. Equal remotes share one mirror."""
 
     url: str
     credential: Credential | None = None
@@ -102,16 +100,16 @@ class Remote(_Hidden, frozen=True):
 
     @property
     def key(self) -> str:
-        """Name the remote together with its credential, for as long as this process runs; tells nothing of either."""
+        """Return an identifier of the remote and its credential for this process. It reveals neither."""
         return self.digest(_PROCESS_KEY)
 
     def digest(self, salt: bytes) -> str:
-        """Name the remote together with its credential among those who know the salt."""
+        """Return an identifier of the remote and its credential for all processes with the salt."""
         return blake2b(encode(self), digest_size=16, key=salt).hexdigest()
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What must not be in any text."""
+        """The values that must not be in any message."""
         match self.credential:
             case Basic(_, password):
                 found = [password]
@@ -131,7 +129,7 @@ def remote_from(
     ca_secret: Secret | None = None,
     proxy_secret: Secret | None = None,
 ) -> Remote:
-    """Make a remote of what Secrets hold; raise `CredentialError` naming the key that is missing or wrong.
+    """Return a remote from Secrets. Raises `CredentialError`, which names the missing or invalid key.
 
     `tls.crt`, `tls.key` and `ca.crt` may be in the Secret of the authority or in that of the credential.
     """
@@ -147,9 +145,9 @@ def remote_from(
     if ssh and auth_type != "SSH":
         raise CredentialError("a repository over ssh needs auth.type SSH, with the keys 'identity' and 'known_hosts'")
     if auth_type == "SSH" and not ssh:
-        raise CredentialError("auth.type SSH is for ssh URLs; use Token, Basic or GitHubApp with https")
+        raise CredentialError("auth.type SSH needs an ssh URL; use Token, Basic or GitHubApp with https")
     if ssh and (proxy_secret is not None or certificate or ca):
-        raise CredentialError("proxySecretRef and caSecretRef are for https URLs; leave them out with ssh")
+        raise CredentialError("proxySecretRef and caSecretRef need an https URL; remove them for ssh")
     return Remote(
         url=canonical(url),
         credential=_credential(url, auth_type, auth) if auth_type else None,
@@ -165,7 +163,7 @@ def _credential(url: str, kind: AuthType, secret: Secret) -> Credential:
         case "Token":
             if "bearerToken" in secret:
                 return Bearer(_header(secret, "bearerToken"))
-            # Most servers take any name beside a token; Bitbucket wants its own.
+            # Most servers accept any name with a token. Bitbucket needs a certain name.
             usual = "x-token-auth" if urlsplit(url).hostname == "bitbucket.org" else "x-access-token"
             return Basic(_header(secret, "username") if "username" in secret else usual, _header(secret, "token"))
         case "Basic":
@@ -190,7 +188,7 @@ def _app(url: str, secret: Secret) -> GitHubApp:
     return GitHubApp(numbers[0], numbers[1], _required(secret, "privateKey"), api)
 
 
-@lru_cache(maxsize=64)  # to check such a key takes a twentieth of a second
+@lru_cache(maxsize=64)  # the check of a key takes 50 ms
 def rsa_key(pem: bytes) -> RSAPrivateKey:
     """Read the key of a GitHub App."""
     try:
@@ -207,7 +205,7 @@ def rsa_key(pem: bytes) -> RSAPrivateKey:
 def _identity(secret: Secret) -> bytes:
     identity = _lines(secret, "identity")
     password = _required(secret, "password") if "password" in secret else None
-    # Only ssh uses it, and checks it then.
+    # Only ssh uses it, and validates it.
     load = (
         serialization.load_ssh_private_key if b"OPENSSH PRIVATE KEY" in identity else serialization.load_pem_private_key
     )
@@ -220,8 +218,8 @@ def _identity(secret: Secret) -> bytes:
         ) from None
     except UnsupportedAlgorithm:
         raise CredentialError(
-            "the key 'identity' of the Secret is encrypted in a way that cannot be read here; give it without a "
-            "passphrase, or as PKCS#8 (ssh-keygen -p -m PKCS8)"
+            "the key 'identity' of the Secret is encrypted in an unsupported way; write it without a passphrase, or as"
+            " PKCS#8 (ssh-keygen -p -m PKCS8)"
         ) from None
     except ValueError:
         raise CredentialError(
@@ -265,12 +263,12 @@ def _optional(secret: Secret, name: str) -> bytes:
 
 
 def _lines(secret: Secret, name: str) -> bytes:
-    """Return a text of lines as ssh and curl want it: with ends as here, and one at the end."""
+    """Return a text with Unix newlines and a newline at the end, as ssh and curl need it."""
     return b"\n".join(line.rstrip() for line in _required(secret, name).strip().splitlines()) + b"\n"
 
 
 def _header(secret: Secret, name: str) -> str:
-    """Return a value that goes into one line: without the line end that editors leave."""
+    """Return a value of one line, without a newline at the end."""
     try:
         value = _required(secret, name).decode().strip()
     except UnicodeDecodeError:

@@ -1,7 +1,7 @@
-"""Whether a commit, or the tag that led to it, is signed by a key that a sync trusts.
+"""Verification of the signature of a commit, or of its tag, with the keys that a sync trusts.
 
-Keys are the values of a Secret: ssh public keys, lines of `allowed_signers`, or armoured PGP keys. Signatures are
-checked by `ssh-keygen` and `gpg`, which get nothing but these keys.
+Keys are the values of a Secret: ssh public keys, lines of `allowed_signers`, or armoured PGP keys. `ssh-keygen` and
+`gpg` verify signatures, only with these keys.
 """
 
 import datetime as dt
@@ -31,14 +31,14 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._@+-]")
 
 
 class Signed(Struct, frozen=True):
-    """An object of git, taken apart."""
+    """A parsed Git object."""
 
     payload: bytes
     signature: bytes
 
     @classmethod
     def commit(cls, raw: bytes) -> "Signed":
-        """Take a commit apart: the signature is a header whose lines are continued by a space."""
+        """Parse a commit. The signature is a header whose lines continue with a space."""
         head, separator, body = raw.partition(b"\n\n")
         kept: list[bytes] = []
         signature: list[bytes] = []
@@ -55,7 +55,7 @@ class Signed(Struct, frozen=True):
 
     @classmethod
     def tag(cls, raw: bytes) -> "Signed":
-        """Take a tag apart: the signature is at its end."""
+        """Parse a tag. The signature is at its end."""
         starts = [raw.find(b"\n" + mark) for mark in (_SSH_SIGNATURE, _PGP_SIGNATURE)]
         start = min((each for each in starts if each >= 0), default=-1)
         return cls(raw[: start + 1], raw[start + 1 :]) if start >= 0 else cls(raw, b"")
@@ -64,12 +64,12 @@ class Signed(Struct, frozen=True):
 async def signer(
     commit: Commit, raw_commit: bytes, raw_tag: bytes, keys: Mapping[str, bytes], folder: Path, *, caps: ProcessLimits
 ) -> str:
-    """Return who signed; raise `Unverified` where nobody did whom the keys name.
+    """Return the signer. Raises `Unverified` if no trusted key signed.
 
-    What checks that sees a folder of its own, below `folder`, and has no network.
+    The program that verifies the signature can read only its own folder below `folder`, and has no network.
 
-    A signed tag counts if it is about this commit and has the name under which it was found: an old tag under a new
-    name would be a way back to an old state.
+    A signed tag is valid only for its commit and its own name: otherwise an old tag with a new name could restore an
+    old state.
     """
     if not keys:
         raise CredentialError("the Secret of verify.secretRef has no keys")
@@ -104,7 +104,7 @@ def _is_about(raw_tag: bytes, commit: Commit) -> bool:
 async def _by_ssh(signed: Signed, keys: Mapping[str, bytes], folder: Path, caps: ProcessLimits) -> str:
     allowed = allowed_signers(keys)
     if not allowed:
-        raise Unverified("it is signed with ssh, and the Secret of verify.secretRef has no ssh keys")
+        raise Unverified("it is signed with ssh, but the Secret of verify.secretRef has no ssh keys")
     signers, signature = folder / "signers", folder / "signature"
     signers.write_bytes(allowed)
     signature.write_bytes(signed.signature)
@@ -118,11 +118,11 @@ async def _by_ssh(signed: Signed, keys: Mapping[str, bytes], folder: Path, caps:
         verified = await _run([*arguments, "-s", str(signature)], caps, signed.payload)
         if verified.code == 0:
             return principal
-    raise Unverified("its ssh signature is of no key in the Secret of verify.secretRef, or does not fit")
+    raise Unverified("its ssh signature is not valid, or not made with a key in the Secret of verify.secretRef")
 
 
 def allowed_signers(keys: Mapping[str, bytes]) -> bytes:
-    """Return the ssh keys among those of a Secret as `ssh-keygen` wants them; a bare key is known by its name there."""
+    """Return the ssh keys of a Secret in the format of `ssh-keygen`. A plain key has its name in the Secret."""
     lines: list[bytes] = []
     for name, value in sorted(keys.items()):
         if _PGP in value:
@@ -145,7 +145,7 @@ def _stamp(seconds: int) -> str:
 async def _by_pgp(signed: Signed, keys: Mapping[str, bytes], folder: Path, caps: ProcessLimits) -> str:
     armoured = [value for _, value in sorted(keys.items()) if _PGP in value]
     if not armoured:
-        raise Unverified("it is signed with PGP, and the Secret of verify.secretRef has no PGP keys")
+        raise Unverified("it is signed with PGP, but the Secret of verify.secretRef has no PGP keys")
     gpg = ["gpg", "--homedir", str(folder), "--batch", "--no-tty", "--no-options", "--no-autostart"]
     gpg += ["--disable-dirmngr", "--no-auto-key-retrieve", "--trust-model", "always"]
     try:
@@ -154,11 +154,13 @@ async def _by_pgp(signed: Signed, keys: Mapping[str, bytes], folder: Path, caps:
         signature.write_bytes(signed.signature)
         verified = await _run([*gpg, "--status-fd", "1", "--verify", str(signature), "-"], caps, signed.payload)
     except FileNotFoundError:
-        raise Unverified("it is signed with PGP, and this operator has no gpg; sign with an ssh key") from None
+        raise Unverified("it is signed with PGP, but this operator has no gpg; sign with an ssh key") from None
     said = verified.out.decode(errors="replace")
     good, valid = _GOOD.search(said), _VALID.search(said)
     if verified.code or good is None or valid is None:
-        raise Unverified("its PGP signature is of no valid key in the Secret of verify.secretRef, or does not fit")
+        raise Unverified(
+            "its PGP signature is not valid, or not made with a valid key in the Secret of verify.secretRef"
+        )
     return f"{good[1][:200]} ({valid[2] or valid[1]})"
 
 

@@ -1,4 +1,4 @@
-"""Submodules: where they are said to be, and what may open them."""
+"""Submodules: their URLs and their credentials."""
 
 import posixpath
 import re
@@ -15,7 +15,7 @@ _SETTING = re.compile(r"submodule\.(.*)\.(path|url)", re.DOTALL)
 
 
 def urls(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the URLs of submodules by their paths, as `.gitmodules` has them."""
+    """Return the URLs of submodules by path, from `.gitmodules`."""
     found: dict[str, dict[str, str]] = {}
     for key, value in settings.items():
         if match := _SETTING.fullmatch(key):
@@ -24,7 +24,7 @@ def urls(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def absolute(base: str, url: str) -> str:
-    """Return the URL of a submodule; one that begins with `./` or `../` is relative to its parent's."""
+    """Return the URL of a submodule. A URL with `./` or `../` is relative to the URL of the parent."""
     if not url.startswith(("./", "../")):
         return url
     head, separator, path = base.partition("://")
@@ -41,12 +41,12 @@ def absolute(base: str, url: str) -> str:
 
 
 def remote_of(parent: Remote, at: GitUrl, url: str, location: GitUrl) -> Remote:
-    """Return the remote of a submodule: with the credential of its parent on the same server, with none elsewhere."""
+    """Return the remote of a submodule: with the credential of its parent on the same server, else without one."""
     if at.origin == location.origin:
         return replace(parent, url=canonical(url))
     if location.is_ssh:
         raise Refused(
-            f"the submodule at {location.host} is on another server than the repository, which needs a key of its own; "
-            "use an https URL in .gitmodules"
+            f"the submodule at {location.host} is on another server and needs its own key; use an https URL in"
+            " .gitmodules"
         )
     return Remote(canonical(url), proxy=None if urlsplit(parent.url).scheme not in ("https", "http") else parent.proxy)

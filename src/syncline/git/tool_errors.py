@@ -1,4 +1,4 @@
-"""What `git` and `ssh` mean by what they print, said to a person."""
+"""The causes of failures of `git` and `ssh`, from their output, as messages for people."""
 
 # ruff: noqa: N818  # states, as in `errors`
 
@@ -27,18 +27,18 @@ _REDACTED = "[redacted]"
 
 
 class Redirected(GitError):
-    """The server sends us elsewhere; raised only until it is known where to."""
+    """The server redirects. Raised only until the destination is known."""
 
 
 class NotOffered(RevisionNotFound):
-    """The server has no such object, or does not give it to those who ask for it by its id."""
+    """The server has no such object, or does not allow requests by id."""
 
 
 class Damaged(GitError):
-    """The mirror on disk cannot be used, or nobody knows what is wrong; raised only until it was built anew."""
+    """The mirror on disk is damaged, or the cause is unknown. Raised only until the mirror is fetched again."""
 
 
-# In this order: what comes first is the more telling when several fit.
+# The order matters: if several patterns match, the first is the most precise.
 _SIGNS: tuple[tuple[str, type[GitError], str], ...] = (
     (r"No space left on device|Disk quota exceeded", CacheFailure, "the disk with the mirrors is full"),
     (r"File too large|signal 25|File size limit", TooLarge, "the repository is larger than allowed"),
@@ -48,20 +48,20 @@ _SIGNS: tuple[tuple[str, type[GitError], str], ...] = (
      "the folder with the mirrors cannot be written"),
     (r"(?:git|ssh): (?:command )?not found|cannot run (?:git|ssh)", CacheFailure, "git or ssh is not installed"),
     (r"No user exists for uid", CacheFailure,
-     "ssh wants a user of this id in /etc/passwd; run the operator as a user that the image knows"),
+     "ssh needs a user with this id in /etc/passwd; run the operator as a user of the image"),
     (r"Host key verification failed|HOST IDENTIFICATION HAS CHANGED|No \S+ host key is known", HostKeyUnknown,
      "the key of the ssh server is not in 'known_hosts'; add the line that ssh-keyscan prints, after checking it"),
     (r"Permission denied \((?:publickey|password|keyboard|gssapi|hostbased)|Too many authentication failures",
-     AuthenticationFailed, "the ssh server does not take the key; add its public part to the repository's deploy keys"),
+     AuthenticationFailed, "the ssh server does not accept the key; add its public key to the deploy keys"),
     (r"Load key .*(?:invalid format|error in libcrypto)", AuthenticationFailed,
      "ssh cannot read the key under 'identity'; give a private key in PEM or OpenSSH format"),
     (r"CONNECT tunnel failed, response 407|returned error: 407|HTTP code 407 from proxy", AuthenticationFailed,
-     "the proxy does not take the credential; check 'username' and 'password' of the proxy's Secret"),
+     "the proxy does not accept the credential; check 'username' and 'password' of the proxy's Secret"),
     (r"resolve proxy|CONNECT tunnel failed|from proxy after CONNECT|Proxy CONNECT aborted", RepositoryUnreachable,
-     "the proxy cannot be reached, or does not let us through"),
+     "the proxy is unreachable, or refuses the connection"),
     ((r"alert (?:certificate required|bad certificate|unknown ca|handshake failure|certificate unknown)|"
      r"alert number (?:116|42|48)|SSL routines::sslv3 alert"), AuthenticationFailed,
-     "the server does not take the client certificate; check 'tls.crt' and 'tls.key'"),
+     "the server does not accept the client certificate; check 'tls.crt' and 'tls.key'"),
     ((r"(?:problem with the local|unable to (?:use|set|load)).*(?:certificate|private key|client cert)|"
      r"could not load PEM client certificate|unable to set private key file"), AuthenticationFailed,
      "the client certificate cannot be used; check 'tls.crt' and 'tls.key'"),
@@ -69,10 +69,10 @@ _SIGNS: tuple[tuple[str, type[GitError], str], ...] = (
      "'ca.crt' cannot be read; give certificates in PEM"),
     ((r"SSL certificate problem|certificate verif|no alternative certificate subject|subject name .*match|"
      r"unable to get local issuer|self.signed certificate"), CertificateUntrusted,
-     "the server's certificate is not to be trusted; give its authority as 'ca.crt' in caSecretRef"),
+     "the server's certificate is not trusted; write its certificate authority to 'ca.crt' in caSecretRef"),
     ((r"Authentication failed|could not read (?:Username|Password)|unable to read askpass|Access denied|"
      r"returned error: 40[13]\b|HTTP 40[13] "), AuthenticationFailed,
-     "the server does not take the credential, or wants one; check auth and its Secret"),
+     "the server does not accept the credential, or needs one; check auth and its Secret"),
     (r"returned error: 30\d|unable to update url base", Redirected, "the server redirects to another address"),
     (r"unadvertised object|not our ref|couldn't find remote ref|remote did not send all necessary", NotOffered,
      "the server has no such commit"),
@@ -101,7 +101,7 @@ _COMPILED = tuple((re.compile(sign), kind, meaning) for sign, kind, meaning in _
 
 
 def to_git_error(said: str, location: GitUrl, secrets: Iterable[str] = ()) -> GitError:
-    """Return what the words of a failed `git` mean; `Damaged` when they are nothing that we know."""
+    """Return the error for the output of a failed `git`; `Damaged` if the output is unknown."""
     quoted = _quote(said, secrets)
     for sign, kind, meaning in _COMPILED:
         if sign.search(said):
@@ -110,7 +110,7 @@ def to_git_error(said: str, location: GitUrl, secrets: Iterable[str] = ()) -> Gi
 
 
 def scrub(text: str, secrets: Iterable[str]) -> str:
-    """Return the text without these values, as they are or encoded."""
+    """Return the text without these values, plain or encoded."""
     for secret in sorted({each for each in secrets if each}, key=len, reverse=True):
         for form in (secret, base64.b64encode(secret.encode()).decode()):
             text = text.replace(form, _REDACTED)
@@ -120,9 +120,9 @@ def scrub(text: str, secrets: Iterable[str]) -> str:
 def _quote(said: str, secrets: Iterable[str]) -> str:
     hidden = [each for each in secrets if each]
     if any(len(each) < _SHORTEST for each in hidden):
-        return ""  # to hide it would say where it is
+        return ""  # a replacement would show where the value is
     lines = [line.strip() for line in scrub(said, hidden).splitlines()]
-    # What comes last is what git gave up for; hints and progress are for terminals.
+    # The last lines have the cause. Hints and progress are for terminals.
     telling = [line for line in lines if re.match(r"(?:fatal|error|remote: .*\w|ssh|Load key|.*[Hh]ost key)", line)]
     words = "; ".join(telling[-3:] or lines[-1:])
     words = "".join(character if character.isprintable() else " " for character in words)

@@ -1,8 +1,8 @@
-"""Talks to Git servers: lists what they have and fetches it into a folder, with the credential of a remote.
+"""Connections to Git servers: lists refs and fetches commits into a folder, with the credential of a remote.
 
-For each call there is a private folder with what `git` and `ssh` are to read: their settings, the credential, keys and
-authorities. It is gone when the call ends. So no credential is an argument, or part of a URL or of an environment.
-Redirects are never followed by `git`; one within the same server is learned, any other refused.
+Each call has a private folder with the files for `git` and `ssh`: settings, credential, keys and certificate
+authorities. It is deleted after the call. No credential is in an argument, a URL or an environment variable. `git`
+never follows redirects. A redirect within the same server is remembered, all others are refused.
 """
 
 import base64
@@ -47,7 +47,7 @@ _MAX_MOVED = 1000
 _LOOKUPS = 16
 _TRACE = 4 * 1024 * 1024
 
-# What holds for all servers. Objects are checked as they come; a few old and harmless mistakes are let through.
+# The settings for all servers. Objects are validated at the fetch. A few old and harmless mistakes are accepted.
 _SETTINGS = """\
 [core]
 	hooksPath = /dev/null
@@ -86,7 +86,7 @@ _SETTINGS = """\
 
 
 class _Call(Struct, frozen=True):
-    """What one call of `git` needs to know."""
+    """The parameters of one call of `git`."""
 
     url: str
     location: GitUrl
@@ -94,15 +94,15 @@ class _Call(Struct, frozen=True):
     secrets: tuple[str, ...]
     folder: Path
     port: int
-    """Where it connects to: of the server, or of its proxy."""
+    """The ports of the connection: of the server, or of its proxy."""
     tenants: tuple[str, ...] = ()
-    """Who wants it."""
+    """The tenant of the call."""
     has_other_addresses: bool = False
     """Whether the host has addresses that this call does not try."""
 
 
 class _AgainError(Exception):
-    """It may be worth another attempt; if it is not, there is a cause."""
+    """The call can be repeated. If not, there is a cause."""
 
     def __init__(self, cause: GitError) -> None:
         super().__init__()
@@ -110,7 +110,7 @@ class _AgainError(Exception):
 
 
 class GitTransport:
-    """Talks to Git servers. Whoever makes it closes it."""
+    """Connections to Git servers. The creator closes it."""
 
     def __init__(
         self,
@@ -124,11 +124,12 @@ class GitTransport:
     ) -> None:
         self._folder = folder
         self.unconfined = unconfined
-        """Whether git runs where it cannot be confined."""
+        """Whether git runs even if the machine cannot confine it."""
         self._limits = limits
         self._allow_insecure = allow_insecure
         self._allow_loopback = allow_loopback
-        # A name server that does not answer holds a thread for long; those that everybody shares are not for this.
+        # A name server that does not answer blocks a thread for a long time. The shared threads must not be used for
+        # it.
         self._lookups = ThreadPoolExecutor(_LOOKUPS, thread_name_prefix="git-lookup")
         self._looking_up = FairSemaphore(_LOOKUPS, share=_half(_LOOKUPS))
         self._tokens = AppTokens(self._lookups, allow_insecure=allow_insecure, allow_loopback=allow_loopback)
@@ -141,23 +142,23 @@ class GitTransport:
         self._many_refs: OrderedDict[str, None] = OrderedDict()
 
     def close(self) -> None:
-        """End the threads that look names up."""
+        """End the threads for name resolution."""
         self._lookups.shutdown(wait=False, cancel_futures=True)
 
     def parse_url(self, url: str) -> GitUrl:
-        """Take a URL apart, or raise `InvalidSource` or `Refused`."""
+        """Parse a URL. Raises `InvalidSource` or `Refused`."""
         return parse_url(url, allow_insecure=self._allow_insecure, allow_loopback=self._allow_loopback)
 
     def large(self, remote: Remote) -> AbstractAsyncContextManager[None]:
-        """Wait for one of the few slots for what is large."""
+        """Wait for a slot for large work."""
         return self._large.slot(*self._tenants(remote))
 
     def read(self, remote: Remote) -> AbstractAsyncContextManager[None]:
-        """Wait for one of the slots for what reads mirrors."""
+        """Wait for a slot to read mirrors."""
         return self._reads.slot(*self._tenants(remote))
 
     async def refs(self, remote: Remote, *, everything: bool) -> Refs:
-        """Ask a server what it has: branches and tags, or everything, with what HEAD stands for."""
+        """List the refs of a server: branches and tags, or all refs with HEAD."""
         limits = self._limits
         if remote.key not in self._many_refs:
             try:
@@ -191,7 +192,7 @@ class GitTransport:
     async def fetch(
         self, remote: Remote, repository: Path, refspecs: Sequence[str], *, depth: int, file_size: int, large: bool
     ) -> None:
-        """Fetch into a bare repository, no file larger than allowed. Who says `large` holds a slot for that."""
+        """Fetch into a bare repository, with a limit of the file size. With `large`, the caller holds a slot for it."""
         arguments = [f"--git-dir={repository}", "fetch", "--quiet", "--force", "--no-tags", "--no-write-fetch-head"]
         arguments += ["--no-recurse-submodules", "--no-auto-maintenance", f"--depth={depth}", "--end-of-options"]
         memory = self._limits.large_memory_bytes if large else self._limits.memory_bytes
@@ -206,7 +207,7 @@ class GitTransport:
         caps: ProcessLimits,
         sink: Callable[[], Sink] | None = None,
     ) -> ProcessResult:
-        """Call `git` with the URL between two lots of arguments, again where a first failure teaches how."""
+        """Call `git` with the URL between two lists of arguments, and repeat the call after a redirect."""
         try:
             return await self._try(remote, [before, after], caps, sink, attempt=0)
         except _AgainError:
@@ -229,14 +230,14 @@ class GitTransport:
         async with self._call(remote, attempt) as call:
             finished = await self._run(["git", *before, call.url, *after], call, caps, sink() if sink else None)
             if finished.flooded:
-                raise RepositoryUnreachable(f"{call.location.host}: the server sends more than allowed")
+                raise RepositoryUnreachable(f"{call.location.host}: the response of the server exceeds the limit")
             if finished.code == 0:
                 return finished
             error = to_git_error(finished.error, call.location, call.secrets)
             match error:
                 case Redirected():
                     await self._learn(remote, call)
-                    raise _AgainError(Refused(f"{call.location.host} redirects in a circle"))
+                    raise _AgainError(Refused(f"{call.location.host} redirects in a loop"))
                 case AuthenticationFailed() if isinstance(remote.credential, GitHubApp):
                     self._tokens.forget(remote)
                     raise _AgainError(error)
@@ -261,13 +262,13 @@ class GitTransport:
             raise Refused(str(refused)) from None
         except TimeoutError:
             raise RepositoryUnreachable(
-                f"{call.location.host}: no end after {caps.seconds:g} s; git was stopped"
+                f"{call.location.host}: git took longer than {caps.seconds:g} s and was stopped"
             ) from None
         except OSError as error:
             raise CacheFailure(f"git cannot be started: {error.strerror}") from None
 
     async def _learn(self, remote: Remote, call: _Call) -> None:
-        """Find out where a server redirects to; raise `Refused` where that is not the same server."""
+        """Return the destination of a redirect. Raises `Refused` if it is another server."""
         trace = call.folder / "trace"
         environment = call.environment | {"GIT_TRACE_CURL": str(trace), "GIT_TRACE_CURL_NO_DATA": "1"}
         arguments = ["git", "ls-remote", "--quiet", "--heads", "--end-of-options", call.url]
@@ -288,8 +289,8 @@ class GitTransport:
             same = False
         if not same:
             raise Refused(
-                f"{call.location.host} redirects to {scrub(shown, call.secrets)[:200]!r}; "
-                "if that is right, write it as the repository's URL"
+                f"{call.location.host} redirects to {scrub(shown, call.secrets)[:200]!r}; if this is correct, write it"
+                " as the repository's URL"
             )
         while len(self._moved) >= _MAX_MOVED:
             self._moved.pop(next(iter(self._moved)))
@@ -297,7 +298,7 @@ class GitTransport:
 
     @asynccontextmanager
     async def _call(self, remote: Remote, attempt: int) -> AsyncIterator[_Call]:
-        """Prepare a call; what it needs on disk is gone afterwards."""
+        """Prepare a call. Its files are deleted afterwards."""
         location = self.parse_url(self._moved.get(remote.key, remote.url))
         found = await self._addresses(location, remote.proxy, self._tenants(remote))
         secrets = remote.secrets
@@ -316,7 +317,7 @@ class GitTransport:
                 "TMPDIR": str(folder),
             }
             if isinstance(credential, Ssh):
-                # Ssh is given one address: the next time, the next.
+                # ssh gets one address. The next call uses the next address.
                 environment["GIT_SSH_COMMAND"] = _ssh(folder, credential, location, found[attempt % len(found)])
                 environment["GIT_SSH_VARIANT"] = "ssh"
                 settings = ""
@@ -341,7 +342,7 @@ class GitTransport:
             shutil.rmtree(folder, ignore_errors=True)
 
     async def _addresses(self, location: GitUrl, proxy: Proxy | None, tenants: Collection[str]) -> list[str]:
-        """Look up whom `git` will connect to: the server, or its proxy, which then looks up the server."""
+        """Resolve the address for `git`: of the server, or of its proxy, which resolves the server itself."""
         host, port = (proxy.host, proxy.port) if proxy else (location.host, location.port)
         if why := host_refusal(host, allow_loopback=self._allow_loopback):
             raise Refused(f"the host {host} {why}")
@@ -366,7 +367,7 @@ def _header(credential: Basic | Bearer | None) -> str:
 
 
 def _http_settings(folder: Path, remote: Remote, header: str, location: GitUrl, found: Sequence[str]) -> str:
-    # Without an authority of its own, the server is trusted as the system says; with one, by that alone.
+    # Without a certificate authority in the Secret, the authorities of the system apply; with one, only this one.
     host, port = (remote.proxy.host, remote.proxy.port) if remote.proxy else (location.host, location.port)
     settings = {"proxy": remote.proxy.url if remote.proxy else ""}
     if not as_address(host):
@@ -381,7 +382,7 @@ def _http_settings(folder: Path, remote: Remote, header: str, location: GitUrl, 
         settings["sslKey"] = str(_write(folder / "tls.key", remote.client_key))
     lines = ["[http]", *(f"\t{name} = {_quoted(value)}" for name, value in settings.items())]
     if header:
-        # For this server alone, whatever else git may talk to.
+        # Only for this server, even if git connects to others.
         lines += [f'[http "{location.origin}/"]', f"\textraHeader = {_quoted(f'Authorization: {header}')}"]
     return "\n".join(lines) + "\n"
 

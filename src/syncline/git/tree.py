@@ -1,4 +1,4 @@
-"""The files of one commit: what there is, what names it, and its content when asked for."""
+"""The files of one commit: their list, their digest, and their content on request."""
 
 import posixpath
 import re
@@ -25,7 +25,7 @@ _ENTRY_COST = 232  # the entry, its id and size, and its place in the lists
 
 
 class Mode(StrEnum):
-    """What a path of a commit is."""
+    """The type of a path in a commit."""
 
     REGULAR = "100644"
     EXECUTABLE = "100755"
@@ -37,13 +37,13 @@ _MODES = {mode.value: mode for mode in Mode}
 
 
 class TreeEntry(Struct, frozen=True, gc=False):
-    """A file of a commit, or a link, or the place of a submodule."""
+    """A file, a link or a submodule of a commit."""
 
     path: str
     mode: Mode
     id: str
     size: int
-    """In bytes; 0 for a submodule."""
+    """The size in bytes; 0 for a submodule."""
 
 
 Blobs = Callable[[Sequence[TreeEntry]], Awaitable[Mapping[str, bytes]]]
@@ -51,7 +51,7 @@ Blobs = Callable[[Sequence[TreeEntry]], Awaitable[Mapping[str, bytes]]]
 
 
 class Listing(Struct, frozen=True, weakref=True):
-    """What `git ls-tree` says of a commit."""
+    """The parsed output of `git ls-tree` for a commit."""
 
     root: str
     entries: tuple[TreeEntry, ...]
@@ -63,7 +63,7 @@ class Listing(Struct, frozen=True, weakref=True):
 
 
 class CommitTree:
-    """The files of one commit. Everything but content is in memory and cannot go away."""
+    """The files of one commit. Everything except the content is in memory."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class CommitTree:
 
     @property
     def submodules(self) -> tuple[TreeEntry, ...]:
-        """The places of submodules, whether their files are here or not."""
+        """The paths of submodules, with or without their files."""
         return tuple(entry for entry in self._listing.entries if entry.mode is Mode.SUBMODULE)
 
     def entry(self, path: str) -> TreeEntry | None:
@@ -107,7 +107,7 @@ class CommitTree:
         return self.entries[index] if index < len(self._paths) and self._paths[index] == path else None
 
     def is_folder(self, path: str) -> bool:
-        """Whether a path is a folder with something in it."""
+        """Whether a path is a folder that is not empty."""
         plain = normalize(path)
         return not plain or bool(self._under(plain))
 
@@ -123,11 +123,11 @@ class CommitTree:
             raise PathNotFound(f"the commit {self.commit.sha[:12]} has no file or folder {pattern!r}; check the path")
         for entry in found:
             if entry.mode is Mode.SUBMODULE:
-                raise Refused(f"{entry.path!r} is a submodule, which is refused unless 'submodules' is set")
+                raise Refused(f"{entry.path!r} is a submodule: set submodules to true, or choose another path")
         return found
 
     def digest(self, pattern: str) -> str:
-        """Name everything below a file, folder or glob: equal digests mean equal paths, modes and contents.
+        """Return the digest of a file, folder or glob: equal digests mean equal paths, modes and contents.
 
         Empty where there is nothing. For a folder it is the id that git gives it, so it does not depend on the commit.
         """
@@ -181,8 +181,8 @@ class CommitTree:
     async def follow(self, path: str) -> str:
         """Return the path of the file or folder that a path leads to, through links.
 
-        Raises `Refused` for a link that leaves the tree or leads round in a circle, and `PathNotFound` for one that
-        leads nowhere.
+        Raises `Refused` for a link that leaves the tree or is part of a loop, and `PathNotFound` for one that leads
+        nowhere.
         """
         todo, done = [part for part in path.split("/") if part not in ("", ".")], ""
         for _ in range(_MAX_LINKS):
@@ -203,7 +203,7 @@ class CommitTree:
                 if self.entry(done) or self.is_folder(done):
                     return done
                 raise PathNotFound(f"{path!r} leads to {done!r}, which the commit {self.commit.sha[:12]} does not have")
-        raise Refused(f"the link {path!r} leads round in a circle")
+        raise Refused(f"the link {path!r} is part of a loop")
 
     async def _target(self, link: TreeEntry) -> list[str]:
         if link.size > _LONGEST_LINK:
@@ -304,7 +304,7 @@ def _choice(inside: str) -> str:
 
 
 class ListingReader:
-    """Reads what `git ls-tree -r -t -l -z` prints, as it comes, and no more than allowed."""
+    """Parses the output of `git ls-tree -r -t -l -z` as a stream, within limits."""
 
     def __init__(self, root: str, limits: Limits, most: int) -> None:
         self._root = root
@@ -320,7 +320,7 @@ class ListingReader:
         try:
             self._feed(chunk)
         except GitError:
-            # The error may be kept for a while, and with it everything that leads here.
+            # An error can be stored for a while, and its traceback would keep these objects in memory.
             self._entries, self._folders, self._rest = [], {}, b""
             raise
 
@@ -329,7 +329,7 @@ class ListingReader:
         for line in lines:
             self._take(line)
         if len(self._rest) > self._limits.path_bytes + _TOLD_BYTES:
-            raise TooLarge(f"the commit has a path of more than {self._limits.path_bytes} bytes, which are allowed")
+            raise TooLarge(f"the commit has a path of more than the allowed {self._limits.path_bytes} bytes")
 
     def finish(self) -> Listing:
         """Return what was read."""
@@ -347,7 +347,7 @@ class ListingReader:
         self._cost += sys.getsizeof(path) + _ENTRY_COST
         if self._cost > self._most:
             raise NeedsMore(
-                f"make paths shorter or files fewer: the list of the commit's files takes more than {self._most} bytes"
+                f"the list of the commit's files needs more than {self._most} bytes: use shorter paths or fewer files"
             )
         if any(part in ("", ".", "..") or part.lower() == ".git" for part in path.split("/")):
             raise Refused(f"the commit has a path that Git forbids: {path!r}")
@@ -362,7 +362,7 @@ class ListingReader:
 
 
 def parse_listing(root: str, output: bytes, limits: Limits) -> Listing:
-    """Read a list of files that is here already; raises as `ListingReader` does."""
+    """Parse a list of files that is on disk. Raises the errors of `ListingReader`."""
     reader = ListingReader(root, limits, limits.listing_bytes)
     reader.feed(output)
     return reader.finish()

@@ -1,11 +1,11 @@
-"""Where a repository is: its URL, taken apart, and the addresses behind its name.
+"""The location of a repository: its parsed URL, and the addresses of its host.
 
     https://host[:port]/path
     ssh://[user@]host[:port]/path      the path is one of the server's file system
     [user@]host:path                   ssh as scp writes it: the path begins at the user's home, unless it begins with /
 
-What a tenant writes is checked before `git` sees it. Names are looked up here, the addresses are checked, and `git` and
-`ssh` are told to use those and no others: a name cannot be one address for the check and another for the connection.
+A URL is validated before it is passed to `git`. Names are resolved here, the addresses are checked, and `git` and `ssh`
+can use only these addresses: a name cannot have one address for the check and another for the connection.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ _LIKE_HTTPS = "write it as https://host/path, ssh://git@host/path or git@host:pa
 
 
 class GitUrl(Struct, frozen=True):
-    """A URL that is safe to hand to git."""
+    """A URL that is safe to pass to git."""
 
     url: str
     scheme: str
@@ -43,20 +43,20 @@ class GitUrl(Struct, frozen=True):
 
     @property
     def origin(self) -> str:
-        """Scheme, host and port: whom a credential is for."""
+        """Scheme, host and port: the scope of a credential."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}:{self.port}"
 
     @property
     def is_ssh(self) -> bool:
-        """Whether git goes through ssh."""
+        """Whether git uses ssh."""
         return self.scheme == "ssh"
 
 
 def parse_url(url: str, *, allow_insecure: bool = False, allow_loopback: bool = False) -> GitUrl:
-    """Take a URL apart; raise `InvalidSource` or `Refused`, saying what to write, for what git must not see."""
+    """Parse a URL. Raises `InvalidSource` or `Refused`, with the remedy, for a URL that git must not use."""
     if not url or len(url) > _MAX_LENGTH or _FORBIDDEN.search(url):
-        raise InvalidSource(f"the repository's URL is empty, too long or has characters that no URL has; {_LIKE_HTTPS}")
+        raise InvalidSource(f"the repository's URL is empty, too long or has invalid characters; {_LIKE_HTTPS}")
     if url.startswith("-") or "::" in url.split("/", maxsplit=1)[0]:
         raise Refused(f"the repository's URL is not one of https or ssh; {_LIKE_HTTPS}")
     location = _read(url)
@@ -68,7 +68,7 @@ def parse_url(url: str, *, allow_insecure: bool = False, allow_loopback: bool = 
 
 
 def canonical(url: str) -> str:
-    """Return one URL for all that surely mean the same repository; what cannot be read is returned as it is.
+    """Return the normalized URL of a repository. A URL that cannot be parsed is returned unchanged.
 
     A path in the form of scp that begins with `/` or `~` means the same in a URL; one that begins at the home of the
     user has no other form that every server knows.
@@ -108,23 +108,25 @@ def _read(url: str) -> GitUrl:
         parts = urlsplit(url)
         host, port = (parts.hostname or "").lower(), parts.port
     except ValueError:
-        raise InvalidSource(f"the host or port of the repository's URL cannot be read; {_LIKE_HTTPS}") from None
+        raise InvalidSource(f"the host or port of the repository's URL is not valid; {_LIKE_HTTPS}") from None
     if parts.scheme not in _PORTS:
         raise Refused(f"the scheme {parts.scheme[:20]!r} is refused; {_LIKE_HTTPS}")
     ssh = parts.scheme == "ssh"
     if parts.password is not None or (parts.username is not None and not ssh):
         raise InvalidSource(
-            "the repository's URL holds credentials; put them in a Secret and name it in auth.secretRef"
+            "the repository's URL contains credentials; move them to a Secret, and write its name in auth.secretRef"
         )
     if not _HOST.fullmatch(host) or (parts.username is not None and not _USER.fullmatch(parts.username)):
-        raise InvalidSource(f"the host or user of the repository's URL cannot be right; {_LIKE_HTTPS}")
+        raise InvalidSource(f"the host or user of the repository's URL is not valid; {_LIKE_HTTPS}")
     if parts.query or parts.fragment or parts.path in ("", "/"):
-        raise InvalidSource("the repository's URL has no path, or more than a path; leave out what follows ? or #")
+        raise InvalidSource(
+            "the repository's URL has no path, or more than a path; remove ? or # and the text after it"
+        )
     return GitUrl(url, parts.scheme, host, port or _PORTS[parts.scheme], parts.username or "")
 
 
 def host_refusal(host: str, *, allow_loopback: bool) -> str | None:
-    """Say why a host is refused as it is written, or return None."""
+    """Return why a host is refused, or None."""
     bare = host.rstrip(".")
     if is_loopback_name(bare):
         return None if allow_loopback else LOOPBACK
@@ -133,7 +135,7 @@ def host_refusal(host: str, *, allow_loopback: bool) -> str | None:
 
 
 def as_address(host: str) -> str | None:
-    """Return the address that a host is written as, also as only system resolvers read it, such as 127.1."""
+    """Return the address of a host that is an address, also in forms of system resolvers, such as 127.1."""
     if ":" in host:
         return host
     with contextlib.suppress(OSError):
@@ -142,7 +144,7 @@ def as_address(host: str) -> str | None:
 
 
 async def addresses(host: str, port: int, *, allow_loopback: bool, executor: Executor) -> list[str]:
-    """Look a host up; raise `Refused` if any of its addresses is, and `Unreachable` if it has none."""
+    """Resolve a host. Raises `Refused` if one of its addresses is refused, and `Unreachable` if it has none."""
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(_LOOKUP_SECONDS):

@@ -1,14 +1,12 @@
-"""One API server: how to find it, ask it, follow it, and take turns with others at it.
+"""One API server: configuration, client, watches, work queue, leader election and events.
 
-    config, credentials     kubeconfig and in-cluster settings; tokens that stay fresh
-    client                  the verbs; below it session (attempts, limits), transport (one attempt), retry, limiter
-    reflector               a cache of one kind that heals itself; below it wire (reading) and cache (what is newer)
-    queue                   keys to work on
-    lease, events           leader election; events for people
-    errors, resources, metrics
+    config, credentials     kubeconfig and in-cluster settings; tokens and their renewal client                  the
+    verbs; it uses session (attempts, limits), transport (one attempt), retry, limiter reflector               a
+    self-healing cache of one kind; it uses wire (decoding) and cache (order of versions) queue                   the
+    work queue lease, events           leader election; events for people errors, resources, metrics
 
-What it is not: it knows nothing of syncs, ownership or plans, it holds no global state but its metrics, and it deals
-with one server at a time; a client for each is all that several need.
+This package knows nothing about syncs, ownership or plans. It has no global state except its metrics. A client connects
+to one API server; for several servers there are several clients.
 """
 
 from syncline.kube.cache import Key

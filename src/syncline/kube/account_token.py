@@ -1,4 +1,4 @@
-"""The token of a ServiceAccount, requested by somebody who may do that, and requested anew before it ends."""
+"""The token of a ServiceAccount, requested with the rights of a user, and renewed before it expires."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -13,9 +13,9 @@ from syncline.kube.resources import SERVICEACCOUNTS
 log = structlog.get_logger(__name__)
 
 LIFETIME = 3600
-# A token is renewed when this part of its life is over: an outage of the API server may then last for the rest.
+# A token is renewed after this part of its lifetime. An outage of the API server can last for the remaining part.
 RENEW_AFTER = 0.5
-# After a failed renewal the token in hand is used for this long before the next try.
+# After a failed renewal the current token is used for this long before the next attempt.
 PAUSE = 10.0
 
 
@@ -32,7 +32,7 @@ class AccountToken:
         self._requesting = asyncio.Lock()
 
     async def token(self) -> str:
-        """Return the token in hand, or request another one. Raises `ConfigError` where there is none."""
+        """Return the current token, or request a new one. Raises `ConfigError` if there is none."""
         async with self._requesting:
             if self._token is None or _now() >= self._renew_at:
                 await self._request()
@@ -40,7 +40,7 @@ class AccountToken:
             return self._token
 
     async def renew(self, rejected: str | None) -> bool:
-        """Request another one, unless another caller just did."""
+        """Request a new token, unless another caller just did."""
         async with self._requesting:
             if self._token == rejected:
                 self._ends_at = 0.0
@@ -54,7 +54,7 @@ class AccountToken:
             )
         except KubeError as error:
             if self._token is not None and _now() < self._ends_at:
-                log.warning("the token cannot be renewed yet; trying again", error=str(error))
+                log.warning("the token cannot be renewed; the operator retries", error=str(error))
                 self._renew_at = min(_now() + PAUSE, self._ends_at)
                 return
             raise ConfigError(self._explain(error)) from error
@@ -68,7 +68,7 @@ class AccountToken:
             return f"there is no ServiceAccount {who}: run `syncline install --without-deployment` first"
         if isinstance(error, Forbidden):
             return f"to act as ServiceAccount {who} you need the right to create serviceaccounts/token there: {error}"
-        return f"no token of ServiceAccount {who} can be had: {error}"
+        return f"the token of ServiceAccount {who} cannot be requested: {error}"
 
 
 _REQUEST = {

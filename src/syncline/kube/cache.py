@@ -1,7 +1,7 @@
-"""What we know about the objects of one kind, from lists, watches and our own requests, newest first.
+"""The newest known state of the objects of one kind, from lists, watches and own requests.
 
-Pure and synchronous: the reflector feeds it, and everything that could go backwards is decided here. Every way in
-returns the change that it made: nothing is learned in silence.
+Pure and synchronous: the reflector fills it, and it decides which state is newer. Every method that adds a state
+returns the change, so that no change is silent.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ class Key(NamedTuple):
 
 
 class CacheEntry(Struct, Generic[T], frozen=True, gc=False):
-    """What is held of one object."""
+    """The cached state of one object."""
 
     uid: str
     version: str
@@ -31,7 +31,7 @@ class CacheEntry(Struct, Generic[T], frozen=True, gc=False):
 
 
 class CacheChange(NamedTuple, Generic[T]):
-    """A difference that somebody may want to act on."""
+    """A difference between two states."""
 
     key: Key
     old: T | None
@@ -39,7 +39,7 @@ class CacheChange(NamedTuple, Generic[T]):
 
 
 def is_older(version: str, than: str) -> bool:
-    """Compare resourceVersions. Those that are no numbers have no order, and none is older."""
+    """Compare resourceVersions. Versions that are not numbers have no order."""
     return version.isdecimal() and than.isdecimal() and int(version) < int(than)
 
 
@@ -73,16 +73,16 @@ class Cache(Generic[T]):
         return len(self._entries)
 
     def get(self, key: Key) -> T | None:
-        """Return what is held of an object."""
+        """Return the cached state of an object."""
         entry = self._entries.get(key)
         return entry.value if entry else None
 
     def entry(self, key: Key) -> CacheEntry[T] | None:
-        """Return what is held of an object, with its uid and version."""
+        """Return the cached state of an object, with its uid and version."""
         return self._entries.get(key)
 
     def holds(self, key: Key, uid: str, version: str) -> bool:
-        """Tell whether it is just this state of the object that is held."""
+        """Return whether exactly this state of the object is cached."""
         entry = self._entries.get(key)
         return entry is not None and entry.version == version and entry.uid == uid
 
@@ -91,9 +91,9 @@ class Cache(Generic[T]):
         return ((key, entry.value) for key, entry in self._entries.items())
 
     def observe(self, key: Key, uid: str, version: str, value: T | None) -> CacheChange[T] | None:
-        """Take a state that a watch told, or that the server answered to a request of ours.
+        """Add a state from a watch or from the response to an own request.
 
-        A value of None means that nothing of this object is to be held.
+        A value of None means that the object is not cached.
         """
         self._touch(key)
         if not self._is_news(key, uid, version):
@@ -108,7 +108,7 @@ class Cache(Generic[T]):
         return CacheChange(key, held.value if held else None, value)
 
     def vanish(self, key: Key, uid: str, version: str | None) -> CacheChange[T] | None:
-        """Take the end of an object: it was deleted, or left the selection.
+        """Add the end of an object: it was deleted, or no longer matches the selector.
 
         Without a version: we deleted this very object, and the server confirmed that it is gone.
         """
@@ -131,10 +131,10 @@ class Cache(Generic[T]):
         self._touched = set()
 
     def replace(self, listed: dict[Key, CacheEntry[T]], version: str) -> list[CacheChange[T]]:
-        """Take a complete list, and return all differences, deletions included.
+        """Add a complete list, and return all differences, including deletions.
 
-        The list is the truth, also where it is older than what is held: then the server was restored from a backup.
-        Only what was learned of single objects while it was being taken may be newer.
+        The list is authoritative, even if it is older than the cache: then the API server was restored from a backup.
+        Only states of single objects that were added during the list can be newer.
         """
         touched, self._touched = self._touched or set(), None
         before, after = self._entries, dict(listed)

@@ -1,8 +1,8 @@
-"""How to reach an API server: kubeconfig files and the settings that a pod is given.
+"""The connection to an API server: kubeconfig files, and the settings of a pod.
 
-The loader is our own because the usual ones act on a file before anybody can look at it: they run commands, open files
-and switch off TLS because the text says so. A kubeconfig that a tenant hands us (`trusted=False`) may name a server,
-its certificate authority and one credential, all inline, and nothing else; anything more is refused by name.
+This is an own loader, because other loaders execute a file before it can be checked: they run commands, open files and
+disable TLS. A kubeconfig of a tenant (`trusted=False`) can contain only a server, its certificate authority and one
+credential, all inline. All other fields are refused by name.
 """
 
 import base64
@@ -32,10 +32,10 @@ _NEVER_USER = {
     "auth-provider": "it was removed from Kubernetes; use exec or a token",
     "username": "basic authentication was removed from Kubernetes; use a token",
     "password": "basic authentication was removed from Kubernetes; use a token",
-    "as": "impersonation is not taken from a kubeconfig",
-    "as-uid": "impersonation is not taken from a kubeconfig",
-    "as-groups": "impersonation is not taken from a kubeconfig",
-    "as-user-extra": "impersonation is not taken from a kubeconfig",
+    "as": "impersonation in a kubeconfig is not supported; remove it",
+    "as-uid": "impersonation in a kubeconfig is not supported; remove it",
+    "as-groups": "impersonation in a kubeconfig is not supported; remove it",
+    "as-user-extra": "impersonation in a kubeconfig is not supported; remove it",
 }
 
 
@@ -51,7 +51,7 @@ class ExecPlugin(Struct, frozen=True):
 
 
 class Connection(Struct, frozen=True, kw_only=True):
-    """All that is needed to talk to one API server. At most one of the token sources is set."""
+    """The settings of a connection to one API server. At most one of the token sources is set."""
 
     server: str
     name: str
@@ -73,7 +73,7 @@ class Connection(Struct, frozen=True, kw_only=True):
 
 
 def discover(path: str | Path | None = None, context: str | None = None) -> Connection:
-    """Find the API server as every Kubernetes tool does.
+    """Find the API server like other Kubernetes tools.
 
     The given file, else KUBECONFIG, else the settings of the pod that we run in, else ~/.kube/config.
     """
@@ -173,7 +173,7 @@ def _connect(name: str, namespace: str, cluster: _KubeconfigEntry, user: _Kubeco
         raise ConfigError(f"cluster {_shown(cluster.name)}: proxy-url must be an http or https URL")
     cert, key = _pem(user, "client-certificate"), _pem(user, "client-key")
     if (cert is None) != (key is None):
-        raise ConfigError(f"user {_shown(user.name)}: client-certificate and client-key go together")
+        raise ConfigError(f"user {_shown(user.name)}: client-certificate and client-key are needed together")
     token_file = _file(user, _text(user.user, "tokenFile", "user"))
     exec_plugin = _exec(user)
     token = _text(user.user, "token", "user") if not token_file and not exec_plugin else None
@@ -215,7 +215,7 @@ def _exec(user: _KubeconfigEntry) -> ExecPlugin | None:
         raise ConfigError(f"user {_shown(user.name)}: exec needs apiVersion client.authentication.k8s.io/v1 or v1beta1")
     if _text(spec, "interactiveMode", "exec") == "Always":
         raise ConfigError(
-            f"user {_shown(user.name)}: exec asks for a terminal (interactiveMode Always), and there is none"
+            f"user {_shown(user.name)}: exec needs a terminal (interactiveMode Always), and there is none"
         )
     command = _text(spec, "command", "exec") or ""
     if not command:
@@ -240,7 +240,7 @@ def _exec(user: _KubeconfigEntry) -> ExecPlugin | None:
 
 
 def _parse(content: bytes, *, trusted: bool, base_dir: Path | None) -> _Kubeconfig:
-    """Read and vet one file. Nothing that it says has been acted on when this returns."""
+    """Parse and validate one file, without executing any of its settings."""
     document = _load_yaml(content)
     try:
         config = convert(document, _Kubeconfig)
@@ -312,7 +312,7 @@ def _file(entry: _KubeconfigEntry, path: str | None) -> Path | None:
     if not path:
         return None
     if entry.base_dir is None:
-        raise ConfigError(f"{_shown(entry.name)}: files cannot be named here; put the content inline")
+        raise ConfigError(f"{_shown(entry.name)}: references to files are not accepted; write the content inline")
     return entry.base_dir / path
 
 
@@ -342,7 +342,7 @@ class _StrictLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ign
 
 def _load_yaml(content: bytes) -> Any:
     if len(content) > MAX_SIZE:
-        raise ConfigError("a kubeconfig larger than 1 MiB is not read")
+        raise ConfigError("the kubeconfig is larger than 1 MiB")
     try:
         _check_shape(yaml.parse(content, Loader=_StrictLoader))
         return yaml.load(content, Loader=_StrictLoader)  # noqa: S506  # a SafeLoader underneath
@@ -353,7 +353,7 @@ def _load_yaml(content: bytes) -> Any:
 
 
 def _check_shape(events: Iterator[yaml.Event]) -> None:
-    """Refuse what explodes when composed: aliases and deep nesting. Events come flat, so looking is cheap."""
+    """Refuse aliases and deep nesting, which would need too much memory. Events are flat, so this check is cheap."""
     depth = 0
     for event in events:
         if isinstance(event, yaml.AliasEvent):

@@ -1,6 +1,6 @@
-"""Where bearer tokens come from, and how they stay fresh.
+"""The sources of bearer tokens, and their renewal.
 
-A credential never appears in an error: messages name the file or the command, not what was in it.
+A credential is never part of an error: messages name the file or the command, not its content.
 """
 
 import asyncio
@@ -139,7 +139,7 @@ class ExecToken:
             raise self._failure(f"answered with another apiVersion than {self._plugin.api_version}")
         status = answer.status or _ExecStatus()
         if status.client_certificate_data:
-            raise self._failure("printed a client certificate, which is not supported; let it print a token")
+            raise self._failure("printed a client certificate, which is not supported; configure it to print a token")
         if not status.token:
             raise self._failure("printed no token")
         self._token, self._valid_until = status.token, float("inf")
@@ -175,7 +175,7 @@ class ExecToken:
         finally:
             await _end(process)
         if code != 0:
-            raise self._failure(f"ended with code {code}; run it by hand to see why")
+            raise self._failure(f"ended with code {code}; run it manually to see the cause")
         if len(output) > EXEC_MAX_OUTPUT:
             raise self._failure("printed more than 1 MiB")
         return output
@@ -231,5 +231,5 @@ def tls_context(connection: Connection) -> ssl.SSLContext:
             try:
                 context.load_cert_chain(pair)
             except (ssl.SSLError, ValueError):
-                raise ConfigError(f"{connection.name}: the client certificate and key do not fit together") from None
+                raise ConfigError(f"{connection.name}: the client certificate and the key do not match") from None
     return context

@@ -1,4 +1,4 @@
-"""Which kinds an API server serves, and where.
+"""Discovery: the kinds that an API server serves, and their resources.
 
     discovery = Discovery(client)
     deployments = await discovery.find("apps", "Deployment")
@@ -176,7 +176,7 @@ class _Reading:
         place = f"{group}/{version}".lstrip("/") if version else f"group {group}" if group else "the core group"
         asked = f"kind {kind} of {place}"
         if self.is_silent(group, version):
-            return f"whether {asked} is served is not known: its API service does not answer"
+            return f"it is not known whether {asked} is served: its API service does not answer"
         parts = [f"{asked} is not served", self._advice(group, kind)]
         if self.silent:
             parts.append(f"API services that do not answer: {', '.join(self.silent[:_NAMED])}")
@@ -197,7 +197,7 @@ class _Reading:
     def _spelling(self, group: str, lower: str) -> str:
         here = {one.resource.kind.lower(): one.resource for one in self._all() if one.resource.group == group}
         if not here:
-            return f"nothing of group {group} is served: is its CustomResourceDefinition installed?"
+            return f"no kind of group {group} is served: install its CustomResourceDefinition"
         if close := get_close_matches(lower, here, n=1, cutoff=0.75):
             return f"did you mean {here[close[0]].kind}?"
         everywhere = {one.resource.kind.lower(): one.resource for one in self._all()}

@@ -1,12 +1,12 @@
-"""What can go wrong between us and one API server.
+"""The errors of one API server.
 
     KubeError
     |-- ConfigError             a kubeconfig or the in-cluster settings cannot be used
-    |-- Unreachable             no usable answer; `ambiguous` says whether the request may have been carried out
-    |   |-- BadAnswer           an answer that cannot be read: not JSON, another shape, too large
-    |   `-- Untrusted           its certificate is not one that we trust
-    |-- KindNotServed           the server does not know the kind; the message says what to write instead
-    `-- ApiError                the server said no
+    |-- Unreachable             no usable response; `ambiguous` tells whether the request may have been executed
+    |   |-- BadAnswer           an invalid response: not JSON, an unexpected type, too large
+    |   `-- Untrusted           its certificate is not trusted
+    |-- KindNotServed           the server does not serve the kind; the message names the remedy
+    `-- ApiError                the server refused the request
         |-- BadRequest          400
         |-- Unauthorized        401
         |-- Forbidden           403
@@ -18,7 +18,7 @@
         |-- TooManyRequests     429
         `-- ServerError         5xx
 
-`str()` of each is a sentence for a person. None of them carries a token or the content of a Secret.
+`str()` is a message for people. No error contains a token or the content of a Secret.
 """
 
 # ruff: noqa: N818  # states have the names that the API server gives them
@@ -36,11 +36,11 @@ _is_word = re.compile(r"[A-Za-z][A-Za-z0-9]{0,63}").fullmatch
 
 
 class KubeError(Exception):
-    """Anything that this package raises for reasons outside of the program."""
+    """The base class of all errors of this package."""
 
 
 class ConfigError(KubeError):
-    """The settings for reaching an API server cannot be used; the message says in one line what to fix."""
+    """The settings of a connection are not valid. The message is one line with the remedy."""
 
 
 class Unreachable(KubeError):
@@ -57,7 +57,7 @@ class Unreachable(KubeError):
 
 
 class BadAnswer(Unreachable):
-    """The server answered, but not with what was asked for."""
+    """The server sent an invalid response."""
 
 
 class Untrusted(Unreachable):

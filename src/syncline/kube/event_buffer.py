@@ -1,4 +1,4 @@
-"""Holds back the watch events of an object while we write it, to tell our own writes from those of others.
+"""Buffers the watch events of an object during a write, to distinguish own writes from writes of others.
 
 The watch may be faster than the answer to a request. Until the answer is here, nobody knows whether an event is the
 echo of our own write or somebody else's.

@@ -1,4 +1,4 @@
-"""Events for people: what happened to an object, in its own namespace, without repeating ourselves."""
+"""Events about objects, in their own namespaces, without repetitions."""
 
 import asyncio
 import secrets
@@ -45,7 +45,7 @@ class _Bucket(Struct):
 
 
 class EventRecorder:
-    """Sends events (events.k8s.io/v1). Never raises: an event is a courtesy, not part of the work."""
+    """Sends events (events.k8s.io/v1). It never raises: events are optional."""
 
     def __init__(self, client: Client, component: str, instance: str) -> None:
         self._client = client
@@ -62,7 +62,7 @@ class EventRecorder:
         message: str,
         action: str,
     ) -> None:
-        """Tell of something, unless the same was told about this object within ten minutes or too much was told."""
+        """Send an event, unless it repeats an event of the last ten minutes or exceeds the rate of the object."""
         about = regarding if isinstance(regarding, ObjectReference) else convert(dict(regarding), ObjectReference)
         note = _cut(message, _NOTE_LIMIT)
         told = (about.uid or f"{about.kind}/{about.namespace}/{about.name}", reason, note)

@@ -1,4 +1,4 @@
-"""What names a cluster over all its addresses and times: the UID of an object that lives as long as the cluster does.
+"""The identity of a cluster at all its addresses: the UID of an object that exists as long as the cluster.
 
 1. The LogicalCluster `cluster`, in kcp: a workspace is a cluster there, and often has no namespace kube-system.
 2. The namespace kube-system, which is what everybody uses.

@@ -1,4 +1,4 @@
-"""Keys that are due, one lane for each group, so that a crowd in one group holds up only that group."""
+"""Keys that are due, one lane for each group: many keys in one group delay only that group."""
 
 import heapq
 import itertools

@@ -1,8 +1,8 @@
-"""Taking turns at leading, by a Lease.
+"""Leader election with a Lease.
 
-Clocks of different machines are never compared: a candidate watches the record on its own clock, and takes over once
-the record has stood still for as long as its holder promised to renew it. This is no fence: a leader that was stopped
-in its tracks may wake up and believe in its lease for a moment, so every write must be safe with two leaders.
+Clocks of different machines are never compared: a candidate observes the Lease with its own clock, and takes over if
+the Lease did not change for its duration. This is not a fence: a leader that was frozen can continue and believe for a
+moment that it still leads. Every write must therefore be safe with two leaders.
 """
 
 import asyncio
@@ -99,7 +99,7 @@ class LeaderElection:
             await asyncio.sleep(max(0.0, min(self._retry, left)))
 
     async def release(self) -> None:
-        """Let go, so that another need not wait. Call it after `run()` was cancelled and all work has ended."""
+        """Release the lease for other candidates. Call it after `run()` is cancelled and all work has ended."""
         if not self.leading.is_set() or self._lease is None:
             return
         self._become(leading=False)
@@ -109,7 +109,7 @@ class LeaderElection:
             async with asyncio.timeout(self._renew):
                 await self._put(self._lease)
         except (KubeError, TimeoutError) as error:
-            self._log.warning("the lease could not be released; it runs out by itself", error=str(error))
+            self._log.warning("the lease could not be released; it expires by itself", error=str(error))
 
     async def _renew_or_acquire(self) -> bool:
         """Renew, or take the lease if it may be taken; true when it is ours from now on."""
@@ -182,7 +182,9 @@ class LeaderElection:
     def _log_failure(self, error: Exception) -> None:
         if not self._failing:
             self._failing = True
-            self._log.warning("cannot renew or take the lease; trying on", error=str(error) or "no answer in time")
+            self._log.warning(
+                "cannot renew or take the lease; the operator retries", error=str(error) or "no response in time"
+            )
 
 
 def _version(lease: _Lease) -> Any:

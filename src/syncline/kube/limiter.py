@@ -1,4 +1,4 @@
-"""Bounded concurrency that is fair between syncs and yields to a busy server."""
+"""A limit of concurrent requests that is fair between syncs and adapts to a busy server."""
 
 import asyncio
 from collections import OrderedDict, deque

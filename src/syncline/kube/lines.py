@@ -1,4 +1,4 @@
-"""Splitting a stream of chunks into lines, without the limits of a stream reader's own."""
+"""Splits a stream of chunks into lines, without the limits of a stream reader."""
 
 from collections.abc import AsyncGenerator, AsyncIterator
 

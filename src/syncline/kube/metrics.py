@@ -1,4 +1,4 @@
-"""What this package counts, in Prometheus' default registry. Labels are bounded: verbs, kinds, codes, never names."""
+"""The metrics of this package, in the default registry of Prometheus. Labels are bounded: no names."""
 
 import contextlib
 
@@ -6,29 +6,35 @@ from prometheus_client import Counter, Gauge, Histogram
 
 api_requests = Counter(
     "syncline_api_requests_total",
-    "Attempts at requests to API servers, by how they ended: an HTTP status, or unreachable.",
+    "Number of attempts of requests to API servers, by result: an HTTP status, or unreachable.",
     ["verb", "resource", "code"],
 )
 api_seconds = Histogram(
     "syncline_api_request_seconds",
-    "How long an answered request took.",
+    "Duration of answered requests.",
     ["verb"],
     buckets=(0.005, 0.02, 0.1, 0.5, 2, 10, 30),
 )
 watch_restarts = Counter(
-    "syncline_watch_restarts_total", "Watches that ended other than by their own time-out.", ["resource", "reason"]
+    "syncline_watch_restarts_total",
+    "Number of watches that ended for another reason than their timeout.",
+    ["resource", "reason"],
 )
-relists = Counter("syncline_relists_total", "Complete lists taken.", ["resource"])
+relists = Counter("syncline_relists_total", "Number of complete lists.", ["resource"])
 cached = Gauge(
     "syncline_cached_objects",
-    "Objects held in memory, as projected: all of a kind, our copies, or others of interest.",
+    "Number of cached objects: all of a kind, managed objects, or other observed objects.",
     ["resource", "part"],
 )
-queue_depth = Gauge("syncline_queue_depth", "Keys that are due and wait for a worker.", ["queue"])
-queue_oldest = Gauge("syncline_queue_oldest_seconds", "How long the oldest due key has been waiting.", ["queue"])
-queue_retries = Counter("syncline_queue_retries_total", "Keys that were put back after a failure.", ["queue"])
+queue_depth = Gauge("syncline_queue_depth", "Number of keys that are due and wait for a worker.", ["queue"])
+queue_oldest = Gauge("syncline_queue_oldest_seconds", "Waiting time of the oldest due key.", ["queue"])
+queue_retries = Counter("syncline_queue_retries_total", "Number of keys that were requeued after a failure.", ["queue"])
 leader = Gauge("syncline_leader", "1 while this process leads.", ["lease"])
-events_dropped = Counter("syncline_events_dropped_total", "Events not sent: repeats, floods and failures.", ["reason"])
+events_dropped = Counter(
+    "syncline_events_dropped_total",
+    "Number of events that were not sent, by reason: repetition, rate limit or failure.",
+    ["reason"],
+)
 
 
 def forget_cached(resource: str, *parts: str) -> None:

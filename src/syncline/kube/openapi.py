@@ -110,7 +110,7 @@ class OpenAPI:
             answer = await self._client.document(f"{_ROOT}/{quote(path)}", type=msgspec.Raw)
         except NotFound as error:
             # It was in the index a moment ago, so this is not the answer of a server without OpenAPI.
-            raise BadAnswer(f"the OpenAPI document of {path} is not there: {error}") from None
+            raise BadAnswer(f"the OpenAPI document of {path} does not exist: {error}") from None
         document = await asyncio.to_thread(_packed, bytes(answer), path)
         self._documents.pop(path, None)
         self._documents[path] = mark, document
@@ -150,5 +150,5 @@ def _packed(body: bytes, path: str) -> SchemaDocument:
         # Most of a document is about paths and parameters, which nobody asks for.
         components = bytes(msgspec.json.decode(body, type=_OpenAPIDocument).components)
     except (ValueError, RecursionError):
-        raise BadAnswer(f"the OpenAPI document of {path} cannot be read") from None
+        raise BadAnswer(f"the OpenAPI document of {path} is not valid") from None
     return SchemaDocument(hashlib.blake2b(components, digest_size=16).digest(), zlib.compress(components, 1))

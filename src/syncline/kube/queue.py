@@ -1,8 +1,8 @@
-"""A queue of keys to work on: each at most once, each by one worker, the urgent first, the failing later and later.
+"""A work queue of keys: each key at most once, by one worker, with priorities, and with backoff after failures.
 
-It is fair between groups, such as namespaces: each has a share of what may be worked on at once, and their keys take
-turns. Whoever waits holds no worker: work that lasts longer than a moment is waiting for something, and another key is
-begun with meanwhile. No group has more than half of the workers, even for that moment: the next group finds one.
+It is fair between groups, such as namespaces: each group has a share of the concurrent work, and the groups alternate.
+Waiting work holds no worker: work that takes longer than a moment waits for a response, and the worker starts another
+key. No group has more than half of the workers, so that the next group finds a free worker.
 """
 
 import asyncio
@@ -257,6 +257,12 @@ async def _work(queue: Queue[K], key: K, handler: Callable[[K], Awaitable[None]]
             queue.forget(key)
     except Exception as error:
         delay = queue.retry(key)
-        log.exception("a worker failed", queue=queue.name, key=str(key), error=str(error), retry_in=round(delay, 1))
+        log.exception(
+            "a worker failed",
+            queue=queue.name,
+            key=str(key),
+            error=str(error),
+            retry_in=round(delay, 1),
+        )
     finally:
         queue.done(key)

@@ -1,4 +1,4 @@
-"""Keeping a projection of all objects of one kind in memory, for as long as the process lives.
+"""A cache of all objects of one kind, kept current by lists and watches.
 
 The way of a change: a line of the watch is decoded once into the caller's struct, `project` reduces that to what is
 worth holding, the cache drops what is no news, and `on_change` hears of the rest. What our own requests learn goes
@@ -49,7 +49,7 @@ log: FilteringBoundLogger = structlog.get_logger(__name__)
 
 
 class Timing(Struct, frozen=True, kw_only=True):
-    """How patient a reflector is, in seconds. A silent socket is given up after `watch_max + grace` at the latest."""
+    """The timeouts of a reflector, in seconds. A silent connection is closed after `watch_max + grace`."""
 
     watch_min: float = 30.0
     watch_max: float = 45.0
@@ -71,7 +71,7 @@ class Timing(Struct, frozen=True, kw_only=True):
 
 
 class ReflectorStatus(Struct, frozen=True):
-    """How a reflector is doing, for health checks."""
+    """The health of a reflector."""
 
     resource: str
     synced: bool
@@ -249,7 +249,7 @@ class Reflector(Generic[W, T]):
                     elif ends_initial_events(line):
                         self._unended = 0
                         return listed, reading.metadata.resource_version
-            raise Unreachable("the list broke off before its end")
+            raise Unreachable("the list ended early")
         except (BadRequest, Invalid):
             self._streams = False
             return await self._list_paged()
@@ -328,12 +328,12 @@ class Reflector(Generic[W, T]):
         held = self._cache.entry(_key(meta))
         known = held if held and held.uid == meta.uid else None
         if reading.object is None:
-            self._log.error("an object does not have the expected shape and is passed over", key="/".join(_key(meta)))
+            self._log.error("an object does not have the expected type and is skipped", key="/".join(_key(meta)))
             return known
         try:
             value = self._project(reading.object)
         except Exception as error:  # noqa: BLE001  # a mistake with one object must not hide all the others
-            self._log_mistake("an object cannot be projected and is passed over", _key(meta), error)
+            self._log_mistake("an object cannot be processed and is skipped", _key(meta), error)
             return known
         return CacheEntry(meta.uid, meta.resource_version, value) if value is not None else None
 
@@ -345,7 +345,7 @@ class Reflector(Generic[W, T]):
         async with aclosing(self._client.pages(self.resource, type=msgspec.Raw, page=1, **self._selection)) as pages:
             version = (await anext(pages)).version
         if is_older(version, self._version or ""):
-            self._log.warning("versions went backwards: listing anew", held=self._version, server=version)
+            self._log.warning("versions went backwards, listing again", held=self._version, server=version)
             await self._list()
         self._doubt = False
 
@@ -360,12 +360,12 @@ class Reflector(Generic[W, T]):
         metrics.watch_restarts.labels(self.resource.plural, reason).inc()
         if self._failure is None or type(self._failure).__name__ != reason:
             trace = None if isinstance(error, KubeError) else error
-            self._log.warning("cannot follow the cluster; trying on", error=str(error), exc_info=trace)
+            self._log.warning("cannot watch the cluster; the operator retries", error=str(error), exc_info=trace)
         self._failure = error
 
     def _recovered(self) -> None:
         if self._failure is not None:
-            self._log.info("following the cluster again", after=str(self._failure))
+            self._log.info("watching the cluster again", after=str(self._failure))
         self._streak, self._failure = 0, None
 
     def _heard(self) -> None:
@@ -381,7 +381,7 @@ class Reflector(Generic[W, T]):
         try:
             self._on_change(*change, by)
         except Exception as error:  # noqa: BLE001  # as above
-            self._log_mistake("a change could not be passed on", change.key, error)
+            self._log_mistake("a callback for a change failed", change.key, error)
 
     def _log_mistake(self, what: str, key: Key, error: Exception) -> None:
         shown = self.resource != SECRETS  # what an exception says may be what it stumbled over

@@ -1,4 +1,4 @@
-"""Where the objects of a kind live on an API server."""
+"""The resource of a kind: its API path on an API server."""
 
 from functools import lru_cache
 from urllib.parse import quote

@@ -1,4 +1,4 @@
-"""Which requests may be sent again after which failure, and when. Pure: the client does the waiting."""
+"""The rules for retries of requests. Pure: the client waits."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Reviews: whose token this is, and what somebody may do, as the API server says."""
+"""Reviews by the API server: the user of a token, and the rights of a user."""
 
 from collections.abc import Mapping
 from typing import Any

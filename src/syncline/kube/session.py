@@ -1,4 +1,4 @@
-"""One request with all its attempts: who asks, how many at once, and when to try again."""
+"""One request with all its attempts: credential, concurrency and retries."""
 
 import asyncio
 from collections.abc import AsyncIterator

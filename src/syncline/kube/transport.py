@@ -1,4 +1,4 @@
-"""One attempt at one HTTP request to one API server: bytes out, bytes in, and failures named for what they mean.
+"""One attempt of one HTTP request to one API server, with failures as typed errors.
 
 Nothing is sent twice here, and aiohttp is kept from it too: whether a request may be repeated depends on its verb and
 on what became of it, which is the session's business.

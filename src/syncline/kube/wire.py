@@ -1,4 +1,4 @@
-"""Reading the lines of a watch and the items of a list: one parse each, into the caller's struct."""
+"""Decodes the lines of a watch and the items of a list, each once, into the caller's struct."""
 
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 

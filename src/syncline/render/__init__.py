@@ -1,4 +1,4 @@
-"""Untrusted work in confined worker processes: transforms of data, templates of texts, builds of manifests from files.
+"""Untrusted work in confined worker processes: transforms of data, templates, and builds of manifests from files.
 
     transform_pool  transforms data, and renders texts such as patches and names, for each target
     build_pool      builds manifests from a tree of files: decrypted, templated, built by kustomize, helm or jsonnet

@@ -1,4 +1,4 @@
-"""The way from a tree of files to manifests: decrypt, template, build, read; and how these are validated.
+"""Builds manifests from a tree of files: decrypt, template, build, parse and validate.
 
 Every step that reads what somebody pushed is done by a worker (`workers/`), or by a program behind walls.
 """
@@ -375,7 +375,7 @@ class _Work:
         size = sum(len(self.content(path)) for path in self.paths)
         if size > INPUT_LIMIT or len(self.paths) > MOST_FILES:
             raise BuildError(
-                f"the build takes {len(self.paths)} files of {size >> 20} MiB; the limit is {MOST_FILES} files and"
+                f"the build needs {len(self.paths)} files of {size >> 20} MiB; the limit is {MOST_FILES} files and"
                 f" {INPUT_LIMIT >> 20} MiB: narrow the path",
                 file=recipe.path,
             )
@@ -390,7 +390,7 @@ class _Work:
                 place = self.tree.follow(path)
                 is_folder = self.tree.has_folder(place)
                 if self.tree.entry(place) is None and not is_folder:
-                    raise BuildError("is a symbolic link to nothing", file=path)
+                    raise BuildError("is a symbolic link to a missing file", file=path)
                 if not is_folder or self.plan.kind != "Jsonnet":
                     found.append(path)
         return found

@@ -1,4 +1,4 @@
-"""What is built of a tree of files, and how; and what comes out of it."""
+"""The specification of a build, and its result."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Which documents are manifests: those with apiVersion, kind and a name; lists of them are taken apart."""
+"""Finds the manifests among documents: objects with apiVersion, kind and a name. Lists are split into their items."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -50,7 +50,7 @@ def manifests_of_output(
     try:
         text = output.decode()
     except UnicodeDecodeError:
-        raise BuildError("what was built of it is not UTF-8", file=file) from None
+        raise BuildError("the output of its build is not UTF-8", file=file) from None
     sources = _Sources(text, chart)
     for read in _documents(text, file):
         place = sources.at(read.line) or file
@@ -77,7 +77,7 @@ def manifests_of_value(value: Any, file: str) -> Iterator[Document]:
         elif isinstance(found, list):
             waiting += reversed(found)
         elif found is not None:
-            raise BuildError("gives a value that is neither a manifest nor a list or map of such", file=file)
+            raise BuildError("gives a value that is neither a manifest nor a list or map of manifests", file=file)
 
 
 def _documents(text: str, file: str) -> Iterator[Read]:
@@ -115,7 +115,7 @@ def _flattened(value: dict[str, Any], file: str, line: int, depth: int = 0) -> I
         raise BuildError("lists within lists within lists; write the manifests themselves", file=file, line=line)
     for item in value["items"]:
         if not isinstance(item, dict):
-            raise BuildError("a list with an item that is no manifest", file=file, line=line)
+            raise BuildError("a list with an item that is not a manifest", file=file, line=line)
         yield from _flattened(item, file, line, depth + 1)
 
 

@@ -1,4 +1,4 @@
-"""What can go wrong while rendering.
+"""The errors of rendering.
 
 RenderError
 ├── TransformError   the transform is wrong: its author must change it

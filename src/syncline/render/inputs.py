@@ -1,4 +1,4 @@
-"""Which paths of a tree a build depends on, so that a change elsewhere costs nothing and nothing else is read."""
+"""Finds the paths that a build depends on, so that only they are read, and only their changes cause a build."""
 
 import posixpath
 import re
@@ -184,7 +184,7 @@ class _InputFinder:
                     continue
                 seen.add(found)
                 if len(seen) > MOST_REFERENCES:
-                    raise BuildError(f"leads to more than {MOST_REFERENCES} files and folders", file=file)
+                    raise BuildError(f"refers to more than {MOST_REFERENCES} files and folders", file=file)
                 self._paths.add(found)
                 if self._tree.kind(found) == "folder":
                     waiting.append(found)
@@ -195,7 +195,7 @@ class _InputFinder:
             self._paths.add(named)
             place = await self._follow(named)
         except BuildError:
-            self._problems.append(BuildError("names a path out of the repository", file=file))
+            self._problems.append(BuildError("names a path outside of the repository", file=file))
             return None
         if self._tree.kind(place) is None:
             self._problems.append(
@@ -234,7 +234,7 @@ class _InputFinder:
                         seen.add(candidate)
                         waiting.append(candidate)
                 if len(seen) > MOST_REFERENCES:
-                    raise BuildError(f"leads to more than {MOST_REFERENCES} imports", file=entry)
+                    raise BuildError(f"refers to more than {MOST_REFERENCES} imports", file=entry)
         return entry
 
     @staticmethod

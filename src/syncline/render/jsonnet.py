@@ -1,4 +1,4 @@
-"""Jsonnet over files that are given: nothing else can be imported. It runs in the child, which may die of it."""
+"""Jsonnet with only the given files for imports. It runs in a worker process, which can crash."""
 
 import json
 import posixpath
@@ -78,5 +78,5 @@ def _told(message: str, entry: str, refused: Sequence[str], *, sensitive: bool) 
     cause = message.partition("\n")[0]
     if sensitive:
         kind = next((kind for kind in _KINDS if cause.startswith(kind)), "it cannot be evaluated")
-        return BuildError(f"{kind}; more is not said, because the build holds secrets", file=file, line=line)
+        return BuildError(f"{kind}; the details are hidden, because the build contains secrets", file=file, line=line)
     return BuildError(cause[:_LONGEST_CAUSE], file=file, line=line)

@@ -1,4 +1,4 @@
-"""Credentials of key services, as a decryption Secret holds them: known fields are taken, and nothing else counts.
+"""Credentials of key services in a decryption Secret. Only known fields are accepted.
 
 The usual formats of these files can name other servers, files to read and commands to run. A tenant writes them, so
 none of that is ever followed: what is not in the short list of a service is refused by name.
@@ -90,7 +90,7 @@ def read_aws(keys: Mapping[str, bytes]) -> AwsCredential | None:
             parser.read_string(text)
         except configparser.Error:
             raise KeyCredentialError(
-                f"{AWS_KEY} is no credentials file of AWS: write {', '.join(_AWS_FIELDS)}"
+                f"{AWS_KEY} is not a credentials file of AWS: write {', '.join(_AWS_FIELDS)}"
             ) from None
         if parser.sections() != ["default"]:
             raise KeyCredentialError(f"{AWS_KEY} must have one section, [default], and no other")
@@ -116,9 +116,9 @@ def read_google(keys: Mapping[str, bytes]) -> GoogleCredential | None:
             "addresses and files, which are not followed"
         )
     if fields.get("token_uri", GOOGLE_TOKEN_URL) != GOOGLE_TOKEN_URL:
-        raise KeyCredentialError(f"token_uri of {GOOGLE_KEY} must be {GOOGLE_TOKEN_URL}, or be left out")
+        raise KeyCredentialError(f"token_uri of {GOOGLE_KEY} must be {GOOGLE_TOKEN_URL}, or absent")
     if fields.get("universe_domain", "googleapis.com") != "googleapis.com":
-        raise KeyCredentialError(f"universe_domain of {GOOGLE_KEY} must be googleapis.com, or be left out")
+        raise KeyCredentialError(f"universe_domain of {GOOGLE_KEY} must be googleapis.com, or absent")
     used = {name: value for name, value in fields.items() if name not in _GOOGLE_UNUSED}
     found = _known(GOOGLE_KEY, used, _GOOGLE_FIELDS, required=2)
     return GoogleCredential(*(found.get(name, "") for name in _GOOGLE_FIELDS))
@@ -186,7 +186,7 @@ def _text(keys: Mapping[str, bytes], name: str) -> str | None:
 
 def _map(name: str, text: str) -> dict[str, Any]:
     if len(text) > _MOST_TEXT:
-        raise KeyCredentialError(f"{name} is larger than {_MOST_TEXT} characters, which no credential is")
+        raise KeyCredentialError(f"{name} is larger than {_MOST_TEXT} characters")
     try:
         fields = read_document(text)
     except DocumentError:
@@ -208,7 +208,7 @@ def _known(name: str, fields: Mapping[str, Any], allowed: Sequence[str], *, requ
             raise KeyCredentialError(f"{name} lacks the field {field}")
     found = {field: str(value) for field, value in fields.items()}
     if any(not value.isprintable() for field, value in found.items() if field != "private_key"):
-        raise KeyCredentialError(f"{name} has a field that holds unprintable characters")
+        raise KeyCredentialError(f"{name} has a field with unprintable characters")
     return found
 
 

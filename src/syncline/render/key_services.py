@@ -1,4 +1,4 @@
-"""Asks a key service (AWS KMS, Google Cloud KMS, Azure Key Vault, Vault) for the data key of a SOPS file.
+"""Requests the data key of a SOPS file from a key service: AWS KMS, Google Cloud KMS, Azure Key Vault, Vault.
 
 The `sops` program has no network: its libraries go wherever a credential says. Here one request goes to the service's
 own address, or to the one that the decryption Secret names, never to one that the file names; and every address passes
@@ -108,7 +108,7 @@ class KeyServices:
                         causes.append(f"{service}: {refused}")
         except TimeoutError:
             causes.append(f"no key service answered within {SECONDS:.0f} s")
-        raise BuildError(f"no key service opens it: {'; '.join(dict.fromkeys(causes))}", file=path)
+        raise BuildError(f"no key service decrypts it: {'; '.join(dict.fromkeys(causes))}", file=path)
 
     async def _ask(self, service: str, entry: Entry, keys: Mapping[str, bytes]) -> bytes:
         match service:
@@ -128,7 +128,7 @@ class KeyServices:
         if found is None:
             raise _ServiceRefused("the file does not name a key by its ARN")
         if entry.get("role"):
-            raise _ServiceRefused("the key asks for a role to be assumed, which is not done; use the key of that role")
+            raise _ServiceRefused("the key needs an assumed role, which is not supported; use the key of that role")
         partition, region = found.groups()
         host = f"kms.{region}.amazonaws.com{'.cn' if partition == 'aws-cn' else ''}"
         body = {"KeyId": arn, "CiphertextBlob": entry.get("enc", ""), "EncryptionContext": _context(entry)}
@@ -145,7 +145,7 @@ class KeyServices:
         try:
             assertion = service_account_assertion(credential, GOOGLE_TOKEN_URL, datetime.now(UTC))
         except ValueError:
-            raise _ServiceRefused(f"private_key of {GOOGLE_KEY} is no RSA key") from None
+            raise _ServiceRefused(f"private_key of {GOOGLE_KEY} is not an RSA key") from None
         form = {"grant_type": "urn:ietf:params:oauth:grant-type:jwt-bearer", "assertion": assertion}
         token = await self._token(GOOGLE_TOKEN_URL, form)
         body = json.dumps({"ciphertext": entry.get("enc", "")}).encode()
@@ -192,7 +192,7 @@ class KeyServices:
         answer = await self._post(url, urlencode(form).encode(), headers)
         token = answer.get("access_token")
         if not isinstance(token, str) or not token.isprintable():
-            raise _ServiceRefused("the service gave no token")
+            raise _ServiceRefused("the service sent no token")
         return token
 
     async def _post(
@@ -214,15 +214,17 @@ class KeyServices:
         except _AddressError as error:
             raise _ServiceRefused(str(error)) from None
         except (aiohttp.ClientError, OSError) as error:
-            raise _ServiceRefused(f"{where} cannot be reached ({type(error).__name__})") from None
+            raise _ServiceRefused(f"{where} is unreachable ({type(error).__name__})") from None
         if status != 200:  # noqa: PLR2004 - OK
-            raise _ServiceRefused(f"{where} answered {status}: look whether the credential may decrypt with this key")
+            raise _ServiceRefused(
+                f"{where} answered {status}: check that the credential has the right to decrypt with this key"
+            )
         try:
             answer = json.loads(content)
         except ValueError:
             answer = None
         if not isinstance(answer, dict):
-            raise _ServiceRefused(f"{where} answered something else than a key service does")
+            raise _ServiceRefused(f"the response of {where} is not valid for a key service")
         return answer
 
     def _open(self) -> aiohttp.ClientSession:
@@ -251,12 +253,12 @@ class _AddressError(Exception):
 
 
 def _missing(service: str) -> Any:
-    raise KeyCredentialError(f"put its credential into the decryption Secret, as {_SECRET_KEYS[service]}")
+    raise KeyCredentialError(f"write its credential to the decryption Secret, as {_SECRET_KEYS[service]}")
 
 
 def _checked(key: bytes) -> bytes:
     if len(key) != DATA_KEY_BYTES:
-        raise _ServiceRefused("the service answered something else than the key of the file")
+        raise _ServiceRefused("the response of the service is not the key of the file")
     return key
 
 
@@ -267,23 +269,23 @@ def _context(entry: Entry) -> dict[str, str]:
     except ValueError:
         context = None
     if not isinstance(context, dict):
-        raise _ServiceRefused("the encryption context of the key is no map")
+        raise _ServiceRefused("the encryption context of the key is not a map")
     return {str(name): str(value) for name, value in context.items()}
 
 
 def _base64(value: object, *, url_safe: bool = False) -> bytes:
     if not isinstance(value, str):
-        raise _ServiceRefused("the service answered something else than a key")
+        raise _ServiceRefused("the response of the service is not a key")
     try:
         if url_safe:
             return base64.urlsafe_b64decode(value + "=" * (-len(value) % 4))
         return base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError):
-        raise _ServiceRefused("the service answered something else than a key") from None
+        raise _ServiceRefused("the response of the service is not a key") from None
 
 
 def _tls(ca: str) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cadata=ca)
     except ssl.SSLError:
-        raise KeyCredentialError("vault-ca is no certificate in PEM") from None
+        raise KeyCredentialError("vault-ca is not a certificate in PEM") from None

@@ -1,4 +1,4 @@
-"""What a kustomization file names: other files and folders; and what in it is refused.
+"""The files and folders that a kustomization refers to, and the settings that are refused.
 
 Pure reading: nothing is built here. What a build takes from outside the repository (remote bases, charts that kustomize
 would fetch) is refused before the program runs.
@@ -39,7 +39,7 @@ def references(file: str, content: bytes) -> list[str]:
     for name in _CHARTS:
         if spec.get(name):
             raise BuildError(
-                f"{name}: kustomize fetches no charts here; render the chart by a sync of its own (type: Helm)",
+                f"{name}: kustomize does not fetch charts; render the chart with its own sync (type: Helm)",
                 file=file,
             )
     found = [path for path in _named(spec) if isinstance(path, str)]

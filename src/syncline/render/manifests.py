@@ -1,4 +1,4 @@
-"""YAML and JSON of any number of documents, read as Kubernetes reads them, each with its line.
+"""Parses YAML and JSON with several documents like Kubernetes, with the line of each document.
 
 `on`, `yes` and `y` are true; `0755` and `0o755` are octal; dates and times of day are text; `1e3` is the integer 1000;
 a number, `true` or a date as a key is text; anchors, aliases and merge keys work. Stricter than Kubernetes on purpose:
@@ -169,15 +169,18 @@ def _read_yaml(text: str) -> Iterator[Read]:
 
 # What the parser says, without the names of anchors and tags that it sometimes quotes.
 _PROBLEMS = (
-    ("cannot start any token", "a character that cannot stand here; a tab is no indentation, and @ and ` need quotes"),
-    ("found character '\\t'", "a tab, which is no indentation; write spaces"),
+    (
+        "cannot start any token",
+        "a character that is not allowed here; use spaces for indentation, and quotes around @ and `",
+    ),
+    ("found character '\\t'", "a tab as indentation; write spaces"),
     ("mapping values are not allowed", "a second colon in one value; put the value in quotes"),
     ("could not find expected ':'", "a key without a colon"),
-    ("did not find expected key", "neither the next key nor the end of a map; look at the indentation"),
-    ("did not find expected '-' indicator", "neither the next item nor the end of a list; look at the indentation"),
-    ("unexpected end of stream", "a quote that is opened and not closed"),
+    ("did not find expected key", "neither the next key nor the end of a map; check the indentation"),
+    ("did not find expected '-' indicator", "neither the next item nor the end of a list; check the indentation"),
+    ("unexpected end of stream", "a quote that is not closed"),
     ("undefined tag handle", "a tag that is not declared; put the value in quotes"),
-    ("incompatible YAML document", "a version of YAML that is not read; remove %YAML"),
+    ("incompatible YAML document", "an unsupported version of YAML; remove %YAML"),
     ("control characters are not allowed", "a control character"),
 )
 
@@ -278,7 +281,7 @@ class _Composer:
             raise ManifestError(line, "an alias without its anchor; where * begins a value, put it in quotes")
         self._expanded += node.weight
         if self._expanded > ALIAS_LIMIT:
-            raise ManifestError(line, "aliases that stand for too much; write less of it")
+            raise ManifestError(line, "aliases that expand to too many values; use fewer aliases")
         self._add(node, None, line)
 
     def _scalar(self, event: Any) -> None:
@@ -355,7 +358,7 @@ def _key(value: Any, line: int) -> str:
         case int() | float():
             return str(value)
         case _:
-            raise ManifestError(line, "a key that is nothing, a map or a list; write text")
+            raise ManifestError(line, "a key that is empty, a map or a list; write text")
 
 
 def _plain(text: str, line: int) -> Any:
@@ -371,7 +374,7 @@ def _plain(text: str, line: int) -> Any:
             raise ManifestError(line, "a number of more than 64 bits; put it in quotes")
         return _finite(digits, line)
     if _ENDLESS.match(text):
-        raise ManifestError(line, "a number that is infinite, or none; put it in quotes")
+        raise ManifestError(line, "a number that is infinite or NaN; put it in quotes")
     return text
 
 
@@ -392,7 +395,7 @@ def _tagged(tag: str, text: str, line: int) -> Any:
         try:
             return base64.b64decode("".join(text.split()), validate=True).decode()
         except (binascii.Error, UnicodeDecodeError):
-            raise ManifestError(line, "!!binary whose content is no base64 of text") from None
+            raise ManifestError(line, "!!binary with content that is not base64 of text") from None
     wanted = _TYPES.get(name)
     if wanted is None:
         return text

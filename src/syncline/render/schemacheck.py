@@ -1,4 +1,4 @@
-"""The child's side of validation: objects against the schemas of a cluster, and of definitions that come with them.
+"""Validation in a worker process: objects against the schemas of a cluster, and of CRDs in the same revision.
 
 Schemas of clusters are kept from one job to the next, by the digest of their content, so that nobody can put another
 in the place of one that others use. They are public, and few: see `DOCUMENT_BYTES` and `COMPILED`. Definitions of a

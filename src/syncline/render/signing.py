@@ -1,4 +1,4 @@
-"""Signatures that key services ask for: AWS's version 4, and the assertion of a service account of Google's. Pure."""
+"""Signatures for key services: AWS signature version 4, and assertions of Google service accounts. Pure."""
 
 import base64
 import hashlib

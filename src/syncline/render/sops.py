@@ -1,4 +1,4 @@
-"""Files encrypted with SOPS: which they are, and their content, where an age key opens them.
+"""Detects files that are encrypted with SOPS, and decrypts them with age keys.
 
 Every value of such a file is encrypted for its place (the path of keys that leads to it), and all values together are
 sealed by a code, so that nothing can be moved, added or removed; a file whose seal does not fit is refused. The text
@@ -124,7 +124,7 @@ class Identities(NamedTuple):
 
 
 def _identities(name: str, content: bytes) -> list[Any]:
-    wrong = SopsError(f"the key {name} of the decryption Secret is no age key (AGE-SECRET-KEY-1...)")
+    wrong = SopsError(f"the key {name} of the decryption Secret is not an age key (AGE-SECRET-KEY-1...)")
     if content.lstrip().startswith(b"-----BEGIN OPENSSH"):
         try:
             return [pyrage.ssh.Identity.from_buffer(content)]
@@ -160,7 +160,7 @@ class _Seal:
         encrypted = self._is_encrypted(path)
         if encrypted:
             if not isinstance(value, str):
-                raise SopsError("a value that should be encrypted is not; encrypt the file anew")
+                raise SopsError("a value that must be encrypted is not; encrypt the file again")
             value = self._decrypt(value, ":".join(path) + ":") if value else value
         if encrypted or not self._only_encrypted:
             self._hash.update(_bytes(value))
@@ -189,12 +189,12 @@ class _Seal:
     def _decrypt(self, text: str, place: str) -> Any:
         found = _VALUE.match(text)
         if found is None:
-            raise SopsError("a value that should be encrypted is not; encrypt the file anew")
+            raise SopsError("a value that must be encrypted is not; encrypt the file again")
         try:
             content, nonce, tag = (base64.b64decode(found[number], validate=True) for number in (1, 2, 3))
             plain = self._cipher.decrypt(nonce, content + tag, place.encode())
         except (binascii.Error, InvalidTag, ValueError):
-            raise SopsError("a value was changed or moved after it was encrypted; encrypt the file anew") from None
+            raise SopsError("a value was changed or moved after it was encrypted; encrypt the file again") from None
         return _typed(plain, found[4])
 
 
@@ -242,7 +242,7 @@ def _pattern(text: Any) -> Any:
     try:
         return re2.compile(str(text), options)
     except re2.error:
-        raise SopsError("the pattern that says which keys are encrypted is no regular expression") from None
+        raise SopsError("the pattern of the encrypted keys is not a regular expression") from None
 
 
 def _data_key(metadata: Mapping[str, Any], keys: Mapping[str, bytes]) -> bytes:
@@ -270,8 +270,8 @@ def _data_key(metadata: Mapping[str, Any], keys: Mapping[str, bytes]) -> bytes:
     recipients = [str(entry.get("recipient")) for entry in entries]
     shown = ", ".join(recipients[:_SHOWN_RECIPIENTS]) + (", ..." if len(recipients) > _SHOWN_RECIPIENTS else "")
     raise SopsError(
-        f"no age key of the decryption Secret opens it; it is encrypted for {shown or 'nobody'}: "
-        f"add that key under a name that ends in {AGE_KEY_SUFFIX}"
+        f"no age key of the decryption Secret decrypts it; it is encrypted for {shown or 'nobody'}: add that key to the"
+        f" Secret, with a name that ends in {AGE_KEY_SUFFIX}"
     )
 
 

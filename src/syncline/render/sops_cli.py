@@ -1,4 +1,4 @@
-"""Decryption by the `sops` program, without a network: for PGP keys, shares of keys, and what only it can read."""
+"""Decryption with the `sops` program, without network: for PGP keys, key groups, and other formats."""
 
 import base64
 import binascii
@@ -58,11 +58,11 @@ async def decrypt(
 def _cause(code: int) -> str:
     # What the program says is not told: it may quote the file.
     if code == _MAC_MISMATCH:
-        return "was changed after it was encrypted; encrypt it anew"
+        return "was changed after it was encrypted; encrypt it again"
     if code == _NO_KEY:
         return (
-            "no key of the decryption Secret opens it: age keys are under names that end in .agekey, "
-            "PGP keys without a passphrase under names that end in .asc"
+            "no key of the decryption Secret decrypts it: names of age keys end in .agekey, names of PGP keys without"
+            " a passphrase in .asc"
         )
     return f"sops cannot decrypt it (code {code}); try `sops decrypt` on it"
 
@@ -85,4 +85,4 @@ def _without_armour(name: str, content: bytes) -> bytes:
     try:
         return base64.b64decode("".join(line.strip() for line in body if not line.startswith("=")), validate=True)
     except binascii.Error:
-        raise BuildError(f"the key {name} of the decryption Secret is no PGP key") from None
+        raise BuildError(f"the key {name} of the decryption Secret is not a PGP key") from None

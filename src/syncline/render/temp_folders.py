@@ -1,4 +1,4 @@
-"""Folders on disk for programs that want one: private, with no link that leads out, and gone afterwards."""
+"""Temporary folders for programs: private, without links to other folders, and deleted afterwards."""
 
 import asyncio
 import contextlib
@@ -48,7 +48,9 @@ class TempFolders:
                 stack.push_async_callback(in_thread, shutil.rmtree, folder, ignore_errors=True)
                 await in_thread(folder.mkdir, 0o700)
             except OSError as error:
-                raise RenderFailed(f"no folder to build in: {error.strerror}", retry_after=10.0) from None
+                raise RenderFailed(
+                    f"the folder for the build cannot be created: {error.strerror}", retry_after=10.0
+                ) from None
             yield folder
 
     async def close(self) -> None:
@@ -98,13 +100,13 @@ async def write_tree(folder: Path, tree: FileTree, paths: Iterable[str], content
     try:
         await in_thread(_write_tree, folder, tree, list(paths), contents)
     except OSError as error:
-        raise RenderFailed(f"the files cannot be written to build in: {error.strerror}", retry_after=10.0) from None
+        raise RenderFailed(f"the files for the build cannot be written: {error.strerror}", retry_after=10.0) from None
 
 
 def _write_tree(folder: Path, tree: FileTree, paths: list[str], contents: Mapping[str, bytes]) -> None:
     for path in paths:
         if normal(path) != path:
-            raise BuildError("is no path that a file can have", file=path)
+            raise BuildError("is not a valid path of a file", file=path)
         place = tree.follow(path)
         target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -115,7 +117,7 @@ def _write_tree(folder: Path, tree: FileTree, paths: list[str], contents: Mappin
             # Where it leads is checked, and written as well: it is among the paths of the build.
             target.symlink_to(posixpath.relpath(place, posixpath.dirname(path) or "."))
         else:
-            raise BuildError("is a symbolic link to nothing", file=path)
+            raise BuildError("is a symbolic link to a missing file", file=path)
 
 
 async def write_private(path: Path, content: bytes) -> None:

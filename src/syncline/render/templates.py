@@ -1,4 +1,4 @@
-"""Files that are Jinja templates, rendered as text before anything reads them.
+"""Files that are Jinja templates. They are rendered as text before the build.
 
 Values become literals in front of the template rather than objects beside it: a template can call no method of ours,
 and sees no more than what was written. There is one pass: a value that looks like a template stays what it is. It runs
@@ -43,7 +43,7 @@ _TAKEN = frozenset(
         *("range", "dict", "namespace", "lipsum", "cycler", "joiner", "debug", "set", "import", "from", "as", "with"),
     }
 )
-_UNDEFINED = "a name that has no value"
+_UNDEFINED = "a name without a value"
 _NAMED = re.compile(r"`[^`\n]{1,80}` is undefined\Z")
 _DEEPEST = 50
 

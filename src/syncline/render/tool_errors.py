@@ -1,4 +1,4 @@
-"""What helm and kustomize say when they fail, as an error of ours: the place, the cause, and nothing secret."""
+"""The errors of helm and kustomize as messages: the place and the cause, without secrets."""
 
 import re
 
@@ -31,7 +31,7 @@ _HARMLESS = (
     re.compile(r"invalid Kustomization"),
     re.compile(r"is not in or below"),
 )
-_UNTOLD = "more is not said, because the build holds secrets; build it on your own machine to see"
+_UNTOLD = "the details are hidden, because the build contains secrets; build it locally to see them"
 
 
 def chart_error(said: str, chart: str, folder: str, *, sensitive: bool) -> BuildError:
@@ -39,8 +39,8 @@ def chart_error(said: str, chart: str, folder: str, *, sensitive: bool) -> Build
     text = _clean(said, folder)
     if missing := _MISSING_CHARTS.search(text):
         return BuildError(
-            f"needs the charts {missing[1].strip()} in its charts folder; charts are not fetched: run"
-            " `helm dependency build` and commit what it brings",
+            f"needs the charts {missing[1].strip()} in its charts folder; charts are not fetched: run `helm dependency"
+            " build` and commit the result",
             file=_join(chart, "Chart.yaml"),
         )
     # The last place with a line is where it happened; those before it tell who called it.

@@ -1,4 +1,4 @@
-"""One run of a program that is not ours, in a folder of its own, behind walls."""
+"""One run of an external program, confined, in its own folder."""
 
 import asyncio
 import signal

@@ -1,4 +1,4 @@
-"""The programs that build manifests: where they are, and which versions."""
+"""The programs that build manifests: their paths and versions."""
 
 import functools
 import importlib.metadata
@@ -31,7 +31,7 @@ def find(tool: Tool) -> Path:
         found = Path(on_path)
     if found is None:
         raise RenderFailed(
-            f"the program {tool} is not here: use the operator's image, or put it into a folder that {FOLDER} names",
+            f"the program {tool} is not installed: use the operator's image, or copy it to the folder in {FOLDER}",
             retry_after=60.0,
         )
     return found.resolve()

@@ -1,4 +1,4 @@
-"""What the transforms of a sync mean: set, replace and template, in order, over the keys that match.
+"""The transforms of a sync: set, replace and template, in order, for the matching keys.
 
 Pure, but not safe by itself: a template or a pattern may ask for more memory and time than there is, or overflow the
 stack of the template engine. It runs in the child (`syncline.render.workers.transform`), which may die of it.

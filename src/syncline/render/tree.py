@@ -1,4 +1,4 @@
-"""Paths in a tree of files: globs, and symbolic links that may lead anywhere in the tree but never out of it."""
+"""Paths in a tree of files: globs, and symbolic links, which must stay in the tree."""
 
 import posixpath
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -51,13 +51,13 @@ def follow(path: str, link_at: Callable[[str], str | None]) -> str:
             continue
         links += 1
         if links > MOST_LINKS:
-            raise BuildError("is a symbolic link that leads back to itself", file=path)
+            raise BuildError("is a symbolic link that refers to itself", file=path)
         if target.startswith("/"):
-            raise BuildError("is a symbolic link out of the repository", file=here)
+            raise BuildError("is a symbolic link to a path outside of the repository", file=here)
         try:
             followed = normal(posixpath.join(posixpath.dirname(here), target))
         except BuildError:
-            raise BuildError("is a symbolic link out of the repository", file=here) from None
+            raise BuildError("is a symbolic link to a path outside of the repository", file=here) from None
         rest = [part for part in followed.split("/") if part != ROOT] + rest
         done = []
     return "/".join(done) or ROOT

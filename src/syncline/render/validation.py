@@ -1,4 +1,4 @@
-"""Validation, as the operator sees it: what is to be checked, and how a worker is led through it."""
+"""Validation in the operator: the objects to check, and the protocol with a worker."""
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any

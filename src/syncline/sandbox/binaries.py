@@ -1,4 +1,4 @@
-"""Finds or makes binaries, of the control plane and of what manifests are built with.
+"""Finds, downloads or builds the binaries of the control plane and of the build tools.
 
 They are the user's own, or from the cache, the official releases, a build.
 """
@@ -122,8 +122,8 @@ def _from_cache(wanted: list[str], room: _Room) -> dict[str, Path]:
                 _fill(folder, missing, room)
         except OSError as error:
             raise SandboxError(
-                f"cannot keep the {room.name} in {folder}: {error.strerror or error}; "
-                f"set XDG_CACHE_HOME to a folder that can be written, or {room.own_folder} to one that has them"
+                f"cannot keep the {room.name} in {folder}: {error.strerror or error}; set XDG_CACHE_HOME to a writable"
+                f" folder, or {room.own_folder} to a folder with the binaries"
             ) from error
     return paths
 
@@ -132,7 +132,7 @@ def _from_cache(wanted: list[str], room: _Room) -> dict[str, Path]:
 def _alone_in(folder: Path, room: _Room) -> Iterator[None]:
     lock = locks.try_lock(folder)
     if lock is None:
-        note(f"another run is fetching or building the {room.name}; waiting for it")
+        note(f"another process downloads or builds the {room.name}; waiting for it")
         lock = locks.wait_lock(folder)
     try:
         for unfinished in folder.glob(".new-*"):

@@ -1,4 +1,4 @@
-"""A sandbox as its user holds it: start, use, break, stop."""
+"""The interface of a sandbox: start, use, break, stop."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

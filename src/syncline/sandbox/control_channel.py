@@ -1,4 +1,4 @@
-"""The line between a sandbox's starter and its supervisor: JSON messages; its end means that nobody cares."""
+"""The control channel between the user of a sandbox and its supervisor: JSON messages. Its end stops the sandbox."""
 
 import select
 import socket

@@ -1,4 +1,4 @@
-"""What can go wrong with a sandbox, as one kind of error."""
+"""The error of a sandbox."""
 
 
 class SandboxError(Exception):

@@ -1,4 +1,4 @@
-"""Writes kubeconfig files that need nothing beside them: authority and credentials inside, for their owner's eyes."""
+"""Writes kubeconfig files with inline certificate authority and credentials, readable only by their owner."""
 
 import base64
 import os

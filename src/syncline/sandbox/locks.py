@@ -1,4 +1,4 @@
-"""A folder as its own lock: `flock` on the folder, given back by the kernel however its holder ends.
+"""Locks on folders with `flock`. The kernel releases them when the process ends.
 
 Whoever removes a locked folder leaves others waiting for a lock on a folder that is gone, hence the check that the path
 still names what was locked.

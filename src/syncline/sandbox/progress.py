@@ -1,4 +1,4 @@
-"""Shows that long work goes on: a line that counts on a terminal, a heartbeat line now and then elsewhere."""
+"""Progress of long work: a counter on a terminal, else a line from time to time."""
 
 import sys
 import time

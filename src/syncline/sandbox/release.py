@@ -1,4 +1,4 @@
-"""Fetches official release binaries and believes them only when they match their published checksums."""
+"""Downloads official release binaries, and verifies their published checksums."""
 
 import contextlib
 import hashlib

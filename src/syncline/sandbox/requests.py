@@ -1,4 +1,4 @@
-"""One JSON request to a sandbox's API server: enough to know that it is ready and to prepare a scene, not a client."""
+"""Simple JSON requests to the API server of a sandbox, for readiness checks and test data."""
 
 import http.client
 import json

@@ -1,4 +1,4 @@
-"""What a sandbox's folder tells about it, and which folders there are.
+"""The state of sandboxes, from their folders.
 
 A supervisor holds the lock of its folder for as long as it lives. An unlocked folder is therefore left over, and swept
 away, unless it tells of a failure that its user should see first.
@@ -66,7 +66,8 @@ def named_folder(name: str) -> Path:
     """Give the folder of a named sandbox; refuses names that are not plain."""
     if not _NAME.fullmatch(name):
         raise SandboxError(
-            f"{name!r} cannot name a sandbox: use up to 40 of a-z, 0-9 and '-', with a letter or digit at both ends"
+            f"{name!r} is not a valid name of a sandbox: use up to 40 of a-z, 0-9 and '-', with a letter or digit at"
+            " both ends"
         )
     return named_root() / name
 

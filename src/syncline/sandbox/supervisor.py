@@ -1,4 +1,4 @@
-"""The process that is the parent of a sandbox's components, and the reason why they never outlive their sandbox.
+"""The supervisor: the parent process of a sandbox's components. It ends them with their sandbox.
 
 It is started by `syncline.sandbox.cluster` with two file descriptors: the lock of the sandbox's folder, held until it
 exits, and a line to its starter, over which it is told what to do. When the line ends, because the starter has closed

@@ -1,4 +1,4 @@
-"""The starter's side of supervision: starts a supervisor, gives it orders, waits for its end."""
+"""The client of a supervisor: starts it, sends commands, waits for its end."""
 
 import contextlib
 import os

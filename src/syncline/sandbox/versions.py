@@ -1,4 +1,4 @@
-"""Which versions are run, of the control plane and of tools: read from the pinned Go modules."""
+"""The versions of the control plane and the tools, from the pinned Go modules."""
 
 import functools
 import platform

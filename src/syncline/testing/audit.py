@@ -1,4 +1,4 @@
-"""What an API server's audit log tells about who asked for what: the witness of what was written, and what was not.
+"""Reads the audit log of an API server: the evidence of which requests were sent, and by whom.
 
 log = AuditLog(sandbox)
 before = log.mark()

@@ -1,4 +1,4 @@
-"""What can go wrong between a client and an API server, one fault at a time.
+"""Faults between a client and an API server.
 
 A `Fault` says what happens to a request that a rule picks out; `syncline.testing.proxy.FaultProxy` makes it happen.
 

@@ -1,4 +1,4 @@
-"""Pytest fixtures that give a test a real control plane; loaded by pytest itself wherever Syncline is installed.
+"""Pytest fixtures with a real control plane. pytest loads them if Syncline is installed.
 
 Imports nothing heavy: a run that asks for no sandbox should not pay for one.
 """

@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, so that tests without one can use what needs one."""
+"""An event loop in a thread, for synchronous tests."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""The operator as users run it: its own process, its own ServiceAccount, the shipped role."""
+"""The operator as a process, with its ServiceAccount and the shipped roles."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""An HTTP proxy between a client and a sandbox's API server, where faults happen on request.
+"""An HTTP proxy between a client and the API server of a sandbox, with faults on request.
 
 It ends TLS with a certificate of the sandbox's own authority, so a client needs nothing but another address; bearer
 tokens pass through, client certificates cannot. Everything that no rule picks out goes through unchanged.

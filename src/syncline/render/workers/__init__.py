@@ -1,4 +1,4 @@
-"""Worker processes that do untrusted work, and how the operator talks to them.
+"""Worker processes for untrusted work, and their protocol with the operator.
 
 pool            lends processes, fairly between tenants; backs off from work that had to be stopped
 process         one worker process, as the operator sees it

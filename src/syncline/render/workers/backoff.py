@@ -1,4 +1,4 @@
-"""Work that had to be stopped: why, and how long it is left alone before it is tried again."""
+"""The backoff of work that was stopped: the cause, and the time until the next attempt."""
 
 from typing import NamedTuple
 

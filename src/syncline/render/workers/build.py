@@ -1,4 +1,4 @@
-"""The child that builds: `python -I -m syncline.render.workers.build`.
+"""The worker process for builds: `python -I -m syncline.render.workers.build`.
 
 It confines itself, then serves jobs until end of input. It decrypts, templates, evaluates, parses and validates: all
 that reads what somebody pushed. It holds nothing of one job while it works on the next, but for the schemas of clusters
@@ -65,7 +65,7 @@ def work(job: BuildJob) -> Iterator[BuildAnswer]:
     except (MemoryError, OSError):
         raise
     except Exception as error:  # noqa: BLE001 - what nobody thought of is told as what it is, and costs no child
-        yield Failed("", 0, f"the build failed for a reason that is ours ({type(error).__name__}): please report it")
+        yield Failed("", 0, f"the build failed because of a bug in Syncline ({type(error).__name__}): please report it")
     else:
         yield Done()
 
@@ -105,7 +105,7 @@ _ONLY_PROGRAM = (
 def _decrypted(file: Text, keys: dict[str, bytes] | None) -> BuildAnswer:
     if keys is None:
         raise BuildError(
-            "is encrypted with SOPS, and the sync has no spec.decryption: name the Secret with the key", file=file.path
+            "is encrypted with SOPS, and the sync has no spec.decryption: write the Secret with the key", file=file.path
         )
     try:
         return Prepared(file.path, sops.decrypt(file.path, file.content, keys), decrypted=True)

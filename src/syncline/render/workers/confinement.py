@@ -1,4 +1,4 @@
-"""What a worker gives up before it sees any untrusted work. It acts on the calling process, for good.
+"""The confinement of a worker before any untrusted work. It applies to the calling process permanently.
 
 Everywhere: no new file, process or core dump, and an address space a little larger than it is. On Linux also: it dies
 with its parent, is the first to go when memory runs out, cannot be inspected, and (x86-64 and arm64) may make only the

@@ -1,4 +1,4 @@
-"""How the operator and its children write to each other: messages of msgpack, each after its length."""
+"""The framing of messages between the operator and its workers: msgpack with a length prefix."""
 
 import msgspec
 

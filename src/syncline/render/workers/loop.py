@@ -1,4 +1,4 @@
-"""The child's side: it reads jobs from standard input and writes answers to standard output, until the input ends."""
+"""The loop of a worker: it reads jobs from standard input and writes results to standard output."""
 
 import os
 import sys

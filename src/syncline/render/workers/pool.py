@@ -1,4 +1,4 @@
-"""A pool of worker processes: started when there is work, kept warm for a while, ended when one misbehaves.
+"""A pool of worker processes: started for work, kept for a while, ended after a failure.
 
 Work takes turns, fairly between tenants. One worker is always out of reach of a single tenant, so hostile work of one
 keeps nobody else waiting. Work that takes too much time or memory is stopped and left alone for a while; when it is
@@ -130,9 +130,7 @@ class WorkerPool:
         try:
             process = await WorkerProcess.start(self._program)
         except OSError as error:
-            raise RenderFailed(
-                f"no process for rendering could be started: {error.strerror}", retry_after=1.0
-            ) from None
+            raise RenderFailed(f"a worker process cannot be started: {error.strerror}", retry_after=1.0) from None
         self.processes.add(process)
         process.gone.add_done_callback(lambda _: self._forget(process))
         try:
@@ -142,7 +140,7 @@ class WorkerPool:
         except WorkerCrashed:
             process.kill()
             self._refuse_when_closed()
-            raise RenderFailed("a process for rendering did not start", retry_after=1.0) from None
+            raise RenderFailed("a worker process did not start", retry_after=1.0) from None
         except BaseException:
             process.kill()
             raise

@@ -1,4 +1,4 @@
-"""One worker process, as the operator sees it: start it, give it a job, kill it."""
+"""One worker process: start, run a job, kill."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""What the operator and its worker processes say to each other: messages of msgpack.
+"""The messages between the operator and its worker processes.
 
 A worker says `Ready` once. Then the operator sends a job, and the worker answers with any number of answers and `Done`,
 or with `Failed`. To a transform job it answers with one `Rendered`, `Repeated` or `Refused` a target, in their order,

@@ -1,4 +1,4 @@
-"""The program of a worker that transforms: `python -I -m syncline.render.workers.transform`.
+"""The worker process for transforms: `python -I -m syncline.render.workers.transform`.
 
 It confines itself, then serves jobs until its input ends. It holds nothing of one job while it works on the next. When
 a job takes too much memory, the worker dies; its parent says so.
