@@ -110,7 +110,7 @@ class History:
                 lock.release()
 
     def may_touch(self, place: Place) -> bool:
-        """Count one more touch of a copy, unless it would look like a fight."""
+        """Count one more touch of a copy, unless it would look like a write loop."""
         now = self.elapsed()
         with self._guard:
             touched = self._touched[place]

@@ -7,7 +7,7 @@ ROUNDS = 60
 CHANGES = 12
 
 
-def test_a_fight_is_noticed_named_and_not_fought_on(world: World) -> None:
+def test_a_write_loop_is_detected_named_and_slowed_down(world: World) -> None:
     source = world.source()
     target = world.namespace("a")
     sync = world.sync(destinationNamespace=target)
@@ -15,10 +15,10 @@ def test_a_fight_is_noticed_named_and_not_fought_on(world: World) -> None:
     copy = world.config_map(target)
     for number in range(ROUNDS):
         copy.set(manager="the-other-controller", colour=f"blue-{number}")
-        until(sync.read, lambda _: copy.data == {"colour": "red"} or sync.conditions["Ready"]["reason"] == "Fight")
-        if sync.conditions["Ready"]["reason"] == "Fight":
+        until(sync.read, lambda _: copy.data == {"colour": "red"} or sync.conditions["Ready"]["reason"] == "WriteLoop")
+        if sync.conditions["Ready"]["reason"] == "WriteLoop":
             break
-    ready = sync.becomes("Fight", conflicted=1)
+    ready = sync.becomes("WriteLoop", conflicted=1)
     assert (
         "written 5 times in a short while and changed again each time, last by the-other-controller" in ready["message"]
     )
@@ -31,7 +31,7 @@ def test_a_fight_is_noticed_named_and_not_fought_on(world: World) -> None:
     sync.becomes("Synced")
 
 
-def test_a_source_that_changes_often_is_no_fight(world: World) -> None:
+def test_a_source_that_changes_often_is_no_write_loop(world: World) -> None:
     source = world.source()
     target = world.namespace("a")
     sync = world.sync(destinationNamespace=target)
@@ -44,7 +44,7 @@ def test_a_source_that_changes_often_is_no_fight(world: World) -> None:
     sync.becomes("Synced", synced=1)
 
 
-def test_a_policy_that_changes_what_is_sent_is_no_fight_with_somebody(world: World) -> None:
+def test_a_policy_that_changes_what_is_sent_is_no_write_loop(world: World) -> None:
     source = world.source()
     target = world.namespace("a")
     with altered(world.sandbox, target, 'Object{data: {"injected": "1"}}'):

@@ -246,7 +246,7 @@ def test_a_field_that_cannot_be_changed_gives_a_clear_condition_and_no_loop(
     assert world.find(kind, world.home).uid != uid
 
 
-def test_a_fight_over_an_object_is_noticed_and_named(world: GitWorld) -> None:
+def test_a_write_loop_over_an_object_is_detected_and_named(world: GitWorld) -> None:
     commit = world.push({"app.yaml": config_map(colour="red")})
     sync = world.csync()
     sync.at(commit)
@@ -257,7 +257,7 @@ def test_a_fight_over_an_object_is_noticed_and_named(world: GitWorld) -> None:
             app.put("data", "colour", value="green", manager="rival")
         return str(sync.conditions["Ready"]["reason"])
 
-    until(provoke, lambda reason: reason == "Fight")
+    until(provoke, lambda reason: reason == "WriteLoop")
     assert "rival" in sync.message
 
 

@@ -29,7 +29,7 @@ def test_the_same_write_is_tolerated_a_few_times_and_then_paused() -> None:
     assert (earlier.count, earlier.version) == (TOLERATED_WRITES, "1")
 
 
-def test_a_source_that_changes_often_is_no_fight() -> None:
+def test_a_source_that_changes_often_is_no_write_loop() -> None:
     write_loops = WriteLoops()
     for number in range(100):
         digest = f"revision {number}"
@@ -37,7 +37,7 @@ def test_a_source_that_changes_often_is_no_fight() -> None:
         written(write_loops, digest)
 
 
-def test_a_source_that_changes_to_and_fro_is_no_fight() -> None:
+def test_a_source_that_changes_to_and_fro_is_no_write_loop() -> None:
     write_loops = WriteLoops()
     written(write_loops, *["red", "blue"] * 20)
     assert write_loops.paused_by(APP, "red", 0.0) is None
@@ -56,7 +56,7 @@ def test_a_change_of_the_source_goes_through_a_pause() -> None:
     assert write_loops.paused_by(APP, "blue", 0.0) is None
 
 
-def test_the_pauses_of_a_fight_grow_and_stay_long_while_it_lasts() -> None:
+def test_the_pauses_of_a_write_loop_grow_and_stay_long_while_it_lasts() -> None:
     write_loops = WriteLoops()
     written(write_loops, *["red"] * TOLERATED_WRITES)
     now, pauses = 0.0, []
@@ -94,7 +94,7 @@ def test_what_we_let_go_of_is_forgotten_at_once() -> None:
     assert (write_loops.paused_by(APP, "red", 0.0), len(write_loops)) == (None, 0)
 
 
-def test_only_so_many_objects_are_remembered_and_those_in_a_fight_longest() -> None:
+def test_only_so_many_objects_are_remembered_and_those_in_a_write_loop_longest() -> None:
     write_loops = WriteLoops()
     written(write_loops, *["red"] * TOLERATED_WRITES)
     for number in range(MAX_OBJECTS + 10):

@@ -219,17 +219,17 @@ def test_a_copy_with_reconcile_disabled_is_left_alone(world: Manifests) -> None:
     copy.shows("spec", "replicas", value=2)
 
 
-def test_a_fight_over_a_field_is_noticed_named_and_not_fought_on(world: Manifests) -> None:
+def test_a_write_loop_over_a_field_is_detected_named_and_slowed_down(world: Manifests) -> None:
     source, copy, sync = scene(world)
     for number in range(60):
         copy.put(*IMAGE, value=f"example.com/other:{number}", manager="the-other-controller")
         until(
             sync.read,
-            lambda _: copy.at(*IMAGE) == "example.com/app:1" or sync.conditions["Ready"]["reason"] == "Fight",
+            lambda _: copy.at(*IMAGE) == "example.com/app:1" or sync.conditions["Ready"]["reason"] == "WriteLoop",
         )
-        if sync.conditions["Ready"]["reason"] == "Fight":
+        if sync.conditions["Ready"]["reason"] == "WriteLoop":
             break
-    ready = sync.becomes("Fight", conflicted=1)
+    ready = sync.becomes("WriteLoop", conflicted=1)
     assert "changed again each time, last by the-other-controller" in ready["message"]
     mark = world.mark()
     copy.put(*IMAGE, value="example.com/other:last", manager="the-other-controller")

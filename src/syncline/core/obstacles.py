@@ -44,7 +44,7 @@ def clearing_patch(
 ) -> list[Json] | None:
     """Return the JSON patch that puts ours in the place of theirs, or None where nothing of others is in the way.
 
-    `fields` is what `fields.owned_fields` returned for the live object. `named` are the fields that the server has named,
+    `fields` is what `fields.owned_fields` returned for the live object. `named` are the fields that the server names,
     such as `spec.template.spec.volumes[0].hostPath`: only their neighbours are removed.
     """
     bare = frozenset(_INDEX.sub("", field) for field in named if field)

@@ -11,7 +11,7 @@ Json = dict[str, Any]
 def drop_unsent(live: Json, ours: Mapping[str, Any], sent: Mapping[str, Any]) -> bool:
     """Drop from an object the fields that are ours and are not sent; return whether there were any.
 
-    `ours` is what `fields.owned_fields` returned: null stands for a field of somebody else, which stays. The values that
+    `ours` is what `fields.owned_fields` returned: null stands for another manager's field, which stays. The values that
     the server fills in for a removed field are not known here.
     """
     dropped = False

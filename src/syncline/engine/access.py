@@ -17,7 +17,7 @@ from syncline.kube.errors import Forbidden
 from syncline.kube.resources import Resource
 from syncline.kube.reviews import may_self
 
-# How long an answer is believed.
+# How many seconds an answer is used.
 ANSWER_TTL = 20.0
 # As many answers are kept; a flood of questions pushes out the oldest.
 CAPACITY = 10_000

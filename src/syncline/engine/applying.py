@@ -173,7 +173,7 @@ class Applier:
         )
 
     async def _with_live_ignored(self, desired: Desired) -> tuple[Desired, str]:
-        """Send what is left to others as it is now; the version makes the server refuse it if that changed since."""
+        """Send ignored fields with their live values; the version makes the server refuse it if they changed."""
         if not desired.ignored or desired.body is None:
             return desired, ""
         live = await self._read(desired)
@@ -214,7 +214,7 @@ class Applier:
         return observed.version if observed.applied else await self._migrate_managed_fields(desired, observed.uid)
 
     async def _migrate_managed_fields(self, desired: Desired, uid: str, *, alone: bool = False) -> str:
-        """Before the first apply: let the server count what we created as applied, or removed fields would stay.
+        """Before the first apply: have the server count our created fields as applied, or removed fields would stay.
 
         `alone`: and nothing as anybody else's.
         """

@@ -1,8 +1,8 @@
-"""Which living sync has the better claim on a target.
+"""Which existing sync has the better claim on a target.
 
-The current owner keeps an object until it lets go; where nobody owns it, the oldest sync wins that could create it.
-What a spec asks for beyond the rights of its sync is no claim: it blocks nobody. Whoever loses is noted as a waiter. It
-is told when the claim that it lost to changes or ends, and to look again in a while, since rights change silently.
+The current owner keeps an object until it releases it; an object that no sync owns goes to the oldest sync that could
+create it. A target that a sync has no right to create is no claim: it blocks nobody. The sync that loses becomes a
+waiter. It is enqueued when the winning claim changes or ends, and again after a while, since rights change silently.
 """
 
 import asyncio
@@ -19,14 +19,14 @@ from syncline.kube.errors import Forbidden, NotFound
 from syncline.kube.resources import Resource
 
 Name = tuple[str, str, str]
-"""A name of copies: cluster, kind, name."""
+"""A name of targets: cluster, kind, name."""
 
-# The API server is asked about so many identities that claim one target, at most: anybody can invent accounts.
+# The API server is asked about at most this many identities that claim one target: anybody can invent accounts.
 MOST_REVIEWED = 8
 
 
 class ClaimedTarget(Struct, frozen=True):
-    """Copies of one name in one cluster; for a kind that is in no namespace the scope says nothing."""
+    """Targets of one name in one cluster; the scope does not apply to cluster-scoped kinds."""
 
     name: Name
     scope: Scope | None
@@ -41,24 +41,24 @@ class ClaimedTarget(Struct, frozen=True):
 
 
 class Claim(Struct, frozen=True, kw_only=True):
-    """What a sync wants."""
+    """The targets that a sync claims."""
 
     ref: str
     created: str
     targets: tuple[ClaimedTarget, ...]
     user: str | None = None
-    """Whom the sync acts as in its own cluster; None: the operator itself."""
+    """The user that the sync acts as in its own cluster; None: the operator itself."""
     dry_run: bool = False
-    """Whether the sync only says what it would write: then others need not wait for it."""
+    """Whether the sync writes nothing (dry run): then other syncs do not wait for it."""
 
     @property
     def age(self) -> tuple[str, str]:
-        """Orders claims: the least is the oldest."""
+        """The order of claims: the least is the oldest."""
         return self.created, self.ref
 
 
 class Claims:
-    """All living claims, of all kinds. A writer that loses to one notes that in `waiters`."""
+    """The claims of all syncs of all kinds. A writer that loses a target adds its sync to `waiters`."""
 
     def __init__(self, client: Client, kinds: Mapping[str, Resource]) -> None:
         self._client = client
@@ -72,11 +72,11 @@ class Claims:
         self.access = AccessReviews(client)
 
     def listen(self, listener: Callable[[str], None]) -> None:
-        """Be told of each sync that waits for one whose claim has changed or ended."""
+        """Add a listener: it gets each sync that waits for a claim that has changed or ended."""
         self._listeners.append(listener)
 
     def put(self, claim: Claim) -> None:
-        """Enter or replace the claim of a sync."""
+        """Set the claim of a sync."""
         self._extended.discard(claim.ref)
         before = self._claims.get(claim.ref)
         if before == claim:
@@ -90,9 +90,9 @@ class Claims:
             self._notify_waiters(claim.ref)
 
     def extend(self, claim: Claim) -> None:
-        """Enter the claim of an edited sync as far as its spec tells; other names stay claimed until its next pass.
+        """Set the claim of an edited sync from its spec; names that it claimed before stay claimed until its next pass.
 
-        Otherwise an edit would give away every target whose name is not known before the sources are read.
+        Otherwise an edit would release every target whose name is not known before the sources are read.
         """
         before = self._claims.get(claim.ref)
         names = {claimed.name for claimed in claim.targets}
@@ -101,12 +101,12 @@ class Claims:
         self._extended.add(claim.ref)
 
     def replace_extended(self, claim: Claim) -> None:
-        """Enter what the spec tells of a claim that was extended, once a pass has ended that could not tell more."""
+        """Reduce an extended claim to the targets in the spec, after a pass that could not find the others."""
         if claim.ref in self._extended:
             self.put(claim)
 
     def drop(self, ref: str) -> None:
-        """Remove the claim of a sync that is gone or suspended."""
+        """Remove the claim of a sync that is deleted or suspended."""
         self._extended.discard(ref)
         claim = self._claims.pop(ref, None)
         if claim is not None:
@@ -117,12 +117,12 @@ class Claims:
         self._notify_waiters(ref)
 
     def wait(self, ref: str, cluster: str, target: Target, winner: str = "") -> None:
-        """Note that a sync waits for a target that another one has; one that claims nothing waits for nothing."""
+        """Note that a sync waits for a target of another sync; a sync without a claim waits for nothing."""
         if ref in self._claims:
             self.waiters.add(ref, (cluster, target.local()), winner)
 
     def stop_waiting(self, ref: str, cluster: str, target: Target) -> None:
-        """Note that nobody has the target that a sync waited for."""
+        """Note that a sync no longer waits for a target."""
         self.waiters.discard(ref, (cluster, target.local()))
 
     def _remove(self, claim: Claim) -> None:
@@ -138,7 +138,7 @@ class Claims:
                 listener(waiter)
 
     def _schedule_recheck(self, ref: str) -> None:
-        """Have a sync look again once the answer that it waits because of is not believed any more."""
+        """Enqueue a waiting sync when the access review that it waits because of expires."""
         if ref not in self._rechecks:
             self._rechecks[ref] = asyncio.get_running_loop().call_later(ANSWER_TTL, self._recheck, ref)
 
@@ -166,7 +166,7 @@ class Claims:
     async def winner(
         self, ref: str, cluster: str, target: Target, namespace: Namespace | None, resource: Resource
     ) -> str:
-        """Name the sync with the better claim on a target that nobody has, or nothing; note that this one waits.
+        """Return the sync with the better claim on a target that nobody owns, or empty; note that this sync waits.
 
         Raises `KubeError` where the API server does not say who could create it.
         """
@@ -177,7 +177,7 @@ class Claims:
         access = AccessRequest(verb="create", resource=resource, namespace=target.namespace)
         # In another cluster all who share a claim share the credential: none can do what the others cannot.
         for claim in older[:1] if cluster else reviewed(older, mine):
-            # It may change while the server is asked: that is told from now on.
+            # The claim may change while the server is asked: from now on its changes enqueue this sync.
             self.wait(ref, cluster, target, claim.ref)
             if cluster or claim.user == mine:
                 return claim.ref
@@ -188,12 +188,12 @@ class Claims:
         return ""
 
     def user_of(self, ref: str) -> str | None:
-        """Return whom a sync acts as in its own cluster; None: the operator itself, or it claims nothing."""
+        """Return the user that a sync acts as in its own cluster; None: the operator itself, or no claim."""
         claim = self._claims.get(ref)
         return claim.user if claim is not None else None
 
     async def may_read(self, user: str, ref: str, *, by: str) -> bool:
-        """Tell whether a user may know of a sync. Raises `KubeError` where the API server does not say."""
+        """Return whether a user may read a sync. Raises `KubeError` where the API server gives no answer."""
         kind, _, rest = sync_of(ref).partition("/")
         namespace, _, name = rest.partition("/")
         resource = self._kinds.get(kind)
@@ -204,12 +204,12 @@ class Claims:
         )
 
     async def owner_exists(self, ref: str) -> bool:
-        """Whether the sync that a marker names exists; what we cannot know counts as alive."""
+        """Return whether the owner that a marker names exists; an owner that we cannot read counts as existing."""
         if sync_of(ref) in self._claims:
             return True
         kind, _, rest = ref.partition("/")
         namespace, _, name = rest.partition("/")
-        name = name.partition("/")[0]  # a part lives as long as its sync
+        name = name.partition("/")[0]  # an environment exists as long as its sync
         resource = self._kinds.get(kind)
         if resource is None or not namespace or not name:
             return resource is not None or bool(kind and rest)
@@ -225,18 +225,18 @@ class Claims:
 def reviewed(older: Iterable[Claim], user: str | None) -> list[Claim]:
     """Return the claims whose identities are asked about for a sync that acts as `user`, the oldest first.
 
-    Of each identity the oldest claim stands for all. The sync's own identity and the operator are always among them; of
-    the others there are only so many, and the namespaces that they are of take turns.
+    The oldest claim of an identity stands for all its claims. The sync's own identity and the operator are always
+    included. The number of others is limited, and they are chosen round-robin over their namespaces.
     """
     by_identity: dict[str | None, Claim] = {}
     for claim in older:
         by_identity.setdefault(claim.user, claim)
     chosen = [claim for claim in by_identity.values() if claim.user in (None, user)]
-    turns: dict[str, list[Claim]] = {}
+    by_namespace: dict[str, list[Claim]] = {}
     for claim in by_identity.values():
         if claim.user not in (None, user):
-            turns.setdefault(claim.ref.split("/")[1], []).append(claim)
-    rest = [(number, claim.age, claim) for claims in turns.values() for number, claim in enumerate(claims)]
+            by_namespace.setdefault(claim.ref.split("/")[1], []).append(claim)
+    rest = [(number, claim.age, claim) for claims in by_namespace.values() for number, claim in enumerate(claims)]
     rest.sort(key=lambda entry: entry[:2])
     chosen += [claim for *_, claim in rest[:MOST_REVIEWED]]
     return sorted(chosen, key=lambda claim: claim.age)

@@ -1,4 +1,4 @@
-"""One cluster as the engine sees it: its client, its namespaces, and a view of each kind that syncs work with."""
+"""One cluster: its client, its namespaces, and an informer for each kind that syncs read or write."""
 
 import asyncio
 import contextvars
@@ -27,9 +27,9 @@ from syncline.kube.resources import CONFIGMAPS, NAMESPACES, SECRETS, Resource
 NamespaceListener = Callable[["Cluster", Namespace | None, Namespace | None], None]
 ManagedListener = Callable[["Cluster", Observed | None, Observed | None, str], None]
 UnmanagedListener = Callable[["Cluster", Target, str], None]
-"""Both are told who learned it by a request of its own, as `Kind/namespace/name`; nobody, where a watch told it."""
+"""Both get the sync whose own request brought the change, as `Kind/namespace/name`; empty where a watch brought it."""
 InformerListener = Callable[["Cluster", str], None]
-"""Told of a kind, once it is completely known, and when it can no longer be watched, or can again."""
+"""Called with a kind when its informer is synced, and when the kind can no longer be watched, or can again."""
 
 RunWatch = Callable[[Callable[[], Coroutine[Any, Any, None]]], Coroutine[Any, Any, None]]
 """Runs a watch for good."""
@@ -39,15 +39,15 @@ BUILT_IN = {"ConfigMap": CONFIGMAPS, "Secret": SECRETS}
 _POLL = 0.02
 # How soon it is noticed that a kind can no longer be watched.
 _RECHECK = 2.0
-# A kind that no sync needs any more is watched for so long: one that comes back finds it complete, and a late write of
-# a sync that is gone is noticed.
+# A kind that no sync needs is watched this much longer: a sync that returns finds the cache complete, and a late write
+# of a deleted sync is noticed.
 INFORMER_GRACE = 900.0
 
 
 class NotWatchedError(KubeError):
-    """A kind cannot be watched, so nothing is known of its copies, and nothing is written.
+    """A kind cannot be watched, so its managed objects are not known, and nothing is written.
 
-    `forbidden` tells that a right to the `resource`, such as `deployments.apps`, lacks.
+    `forbidden` tells that a right to the `resource`, such as `deployments.apps`, is missing.
     """
 
     def __init__(self, resource: str, failure: str, *, forbidden: bool = False) -> None:
@@ -62,10 +62,10 @@ def kind_name(group: str, kind: str) -> str:
 
 
 class Cluster:
-    """A live, partial view of one cluster: the namespaces, and what we manage of each kind.
+    """A cache of one cluster: the namespaces, and the managed objects of each kind.
 
-    Start it; a kind is watched from the first `open` of it on. Targets that it tells of name no cluster: what a sync
-    calls it is the sync's matter, `name` only tells it from the others (empty: the one that the syncs are in).
+    `start` begins the watches; `open_kind` adds a kind. Targets that listeners get name no cluster: each sync has its
+    own name for it. `name` tells clusters apart; it is empty for the cluster that the syncs are in.
     """
 
     def __init__(
@@ -132,8 +132,8 @@ class Cluster:
     def vital(self) -> tuple[AnyReflector, ...]:
         """The watches that must not be lost.
 
-        Other kinds concern only the syncs that name them; and one that could never be had, for want of rights, is
-        reported there.
+        Other kinds concern only the syncs that name them; those report a kind that cannot be watched for
+        lack of rights.
         """
         built_in = (
             self._informers[name] for name in BUILT_IN if name in self._informers and self._informers[name].synced
@@ -161,7 +161,7 @@ class Cluster:
         on_unmanaged: UnmanagedListener,
         on_informer: InformerListener,
     ) -> None:
-        """Be told of changes; what is called must only mark work."""
+        """Add listeners for changes; a listener must only enqueue work."""
         self._listeners.append((on_namespace, on_managed, on_unmanaged, on_informer))
 
     def acting_as(self, user: str | None) -> Client:
@@ -177,7 +177,7 @@ class Cluster:
         return self.namespaces.values()
 
     async def open_kind(self, group: str, kind: str, version: str | None = None) -> KindInformer:
-        """Return the view of a kind, and begin to watch it if nobody did.
+        """Return the informer of a kind; start it where there is none.
 
         Raises `KindNotServed`, and what any read raises.
         """
@@ -191,12 +191,12 @@ class Cluster:
         return self._informers[name]
 
     async def check_served(self, informer: KindInformer, version: str) -> None:
-        """Ask again for a kind of which the server says that it does not know it; raises `KindNotServed`."""
+        """Discover a kind again that the server does not know; raises `KindNotServed`."""
         self.discovery.forget()
         await self.discovery.find(informer.resource.group, informer.resource.kind, version)
 
     async def _renew(self, informer: KindInformer) -> None:
-        """Watch a kind in another version where the one that was watched is no longer served."""
+        """Watch a kind in another version where the watched version is no longer served."""
         resource = informer.resource
         if informer.refused:
             self.discovery.forget()
@@ -210,10 +210,10 @@ class Cluster:
             self._add(informer.kind, served)
 
     async def wait_synced(self, informer: KindInformer, patience: float) -> None:
-        """Wait until a view is complete; raises `NotWatchedError` where it is refused or takes too long, and why.
+        """Wait until an informer is synced; raises `NotWatchedError` where it is refused or takes too long.
 
-        What the server cannot do just now, such as listing a kind that was defined a moment ago, is waited for; when it
-        is complete after all, listeners are told.
+        A server that cannot list a kind yet, such as one that was defined a moment ago, is waited for. Listeners are
+        called when the informer is synced later.
         """
         deadline = asyncio.get_running_loop().time() + patience
         while not informer.synced:
@@ -232,24 +232,24 @@ class Cluster:
             raise NotWatchedError("namespaces", status.failure, forbidden=status.forbidden) from None
 
     def resource_name(self, kind: str) -> str | None:
-        """Return how the server calls a kind that was opened, such as `deployments.apps`; None for others."""
+        """Return the resource name of an open kind, such as `deployments.apps`; None for other kinds."""
         informer = self._informers.get(kind)
         return kind_name(informer.resource.group, informer.resource.plural) if informer is not None else None
 
     def informer(self, kind: str) -> KindInformer:
-        """Return the view of a kind that was opened."""
+        """Return the informer of an open kind."""
         return self._informers[kind]
 
     def informers(self) -> Iterator[KindInformer]:
-        """Yield all views; do not await meanwhile."""
+        """Yield all informers; do not await meanwhile."""
         yield from self._informers.values()
 
     def is_open(self, kind: str) -> bool:
-        """Whether a kind is watched, or it is tried to watch it."""
+        """Whether a kind has an informer, synced or not."""
         return kind in self._informers
 
     def watched_for(self, kind: str) -> float:
-        """Return for how many seconds a kind has been watched; 0 for one that was never complete."""
+        """Return for how many seconds a kind has been watched; 0 where its informer was never synced."""
         informer = self._informers.get(kind)
         return self._clock() - self._opened[kind] if informer is not None and informer.synced else 0.0
 
@@ -263,14 +263,17 @@ class Cluster:
                 self._close(informer)
 
     def managed_at(self, target: Target) -> Observed | None:
-        """Return what carries our label at this place."""
+        """Return the object with our label at this target."""
         informer = self._informers.get(target.kind)
         return informer.managed.at(target) if informer is not None else None
 
     def managed_by(self, sync: str, kind: str | None = None) -> list[Observed]:
         """Return the objects whose marker names this sync; `ownership.ownership_of` tells whether they are its own."""
-        views = self._informers.values() if kind is None else [self._informers[kind]] if kind in self._informers else []
-        return [observed for informer in views for observed in informer.managed.of(sync)]
+        if kind is None:
+            informers = list(self._informers.values())
+        else:
+            informers = [self._informers[kind]] if kind in self._informers else []
+        return [observed for informer in informers for observed in informer.managed.of(sync)]
 
     def owners_in(self, namespace: str) -> set[str]:
         """Return the syncs that markers of objects in a namespace name."""
@@ -323,7 +326,7 @@ class Cluster:
         forget_cached(informer.resource.plural, "copies", "others")
 
     async def _sweep(self) -> None:
-        """Close what is not needed, for good."""
+        """Stop informers that no sync needs, for good."""
         while True:
             await asyncio.sleep(self.grace / 4)
             self.close_unneeded()
@@ -332,7 +335,7 @@ class Cluster:
         return asyncio.get_running_loop().time()
 
     async def _report_changes(self, informer: KindInformer) -> None:
-        """Tell when a view is complete, and whenever its kind, or the right to it, goes or comes back."""
+        """Call listeners when an informer is synced, and when its kind, or the right to watch it, goes or returns."""
         for reflector in informer.reflectors:
             await reflector.synced.wait()
         refused = True
@@ -345,7 +348,7 @@ class Cluster:
 
     def _run(self, *reflectors: AnyReflector) -> None:
         if self._tasks is not None:
-            # A watch is for all: what it logs is not about the sync that happened to open it.
+            # A watch serves all syncs: its log lines do not name the sync that opened the kind.
             self._tasks |= {
                 reflector: asyncio.create_task(self._run_watch(reflector.run), context=contextvars.Context())
                 for reflector in reflectors

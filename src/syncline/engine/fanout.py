@@ -1,4 +1,4 @@
-"""Many targets at once. A slow or failing one never holds back the others, nor the next turn of its sync."""
+"""Writes many targets concurrently. A slow or failing target never delays the others, nor the next pass of its sync."""
 
 import asyncio
 from collections import deque
@@ -19,9 +19,9 @@ Progress = Callable[[list[Outcome]], Awaitable[None]]
 WIDTH = 32
 IN_PROGRESS = "InProgress"
 """The reason of an outcome that is not known yet."""
-# How often progress is told.
+# Seconds between two progress reports.
 PROGRESS_EVERY = 2.0
-# After so long without any the stragglers are left behind; sooner where the sync has something new to do.
+# After this long without progress the pass ends without the late targets; sooner where the sync is enqueued again.
 STALL_AFTER = 6.0
 YIELD_AFTER = 0.5
 _POLL = 0.25
@@ -29,9 +29,9 @@ _UNREPORTED = 1000
 
 
 class FanOut:
-    """The writes of one sync. Stragglers go on behind the scenes; `on_late` is called when one comes home.
+    """The writes of one sync. Late writes go on in the background; `on_late` is called when one ends.
 
-    `is_wanted` tells whether the next turn of the sync is asked for already: then it does not wait for them for long.
+    `is_wanted` tells whether the sync is enqueued again: then `run` waits for late writes only briefly.
     """
 
     def __init__(self, on_late: Callable[[], None], is_wanted: Callable[[], bool] = lambda: False) -> None:
@@ -40,16 +40,16 @@ class FanOut:
         self._busy: set[Target] = set()
         self._late: set[asyncio.Task[None]] = set()
         self._unreported: dict[Target, Outcome] = {}
-        """What was written after the run that began it had ended: the next look at the target tells it."""
+        """Writes that ended after their run: the next run reports them."""
 
     async def run(self, jobs: Iterable[tuple[Target, Job]], progress: Progress) -> list[Outcome]:
-        """Carry out the jobs; a target that is still busy, from this turn or an earlier one, is Pending."""
+        """Run the jobs; a target whose write is still in flight, of this pass or an earlier one, is Pending."""
         given = list(jobs)
         workers = _Workers(self._busy, (one for one in given if one[0] not in self._busy))
         busy = [_still_busy(target) for target, _ in given if target in self._busy]
         tasks = workers.start()
         clock = asyncio.get_running_loop().time
-        told = moved = clock()
+        reported = moved = clock()
         known = 0
         try:
             while tasks and clock() - moved < (
@@ -58,9 +58,9 @@ class FanOut:
                 _, tasks = await asyncio.wait(tasks, timeout=_POLL)
                 if len(workers.finished) > known:
                     known, moved = len(workers.finished), clock()
-                if tasks and clock() - told >= PROGRESS_EVERY:
+                if tasks and clock() - reported >= PROGRESS_EVERY:
                     await _report(progress, workers.outcomes())
-                    told = clock()
+                    reported = clock()
         except asyncio.CancelledError:
             # A graceful stop lets the writes in flight finish, and starts no more.
             workers.cancel_queued()
@@ -70,16 +70,16 @@ class FanOut:
         for task in tasks:
             self._late.add(task)
             task.add_done_callback(partial(self._on_late_done, workers, late))
-        # The turn of those not begun comes with the next one, which may want something else of them.
+        # Jobs that have not started are left to the next pass, which may desire something else.
         return [*busy, *map(self._reported, workers.outcomes()), *map(_still_busy, (*late, *workers.cancel_queued()))]
 
     @property
     def in_flight(self) -> int:
-        """How many writers of earlier runs have not come home: what they write may still appear."""
+        """How many writes of earlier runs are still in flight."""
         return len(self._late)
 
     async def drain(self, grace: float) -> None:
-        """Wait so long for the stragglers, then give them up."""
+        """Wait this long for late writes, then cancel them."""
         await _give_up(set(self._late), grace)
 
     def _on_late_done(self, workers: "_Workers", late: set[Target], task: asyncio.Task[None]) -> None:
@@ -94,14 +94,14 @@ class FanOut:
         self._on_late()
 
     def _reported(self, outcome: Outcome) -> Outcome:
-        """Return an outcome; in place of one that found nothing to do, the write that came home since the last run."""
+        """Return an outcome; in place of one without a write, the late write that ended since the last run."""
         earlier = self._unreported.pop(outcome.target, None)
         is_idle = outcome.state == "Synced" and outcome.written is None
         return earlier if earlier is not None and is_idle else outcome
 
 
 class _Workers:
-    """The workers of one turn. Each cluster has its own: one that does not answer keeps none from the others."""
+    """The workers of one run. Each cluster has its own: a cluster that does not answer blocks no other."""
 
     def __init__(self, busy: set[Target], jobs: Iterable[tuple[Target, Job]]) -> None:
         self.finished: dict[Target, Outcome | None] = {}
@@ -125,11 +125,11 @@ class _Workers:
         return self._started - self.finished.keys()
 
     def has_local_backlog(self) -> bool:
-        """Whether anything in the cluster of the sync itself was not begun with: slow is not silent there."""
+        """Whether jobs for the sync's own cluster have not started: that cluster is slow, not silent."""
         return bool(self._queues.get(""))
 
     def cancel_queued(self) -> list[Target]:
-        """Begin with nothing more; return what was not begun with."""
+        """Start no more jobs; return the targets that have not started."""
         left = [target for queue in self._queues.values() for target, _ in queue]
         for queue in self._queues.values():
             queue.clear()
@@ -150,7 +150,7 @@ class _Workers:
 
 
 async def _give_up(tasks: set[asyncio.Task[None]], grace: float | None) -> None:
-    """Let tasks end by themselves; end them after the grace, or when we are told twice."""
+    """Wait for tasks to end; cancel them after the grace period, or when this wait is cancelled."""
     try:
         if tasks:
             await asyncio.wait(tasks, timeout=grace)
@@ -160,7 +160,7 @@ async def _give_up(tasks: set[asyncio.Task[None]], grace: float | None) -> None:
 
 
 async def _report(progress: Progress, so_far: list[Outcome]) -> None:
-    """Tell how far it is; where that fails, the writes go on, and the end of the turn tells it all."""
+    """Report progress; where that fails, the writes go on, and the end of the pass reports everything."""
     try:
         await progress(so_far)
     except KubeError as error:

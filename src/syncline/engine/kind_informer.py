@@ -1,4 +1,4 @@
-"""What is watched of one kind in one cluster: our copies, and strangers of interest. Bodies are dropped on arrival."""
+"""The informer of one kind in one cluster: it watches managed objects, and unmanaged ones that a sync needs."""
 
 from collections.abc import Callable
 
@@ -28,10 +28,10 @@ class MetaWire(Struct):
 
 
 class KindInformer:
-    """`copies` holds what carries our label.
+    """`managed` holds the objects with our label, without their bodies.
 
-    `strangers` only tells that an object without our label, that some sync pays attention to, has come, changed or
-    gone: a source, or an object that is in the way.
+    `unmanaged` holds the versions of objects without our label that the watch filter matches: sources, and objects at
+    the place of a target. It reports that such an object was created, changed or deleted.
     """
 
     def __init__(
@@ -67,37 +67,37 @@ class KindInformer:
 
     @property
     def reflectors(self) -> tuple[AnyReflector, AnyReflector]:
-        """Its watches, to be run and to be asked for their health."""
+        """The two watches."""
         return (self.managed.reflector, self.unmanaged)
 
     @property
     def synced(self) -> bool:
-        """Whether it has been complete once."""
+        """Whether both watches have listed all objects once."""
         return all(reflector.synced.is_set() for reflector in self.reflectors)
 
     @property
     def failure(self) -> str:
-        """What stands in the way of a watch, for a person; empty if nothing does."""
+        """Why a watch fails, for a person; empty if none does."""
         return next((status.failure for one in self.reflectors if (status := one.status()).failure), "")
 
     @property
     def refused(self) -> bool:
-        """Whether the server no longer lets it be watched: the kind, or the right to it, is gone."""
+        """Whether the server refuses a watch: the kind, or the right to watch it, is gone."""
         return any(one.status().refused for one in self.reflectors)
 
     @property
     def forbidden(self) -> bool:
-        """Whether the right to watch it lacks."""
+        """Whether the right to watch the kind is missing."""
         return any(one.status().forbidden for one in self.reflectors)
 
     def to_observed(self, wire: Wire, *, body: bool = False) -> Observed:
-        """Reduce an object to what a plan needs."""
+        """Reduce an object to the state that a plan compares."""
         keys = self._marks.keys
         unsigned = UNSIGNED in keys.takeovers and self._was_listed(wire.metadata)
         return to_observed(wire, kind=self.kind, body=body, key=self._key, marks=keys, unsigned=unsigned)
 
     def _was_listed(self, meta: ObjectMeta) -> bool:
-        """Whether an object had its unsigned mark when the kind was first listed: so nobody puts one on later."""
+        """Whether an object had its unsigned mark at the first list: a mark that is added later does not count."""
         if not self.managed.reflector.synced.is_set():
             return True
         known = self.managed.at(Target(meta.namespace, meta.name, self.kind))
@@ -106,9 +106,9 @@ class KindInformer:
         )
 
     def observe_unmanaged(self, meta: ObjectMeta, by: str) -> None:
-        """Take in an object without our label that `by` has read or written, so that its end is noticed too.
+        """Cache an object without our label that `by` has read or written, so that its deletion is noticed too.
 
-        A list that ran before the interest arose has passed over it.
+        A list that ran before the watch filter matched the object has left it out.
         """
         if OWNER_LABEL not in meta.labels:
             self.unmanaged.observe(MetaWire(metadata=meta), by)

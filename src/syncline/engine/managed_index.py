@@ -1,4 +1,4 @@
-"""The objects of a kind that carry our label, by place and by the sync that wrote them; bodies are dropped."""
+"""An index of the managed objects of one kind: by target, and by the sync that their marker names."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -16,7 +16,7 @@ Wire = DataWire | ObjectWire
 
 
 class ManagedIndex:
-    """An index over one watch. What a sync ever wrote is found here after any crash; there is no inventory to lose."""
+    """An index over one watch of all objects with our label: after a crash, all objects of a sync are found here."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class ManagedIndex:
         )
 
     def at(self, target: Target) -> Observed | None:
-        """Return what carries our label at this place."""
+        """Return the object with our label at this target."""
         return self.reflector.get(Key(target.namespace, target.name))
 
     def of(self, sync: str) -> list[Observed]:
@@ -53,21 +53,21 @@ class ManagedIndex:
         return [observed for observed in found if observed is not None]
 
     def suppress_events(self, target: Target) -> AbstractContextManager[None]:
-        """Hold back what the watch tells of a place while we write there.
+        """Hold back the watch events of a target while we write it.
 
-        Mostly it is our own write, told ahead of the answer, which `observe` and `observe_gone` then claim. The rest is
-        told once the write is over.
+        Most of them are our own write, seen before its answer: `observe` and `observe_gone` claim those. The others are
+        passed on when the write is over.
         """
         return self._events.hold(Key(target.namespace, target.name))
 
     def observe(self, wire: Wire, by: str) -> None:
-        """Take in what the server answered to a write by `by`; its echo from the watch is no news."""
+        """Cache the answer to a write by `by`; the watch event of the same version is not passed on again."""
         meta = wire.metadata
         self._events.claim(Key(meta.namespace, meta.name), meta.uid, meta.resource_version, by)
         self.reflector.observe(wire, by)
 
     def observe_gone(self, observed: Observed, by: str, version: str | None = None) -> None:
-        """Take in what `by` has just deleted or, at this version, released."""
+        """Remove an object that `by` has deleted or, at this version, released."""
         key = Key(observed.target.namespace, observed.target.name)
         self._events.claim(key, observed.uid, None, by)
         self.reflector.observe_deleted(key, observed.uid, by, version)

@@ -1,4 +1,4 @@
-"""What a sync's own object says: its finalizer and its status. Written only when it changes."""
+"""Reads and writes a sync's own object: its spec, its finalizer and its status. Writes only changes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,7 +29,7 @@ Status = TypeVar("Status", bound=Struct)
 
 
 class RawSync(Struct, rename="camel"):
-    """An object of one of our kinds; spec and status are decoded one by one, so that a bad one harms no other."""
+    """An object of one of our kinds; spec and status are decoded later, so that one bad object harms no other."""
 
     metadata: ObjectMeta = field(default_factory=ObjectMeta)
     spec: msgspec.Raw = field(default_factory=lambda: msgspec.Raw(b"{}"))
@@ -37,11 +37,11 @@ class RawSync(Struct, rename="camel"):
 
 
 class SyncGone(KubeError):  # noqa: N818 - a state, not a mistake
-    """The sync was deleted, or re-created under its name, while we reconciled it: nothing may be written for it."""
+    """The sync was deleted, or re-created under its name, during the reconcile: nothing may be written for it."""
 
 
 class StatusConflict(KubeError):  # noqa: N818 - as above
-    """Somebody else wrote the status meanwhile: another leader, or a person. What is there now is in `live`."""
+    """Somebody else wrote the status meanwhile: another leader, or a person. `live` is the sync as it is now."""
 
     def __init__(self, live: RawSync) -> None:
         super().__init__("somebody else wrote the status meanwhile")
@@ -49,20 +49,20 @@ class StatusConflict(KubeError):  # noqa: N818 - as above
 
 
 class Sync(Struct, Generic[Spec_co, Status_co], frozen=True, kw_only=True):
-    """A sync as read: `spec` is None where it cannot be read, and `error` says why."""
+    """A sync as read: `spec` is None where it cannot be decoded, and `error` says why."""
 
     kind: str
     metadata: ObjectMeta
     spec: Spec_co | None
     status: Status_co
-    """The status that counts."""
+    """The status that the reconcile starts from."""
     stored: Status_co | None = None
-    """The status that is stored, where that is another one: one that somebody else wrote."""
+    """The stored status, where it differs because somebody else wrote it."""
     error: str = ""
 
     @property
     def owner(self) -> Owner:
-        """Return the sync as the owner of copies."""
+        """Return the sync as an owner of objects."""
         return Owner(self.kind, self.metadata.namespace, self.metadata.name, self.metadata.uid)
 
     @property
@@ -79,7 +79,7 @@ class Sync(Struct, Generic[Spec_co, Status_co], frozen=True, kw_only=True):
 def read_sync(
     kind: str, spec_type: type[Spec_co], status_type: type[Status_co], wire: RawSync
 ) -> Sync[Spec_co, Status_co]:
-    """Decode a sync; a spec that breaks the schema is reported, a status that does is read as far as it goes."""
+    """Decode a sync; a spec that breaks the schema is reported, and valid parts of a broken status are kept."""
     error, spec = "", None
     try:
         spec = msgspec.json.decode(wire.spec, type=spec_type)
@@ -93,7 +93,7 @@ def read_sync(
 class SyncObjectWriter:
     """Writes finalizers and statuses of one kind.
 
-    Every write names the uid and the version that it is about: an operator that wakes up late overwrites nothing.
+    Every write carries the UID and the version of the sync: an operator with an old cache overwrites nothing.
     """
 
     def __init__(self, client: Client, resource: Resource, marks: MarkRing | None = None) -> None:
@@ -102,7 +102,7 @@ class SyncObjectWriter:
         self._marks = marks or MarkRing()
 
     def signed(self, metadata: ObjectMeta, status: Status) -> Status:
-        """Return a status as it is stored: with a proof that we wrote it, for a sync."""
+        """Return a status as it is stored: the status of a sync is signed."""
         if not isinstance(status, SyncStatus):
             return status
         return sign_status(status, self._resource.kind, metadata.uid, self._marks.keys)

@@ -1,7 +1,7 @@
 """Brings the two sides of a two-way sync into agreement: both read live, the upstream written first, the base last.
 
 The base is kept on the downstream object and goes there with the write that it speaks of. A crash in between leaves the
-same value on both sides, which is silent, and the next turn does the rest.
+same value on both sides, which is no difference, and the next pass does the rest.
 """
 
 import time
@@ -53,7 +53,7 @@ class Upstream(Struct, frozen=True, kw_only=True):
 
 
 class TwoWay:
-    """Settles the one target of a two-way sync, with the sync's identity."""
+    """Applies the one target of a two-way sync, with the sync's identity."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class TwoWay:
         self._transforms = transforms
 
     async def apply(self, upstream: Upstream, desired: Desired, *, created_once: bool) -> Outcome:
-        """Bring both sides about. What the API server says against it becomes the outcome; nothing is raised."""
+        """Apply both sides. An error of the API server becomes the outcome; nothing is raised."""
         try:
             for _ in range(TRIES):
                 wire = await self._read(desired.target)
@@ -99,8 +99,8 @@ class TwoWay:
         planned = await self._writer.plan(desired, observed, created_once=created_once)
         if observed is None or wire is None or (planned.verb is Verb.LEAVE and planned.reason in _BEFORE):
             return planned
-        agreement, action, settled = self._plan(upstream, desired, observed, wire.metadata, planned)
-        return structs.replace(action, verb=Verb.LEAVE) if settled and not agreement.up else action
+        agreement, action, is_noop = self._plan(upstream, desired, observed, wire.metadata, planned)
+        return structs.replace(action, verb=Verb.LEAVE) if is_noop and not agreement.up else action
 
     def _to_observed(self, desired: Desired, wire: DataWire | None) -> Observed | None:
         if wire is None:
@@ -125,12 +125,12 @@ class TwoWay:
         self, upstream: Upstream, desired: Desired, observed: Observed, meta: ManagedMeta, planned: Action
     ) -> Outcome:
         """Write the source, then the copy with the new base."""
-        agreement, action, settled = self._plan(upstream, desired, observed, meta, planned)
+        agreement, action, is_noop = self._plan(upstream, desired, observed, meta, planned)
         if action.change is None:
             return outcome_of(action)
         if agreement.up and (outcome := await self._write_up(upstream, desired, observed, agreement)) is not None:
             return outcome
-        if settled:
+        if is_noop:
             await self._writer.renew(observed)
             outcome = outcome_of(structs.replace(action, verb=Verb.LEAVE))
             return structs.replace(outcome, written=Verb.UPDATE) if agreement.up else outcome
@@ -139,7 +139,7 @@ class TwoWay:
     def _plan(
         self, upstream: Upstream, desired: Desired, observed: Observed, meta: ManagedMeta, planned: Action
     ) -> tuple[Agreement, Action, bool]:
-        """Decide value by value, and say whether the copy is as it should be; nothing is written."""
+        """Decide value by value, and tell whether the downstream object needs no write; nothing is written."""
         base = _base(desired, observed, planned)
         up, everything = desired.digests_by_path(), observed.value_digests or {}
         down = {path: digest for path, digest in everything.items() if self._flows(path)}
@@ -166,7 +166,7 @@ class TwoWay:
         )
         verb = Verb.ADOPT if planned.verb is Verb.ADOPT else Verb.UPDATE
         action = _action(desired, agreement, change, verb)
-        settled = (
+        is_noop = (
             verb is Verb.UPDATE
             and planned.reason != "Reowned"
             and change.metadata_only
@@ -175,7 +175,7 @@ class TwoWay:
             and (observed.marker.digest, observed.marker.key) == (change.digest, desired.key)
             and not metadata_differs(desired, observed, exact=False)
         )
-        return agreement, action, settled
+        return agreement, action, is_noop
 
     async def _write_up(
         self, upstream: Upstream, desired: Desired, observed: Observed, agreement: Agreement

@@ -1,7 +1,7 @@
-"""Which syncs wait for a target that another sync owns or claims, found from the target and from the other sync.
+"""Which syncs wait for a target that another sync owns or claims, by target and by the other sync.
 
-What is noted here only tells whom to enqueue when something may have changed. It costs no more than there are syncs
-that wait, and can be lost at any time: the next pass of a sync notes again what it waits for.
+The waiters are enqueued when the target or the other sync changes. The index may be lost at any time: the next pass of
+a sync adds its waits again.
 """
 
 from collections.abc import Hashable, Iterator
@@ -11,7 +11,7 @@ from msgspec import Struct
 from syncline.core.objects import Target
 
 ClaimKey = tuple[str, Target]
-"""A cluster, and a target in it by the name that it has there."""
+"""A cluster, and a target within it."""
 
 
 class _Wait(Struct, gc=False):
@@ -49,11 +49,11 @@ class Waiters:
             index.discard(entry, ref)
 
     def begin(self, ref: str) -> None:
-        """Note that a pass of a sync begins, which notes anew what the sync waits for."""
+        """Begin a pass of a sync, which adds the waits of the sync again."""
         self._rounds[ref] = self._rounds.get(ref, 0) + 1
 
     def end(self, ref: str) -> None:
-        """Note that a pass has ended: what it has not waited for is not waited for any more."""
+        """End a pass: waits that it has not added again are removed."""
         now = self._rounds.pop(ref, 0)
         for spot in [spot for spot, wait in self._waits.get(ref, {}).items() if wait.pass_number != now]:
             self.discard(ref, spot)
@@ -116,5 +116,5 @@ class _RefCounts:
 
 
 def sync_of(ref: str) -> str:
-    """Return the sync of an owner: an environment is a part of one."""
+    """Return the sync of an owner, which may be an environment of the sync."""
     return "/".join(ref.split("/")[:3])

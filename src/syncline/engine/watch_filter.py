@@ -1,4 +1,4 @@
-"""Which objects that are not ours are worth noticing: sources, what they refer to, and what may be in the way."""
+"""Which unmanaged objects are watched: sources, the objects they refer to, and objects at the place of a target."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -10,33 +10,33 @@ from syncline.core.selectors import selector_matches
 
 
 class LabelQuery(Struct, frozen=True):
-    """Objects of one namespace (or of all, where it is empty) with these labels; or of a kind that is in none."""
+    """Objects with these labels, in one namespace or, where it is empty, in all; cluster-scoped objects match too."""
 
     namespace: str
     selector: LabelSelector
 
     def matches(self, meta: ObjectMeta) -> bool:
-        """Whether an object is selected."""
+        """Whether the query selects an object."""
         here = not meta.namespace or self.namespace in ("", meta.namespace)
         return here and selector_matches(self.selector, meta.labels)
 
 
 class WatchFilter:
-    """By kind: names, counted over the syncs that are interested in them, and selections. All else is dropped."""
+    """By kind: names, with the number of syncs that watch them, and label queries. Other objects are dropped."""
 
     def __init__(self) -> None:
         self._names: dict[str, Counter[str]] = {}
         self._queries: dict[str, list[LabelQuery]] = {}
 
     def retain(self, kind: str, names: Iterable[str] = (), queries: Iterable[LabelQuery] = ()) -> None:
-        """Take an interest in objects of these names, in any namespace, and in selected ones."""
+        """Match objects of these names, in any namespace, and objects that these queries select."""
         if counted := Counter(names):
             self._names.setdefault(kind, Counter()).update(counted)
         if chosen := list(queries):
             self._queries.setdefault(kind, []).extend(chosen)
 
     def release(self, kind: str, names: Iterable[str] = (), queries: Iterable[LabelQuery] = ()) -> None:
-        """Let go of an interest; other syncs may still have it."""
+        """Undo one `retain`; names and queries that another sync retains still match."""
         counts = self._names.get(kind, Counter())
         for name in names:
             counts[name] -= 1
@@ -51,11 +51,11 @@ class WatchFilter:
             self._queries.pop(kind, None)
 
     def matches(self, kind: str, meta: ObjectMeta) -> bool:
-        """Whether any sync is interested in this object."""
+        """Whether any sync watches this object."""
         if meta.name in self._names.get(kind, ()):
             return True
         return any(query.matches(meta) for query in self._queries.get(kind, ()))
 
     def has_kind(self, kind: str) -> bool:
-        """Whether any sync is interested in objects of this kind."""
+        """Whether any sync watches objects of this kind."""
         return kind in self._names or kind in self._queries

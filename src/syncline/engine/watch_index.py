@@ -1,4 +1,4 @@
-"""Who is to be woken by what: sources, targets and namespaces, back to the syncs that care."""
+"""An index from sources, targets, namespaces and clusters to the syncs that watch them."""
 
 from collections.abc import Hashable, Iterator
 from collections.abc import Set as AbstractSet
@@ -13,24 +13,24 @@ from syncline.kube.cache import Key
 
 
 class WatchSet(Struct, frozen=True, kw_only=True):
-    """What one sync cares about."""
+    """The objects, namespaces and clusters that one sync watches."""
 
     objects: frozenset[Target] = frozenset()
-    """What it reads by name: its sources, and what they and it refer to."""
+    """Objects that it reads by name: its sources, and the objects that they and the sync refer to."""
     queries: tuple[tuple[str, LabelQuery], ...] = ()
     """Sources that it selects, by kind."""
     names: frozenset[Name] = frozenset()
-    """The names of its copies."""
+    """The names of its targets."""
     scopes: tuple[tuple[str, Scope], ...] = ()
     """The namespaces that it writes to, by cluster."""
     clusters: frozenset[str] = frozenset()
     """Other clusters that it writes to, whether or not they can be reached now."""
     targets: bool = False
-    """Whether it means clusters by their SyncTargets."""
+    """Whether it selects clusters by their SyncTargets."""
 
 
 class WatchIndex:
-    """The interests of all syncs of a kind, found from either side."""
+    """The watch sets of all syncs of one kind, by sync and by watched object."""
 
     def __init__(self) -> None:
         self._of: dict[Key, WatchSet] = {}
@@ -43,7 +43,7 @@ class WatchIndex:
         self._by_cluster = _SyncsByEntry()
 
     def get(self, sync: Key) -> WatchSet | None:
-        """Return what a sync cares about."""
+        """Return the watch set of a sync."""
         return self._of.get(sync)
 
     def of_other_kinds(self, built_in: AbstractSet[str]) -> Iterator[Key]:
@@ -62,7 +62,7 @@ class WatchIndex:
                 yield sync
 
     def put(self, sync: Key, watches: WatchSet) -> None:
-        """Enter or replace the interest of a sync."""
+        """Set the watch set of a sync."""
         self.drop(sync)
         self._of[sync] = watches
         for index, entries in self._entries(watches):
@@ -84,7 +84,7 @@ class WatchIndex:
         yield from self._by_query.of(target.kind)
 
     def of_name(self, name: Name) -> Iterator[Key]:
-        """Yield the syncs whose copies have this name."""
+        """Yield the syncs whose targets have this name."""
         yield from self._by_name.of(name)
 
     def of_cluster(self, cluster: str) -> Iterator[Key]:
@@ -92,11 +92,11 @@ class WatchIndex:
         yield from self._by_cluster.of(cluster)
 
     def of_targets(self) -> Iterator[Key]:
-        """Yield the syncs that mean clusters by their SyncTargets."""
+        """Yield the syncs that select clusters by their SyncTargets."""
         yield from (sync for sync, watches in self._of.items() if watches.targets)
 
     def of_namespace(self, cluster: str, old: Namespace | None, new: Namespace | None) -> Iterator[Key]:
-        """Yield the syncs for which a namespace has come, gone, or changed its standing."""
+        """Yield the syncs for which a namespace is created, deleted, or newly in or out of scope."""
         names = {namespace.name for namespace in (old, new) if namespace is not None}
         spelled = (self._by_namespace.of((cluster, name)) for name in names)
         for sync in set(self._open_ended.of(cluster)).union(*spelled):

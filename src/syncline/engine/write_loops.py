@@ -1,8 +1,8 @@
-"""Fights: somebody else undoes what we write, again and again.
+"""Write loops: another writer undoes our write again and again.
 
-A fight is that the very same write (content, labels and annotations) goes to the same object many times in a short
-while, whoever started it and however the write is undone: by an edit, by a delete, or by a webhook that changes what
-we send. Then repairs are spaced out. A source that changes often is no fight: each of its writes is another one.
+In a write loop, the same write (content, labels and annotations) goes to the same object many times in a short while.
+It does not matter how the write is undone: by an edit, by a delete, or by an admission webhook. Repairs then back off.
+A source that changes often is no write loop: each of its writes is different.
 """
 
 from msgspec import Struct
@@ -11,36 +11,36 @@ TOLERATED_WRITES = 5
 FIRST_PAUSE = 60.0
 LAST_PAUSE = 600.0
 MAX_DOUBLINGS = 10
-"""How often the pause is doubled at most."""
+"""How many times the pause is doubled at most."""
 REMEMBERED_SECONDS = 2 * LAST_PAUSE
-"""After how many seconds without a write an object is forgotten: later than the longest pause, or a fight that goes on
-would begin anew after each."""
+"""An object is forgotten after this many seconds without a write: more than the longest pause, or each pause would end
+the loop."""
 MAX_OBJECTS = 50_000
-"""How many objects are remembered at most; beyond that, the one that was written longest ago is forgotten."""
+"""How many objects are remembered at most; then the object with the oldest write is forgotten."""
 
 
 class RepeatedWrite(Struct, gc=False):
-    """The same write, several times."""
+    """One write that was sent several times."""
 
     digest: str
     count: int
     last: float
     version: str
-    """The version of the object that the last one came to: while it is the same, nobody else has written."""
+    """The version of the object after the last write: while it is the same, nobody else has written."""
 
 
 class WriteLoops:
-    """How often each object was written alike. Can be lost: a fight shows itself again soon enough."""
+    """The last write of each object, and how often it was repeated. It may be lost: a loop is soon detected again."""
 
     def __init__(self) -> None:
         self._writes: dict[str, RepeatedWrite] = {}
-        """By object (`ownership.object_id_of`), the one that was written longest ago first."""
+        """By object (`ownership.object_id_of`), the oldest write first."""
 
     def __len__(self) -> int:
         return len(self._writes)
 
     def record(self, object_id: str, digest: str, version: str, now: float) -> None:
-        """Take note of a write; the digest (`writing.write_digest`) names all that was sent."""
+        """Record a write; the digest (`writing.write_digest`) names all that was sent."""
         known = self._writes.pop(object_id, None)
         count = known.count + 1 if known is not None and known.digest == digest and _is_recent(known, now) else 1
         self._writes[object_id] = RepeatedWrite(digest, count, now, version)
@@ -48,7 +48,7 @@ class WriteLoops:
             del self._writes[next(iter(self._writes))]
 
     def paused_by(self, object_id: str, digest: str, now: float) -> RepeatedWrite | None:
-        """Return the earlier ones of this write, if the next one must wait."""
+        """Return the earlier writes that pause this one; None where it may be sent now."""
         self._expire(now)
         known = self._writes.get(object_id)
         if known is None or known.digest != digest or known.count < TOLERATED_WRITES:
@@ -57,11 +57,11 @@ class WriteLoops:
         return known if now - known.last < pause else None
 
     def forget(self, object_id: str) -> None:
-        """Forget an object that we let go of ourselves."""
+        """Forget an object that we deleted or released ourselves."""
         self._writes.pop(object_id, None)
 
     def _expire(self, now: float) -> None:
-        """Forget what was written long ago; objects of namespaces and clusters that have gone go so, too."""
+        """Forget old writes; this also removes objects of deleted namespaces and clusters."""
         while self._writes:
             place, oldest = next(iter(self._writes.items()))
             if _is_recent(oldest, now):

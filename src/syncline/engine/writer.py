@@ -1,4 +1,4 @@
-"""Brings one target to what its sync wants: plan, write, and plan again when the world turned out otherwise."""
+"""Applies one target: plan, write, and plan again where the object differs from the observed one."""
 
 import time
 from typing import Any
@@ -41,7 +41,7 @@ Wire = DataWire | ObjectWire
 
 log = structlog.get_logger(__name__)
 
-# How often the world may turn out otherwise before the target waits for its next turn.
+# How often a target is planned anew in one pass because it has changed.
 TRIES = 5
 TERMINATING = "NamespaceTerminating"
 # Their data goes with them, so they are never deleted to be created again.
@@ -63,7 +63,7 @@ class _NotRecreated(Exception):  # noqa: N818 - a state
 
 
 class Writer:
-    """Writes on behalf of one sync, with its identity."""
+    """Writes targets on behalf of one sync, with its identity."""
 
     def __init__(
         self,
@@ -90,9 +90,9 @@ class Writer:
         return self._owner.sync
 
     async def observed(self, target: Target) -> Observed | None:
-        """Return what the caches know of a target. An account learns nothing of what it could not read itself.
+        """Return the cached object of a target; None where the sync's account may not read it.
 
-        To it, such an object is not there: it tries to create its own, and the API server says what there is to say.
+        The sync then tries to create its own object, and the API server refuses it with its own message.
         """
         observed, user = self._cluster.managed_at(target), self._client.user
         if (
@@ -107,7 +107,7 @@ class Writer:
         return observed if await self._claims.access.may(user, access, by=self.sync) else None
 
     async def plan(self, desired: Desired, observed: Observed | None, *, created_once: bool = False) -> Action:
-        """Plan one target, with what is known of other syncs."""
+        """Plan one target, with the claims of other syncs."""
         object_id = object_id_of(self._cluster.uid, desired.target)
         rival = await self._competing_owner(desired, observed, object_id)
         return plan(
@@ -115,7 +115,7 @@ class Writer:
         )
 
     async def apply(self, desired: Desired, *, created_once: bool = False) -> Outcome:
-        """Bring one target about. What the API server says against it becomes the outcome; nothing is raised."""
+        """Apply one target. An error of the API server becomes the outcome; nothing is raised."""
         invalid, overtaken = 0, False
         action: Action | None = None
         try:
@@ -152,10 +152,10 @@ class Writer:
     async def remove(
         self, observed: Observed, reason: str, message: str, *, keep_edited: bool = False
     ) -> Outcome | None:
-        """Let go of one object, or return None where there is none that is ours.
+        """Prune one object: delete or release it. Return None where there is no object of ours.
 
-        `keep_edited` holds for what is there at the moment of the write, not only for what was seen: after a conflict
-        the object is read, and the removal is planned again.
+        `keep_edited` also holds for the live object at the moment of the write: after a conflict the object is read,
+        and the removal is planned again.
         """
         invalid = 0
         try:
@@ -186,9 +186,9 @@ class Writer:
         return contended(observed.target, gone=True)
 
     async def ask_to_create(self, desired: Desired) -> Outcome:
-        """Return what the API server has against creating an object, and create nothing.
+        """Return the API server's answer to a dry-run create, and create nothing.
 
-        For a target of which the sync may not know why nothing is written there: it hears what it would hear anyway.
+        For a target whose owner the sync may not know of: the sync gets the answer that a create would get.
         """
         object_id = object_id_of(self._cluster.uid, desired.target)
         body = create_body(desired, self._owner, object_id, Change(digest=desired.digest), desired.content)
@@ -239,7 +239,7 @@ class Writer:
         )
 
     async def _first_observed(self, desired: Desired, *, created_once: bool) -> Observed | None:
-        """Return what is known of the target before anything is planned.
+        """Return the observed object before the first plan.
 
         Under Keep it is noted for good that a namespace has had its copy, so the first time the server is asked: what
         the cache has may have gone with an earlier namespace of that name, since the two are watched separately.
@@ -250,7 +250,7 @@ class Writer:
         return await self.get_live(desired)
 
     def _remaining_action(self, desired: Desired, wire: Wire) -> Action | None:
-        """Return what is still to be done after a write of ours, by its own answer; None: nothing is.
+        """Return the action that remains after a write of ours, planned from its answer; None where none remains.
 
         The watch does not tell of it: for the cache, an answer is what we know already.
         """
@@ -266,7 +266,7 @@ class Writer:
         return self._cluster.informer(target.kind)
 
     async def _competing_owner(self, desired: Desired, observed: Observed | None, object_id: str) -> str:
-        """Name the sync with the better claim, if there is one, and note that ours waits for it."""
+        """Name the sync with the better claim, if there is one, and note that our sync waits for it."""
         target, sync, cluster = desired.target, self._owner.sync, self._cluster.name
         if observed is None:
             return await self._claimed_by(target)
@@ -278,7 +278,7 @@ class Writer:
         ):  # a sync of another cluster: whether it lives cannot be known from here
             self._claims.wait(sync, cluster, target)
             return f"{marker.sync} of another cluster"
-        # It may go while the server is asked for it: that is told from now on.
+        # That sync may be deleted while the server is asked for it: from now on its changes enqueue ours.
         self._claims.wait(sync, cluster, target, marker.sync)
         # Anybody can write a mark that proves nothing, to learn whether there is such a sync.
         is_guess = observed.marker is None and not await self._may_know(marker.sync)
@@ -309,7 +309,7 @@ class Writer:
         return user is None or await self._claims.may_read(user, ref, by=self.sync)
 
     async def _name_drift_manager(self, action: Action, desired: Desired) -> Action:
-        """Name who has taken a field of ours; the last one to write need not be the one."""
+        """Name the manager that has changed a field of ours; it need not be the last writer."""
         if not action.lost_fields:
             return action
         target = desired.target
@@ -322,14 +322,14 @@ class Writer:
         )
 
     async def execute(self, action: Action, desired: Desired, observed: Observed | None) -> Outcome:
-        """Write, unless somebody keeps undoing just that. Raises what the server says against it."""
+        """Execute an action, unless it is in a write loop. Raises the errors of the server."""
         outcome, _ = await self._execute(action, desired, observed)
         return outcome
 
     async def _execute(
         self, action: Action, desired: Desired, observed: Observed | None
     ) -> tuple[Outcome, Wire | None]:
-        """Write, and return what the server has made of it; None where nothing was written."""
+        """Write, and return the object as the server stored it; None where nothing was written."""
         change, target = action.change, desired.target
         assert change is not None  # noqa: S101 - every write of the plan has one
         object_id = object_id_of(self._cluster.uid, target)
@@ -366,7 +366,7 @@ class Writer:
         return wire
 
     async def _handle_immutable(self, action: Action, desired: Desired, error: KubeError) -> Outcome:
-        """Deal with a change that the server refuses: a field that cannot be changed, or content that cannot be."""
+        """Handle a change that the server refuses: an immutable field, or invalid content."""
         target, observed = desired.target, await self.get_live(desired)
         object_id = object_id_of(self._cluster.uid, target)
         if observed is None or ownership_of(observed, self._owner, object_id) not in (
@@ -475,7 +475,7 @@ class Writer:
 
 
 def is_stale(error: KubeError, *, existed: bool) -> bool:
-    """Whether the world is only not as it was seen: then look again."""
+    """Whether an error only says that the object differs from the observed one: then it is read and planned again."""
     if isinstance(error, Unreachable):
         return error.ambiguous
     return isinstance(error, AlreadyExists | Conflict) or (existed and isinstance(error, Invalid | NotFound))
@@ -534,7 +534,7 @@ def _write_loop(target: Target, rounds: int, observed: Observed | None) -> Outco
         f"written {rounds} times in a short while and {how} again each time, last by {who}; repairs are spaced out: "
         "let one of the two manage the object, or annotate it with syncline.dev/reconcile: Disabled"
     )
-    return Outcome(target=target, state="Conflict", reason="Fight", message=message, retry=True)
+    return Outcome(target=target, state="Conflict", reason="WriteLoop", message=message, retry=True)
 
 
 def contended(target: Target, *, gone: bool = False) -> Outcome:

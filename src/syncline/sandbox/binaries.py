@@ -160,7 +160,8 @@ def _fill(folder: Path, missing: list[str], room: _Room) -> None:
                 f"the {room.name} cannot be had. Tried:\n"
                 + "".join(f"- an official release: {reason}\n" for reason in reasons)
                 + f"- a build from the pinned Go modules: {error}\n"
-                f"Put {', '.join(room.components)} ({versions.version(room.components[-1])}, {'/'.join(versions.system())}) "
+                f"Put {', '.join(room.components)} "
+                f"({versions.version(room.components[-1])}, {'/'.join(versions.system())}) "
                 f"into a folder and name it in {room.own_folder}, or connect this machine and run `{room.command}`."
             ) from error
 

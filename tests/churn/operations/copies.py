@@ -67,7 +67,7 @@ def edit(actor: Actor) -> None:
 
 
 def _keeps_edits(slot: Slot) -> bool:
-    """Whether edits of this copy are not undone, so that they cannot look like a fight."""
+    """Whether edits of this copy are not undone, so that they cannot look like a write loop."""
     return slot.family in ("merge", "skip") or (slot.family == "two" and slot.name != "two-2")
 
 
