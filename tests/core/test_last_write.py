@@ -9,7 +9,6 @@ from syncline.core.last_write import WriteTime, later_side, write_time_of
 from syncline.core.twoway import Side
 
 NOW = 10_000.0
-HOUR = 3600.0
 
 
 def entry(manager: str, time: str, fields: object, **more: str) -> dict[str, object]:
@@ -89,7 +88,7 @@ def test_paths_of_any_object_are_found(fields: object, path: str, owned: bool) -
         entry("x", "1970-01-01T00:00:00Z", {"f:data": "text"}),
     ],
 )
-def test_what_cannot_be_read_is_no_stamp(odd: dict[str, object]) -> None:
+def test_what_cannot_be_read_is_no_time(odd: dict[str, object]) -> None:
     assert write_time_of([odd], ["data/a"]) is None
 
 
@@ -109,22 +108,19 @@ def test_what_cannot_be_read_is_no_stamp(odd: dict[str, object]) -> None:
         (100, NOW + 1, "Downstream"),
     ],
 )
-def test_stamps_decide_where_they_can(up: float | None, down: float | None, later: Side | None) -> None:
-    stamps = (None if up is None else WriteTime(up), None if down is None else WriteTime(down))
-    assert later_side(*stamps, now=NOW) == (later or "Upstream")
-    assert later_side(*stamps, now=NOW, tie="Downstream") == (later or "Downstream")
+def test_times_decide_where_they_can(up: float | None, down: float | None, later: Side | None) -> None:
+    times = (None if up is None else WriteTime(up), None if down is None else WriteTime(down))
+    assert later_side(*times, now=NOW) == (later or "Upstream")
     for seen in (["Upstream", "Downstream"], ["Downstream", "Upstream"]):
-        assert later_side(*stamps, now=NOW, seen_order=seen) == (later or seen[-1])
-
-
-def test_a_measured_skew_widens_the_tolerance() -> None:
-    for skew in (HOUR, -HOUR):
-        assert later_side(WriteTime(0), WriteTime(HOUR), now=NOW, skew=skew) == "Upstream"
-    assert later_side(WriteTime(0), WriteTime(HOUR), now=NOW) == "Downstream"
-    assert later_side(WriteTime(0), WriteTime(3), now=NOW, tolerance=2) == "Downstream"
+        assert later_side(*times, now=NOW, seen_order=seen) == (later or seen[-1])
 
 
 @quick
 @given(st.integers(0, int(NOW)), st.integers(-5, 5), st.sampled_from(("Upstream", "Downstream")))
 def test_within_the_tolerance_no_clock_decides(time: int, difference: int, seen: Side) -> None:
     assert later_side(WriteTime(time), WriteTime(time + difference), now=NOW, seen_order=[seen]) == seen
+
+
+def test_a_narrower_tolerance_tells_closer_writes_apart() -> None:
+    assert later_side(WriteTime(0), WriteTime(3), now=NOW) == "Upstream"
+    assert later_side(WriteTime(0), WriteTime(3), now=NOW, tolerance=2) == "Downstream"

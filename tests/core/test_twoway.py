@@ -15,13 +15,12 @@ from tests.core.oracle import other_map
 from tests.core.twoway_world import Record, Rules, World, digests, stop_before
 from tests.sampling import quick
 
-from syncline.core.pairs import Pair
 from syncline.core.twoway import Agreement, Base, Flow, Side, Strategy, agree, changes
 
-Leaves = dict[str, str]
+Digests = dict[str, str]
 
 STRATEGIES: tuple[Strategy, ...] = ("UpstreamWins", "DownstreamWins", "LastWriteWins", "Merge", "Skip")
-SIDES: list[Leaves] = [
+SIDES: list[Digests] = [
     {},
     {"data/a": "1"},
     {"data/a": "2"},
@@ -34,13 +33,13 @@ SIDES: list[Leaves] = [
 
 class Case(Struct, frozen=True):
     base: Base | None
-    up: Leaves
-    down: Leaves
+    up: Digests
+    down: Digests
     strategy: Strategy
     later: Side
 
-    def agree(self, **options: bool) -> Agreement:
-        return agree(self.base, self.up, self.down, self.strategy, self.later, **options)
+    def agree(self) -> Agreement:
+        return agree(self.base, self.up, self.down, self.strategy, self.later)
 
 
 def every() -> Iterator[Case]:
@@ -64,11 +63,10 @@ def test_a_second_pass_changes_nothing_and_reports_the_same() -> None:
 
 def test_a_key_is_in_one_map_at_most() -> None:
     for case in EVERY:
-        for exact in (False, True):
-            agreement = case.agree(exact=exact)
-            for result in (agreement.upstream, agreement.downstream):
-                assert result is not None
-                assert not any(other_map(path) in result for path in result)
+        agreement = case.agree()
+        for result in (agreement.upstream, agreement.downstream):
+            assert result is not None
+            assert not any(other_map(path) in result for path in result)
 
 
 def test_each_side_ends_with_what_one_of_the_two_had() -> None:
@@ -87,7 +85,7 @@ def test_what_is_not_reported_is_agreed() -> None:
         )
 
 
-def test_take_and_drop_lead_from_each_side_to_its_result() -> None:
+def test_set_and_unset_lead_from_each_side_to_its_result() -> None:
     for case in EVERY:
         agreement = case.agree()
         for there, other, flow, result in (
@@ -140,11 +138,10 @@ def test_what_one_side_gains_from_a_strategy_the_other_gains_from_its_mirror() -
 
 def test_without_a_base_no_key_goes() -> None:
     for case in EVERY:
-        for exact in (False, True):
-            agreement = case.agree(exact=exact)
-            if case.base is None:
-                assert bool(agreement.upstream) >= bool(case.up)
-                assert bool(agreement.downstream) >= bool(case.down)
+        agreement = case.agree()
+        if case.base is None:
+            assert bool(agreement.upstream) >= bool(case.up)
+            assert bool(agreement.downstream) >= bool(case.down)
 
 
 def test_only_the_last_write_wins_by_the_clock() -> None:
@@ -159,7 +156,7 @@ def test_a_side_that_cannot_be_seen_decides_nothing() -> None:
             for up, down in ((None, {}), ({}, None), (None, None), ({"data/a": "2"}, None)):
                 unseen = agree(base, up, down, strategy)
                 assert unseen == Agreement(previous_base=base)
-                assert unseen.base == unseen.interim("Upstream") == unseen.interim("Downstream") == base
+                assert unseen.base == base
 
 
 @quick
@@ -169,9 +166,9 @@ def test_a_side_that_cannot_be_seen_decides_nothing() -> None:
     st.randoms(use_true_random=False),
 )
 def test_keys_are_decided_one_by_one_in_any_order(
-    keys: list[tuple[Leaves, Leaves, Leaves]], strategy: Strategy, random: Random
+    keys: list[tuple[Digests, Digests, Digests]], strategy: Strategy, random: Random
 ) -> None:
-    def together(side: int) -> Leaves:
+    def together(side: int) -> Digests:
         entries = [(f"{path}{number}", value) for number, key in enumerate(keys) for path, value in key[side].items()]
         random.shuffle(entries)
         return dict(entries)
@@ -243,16 +240,16 @@ def test_a_pass_that_is_killed_before_any_write_is_finished_by_the_next(
         {path: value for path, value in (("data/a", one), ("data/b", other)) if value}
         for one, other in zip(a, b, strict=True)
     )
-    for strategy, up_first, interim in product(STRATEGIES, (True, False), (True, False)):
+    for strategy, up_first in product(STRATEGIES, (True, False)):
         before = World(Rules(strategy=strategy))
         before.up.create(up)
         before.down.create(down)
         if not first:
-            before.record = Record(Base.same(digests(was)), Pair(before.up.uid, before.down.uid))
+            before.record = Record(Base.same(digests(was)), before.down.uid)
         undisturbed = before.copy()
-        for number in range(undisturbed.full_pass() + 1 + interim):
+        for number in range(undisturbed.full_pass() + 1):
             world = before.copy()
-            stop_before(world.writes(up_first=up_first, interim=interim), number)
+            stop_before(world.writes(up_first=up_first), number)
             world.full_pass()
             assert world.state() == undisturbed.state()
 
@@ -265,58 +262,6 @@ def synced(rules: Rules) -> World:
 
 
 BASE = Base.same({"data/a": "1", "data/b": "1"})
-
-
-def test_while_one_write_is_to_come_only_what_is_written_is_recorded() -> None:
-    agreement = agree(BASE, {"data/a": "2", "data/b": "1"}, {"data/a": "1", "data/b": "3"}, "Merge")
-    assert (agreement.up, agreement.down) == (Flow(set=("data/b",)), Flow(set=("data/a",)))
-    assert agreement.interim("Upstream") == Base.same({"data/a": "1", "data/b": "3"})
-    assert agreement.interim("Downstream") == Base.same({"data/a": "2", "data/b": "1"})
-    assert agreement.base == Base.same({"data/a": "2", "data/b": "3"})
-
-
-def test_a_first_contact_has_no_base_before_it_is_through() -> None:
-    agreement = agree(None, {"data/a": "2"}, {"data/b": "3"}, "UpstreamWins")
-    assert agreement.interim("Upstream") is None
-    assert agreement.interim("Downstream") is None
-    assert agreement.base == Base.same({"data/a": "2", "data/b": "3"})
-
-
-def test_what_a_server_makes_of_a_value_is_no_edit() -> None:
-    sent = {"spec/replicas": "1", "spec/image": "2"}
-    agreement = agree(Base.same({}), sent, {}, "Merge")
-    stored = {"spec/replicas": "1", "spec/image": "mirror/2", "spec/strategy": "defaulted"}
-
-    base = agreement.final_base(down=stored)
-
-    assert base == Base(sent, stored)
-    for strategy in STRATEGIES:
-        again = agree(base, sent, stored, strategy)
-        assert again == Agreement(upstream=sent, downstream=stored, previous_base=base)
-        assert again.base == base
-        edited = agree(base, sent | {"spec/replicas": "5"}, stored, strategy)
-        assert edited.down.set + edited.up.set == ("spec/replicas",)
-        assert (edited.conflicts, edited.local_only) == ((), ())
-
-
-def test_what_a_server_returned_does_not_settle_a_conflict() -> None:
-    agreement = agree(BASE, {"data/a": "2", "data/b": "4"}, {"data/a": "3", "data/b": "1"}, "Merge")
-    assert agreement.conflicts == ("data/a",)
-    returned = {"data/a": "3", "data/b": "four", "data/c": "added"}
-    up_after = {"data/a": "2", "data/b": "4"}
-    assert agreement.final_base(down=returned) == Base(
-        {"data/a": "1", "data/b": "4"}, {"data/a": "1", "data/b": "four", "data/c": "added"}
-    )
-    assert agreement.final_base(up=up_after, down=returned) == agreement.final_base(down=returned)
-
-
-def test_what_a_dry_run_shows_to_be_alike_is_agreed() -> None:
-    up, down = {"data/a": "2", "data/b": "1"}, {"data/a": "two", "data/b": "1", "data/default": "added"}
-    agreement = agree(BASE, up, down, "Merge", alike={"data/a", "data/default"})
-    assert agreement == Agreement(upstream=up, downstream=down, previous_base=BASE)
-    assert agreement.base == Base(up, down)
-    moved = agree(BASE, {"data/a": "2"}, {"binaryData/a": "2"}, "Merge", alike={"data/a"})
-    assert moved.conflicts == ("binaryData/a", "data/a")
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -352,27 +297,6 @@ def test_one_way_counts_for_all_that_is_below() -> None:
     assert agreement.upstream == {"spec/a/x": "1", "spec/ab": "3"}
 
 
-@pytest.mark.parametrize(
-    ("strategy", "expected"), [("UpstreamWins", {"data/u": "2"}), ("DownstreamWins", {"data/d": "3"})]
-)
-def test_exact_removes_what_the_winner_never_had(strategy: Strategy, expected: Leaves) -> None:
-    agreement = agree(Base.same({}), {"data/u": "2"}, {"data/d": "3"}, strategy, exact=True)
-    assert agreement.upstream == agreement.downstream == expected
-    assert agreement.local_only == ()
-
-
-@pytest.mark.parametrize(
-    ("named", "value"), [("UpstreamWins", "2"), ("DownstreamWins", "3"), ("LastWriteWins", "3"), ("Report", None)]
-)
-def test_a_merge_may_name_who_wins_a_path_that_both_changed(named: str, value: str | None) -> None:
-    up, down = {"data/a": "2", "data/b": "4"}, {"data/a": "3", "data/b": "1"}
-    agreement = agree(BASE, up, down, "Merge", "Downstream", on_conflict=named)
-    assert agreement.conflicts == (() if value else ("data/a",))
-    assert agreement.overruled == (("data/a",) if value else ())
-    assert agreement.upstream == {"data/a": value or "2", "data/b": "4"}
-    assert agreement.downstream == {"data/a": value or "3", "data/b": "4"}
-
-
 def test_a_value_and_the_values_below_it_are_decided_together() -> None:
     base = Base.same({"spec/a/x": "1", "spec/a-b": "1"})
     up, down = {"spec/a": "2", "spec/a-b": "1"}, {"spec/a/x": "3", "spec/a/y": "3", "spec/a-b": "4"}
@@ -392,4 +316,3 @@ def test_changes_name_what_each_side_did() -> None:
     assert changes(BASE, up, down).up == ("data/a",)
     assert changes(BASE, up, down).down == ("data/b",)
     assert changes(None, up, down).up == ("data/a", "data/b")
-    assert changes(BASE, up, down, alike={"data/a"}).up == ()

@@ -16,7 +16,6 @@ from tests.core.twoway_world import HOUR, NOW, RefusedError, Rules, Server, Valu
 from tests.sampling import EXPLORE
 
 from syncline.core.last_write import WriteTime
-from syncline.core.pairs import Step
 from syncline.core.twoway import Side
 
 KEYS = ("a", "b", "default")
@@ -38,11 +37,7 @@ skews = st.sampled_from((0.0, 0.0, HOUR, -HOUR))
 rules = st.builds(
     Rules,
     strategy=st.sampled_from(STRATEGIES),
-    propagate=st.sampled_from(("Down", "Both", "None")),
-    on_conflict=st.sampled_from(("Report", "Report", "UpstreamWins", "DownstreamWins", "LastWriteWins")),
-    exact=st.booleans(),
     oneway=st.sampled_from((frozenset(), frozenset(), frozenset({"data/b"}))),
-    own_spelling=st.booleans(),
 )
 
 
@@ -114,7 +109,6 @@ class TwoSides(RuleBasedStateMachine):
         """6: nothing is decided; so nothing is deleted, written or recorded."""
         before = self.world.state()
         self.server(side).reachable = False
-        assert self.world.decide().step is Step.WAIT
         assert self.world.full_pass() == 0
         if self.both_there():
             unseen = self.world.agreement()
@@ -123,28 +117,27 @@ class TwoSides(RuleBasedStateMachine):
         self.server(side).reachable = True
         assert self.world.state() == before
 
-    @rule(edits=edits, lost=rarely, number=st.integers(0, 3), up_first=st.booleans(), interim=st.booleans())
-    def a_crash_and_a_pass(self, edits: list[Edit], lost: bool, number: int, up_first: bool, interim: bool) -> None:
+    @rule(edits=edits, lost=rarely, number=st.integers(0, 3), up_first=st.booleans())
+    def a_crash_and_a_pass(self, edits: list[Edit], lost: bool, number: int, up_first: bool) -> None:
         """5: killed before any write, the next pass ends where an undisturbed one would have ended."""
         self.people_edit(edits)
-        self.world.unsure = True
         if lost:
             self.world.record = None
         undisturbed = self.world.copy()
         undisturbed.full_pass()
-        self.run_until(number, up_first=up_first, interim=interim)
+        self.run_until(number, up_first=up_first)
         self.check_pass()
         assert self.world.state() == undisturbed.state()
 
-    @rule(edits=edits, number=st.integers(0, 3), up_first=st.booleans(), interim=st.booleans())
-    def a_crash(self, edits: list[Edit], number: int, up_first: bool, interim: bool) -> None:
+    @rule(edits=edits, number=st.integers(0, 3), up_first=st.booleans())
+    def a_crash(self, edits: list[Edit], number: int, up_first: bool) -> None:
         self.people_edit(edits)
-        self.run_until(number, up_first=up_first, interim=interim)
+        self.run_until(number, up_first=up_first)
 
     @rule(before=edits, number=st.integers(0, 3), during=edits)
     def edits_during_a_pass(self, before: list[Edit], number: int, during: list[Edit]) -> None:
         self.people_edit(before)
-        writes = self.world.writes(interim=True)
+        writes = self.world.writes()
         stop_before(writes, number)
         self.forget_what_is_agreed()
         self.people_edit(during)
@@ -171,9 +164,9 @@ class TwoSides(RuleBasedStateMachine):
         assert self.server(side).uid == uid
         self.check_pass()
 
-    def run_until(self, number: int, *, up_first: bool, interim: bool) -> None:
+    def run_until(self, number: int, *, up_first: bool) -> None:
         """Make a pass that dies before a write, if it comes so far."""
-        stop_before(self.world.writes(up_first=up_first, interim=interim), number)
+        stop_before(self.world.writes(up_first=up_first), number)
         self.forget_what_is_agreed()
 
     def remove(self, server: Server) -> None:
@@ -186,7 +179,7 @@ class TwoSides(RuleBasedStateMachine):
 
     def stamp(self, side: Side, skew: float = 0.0) -> None:
         self.clock += 3
-        self.server(side).stamp = WriteTime(self.clock + skew)
+        self.server(side).written = WriteTime(self.clock + skew)
         self.world.seen.append(side)
 
     def forget(self, side: Side, *names: str) -> None:
@@ -212,7 +205,7 @@ class TwoSides(RuleBasedStateMachine):
         self.check_deletions(before)
         self.check_records()
         self.check_fresh_edits()
-        if before.decide().step is Step.AGREE:
+        if before.up.values is not None and before.down.values is not None:
             self.check_clock(before)
             self.check_oneway(before)
             self.check_without_base(before)
@@ -220,20 +213,13 @@ class TwoSides(RuleBasedStateMachine):
             self.check_merge(before)
 
     def check_quiet(self) -> None:
-        """1 and 10: a second pass writes nothing, whatever the servers make of what they are sent."""
+        """1 and 10: a second pass writes nothing."""
         assert list(self.world.writes()) == []
 
     def check_deletions(self, before: World) -> None:
-        """7 and 9: only the recorded object goes, and only as it was recorded; without a record none."""
+        """7 and 9: a pass deletes no object."""
         for old, new in ((before.up, self.world.up), (before.down, self.world.down)):
-            if old.values is not None and new.values is None:
-                record = before.record
-                assert record is not None
-                assert before.rules.propagate == "Both" or (old is before.down and before.rules.propagate == "Down")
-                uid, base = (
-                    (record.pair.up, record.base.up) if old is before.up else (record.pair.down, record.base.down)
-                )
-                assert (old.uid, old.leaves()) == (uid, base)
+            assert old.values is None or new.uid == old.uid
 
     def check_records(self) -> None:
         """11: no value is in what is recorded, nor in what is decided."""
@@ -252,18 +238,14 @@ class TwoSides(RuleBasedStateMachine):
 
     def check_clock(self, before: World) -> None:
         """8: an hour of skew changes nothing but LastWriteWins."""
-        if not before.rules.asks_the_clock:
+        if before.rules.strategy != "LastWriteWins":
             assert before.agreement("Upstream") == before.agreement("Downstream")
 
     def check_oneway(self, before: World) -> None:
         """Keep downstream edits of a one-way path downstream."""
         if before.rules.oneway:
             assert at(self.world.up, "b") == at(before.up, "b")
-            assert (
-                not at(before.up, "b")
-                or at(self.world.down, "b") == at(self.world.up, "b")
-                or before.rules.own_spelling
-            )
+            assert not at(before.up, "b") or at(self.world.down, "b") == at(self.world.up, "b")
 
     def check_without_base(self, before: World) -> None:
         """7: without a base no key goes, and nothing is overwritten but by a strategy that names a winner."""
@@ -277,8 +259,6 @@ class TwoSides(RuleBasedStateMachine):
 
     def check_equal(self, before: World) -> None:
         """2: after one pass all is equal but what is reported, and that is as it was."""
-        if before.rules.own_spelling:
-            return
         agreement, up, down = before.agreement(), self.world.up, self.world.down
         reported = {key(path) for path in (*agreement.conflicts, *agreement.deferred, *agreement.local_only)}
         assert {name for name in KEYS if at(up, name) != at(down, name)} == reported
@@ -292,7 +272,7 @@ class TwoSides(RuleBasedStateMachine):
     def check_merge(self, before: World) -> None:
         """3: under Merge, what was changed on one side only is on both sides now."""
         base = before.base()
-        if before.rules.strategy != "Merge" or before.rules.own_spelling or base is None:
+        if before.rules.strategy != "Merge" or base is None:
             return
         for name in KEYS:
             was = {path: digest for path, digest in base.up.items() if key(path) == name}
@@ -310,7 +290,7 @@ def shielded(rules: Rules, path: str) -> bool:
 
 
 def at(server: Server, name: str) -> Values:
-    return {path: digest for path, digest in server.leaves().items() if key(path) == name}
+    return {path: digest for path, digest in server.digests().items() if key(path) == name}
 
 
 TestTwoSides = TwoSides.TestCase

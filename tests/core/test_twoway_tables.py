@@ -1,19 +1,18 @@
-"""The two tables of two-way synchronisation, cell by cell: which values flow under each strategy, and which objects."""
+"""The table of two-way synchronisation, cell by cell: which values flow under each strategy."""
 
 import pytest
 
-from syncline.core.pairs import GONE, DeletePropagation, Pair, Sighting, Step, deletion
 from syncline.core.twoway import STRATEGIES, Base, Side, Strategy, agree
 
-Leaves = dict[str, str]
+Digests = dict[str, str]
 
 
-def leaves(text: str) -> Leaves:
+def digests(text: str) -> Digests:
     """Read `a=1 b=2`."""
     return {f"data/{key}": value for key, _, value in (word.partition("=") for word in text.split())}
 
 
-def told(text: str) -> dict[str, tuple[str, ...]]:
+def reported(text: str) -> dict[str, tuple[str, ...]]:
     """Read `conflicts: a b; overruled: c`."""
     parts = (part.partition(":") for part in text.split(";") if part)
     return {what.strip(): tuple(f"data/{key}" for key in keys.split()) for what, _, keys in parts}
@@ -120,15 +119,15 @@ TABLE: dict[Strategy, dict[str, tuple[str, str, str]]] = {
 @pytest.mark.parametrize("situation", SITUATIONS)
 @pytest.mark.parametrize("strategy", TABLE)
 def test_which_values_flow(strategy: Strategy, situation: str) -> None:
-    base = None if situation == "first contact" else Base.same(leaves("a=1 b=1"))
-    upstream, downstream = (leaves(side) for side in SITUATIONS[situation])
+    base = None if situation == "first contact" else Base.same(digests("a=1 b=1"))
+    upstream, downstream = (digests(side) for side in SITUATIONS[situation])
 
     agreement = agree(base, upstream, downstream, strategy, "Downstream")
 
     up_after, down_after, report = TABLE[strategy][situation]
-    assert (agreement.upstream, agreement.downstream) == (leaves(up_after), leaves(down_after))
+    assert (agreement.upstream, agreement.downstream) == (digests(up_after), digests(down_after))
     reports = {name: getattr(agreement, name) for name in ("conflicts", "deferred", "local_only", "overruled")}
-    assert {name: paths for name, paths in reports.items() if paths} == told(report)
+    assert {name: paths for name, paths in reports.items() if paths} == reported(report)
     again = agree(agreement.base, agreement.upstream, agreement.downstream, strategy, "Downstream")
     assert (bool(again.up), bool(again.down), again.base) == (False, False, agreement.base)
     assert (again.conflicts, again.deferred) == (agreement.conflicts, agreement.deferred)
@@ -136,8 +135,8 @@ def test_which_values_flow(strategy: Strategy, situation: str) -> None:
 
 @pytest.mark.parametrize(("later", "expected"), [("Upstream", "a=2 b=1"), ("Downstream", "a=1 b=3")])
 def test_the_last_write_wins_the_whole_object(later: Side, expected: str) -> None:
-    agreement = agree(Base.same(leaves("a=1 b=1")), leaves("a=2 b=1"), leaves("a=1 b=3"), "LastWriteWins", later)
-    assert agreement.upstream == agreement.downstream == leaves(expected)
+    agreement = agree(Base.same(digests("a=1 b=1")), digests("a=2 b=1"), digests("a=1 b=3"), "LastWriteWins", later)
+    assert agreement.upstream == agreement.downstream == digests(expected)
 
 
 @pytest.mark.parametrize(
@@ -152,65 +151,3 @@ def test_the_last_write_wins_the_whole_object(later: Side, expected: str) -> Non
 def test_the_kinds_have_names_of_their_own_for_the_strategies(name: str, strategy: Strategy) -> None:
     assert STRATEGIES[name] == strategy
     assert set(STRATEGIES.values()) == TABLE.keys()
-
-
-PAIR = Pair("u1", "d1")
-UP = {"same": Sighting("u1"), "changed": Sighting("u1", changed=True), "anew": Sighting("u2"), "gone": GONE}
-DOWN = {"same": Sighting("d1"), "changed": Sighting("d1", changed=True), "anew": Sighting("d2"), "gone": GONE}
-
-# Upstream and downstream, and what is done if deletions propagate Down, Both, None.
-OBJECTS: dict[tuple[str, str], tuple[Step, Step, Step]] = {
-    ("same", "gone"): (Step.CREATE_DOWN, Step.DELETE_UP, Step.CREATE_DOWN),
-    ("changed", "gone"): (Step.CREATE_DOWN, Step.CREATE_DOWN, Step.CREATE_DOWN),
-    ("anew", "gone"): (Step.CREATE_DOWN, Step.CREATE_DOWN, Step.CREATE_DOWN),
-    ("gone", "same"): (Step.DELETE_DOWN, Step.DELETE_DOWN, Step.LEAVE),
-    ("gone", "changed"): (Step.LEAVE, Step.CREATE_UP, Step.LEAVE),
-    ("gone", "anew"): (Step.LEAVE, Step.CREATE_UP, Step.LEAVE),
-    ("gone", "gone"): (Step.FORGET, Step.FORGET, Step.FORGET),
-}
-PROPAGATIONS: tuple[DeletePropagation, ...] = ("Down", "Both", "None")
-
-
-@pytest.mark.parametrize(("up", "down"), OBJECTS)
-def test_which_objects_go_and_which_come_back(up: str, down: str) -> None:
-    for propagate, step in zip(PROPAGATIONS, OBJECTS[up, down], strict=True):
-        decision = deletion(UP[up], DOWN[down], PAIR, propagate)
-        assert decision.step is step
-        goner = {Step.DELETE_UP: "u1", Step.DELETE_DOWN: "d1"}.get(step, "")
-        assert decision.uid == goner
-
-
-@pytest.mark.parametrize("propagate", PROPAGATIONS)
-def test_without_a_record_the_one_that_exists_is_copied(propagate: DeletePropagation) -> None:
-    for changed in (False, True):
-        assert deletion(Sighting("u", changed=changed), GONE, None, propagate).step is Step.CREATE_DOWN
-        assert deletion(GONE, Sighting("d", changed=changed), None, propagate).step is Step.CREATE_UP
-    assert deletion(GONE, GONE, None, propagate).step is Step.FORGET
-
-
-@pytest.mark.parametrize("recorded", [None, PAIR])
-def test_two_objects_that_exist_are_for_their_values(recorded: Pair | None) -> None:
-    for propagate in PROPAGATIONS:
-        for up in ("same", "changed", "anew"):
-            for down in ("same", "changed", "anew"):
-                assert deletion(UP[up], DOWN[down], recorded, propagate).step is Step.AGREE
-
-
-@pytest.mark.parametrize("recorded", [None, PAIR])
-def test_a_side_that_cannot_be_read_decides_nothing(recorded: Pair | None) -> None:
-    for propagate in PROPAGATIONS:
-        for other in (*UP.values(), None):
-            assert deletion(other, None, recorded, propagate).step is Step.WAIT
-            assert deletion(None, other, recorded, propagate).step is Step.WAIT
-
-
-def test_a_person_hears_of_a_deletion_that_met_an_edit() -> None:
-    for up, sighting in UP.items():
-        for down, other in DOWN.items():
-            for propagate in PROPAGATIONS:
-                decision = deletion(sighting, other, PAIR, propagate)
-                edited_down = up == "gone" and down in ("changed", "anew")
-                edited_up = down == "gone" and up in ("changed", "anew") and propagate == "Both"
-                assert decision.reported == (edited_down or edited_up)
-                assert decision.reason
-                assert decision.message

@@ -24,11 +24,11 @@ def update_conditions(
 ) -> list[Condition]:
     """Return the findings as conditions; a time moves only with a status. What is not found any more goes."""
     before = {condition.type: condition for condition in known}
-    settled = []
+    updated = []
     for finding in findings:
         old = before.get(finding.type)
         changed = old is None or old.status != finding.status
-        settled.append(
+        updated.append(
             Condition(
                 type=finding.type,
                 status=finding.status,
@@ -38,7 +38,7 @@ def update_conditions(
                 last_transition_time=now if changed or old is None else old.last_transition_time,
             )
         )
-    return settled
+    return updated
 
 
 def find(conditions: Iterable[Condition], kind: str) -> Condition | None:

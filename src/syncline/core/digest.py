@@ -31,10 +31,10 @@ class DigestKey(Struct, frozen=True):
 def value_digests(data: Mapping[str, str], binary_data: Mapping[str, str], key: DigestKey) -> dict[str, str]:
     """Digest each value, by its path (`data/KEY`, `binaryData/KEY`)."""
     secret = key.secret
-    leaves = {f"data/{name}": _hash(value.encode(), VALUE_DIGEST_SIZE, secret) for name, value in data.items()}
+    digests = {f"data/{name}": _hash(value.encode(), VALUE_DIGEST_SIZE, secret) for name, value in data.items()}
     for name, value in binary_data.items():
-        leaves[f"binaryData/{name}"] = _hash(value.encode(), VALUE_DIGEST_SIZE, secret)
-    return leaves
+        digests[f"binaryData/{name}"] = _hash(value.encode(), VALUE_DIGEST_SIZE, secret)
+    return digests
 
 
 def body_digest(fields: Mapping[str, Any], key: DigestKey) -> str:

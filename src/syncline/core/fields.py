@@ -1,8 +1,8 @@
 """Who owns which field of an object: what the API server writes down in `managedFields`, read without a schema.
 
-`owned` reduces the entries of an object to one tree: what is ours, and what somebody else took from beside it.
-`lost_paths` tells which fields that we sent are no longer ours, `holder` whose a field is now. So a change by others is
-seen from metadata alone, while defaults, status and what a webhook adds are nobody's loss.
+`owned_fields` reduces the entries of an object to one tree: our fields, and the fields that other managers added next
+to them. `lost_paths` returns our sent fields that are no longer ours, `manager_of` the manager of a field. So a change
+by others is seen from metadata alone, while defaults, status and what a webhook adds are nobody's loss.
 
 A value that says nothing (`{}`, `[]`, false, 0 and "") counts like any other: it matters whether a volume is an
 `emptyDir: {}`, and whether a token is mounted. But the server does not keep all of them. Which ones it does not keep

@@ -1,4 +1,4 @@
-"""ConfigMaps and Secrets made of files that are no manifests.
+"""ConfigMaps and Secrets whose data are files of the source.
 
 A target with a `key` takes one file: the one of that name, or the only one there is. A target without a key takes
 every file, each under its own name. Several targets of one object fill it together. A file that was encrypted goes
@@ -46,7 +46,7 @@ class FileDataError(Exception):
 
 
 class DataObject:
-    """A ConfigMap or Secret in the making."""
+    """A ConfigMap or Secret that is built from files."""
 
     def __init__(self, kind: str, namespace: str, name: str) -> None:
         self.kind = kind

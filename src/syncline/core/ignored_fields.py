@@ -1,9 +1,9 @@
-"""Fields that are left to others: `spec.ignoreDifferences`.
+"""Ignored fields: `spec.ignoreDifferences`.
 
     paths = ignored(spec.ignore_differences, "Deployment.apps", "web")
-    fields = without(manifest, paths)
+    fields = remove_paths(manifest, paths)
 
-What is ignored is not sent, so that the API server never counts it as ours, and so that nobody's change of it is drift.
+An ignored field is not sent: the API server never counts it as ours, and a change of it is no drift.
 """
 
 import re
@@ -57,7 +57,7 @@ def ignored(entries: Iterable[Ignored], kind: str, name: str) -> tuple[Path, ...
 
 
 def remove_paths(fields: Mapping[str, Any], paths: Sequence[Path]) -> dict[str, Any]:
-    """Return an object without what the paths point at; all that makes it this object stays. Nothing is changed."""
+    """Return a copy of an object without the fields at the paths; its identity stays."""
     if not paths:
         return dict(fields)
     result = _pruned(fields, paths, ())
@@ -65,13 +65,13 @@ def remove_paths(fields: Mapping[str, Any], paths: Sequence[Path]) -> dict[str, 
     return result
 
 
-def compared_values(leaves: Mapping[str, str], paths: Sequence[Path]) -> dict[str, str]:
+def compared_values(digests: Mapping[str, str], paths: Sequence[Path]) -> dict[str, str]:
     """Return the values of a ConfigMap or Secret (`data/KEY`, `binaryData/KEY`) that the paths do not point at."""
-    return {leaf: value for leaf, value in leaves.items() if not any(_covers(path, leaf) for path in paths)}
+    return {name: digest for name, digest in digests.items() if not any(_covers(path, name) for path in paths)}
 
 
-def _covers(path: Path, leaf: str) -> bool:
-    return all(part in (ANY, name) for part, name in zip(path, leaf.split("/", 1), strict=False))
+def _covers(path: Path, value_path: str) -> bool:
+    return all(part in (ANY, name) for part, name in zip(path, value_path.split("/", 1), strict=False))
 
 
 def _pruned(value: Any, paths: Sequence[Path], here: Path) -> Any:

@@ -57,7 +57,7 @@ def merge_by_key(
     `adopting`: the destination is taken over just now, so that nothing of it is an edit of what the sync wrote.
     """
     parts = [
-        _merge_part(policy, *(_only(leaves, paths) for leaves in (base, source, destination)), adopting=adopting)
+        _merge_part(policy, *(_only(digests, paths) for digests in (base, source, destination)), adopting=adopting)
         for policy, paths in policies.divide({*base, *source, *destination}).items()
     ]
     return KeyedMerge(
@@ -124,8 +124,8 @@ def agree_by_key(
     )
 
 
-def _only(leaves: ValueDigests, paths: frozenset[str]) -> dict[str, str]:
-    return {path: digest for path, digest in leaves.items() if path in paths}
+def _only(digests: ValueDigests, paths: frozenset[str]) -> dict[str, str]:
+    return {path: digest for path, digest in digests.items() if path in paths}
 
 
 def _differ(path: str, one: ValueDigests, other: ValueDigests) -> bool:

@@ -1,7 +1,7 @@
-"""Which side wrote last, as far as that can be told: `stamp_of`, `later_side`. For LastWriteWins and nothing else.
+"""Which side was written last, as far as managed fields tell: `write_time_of`, `later_side`. For LastWriteWins only.
 
 The only times that API servers keep are those of managed fields: whole seconds of that server's clock, one for each
-manager. They are a hint. Where the hint is too weak to tell, the order in which the changes were seen decides.
+manager. They are a hint. Where the hint is too weak to tell, the order in which the changes were observed decides.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,13 +27,13 @@ class WriteTime(Struct, frozen=True, order=True):
 def write_time_of(
     managed_fields: Iterable[Mapping[str, object]], paths: Iterable[str], *, ours: str = MANAGER
 ) -> WriteTime | None:
-    """Return the latest stamp over the entries that own one of the paths; None where nobody is known to.
+    """Return the latest write over the entries that own one of the paths; None where no entry does.
 
     Our own writes and writes to a subresource do not count. A path is segments joined by `/`, escaped as in a JSON
     pointer. A deleted path has no owner any more.
     """
     ways = [[part.replace("~1", "/").replace("~0", "~") for part in path.split("/")] for path in paths]
-    stamps = [
+    times = [
         WriteTime(time, str(entry.get("manager", "")))
         for entry in managed_fields
         if entry.get("manager") != ours
@@ -41,7 +41,7 @@ def write_time_of(
         and (time := _seconds(entry.get("time"))) is not None
         and any(_owns(entry.get("fieldsV1"), way) for way in ways)
     ]
-    return max(stamps, default=None)
+    return max(times, default=None)
 
 
 def later_side(
@@ -51,22 +51,19 @@ def later_side(
     now: float,
     seen_order: Sequence[Side] = (),
     tolerance: float = TOLERANCE,
-    skew: float = 0.0,
-    tie: Side = "Upstream",
 ) -> Side:
     """Return the side that was changed later.
 
-    Stamps decide if both are there, neither is in the future, and they differ by more than the tolerance and the
-    measured skew of the clocks. Otherwise it is the side whose change this process saw last (`seen_order`, oldest
-    first); if it has seen none, `tie`.
+    The times of the writes decide if both are known, neither is in the future, and they differ by more than the
+    tolerance. Otherwise it is the side whose change this process observed last (`seen_order`, oldest first); if it has
+    observed none, the upstream side.
     """
-    margin = tolerance + abs(skew)
-    if up is not None and down is not None and max(up.time, down.time) <= now + margin:
-        if up.time > down.time + margin:
+    if up is not None and down is not None and max(up.time, down.time) <= now + tolerance:
+        if up.time > down.time + tolerance:
             return "Upstream"
-        if down.time > up.time + margin:
+        if down.time > up.time + tolerance:
             return "Downstream"
-    return seen_order[-1] if seen_order else tie
+    return seen_order[-1] if seen_order else "Upstream"
 
 
 def _owns(fields: object, way: Sequence[str]) -> bool:

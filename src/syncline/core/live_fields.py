@@ -1,7 +1,7 @@
-"""Sends back what is there: fields that are left to others keep the values that they have.
+"""Keeps the live values of ignored fields in a server-side apply.
 
-A server-side apply that no longer sends a field which it once sent removes it. So the fields that a sync leaves to
-others are sent with their live values: nothing changes, and nothing is lost.
+A server-side apply removes a field that it sent before and no longer sends. So ignored fields are sent with their live
+values: they do not change, and they are not removed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ Json = dict[str, Any]
 
 
 def keep_live_fields(sent: Mapping[str, Any], live: Mapping[str, Any], paths: Sequence[Path]) -> Json:
-    """Return what to send: at the paths, what the live object has there, and nothing where it has nothing.
+    """Return the fields to send, with the live values at the paths; a path that the live object lacks is left out.
 
     Items of lists belong together by their `name`, or else by their place, where both lists are equally long.
     """

@@ -1,4 +1,4 @@
-"""What is wrong with a manifest before any cluster sees it, in words for the person who wrote it.
+"""Errors in a manifest that are found without a cluster, for the person who wrote it.
 
 The API server would find the same, but cannot name file and line. No message holds a value: it may be secret.
 """
@@ -54,7 +54,7 @@ def group_of(manifest: Mapping[str, Any]) -> str:
 
 
 def validate(manifest: Any) -> list[FieldProblem]:
-    """Say what is wrong with a manifest; nothing, where it can be sent."""
+    """Return the errors of a manifest; none where it can be sent."""
     if not isinstance(manifest, Mapping):
         return [("", "is not an object: write apiVersion, kind and metadata.name")]
     return [*_kind_problems(manifest)] or [*_metadata_problems(manifest), *_value_problems(manifest)]

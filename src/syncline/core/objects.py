@@ -1,4 +1,4 @@
-"""The nouns of the core: places, content, what is wanted and what was seen."""
+"""The nouns of the core: targets, content, desired objects and observed objects."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ HEALTHY = Health("Current")
 
 
 class Target(NamedTuple):
-    """One place to write: a kind (`Secret`, `Deployment.apps`) and name in a namespace, of this or a named cluster.
+    """One object to write: a kind (`Secret`, `Deployment.apps`) and name in a namespace, of this or a named cluster.
 
     The namespace is empty for kinds that have none.
     """
@@ -24,11 +24,11 @@ class Target(NamedTuple):
     cluster: str = ""
 
     def local(self) -> "Target":
-        """Return the place as it is called within its cluster."""
+        """Return the target without its cluster."""
         return self._replace(cluster="") if self.cluster else self
 
     def fields(self) -> dict[str, str]:
-        """Return what a log line says of it."""
+        """Return the fields of a log line about it."""
         return {"target": str(self.local())} | ({"cluster": self.cluster} if self.cluster else {})
 
     def __str__(self) -> str:
@@ -55,13 +55,13 @@ class Content(Struct, frozen=True):
         return combined_digest(self.value_digests(key))
 
     def value_at(self, path: str) -> str:
-        """Return the value at a path of `leaves`."""
+        """Return the value at a path of `value_digests`."""
         part, _, name = path.partition("/")
         return (self.data if part == "data" else self.binary_data)[name]
 
 
 class Body(Struct, frozen=True):
-    """What is sent of an object of any other kind: its fields beside metadata, and how the API server calls it."""
+    """The body of an object of any other kind: its fields except metadata, and its apiVersion and kind."""
 
     api_version: str
     kind: str
@@ -73,7 +73,7 @@ class Body(Struct, frozen=True):
 
 
 class Desired(Struct, frozen=True, kw_only=True):
-    """What a sync wants at one target."""
+    """The object that a sync wants at one target."""
 
     target: Target
     content: Content = Content()
@@ -81,7 +81,7 @@ class Desired(Struct, frozen=True, kw_only=True):
     """Of a kind that is not compared by content: then `content` is empty."""
     digest: str
     value_digests: Mapping[str, str] | None = None
-    """The digests of the single values, where the caller has them."""
+    """The digest of each value, where the caller has them."""
     key: str = ""
     """Names the key that the digests were made with."""
     source: str
@@ -89,12 +89,12 @@ class Desired(Struct, frozen=True, kw_only=True):
     labels: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}
     finalizers: tuple[str, ...] = ()
-    """Those that the source asks for; whether somebody takes one away again is nobody's drift."""
+    """The finalizers in the source; the removal of one is no drift."""
     ignored: tuple[tuple[str, ...], ...] = ()
-    """Paths (see `ignoring`) to what is left to others: it is sent at creation only, and counts in no digest."""
+    """Paths of ignored fields (`ignored_fields`): they are sent at creation only, and count in no digest."""
 
     def digests_by_path(self) -> Mapping[str, str]:
-        """Return the digests of the single values."""
+        """Return the digest of each value, by its path."""
         return self.value_digests if self.value_digests is not None else self.content.value_digests()
 
 
@@ -106,7 +106,7 @@ class Marker(
     gc=False,
     rename={"object_id": "at", "hub_uid": "hub"},
 ):
-    """What the annotation on every copy says: whose it is, that it is this very object, and what was sent."""
+    """The annotation on every managed object: its owner, its own identity, and what was sent."""
 
     sync: str
     object_id: str
@@ -121,13 +121,13 @@ class Marker(
     unkept: tuple[str, ...] = ()
     """Empty values of what was sent that the API server did not keep, by the answer to the write (`fields.unkept`)."""
     owner: str = ""
-    """The label that goes with it: a label that somebody has put on does not make an object of a former sync ours."""
+    """The owner label that goes with it: a label that somebody adds does not make an object of a previous sync ours."""
     proof: str = ""
     """Always last. As written, the id of the key and the MAC (`marks`); as read, only the id of the key."""
 
 
 class Observed(Struct, frozen=True, kw_only=True):
-    """An object as observed at a target. `content` is there only when it was read live; the cache drops bodies."""
+    """An object as observed at a target. `content` is set only where it was read live; the cache drops bodies."""
 
     target: Target
     uid: str
@@ -138,7 +138,7 @@ class Observed(Struct, frozen=True, kw_only=True):
     marker: Marker | None = None
     """Only one that we wrote (`marks`)."""
     claim: Marker | None = None
-    """A marker of which that is not known: unsigned, or of an unknown key. It makes nothing ours by itself."""
+    """A marker that may be forged: unsigned, or signed with an unknown key. It makes nothing ours by itself."""
     immutable: bool = False
     type: str = ""
     labels: Mapping[str, str] = {}
@@ -148,7 +148,7 @@ class Observed(Struct, frozen=True, kw_only=True):
     fields: bytes | None = None
     """Which fields the API server counts as ours (`fields.owned_fields`), of a kind that is not compared by content."""
     lost_fields: tuple[str, ...] = ()
-    """Fields of ours that somebody has changed, where a plan has looked for them."""
+    """Our fields that another manager has changed, where a plan has compared them."""
     applied: bool = False
     """Whether our fields are those of a server-side apply, so that the next one removes what it no longer sends."""
     prune_disabled: bool = False

@@ -31,7 +31,7 @@ _SHARED = ("sync", "hub_uid", "source", "revision", "digest", "key", "mode", "ow
 
 
 class Owner(Struct, frozen=True):
-    """A sync as the owner of copies."""
+    """A sync, or one environment of it, as an owner of objects."""
 
     kind: str
     namespace: str
@@ -40,15 +40,15 @@ class Owner(Struct, frozen=True):
     hub_uid: str = ""
     """The UID of the cluster that the sync is in, where it writes to another one: there, other hubs may write too."""
     environment: str = ""
-    """The part of a sync that has copies of its own, such as an environment."""
+    """The environment of the sync; empty where the sync owns the objects itself."""
     inherits_from: tuple[str, ...] = ()
-    """Owners, by `ref`, that are no more and whose copies this one takes over: parts that left the sync."""
+    """Former owners, by `ref`, whose objects this owner takes over: environments that were removed from the sync."""
     keys: MarkKeys = NO_KEYS
     """What its marks are signed with."""
 
     @property
     def sync(self) -> str:
-        """Name the sync, whatever the part; the same for a sync re-created under the same name."""
+        """Name the sync, without the environment; a sync re-created under the same name has the same one."""
         return f"{self.kind}/{self.namespace}/{self.name}"
 
     @property
@@ -63,20 +63,20 @@ class Owner(Struct, frozen=True):
 
 
 class Ownership(Enum):
-    """How an object at a target stands to a sync."""
+    """Who owns an object, from the point of view of one sync."""
 
     OURS = "ours"
     """Written by this very sync."""
-    PREVIOUS = "former"
-    """Written by a sync of this name that is gone, or by a part that left the sync: ours to take again."""
+    PREVIOUS = "previous"
+    """Written by a deleted sync of this name, or by an environment that was removed: ours to own again."""
     RENEWABLE = "renewable"
     """Its mark names this sync and proves nothing, but may be taken over: ours where it is wanted, never to remove."""
     UNPROVEN = "unproven"
-    """Its mark names a key that was lost: perhaps ours, so it is neither touched nor taken for a stranger's."""
-    OTHER_SYNC = "rival"
+    """Its mark names a key that was lost: perhaps ours, so it is neither changed nor treated as unmanaged."""
+    OTHER_SYNC = "other sync"
     """Written by another sync."""
     FOREIGN = "foreign"
-    """Anything else."""
+    """Unmanaged: not written by any sync."""
 
 
 @lru_cache(maxsize=4096)
@@ -85,7 +85,7 @@ def _label(uid: str, environment: str) -> str:
 
 
 def object_id_of(cluster_id: str, target: Target) -> str:
-    """Name a target over all clusters and times; `cluster_id` is the UID of that cluster."""
+    """Return the identity of a target over all clusters; `cluster_id` is the UID of its cluster."""
     return f"{cluster_id}/{target.kind}/{target.namespace}/{target.name}"
 
 
@@ -112,7 +112,7 @@ def read_marks(annotations: Mapping[str, str], keys: MarkKeys, *, unsigned: bool
         return Marks()
     key, proof = keys.check(text, marker.proof)
     structs.force_setattr(marker, "proof", key)
-    # All copies of a source say the same in these: it is held once for all of them.
+    # These are equal on all objects of a source: equal texts are stored once.
     for name in _SHARED:
         structs.force_setattr(marker, name, intern(getattr(marker, name)))
     match proof:
@@ -127,7 +127,7 @@ def read_marks(annotations: Mapping[str, str], keys: MarkKeys, *, unsigned: bool
 
 
 def ownership_of(observed: Observed, owner: Owner, object_id: str) -> Ownership:
-    """Tell whose the object is, from what it carries alone."""
+    """Tell who owns an object, from its label and marker alone."""
     marker = observed.marker or observed.claim
     if not observed.owner or marker is None or marker.object_id != object_id:
         return Ownership.FOREIGN
@@ -152,7 +152,7 @@ def is_proven(observed: Observed, owner: Owner) -> bool:
 
 
 def recognise(observed: Observed, owner: Owner, object_id: str) -> Observed:
-    """Return an object that a sync wants with the marker that counts for that sync: one that it may take over too."""
+    """Return an object with the marker that counts for a sync that desires it: also a marker that it may take over."""
     claim = observed.claim
     if claim is None or ownership_of(observed, owner, object_id) is not Ownership.RENEWABLE:
         return observed

@@ -1,10 +1,10 @@
 """Which objects a build makes, and where each of them goes.
 
-    placement = place([Build(documents, files, spec.targets)], namespace="team", scope=cluster.scope)
+    placement = place([BuildOutput(documents, files, spec.targets)], namespace="team", scope=cluster.scope)
 
 Without a list of targets every manifest goes where it says, and to the sync's namespace if it says nothing. With one,
 only what is listed is placed; the rest is reported. A listed ConfigMap or Secret that no manifest makes is made of
-files that are no manifests (see `filing`). Everything that is wrong is found in one go, and each message names the file
+files that are no manifests (see `file_data`). All errors are found in one go, and each message names the file
 and line; a placement with errors is not meant to be applied.
 """
 
@@ -51,7 +51,7 @@ class BuildOutput(Struct, frozen=True):
 
 
 class Placed(Struct, frozen=True, kw_only=True):
-    """An object at its place; the namespace of the manifest is settled."""
+    """An object with its target; the manifest has its final namespace."""
 
     target: Target
     manifest: Json
@@ -62,7 +62,7 @@ class Placed(Struct, frozen=True, kw_only=True):
 
 
 class Unplaced(Struct, frozen=True):
-    """What is in the source and goes nowhere."""
+    """A manifest or file of the source that has no target."""
 
     what: str
     origin: str
@@ -116,7 +116,7 @@ def place(builds: Sequence[BuildOutput], *, namespace: str, scope: ScopeOf, forc
 
 
 class _Placer:
-    """The work on one placement."""
+    """Builds one placement."""
 
     def __init__(self, namespace: str, forced: str | None, scope: ScopeOf) -> None:
         self._namespace = namespace
@@ -210,7 +210,7 @@ class _Placer:
             self.put(manifest, data_object.origin, None)
 
     def put(self, manifest: Json, origin: str, listed: ConfigSyncTarget | None) -> None:
-        """Settle the namespace of an object, override it, and take its place."""
+        """Choose the namespace of an object, apply overrides, and add it."""
         metadata = manifest["metadata"]
         namespaced = self._is_namespaced(manifest)
         said = (listed.namespace if listed else None) or metadata.get("namespace")
@@ -218,19 +218,19 @@ class _Placer:
         if namespaced is False and said:
             self._notes.append(f"{origin}: {_called(manifest)} is in no namespace; {said} is left out")
         others = {name: value for name, value in metadata.items() if name != "namespace"}
-        settled: Json | None = {
+        placed: Json | None = {
             **manifest,
             "metadata": {**({"namespace": namespace} if namespace else {}), **others},
         }
-        if listed is not None and settled is not None:
-            settled = self._overridden(settled, origin, listed)
-        if settled is None:
+        if listed is not None and placed is not None:
+            placed = self._overridden(placed, origin, listed)
+        if placed is None:
             return
         target = Target(namespace, metadata["name"], kind_of(manifest))
         if before := self._objects.get(target):
             self._errors.append(_twice(target, before.origin, origin))
             return
-        self._objects[target] = Placed(target=target, manifest=settled, origin=origin, served=namespaced is not None)
+        self._objects[target] = Placed(target=target, manifest=placed, origin=origin, served=namespaced is not None)
 
     def _is_namespaced(self, manifest: Json) -> bool | None:
         group, version, kind = group_of(manifest), manifest["apiVersion"].rpartition("/")[2], manifest["kind"]

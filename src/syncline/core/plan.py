@@ -1,4 +1,4 @@
-"""What to do at one target, and why: `plan(desired, seen, ...) -> Action`. Pure and total.
+"""What to do at one target, and why: `plan(desired, observed, ...) -> Action`. Pure and total.
 
 The policy table of the API, in code. Where a decision needs the body of the object, the plan asks for it (`READ`) and
 is made again; where the object may have changed meanwhile, the write carries a precondition and is planned again.
@@ -47,7 +47,7 @@ WRITES = frozenset(set(Verb) - {Verb.READ, Verb.LEAVE})
 
 
 class Change(Struct, frozen=True, kw_only=True):
-    """The change that an update makes. `whole` replaces the content; otherwise `take` and `drop` name single values."""
+    """The change that a write makes: all content with `replace_all`, otherwise the values in `set` and `unset`."""
 
     replace_all: bool = True
     set: tuple[str, ...] = ()
@@ -56,17 +56,17 @@ class Change(Struct, frozen=True, kw_only=True):
     base: Mapping[str, str] | None = None
     mode: str = "Created"
     exact: bool = False
-    """Whether the object is ours to the last field (Overwrite): what we did not send is removed."""
+    """Whether the object becomes exactly what we send (Overwrite): all other fields are removed."""
     guard_version: bool = False
-    """Whether the write must fail if anybody wrote since the object was seen."""
+    """Whether the write must fail if anybody wrote since the object was observed."""
     metadata_only: bool = False
-    """Whether the content is already as it should be."""
+    """Whether the content needs no change."""
     unkept: tuple[str, ...] = ()
-    """What is expected of the server not to keep of what is sent; the writer fills it in."""
+    """Fields that the server is expected not to keep; the writer fills it in."""
 
 
 class Action(Struct, frozen=True, kw_only=True):
-    """One decision: what, where, why, and in which state the target is once it is done."""
+    """One decision: what to do at a target, why, and the state of the target afterwards."""
 
     verb: Verb
     target: Target
@@ -76,14 +76,14 @@ class Action(Struct, frozen=True, kw_only=True):
     change: Change | None = None
     drift: bool = False
     lost_fields: tuple[str, ...] = ()
-    """Of a repaired drift: the fields that somebody has taken, where they are known."""
+    """Of a repaired drift: the changed fields, where they are known."""
     conflicts: tuple[str, ...] = field(default=())
     uid: str = ""
-    """Of a removal: the very object that goes."""
+    """Of a removal: the UID of the object."""
 
 
 class Policy(Struct, frozen=True, kw_only=True):
-    """How a sync treats what it finds."""
+    """How a sync treats existing objects and changes by others."""
 
     management: ManagementPolicy = "Sync"
     conflict: str = "SourceWins"
@@ -134,13 +134,13 @@ def plan(
             "Conflict",
         )
     if whose is Ownership.FOREIGN:
-        # What a stranger says of itself, in a marker or a base that it was copied with, is no record of ours.
+        # The marker or base of an unmanaged object was copied along with it: it is no record of ours.
         observed = structs.replace(observed, marker=None, base=None)
     return _plan_foreign(desired, observed, policy)
 
 
 def _plan_guards(desired: Desired, observed: Observed) -> Action | None:
-    """Decide what goes before any comparison."""
+    """Return the action that precedes any comparison, if there is one."""
     if observed.deleting:
         return _leave(
             desired, "Terminating", "the object is being deleted; it is written again once it is gone", "Pending"
@@ -155,10 +155,10 @@ def _plan_guards(desired: Desired, observed: Observed) -> Action | None:
 
 
 def _detect_drift(desired: Desired, observed: Observed, *, exact: bool) -> Observed:
-    """Tell whether an object of a kind that is not compared by content is as we sent it.
+    """Return the object with the fields that have drifted, for a kind that is not compared by content.
 
-    Its digest is that of what was sent: it holds as long as the server counts every field of it as ours; and, where
-    the object is ours to the last field, as long as nobody has added any.
+    Its digest is that of the last write: it holds as long as the server counts every sent field as ours; with `exact`,
+    also as long as nobody has added a field.
     """
     marker = observed.marker
     if marker is None or desired.body is None or marker.digest != desired.digest:
@@ -173,9 +173,9 @@ def _detect_drift(desired: Desired, observed: Observed, *, exact: bool) -> Obser
 
 
 def _without_ignored(desired: Desired, observed: Observed) -> Observed:
-    """Take a ConfigMap or Secret for what it says beside the values that are left to others."""
-    leaves = compared_values(observed.value_digests or {}, desired.ignored)
-    return structs.replace(observed, value_digests=leaves, digest=combined_digest(leaves))
+    """Return a ConfigMap or Secret without the ignored values."""
+    digests = compared_values(observed.value_digests or {}, desired.ignored)
+    return structs.replace(observed, value_digests=digests, digest=combined_digest(digests))
 
 
 def _plan_absent(desired: Desired, policy: Policy, competing_owner: str, *, created_once: bool) -> Action:
@@ -263,7 +263,7 @@ def _plan_edited(desired: Desired, observed: Observed, policy: Policy, *, readab
 
 
 def _is_noop(action: Action, desired: Desired, observed: Observed, marker: Marker) -> bool:
-    """Whether the update would write what is there already."""
+    """Whether the update changes nothing."""
     change = action.change
     return (
         action.verb is Verb.UPDATE
@@ -296,24 +296,24 @@ def _whole_edit(desired: Desired, observed: Observed, policy: Policy, verb: Verb
 def _plan_update(
     desired: Desired, observed: Observed, policy: Policy, verb: Verb, *, mode: str, why: tuple[str, str]
 ) -> Action:
-    """Make the object agree with the source, in whole or merged."""
+    """Plan a write that makes the object equal to the source, or merges the two."""
     reason, message = why
     extras = policy.management == "Overwrite"
     merged: KeyedMerge | None = None
     if policy.merges:
-        leaves = (
+        digests = (
             observed.value_digests
             if observed.value_digests is not None
             else (observed.content.value_digests() if observed.content is not None else None)
         )
-        if leaves is None:
+        if digests is None:
             return Action(
                 verb=Verb.READ, target=desired.target, reason="Read", message="a merge needs the object's values"
             )
         merged = merge_by_key(
-            _base(desired, observed, leaves),
+            _base(desired, observed, digests),
             desired.digests_by_path(),
-            leaves,
+            digests,
             KeyPolicies(policy.conflict, policy.key_policies),
             adopting=verb is Verb.ADOPT,
         )
@@ -378,7 +378,7 @@ def _merge_report(why: tuple[str, str], merged: KeyedMerge, desired: Desired, ob
 
 
 def _difference(desired: Desired, observed: Observed) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return which values to write and to remove, where some are left to others; else all are."""
+    """Return the values to write and to remove, where some are ignored; otherwise none, since all are replaced."""
     if not desired.ignored or desired.body is not None:
         return (), ()
     wanted, there = desired.digests_by_path(), observed.value_digests or {}
@@ -389,7 +389,7 @@ def _difference(desired: Desired, observed: Observed) -> tuple[tuple[str, ...], 
 def _plan_immutable(
     desired: Desired, observed: Observed, change: Change, state: TargetState, conflicts: tuple[str, ...]
 ) -> Action:
-    """Replace what cannot be changed, where we made it or may overwrite it."""
+    """Recreate an object that cannot be changed, where we created it or may overwrite it."""
     what = (
         "immutable and differs"
         if observed.type == desired.content.type
@@ -411,14 +411,14 @@ def _plan_immutable(
     )
 
 
-def _base(desired: Desired, observed: Observed, leaves: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the recorded base; without one, an untouched copy is its own base, and anything else has none."""
+def _base(desired: Desired, observed: Observed, digests: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the recorded base; without one, an unchanged object is its own base, and any other object has none."""
     marker = observed.marker
     if marker is None or (desired.key and marker.key != desired.key):
         return {}
     if observed.base is not None:
         return observed.base
-    return leaves if marker.digest == observed.digest else {}
+    return digests if marker.digest == observed.digest else {}
 
 
 def base_too_large(desired: Desired, base: Mapping[str, str]) -> Action | None:

@@ -1,8 +1,8 @@
-"""What to remove, and the brake.
+"""Which objects to prune, and the deletion guard.
 
-A removal needs positive evidence: the caller says which copies are no longer wanted and why. What was adopted is
-released, never deleted. Shrinkage that nobody asked for in so many words (a selector, a glob) waits for a person when
-it is large.
+A removal needs positive evidence: the caller names the objects that are no longer desired and says why. An adopted
+object is released, never deleted. A large removal that no edit of the spec asks for (a label or a namespace has
+changed) waits for the confirmation of a person.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,11 +21,11 @@ GUARD_SHARE = 0.5
 def plan_prune(
     observed: Observed, owner: Owner, cluster_id: str, reason: str, message: str, *, keep_edited: bool = False
 ) -> Action | None:
-    """Decide how to let go of one object, or None where it is not ours to touch.
+    """Decide how to prune one object, or None where the sync does not own it.
 
     `keep_edited`: an object that differs from what was written last stays; of two sides, an edit beats a deletion.
     """
-    # What an earlier sync of this name left behind is ours to take up again where it is wanted, never to remove.
+    # An object of a previous sync of this name may be owned again where it is desired, but is never removed.
     if ownership_of(observed, owner, object_id_of(cluster_id, observed.target)) is not Ownership.OURS:
         return None
     if keep_edited and (observed.marker is None or observed.marker.digest != observed.digest):
@@ -54,7 +54,7 @@ def plan_prune(
 
 
 class GuardVerdict(Struct, frozen=True):
-    """Whether the removals may go on, and what a person has to write if not."""
+    """Whether the removals may go on, and how a person confirms them if not."""
 
     held: bool
     digest: str

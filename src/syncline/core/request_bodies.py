@@ -1,7 +1,7 @@
-"""The bodies of writes: what a create sends, what an update patches, what a release takes away.
+"""The request bodies of writes: create, update, apply, replace and release.
 
 Updates are JSON patches that first test whose the object is: the UID, and our label where it is ours. An object
-re-created or let go by somebody else since we saw it is therefore never hit.
+re-created or released by somebody else since it was observed is therefore never changed.
 """
 
 from collections.abc import Iterable, Mapping

@@ -25,14 +25,14 @@ _SHORT = 12
 
 
 class HeadRevision(Struct, frozen=True):
-    """What the source is at; without a commit, the reason why that is not known."""
+    """The current revision of the source; without a commit, the reason why it is not known."""
 
     commit: str | None
     reason: str = ""
 
 
 class AppliedRevision(Struct, frozen=True):
-    """A revision that was applied."""
+    """A revision that was applied before."""
 
     commit: str
     healthy: bool | None = None
@@ -40,7 +40,7 @@ class AppliedRevision(Struct, frozen=True):
 
 
 class ActiveRollback(Struct, frozen=True):
-    """A rollback in force, as status has it.
+    """A rollback in force, as the status records it.
 
     `requested` is what the spec asked for; of a rollback after a failure, the commit that failed.
     """
@@ -55,13 +55,13 @@ class ActiveRollback(Struct, frozen=True):
 
 
 class RevisionState(Struct, frozen=True, kw_only=True):
-    """All that the decision depends on."""
+    """The inputs of the decision."""
 
     head: HeadRevision
     rollback_to: str | None = None
     """What the spec asks for."""
     active_rollback: ActiveRollback | None = None
-    """What status says is in force."""
+    """The rollback that the status records."""
     history: Sequence[AppliedRevision] = ()
     """Newest first."""
     current: str | None = None
@@ -71,7 +71,7 @@ class RevisionState(Struct, frozen=True, kw_only=True):
     last_healthy: str | None = None
     policy: FailurePolicy = "Hold"
     requested: bool = False
-    """Whether a person asked for a sync that no pass has answered yet."""
+    """Whether a person has requested a sync that no pass has handled yet."""
 
 
 class Decision(Struct, frozen=True, kw_only=True):
@@ -80,7 +80,7 @@ class Decision(Struct, frozen=True, kw_only=True):
     commit: str | None
     """None where there is nothing to apply."""
     held: bool
-    """Whether something other than the head is wanted, so that news from the source change nothing."""
+    """Whether a revision other than the head is applied, so that a push changes nothing."""
     reason: Reason
     why: str
     rollback: ActiveRollback | None = None

@@ -1,9 +1,9 @@
-"""Which labels and annotations travel with a copy.
+"""Which labels and annotations are copied.
 
 Those of deployment tools must not: a copy that carries Argo CD's, Flux's or Helm's labels is pruned or fought over by
 them, and kubectl's last-applied annotation repeats the whole content. A user who needs one of them all the same names
-it. What records the state of one object never travels: on another object it would be a lie that controllers believe.
-Owner references never travel: the garbage collector would delete the copy.
+it. The recorded state of one object is never copied: on another object it is false, and controllers would believe it.
+Owner references are never copied: the garbage collector would delete the copy.
 """
 
 from collections.abc import Iterable, Mapping
@@ -48,13 +48,13 @@ STRIPPED = frozenset(
         "app.kubernetes.io/instance",
         "app.kubernetes.io/managed-by",
         "applyset.kubernetes.io",
-        # What cert-manager writes on the Secrets it makes; what users write on an Ingress for it travels.
+        # What cert-manager writes on the Secrets it makes; what users write on an Ingress for it is copied.
         "cert-manager.io/alt-names",
         "cert-manager.io/certificate-name",
         "cert-manager.io/ip-sans",
         "cert-manager.io/issuer-name",
         "cert-manager.io/uri-sans",
-        # Where a backup or restore put it; `velero.io/exclude-from-backup` is a wish, and travels.
+        # Where a backup or restore put it; `velero.io/exclude-from-backup` is a setting, and is copied.
         "velero.io/backup-name",
         "velero.io/restore-name",
         "velero.io/schedule-name",
@@ -106,10 +106,10 @@ _OURS = "syncline.dev/"
 def copied_metadata(
     entries: Mapping[str, str], include: Iterable[str] = (), exclude: Iterable[str] = ()
 ) -> dict[str, str]:
-    """Return the labels or annotations that a copy carries too.
+    """Return the labels or annotations that are copied.
 
-    `include` and `exclude` are globs. What matches `include` travels although it is a tool's; what matches `exclude`
-    stays behind. Syncline's own marks and the state of one object never travel.
+    `include` and `exclude` are globs. A tool's entry that matches `include` is copied; an entry that matches `exclude`
+    is not. Syncline's own marks and the state of one object are never copied.
     """
     include, exclude = tuple(include), tuple(exclude)
     return {

@@ -1,7 +1,7 @@
-"""What of an object is carried to another place, which kinds are not, and what an object keeps when it is replaced.
+"""Strips cluster-specific fields from an object before it is copied, and keeps allocated ones when it is replaced.
 
-An object as it is read holds more than its author wrote: addresses and ports that the server gave it, selectors that it
-made up, bindings to a node or volume, status. Elsewhere these are refused, or worse, believed.
+A live object holds more than its author wrote: allocated addresses and ports, generated selectors, bindings to a node
+or volume, status. Another cluster or namespace refuses these fields, or worse, accepts them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,14 +21,14 @@ _HEADLESS = "None"
 
 
 class NotCopyable(Exception):  # noqa: N818 - what became of it
-    """An object that means nothing elsewhere; the message says what to do instead."""
+    """An object is of use only where it is; the message says what to do instead."""
 
 
 def strip_cluster_fields(manifest: Mapping[str, Any]) -> Json:
-    """Return what a copy holds: `apiVersion`, `kind` and every field but `metadata` and `status`, cleaned.
+    """Return the body of a copy: `apiVersion`, `kind` and the other fields except `metadata` and `status`, stripped.
 
-    The manifest is left as it is. Which labels and annotations travel is said by `sanitize.copied_metadata`. Raises
-    `NotCopyable` for an object, of a kind that is carried otherwise, that is of use only where it is.
+    The manifest is not changed. `sanitize.copied_metadata` chooses labels and annotations. Raises `NotCopyable` for an
+    object that is of use only where it is, although its kind can be copied.
     """
     kind = _kind_of(manifest)
     if why := _bound_reason(kind, manifest):
@@ -57,12 +57,12 @@ def preserve_allocated(live: Mapping[str, Any], desired: Mapping[str, Any]) -> J
 
 
 def is_allocated(kind: str, path: str) -> bool:
-    """Whether a field of a kind (`Service`, `Job.batch`), by its path, is among those that `allocated` keeps."""
+    """Whether `preserve_allocated` keeps a field, by its path, of a kind (`Service`, `Job.batch`)."""
     return path.startswith(_ALLOCATED.get(kind, ())) or (kind == "Service" and path.endswith(".nodePort"))
 
 
 def protected(group: str, kind: str) -> str:
-    """Return why a kind is not copied unless the operator is told to; empty where it is."""
+    """Return why a kind is not copied unless a flag of the operator allows it; empty where it is copied."""
     return _PROTECTED.get((group, kind)) or _PROTECTED_GROUPS.get(group, "")
 
 

@@ -1,10 +1,10 @@
 """Two sides of one object, kept in agreement, per value, on digests alone: `agree(...) -> Agreement`. Pure and total.
 
 A change is a difference from the recorded base, never a timestamp. The base is two maps, because a server may store
-something else than what it was sent: a side that still shows its own half of the base has not changed. What both
-sides say alike is agreed, whoever said it first; so a pass that died half-way is finished by the next one.
+something else than what it was sent: a side that still equals its own half of the base has not changed. Equal values
+on both sides are agreed, whoever wrote them first; so a pass that died half-way is finished by the next one.
 
-Paths that cannot stand beside each other in one object are decided together: a key of `data` and the same key of
+Paths that cannot be in one object at the same time are decided together: a key of `data` and the same key of
 `binaryData`, a value and the values below it. There, each side ends with all that one of the two sides had.
 """
 
@@ -18,7 +18,6 @@ from syncline.core.merge import ValueDigests
 
 Side = Literal["Upstream", "Downstream"]
 Strategy = Literal["UpstreamWins", "DownstreamWins", "LastWriteWins", "Merge", "Skip"]
-OnConflict = Literal["Report", "UpstreamWins", "DownstreamWins", "LastWriteWins"]
 
 STRATEGIES: dict[str, Strategy] = {
     "SourceWins": "UpstreamWins",
@@ -42,9 +41,9 @@ class Base(Struct, frozen=True):
     """Downstream, as the server returned it."""
 
     @classmethod
-    def same(cls, leaves: ValueDigests) -> "Base":
+    def same(cls, digests: ValueDigests) -> "Base":
         """Return the base of two sides that store exactly what they are sent, as ConfigMaps do."""
-        return cls(leaves, leaves)
+        return cls(digests, digests)
 
 
 class Changes(Struct, frozen=True):
@@ -67,11 +66,11 @@ class Flow(Struct, frozen=True):
 
 
 class Agreement(Struct, frozen=True, kw_only=True):
-    """What to write to each side, what to tell a person, and what to record.
+    """What to write to each side, what to report, and what to record.
 
     Write upstream first, then downstream, and record the base last, or in the downstream write where the base is kept
-    there. A crash between any two of these leaves the same value on both sides, which is silent, and the next pass
-    does the rest. A base recorded before a write that it speaks of would turn somebody's edit into its own revert.
+    there. A crash between any two of these leaves the same value on both sides, which is no difference, and the next
+    pass does the rest. A base that is recorded before its write would turn an edit into its own revert.
     """
 
     up: Flow = Flow()
@@ -83,7 +82,7 @@ class Agreement(Struct, frozen=True, kw_only=True):
     deferred: tuple[str, ...] = ()
     """Paths changed upstream only that wait, under Skip, until the conflicts are gone."""
     local_only: tuple[str, ...] = ()
-    """Paths of the losing side that the winner never had: they stay there and go nowhere."""
+    """Paths of the losing side that the winner never had: they stay there and are not copied."""
     overruled: tuple[str, ...] = ()
     """Paths at which one side's edit or deletion gives way to the other side: no conflict, but worth an event."""
     upstream: ValueDigests | None = None
@@ -96,38 +95,14 @@ class Agreement(Struct, frozen=True, kw_only=True):
     @property
     def base(self) -> Base | None:
         """The base to record once both sides are written; None only where nothing was decided and there was none."""
-        return self.final_base()
-
-    def final_base(self, *, up: ValueDigests | None = None, down: ValueDigests | None = None) -> Base | None:
-        """Return the base to record once both sides are written, from what their servers made of it.
-
-        `up` and `down` are the leaves that the write returned, or a dry run of it; leave out a side that was not
-        written. The write must have carried the version that was decided on, or else somebody's edit in between
-        would pass for a part of it.
-        """
-        return self._record((), up, down)
-
-    def interim(self, written: Side, returned: ValueDigests | None = None) -> Base | None:
-        """Return the base to record while only one side is written and the other write has failed or is to come.
-
-        What flows to the other side keeps its old base. Without a base there is none in between either: a first
-        contact is a first contact until it is through.
-        """
-        if self.previous_base is None:
-            return None
-        if written == "Upstream":
-            return self._record((*self.down.set, *self.down.unset), returned, None)
-        return self._record((*self.up.set, *self.up.unset), None, returned)
-
-    def _record(self, waiting: Iterable[str], up: ValueDigests | None, down: ValueDigests | None) -> Base | None:
-        up, down = (self.upstream if up is None else up), (self.downstream if down is None else down)
+        up, down = self.upstream, self.downstream
         if up is None or down is None:
             return self.previous_base
-        was = self.previous_base or Base.same({})
-        undecided = (*self.conflicts, *self.deferred, *self.local_only, *waiting)
-        slots = _group_paths((*undecided, *was.up, *was.down, *up, *down))
-        kept = {path for paths in slots if not paths.isdisjoint(undecided) for path in paths}
-        return Base(_with_old(up, was.up, kept), _with_old(down, was.down, kept))
+        old = self.previous_base or Base.same({})
+        undecided = (*self.conflicts, *self.deferred, *self.local_only)
+        groups = _group_paths((*undecided, *old.up, *old.down, *up, *down))
+        kept = {path for paths in groups if not paths.isdisjoint(undecided) for path in paths}
+        return Base(_with_old(up, old.up, kept), _with_old(down, old.down, kept))
 
 
 def agree(
@@ -138,32 +113,24 @@ def agree(
     later: Side = "Upstream",
     *,
     oneway: AbstractSet[str] = frozenset(),
-    alike: AbstractSet[str] = frozenset(),
-    exact: bool = False,
-    on_conflict: OnConflict = "Report",
 ) -> Agreement:
-    """Decide what flows where between two sides that both exist; whole objects that are gone are for `pairs`.
+    """Decide what flows where between two sides that both exist.
 
     No base: it is lost, or this is the first contact. Then nothing is removed, and nothing is overwritten but by a
     strategy that names a winner. A side that is None cannot be seen: nothing is decided.
 
     `later` counts under LastWriteWins alone. `oneway` paths (and all below them) flow down only, under any strategy.
-    `alike` paths say the same on both sides in different words, as a dry run has shown. `exact` also removes from
-    the losing side of UpstreamWins and DownstreamWins what the winner never had. `on_conflict` settles, under Merge,
-    a path that was changed on both sides.
     """
     if upstream is None or downstream is None:
         return Agreement(previous_base=base)
     if upstream == downstream or (base is not None and (base.up, base.down) == (upstream, downstream)):
         # Most passes end here, and an object may have thousands of paths.
         return Agreement(upstream=upstream, downstream=downstream, previous_base=base)
-    apart = [group for group in _path_groups(base, upstream, downstream, oneway) if not group.agreed(alike)]
+    apart = [group for group in _path_groups(base, upstream, downstream, oneway) if not group.agreed]
     free = [group for group in apart if not group.oneway]
     rules = _Rules(
         strategy=strategy,
         later=later,
-        on_conflict=on_conflict,
-        exact=exact,
         first=base is None,
         edited_up=any(group.up_changed for group in free),
         edited_down=any(group.down_changed for group in free),
@@ -179,8 +146,8 @@ def agree(
         up=up,
         down=down,
         conflicts=paths(lambda _, ruling: ruling == "Conflict"),
-        deferred=paths(lambda _, ruling: ruling == "Held"),
-        local_only=paths(lambda _, ruling: ruling == "Local"),
+        deferred=paths(lambda _, ruling: ruling == "Deferred"),
+        local_only=paths(lambda _, ruling: ruling == "LocalOnly"),
         overruled=paths(
             lambda group, ruling: (ruling == "Down" and group.down_changed) or (ruling == "Up" and group.up_changed)
         ),
@@ -196,19 +163,16 @@ def changes(
     downstream: ValueDigests,
     *,
     oneway: AbstractSet[str] = frozenset(),
-    alike: AbstractSet[str] = frozenset(),
 ) -> Changes:
     """Return what each side changed of what may flow both ways; their writers decide which side was later."""
-    free = [
-        group for group in _path_groups(base, upstream, downstream, oneway) if not (group.oneway or group.agreed(alike))
-    ]
+    free = [group for group in _path_groups(base, upstream, downstream, oneway) if not (group.oneway or group.agreed)]
     return Changes(
         up=tuple(sorted(path for group in free if group.up_changed for path in group.present)),
         down=tuple(sorted(path for group in free if group.down_changed for path in group.present)),
     )
 
 
-_Ruling = Literal["Down", "Up", "Conflict", "Held", "Local"]
+_Ruling = Literal["Down", "Up", "Conflict", "Deferred", "LocalOnly"]
 _WINNERS: dict[str, Side] = {"UpstreamWins": "Upstream", "DownstreamWins": "Downstream"}
 
 
@@ -225,9 +189,10 @@ class _PathGroup(Struct, frozen=True, kw_only=True):
     def present(self) -> AbstractSet[str]:
         return self.up.keys() | self.down.keys()
 
-    def agreed(self, alike: AbstractSet[str]) -> bool:
-        """Whether the sides say the same, or what they said when they last agreed."""
-        return self.up == self.down or not (self.up_changed or self.down_changed) or self.present <= alike
+    @property
+    def agreed(self) -> bool:
+        """Whether the two sides are equal, or both are as they were when they last agreed."""
+        return self.up == self.down or not (self.up_changed or self.down_changed)
 
 
 class _Rules(Struct, frozen=True, kw_only=True):
@@ -235,25 +200,23 @@ class _Rules(Struct, frozen=True, kw_only=True):
 
     strategy: Strategy
     later: Side
-    on_conflict: OnConflict
-    exact: bool
     first: bool
     edited_up: bool
     edited_down: bool
 
     def rule(self, group: _PathGroup) -> _Ruling:
-        """Decide a topic on which the sides are apart."""
+        """Decide a group of paths in which the sides differ."""
         if group.oneway:
             return _side_wins("Upstream", group, exact=False)
         if self.first:
             return self._first_contact(group)
         if (winner := _WINNERS.get(self.strategy)) is not None:
-            return _side_wins(winner, group, exact=self.exact)
+            return _side_wins(winner, group, exact=False)
         if self.strategy == "LastWriteWins" and self.edited_up and self.edited_down:
             # The later object wins whole: nobody is to meet a mixture that nobody wrote.
             return _side_wins(self.later, group, exact=True)
         if self.strategy == "Skip" and self.edited_down:
-            return "Conflict" if group.down_changed else "Held"
+            return "Conflict" if group.down_changed else "Deferred"
         return self._merge(group)
 
     def _merge(self, group: _PathGroup) -> _Ruling:
@@ -265,18 +228,17 @@ class _Rules(Struct, frozen=True, kw_only=True):
         """Prefer something to nothing; two different values are for the named winner, or for a person."""
         if not (group.up and group.down):
             return "Down" if group.up else "Up"
-        named = self.on_conflict if self.strategy == "Merge" else self.strategy
-        winner = self.later if named == "LastWriteWins" else _WINNERS.get(named)
+        winner = self.later if self.strategy == "LastWriteWins" else _WINNERS.get(self.strategy)
         if winner is None:
             return "Conflict"
         return _side_wins(winner, group, exact=True)
 
 
 def _side_wins(winner: Side, group: _PathGroup, *, exact: bool) -> _Ruling:
-    """Let one side have its way on all that it has, or has had."""
+    """Let one side win all paths that it has, or has had."""
     mine, changed = (group.up, group.up_changed) if winner == "Upstream" else (group.down, group.down_changed)
     if not (mine or changed or exact):
-        return "Local"
+        return "LocalOnly"
     return "Down" if winner == "Upstream" else "Up"
 
 
@@ -298,16 +260,16 @@ def _path_groups(
 
 
 def _group_paths(paths: Iterable[str]) -> list[set[str]]:
-    """Group paths that may not be able to stand beside each other in one object."""
-    slots: list[set[str]] = []
+    """Group paths that may not be able to be in one object at the same time."""
+    groups: list[set[str]] = []
     root: tuple[str, ...] | None = None
     # By segments, not as texts: what is below a path follows it directly.
     for name, path in sorted((tuple(_name(path).split("/")), path) for path in set(paths)):
         if root is None or name[: len(root)] != root:
             root = name
-            slots.append(set())
-        slots[-1].add(path)
-    return slots
+            groups.append(set())
+        groups[-1].add(path)
+    return groups
 
 
 def _name(path: str) -> str:
@@ -321,8 +283,8 @@ def _covered(path: str, shielded: AbstractSet[str]) -> bool:
     return any("/".join(segments[:end]) in shielded for end in range(1, len(segments) + 1)) if shielded else False
 
 
-def _part(leaves: ValueDigests, paths: AbstractSet[str]) -> dict[str, str]:
-    return {path: leaves[path] for path in paths if path in leaves}
+def _part(digests: ValueDigests, paths: AbstractSet[str]) -> dict[str, str]:
+    return {path: digests[path] for path in paths if path in digests}
 
 
 def _flow(pairs: Iterable[tuple[ValueDigests, ValueDigests]]) -> Flow:

@@ -1,4 +1,4 @@
-"""Objects as they come over the wire, and what we keep of them."""
+"""Objects as the API server sends them, and how they are reduced to observed objects."""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -21,7 +21,7 @@ _base_decoder = msgspec.json.Decoder(dict[str, str])
 
 
 _MARKS = frozenset({MARKER, BASE})
-# Most copies have no labels and annotations but ours.
+# Most managed objects have no labels and annotations but ours.
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 # Kinds whose content is compared value by value and made exactly the source's.
 DATA_KINDS = frozenset({"ConfigMap", "Secret"})
@@ -53,7 +53,7 @@ class ManagedFields(Struct, rename={"fields": "fieldsV1"}):
 
 
 class ManagedMeta(ObjectMeta, kw_only=True, rename="camel"):
-    """Metadata with the managers of fields, to name who changed a copy."""
+    """Metadata with the managers of fields, to name who changed an object."""
 
     managed_fields: list[ManagedFields] = field(default_factory=list)
 
@@ -103,10 +103,10 @@ def to_observed(
     if not _names(marker or claim, kind, meta):
         marker = claim = None  # a clone: what it says is about another object
     base = _read_base(meta.annotations.get(BASE))
-    leaves: dict[str, str] | None = None
+    digests: dict[str, str] | None = None
     if isinstance(wire, DataWire):
-        leaves = value_digests(wire.data or {}, wire.binary_data or {}, key)
-        digest = combined_digest(leaves)
+        digests = value_digests(wire.data or {}, wire.binary_data or {}, key)
+        digest = combined_digest(digests)
         edited = marker is not None and marker.digest != digest
     else:
         digest, edited = marker.digest if marker is not None else "", True
@@ -123,7 +123,7 @@ def to_observed(
         labels={key: value for key, value in meta.labels.items() if key != OWNER_LABEL} or _NOTHING,
         annotations={key: brief(value) for key, value in meta.annotations.items() if key not in _MARKS} or _NOTHING,
         base=base,
-        value_digests=leaves if base is not None or body else None,
+        value_digests=digests if base is not None or body else None,
         fields=None
         if isinstance(wire, DataWire)
         else _shared(owned_fields(meta.managed_fields, group=kind.partition(".")[2])),
@@ -183,7 +183,7 @@ def _is_applied(meta: ManagedMeta) -> bool:
 
 @lru_cache(maxsize=1024)
 def _shared(fields: bytes) -> bytes:
-    """Return one object for equal bytes: all copies of a source have the same fields."""
+    """Return one object for equal bytes: all objects of a source have the same fields."""
     return fields
 
 
