@@ -5,7 +5,7 @@ import contextlib
 import os
 import signal
 import socket
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from functools import partial
 
 import structlog
@@ -90,31 +90,19 @@ async def _run(connection: Connection, settings: Settings, shipped: Shipped, cre
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    news = News()
     async with (
         Client(connection, credential=credential) as client,
         TransformPool(unconfined=settings.allow_unconfined_builds) as renderer,
         settings.builder() as builder,
-        settings.mirrors(news.tell) as mirrors,
+        settings.mirrors() as mirrors,
         Fleet(allow_loopback=settings.allow_loopback) as fleet,
     ):
         operator = Operator(Cluster(client), BuildTools(renderer, builder, mirrors), fleet, settings, shipped)
-        news.listener = operator.repository_changed
+        mirrors.listen(operator.repository_changed)
         await operator.run(stop)
 
 
 AnyController = BaseReconciler | SyncTargetReconciler | TenantPolicyReconciler
-
-
-class News:
-    """Passes on what mirrors tell, once somebody listens."""
-
-    listener: Callable[[Hashable], None] | None = None
-
-    def tell(self, who: Hashable) -> None:
-        """Tell who is concerned."""
-        if self.listener is not None:
-            self.listener(who)
 
 
 class BuildTools(Struct, frozen=True):
@@ -369,7 +357,7 @@ class Operator:
         return (*self._syncs, self._health, self._reports)
 
     def repository_changed(self, who: Hashable) -> None:
-        """Take news of a repository."""
+        """Enqueue the sync whose repository has changed."""
         self._git.repository_changed(who)
 
     def _leads(self) -> bool:

@@ -1,6 +1,6 @@
 """The settings of the operator: the flags of `syncline run`, and the objects that depend on them."""
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -42,14 +42,13 @@ class Settings(Struct, frozen=True, kw_only=True):
     webhook_secret_file: str = ""
     trusted_proxies: Sequence[str] = ()
 
-    def mirrors(self, on_change: Callable[[Hashable], None] = lambda _: None) -> Mirrors:
+    def mirrors(self) -> Mirrors:
         """Return the mirrors of repositories."""
         return Mirrors(
             Path(self.git_cache) if self.git_cache else default_folder(),
             allow_insecure=self.allow_insecure_git,
             allow_loopback=self.allow_loopback,
             unconfined=self.allow_unconfined_builds,
-            on_change=on_change,
         )
 
     def builder(self) -> BuildPool:

@@ -269,33 +269,6 @@ class TestConcern:
     def test_a_ping_concerns_nobody(self) -> None:
         assert not Push(host="GitHub", kind="Ping").concerns("main")
 
-    @pytest.mark.parametrize(
-        ("name", "is_it"),
-        [
-            (HTTPS, True),
-            (SSH, True),
-            ("https://git.example.com/Team/Config", True),
-            ("ssh://git@git.example.com:7999/team/config.git", True),
-            ("https://mirror.example.org:8443/scm/TEAM/config.git", True),
-            ("git@git.example.com:team/config.git", True),
-            ("git@git.example.com:/team/config", True),
-            ("git@git.example.com:7999/team/config", False),
-            ("team/config", True),
-            ("team/config-two", False),
-            ("https://git.example.com/other/config.git", False),
-        ],
-    )
-    def test_a_repository_has_many_names(self, name: str, is_it: bool) -> None:
-        assert Push(host="Generic", repositories=(name,)).is_of("https://git.example.com/team/config") is is_it
-
-    @pytest.mark.parametrize("name", [HTTPS, SSH, "ssh://git@git.example.com:7999/team/config.git", "team/config"])
-    @pytest.mark.parametrize("repo", ["git@git.example.com:team/config.git", "ssh://git@git.example.com/team/config"])
-    def test_a_sync_may_name_its_repository_in_any_way(self, name: str, repo: str) -> None:
-        assert Push(host="Generic", repositories=(name,)).is_of(repo)
-
-    def test_a_push_that_names_no_repository_may_be_of_any(self) -> None:
-        assert Push(host="Generic").is_of(HTTPS)
-
 
 NAMES = (
     *("ref", "refs", "after", "app", "spec", "source", "sources", "freight", "commits", "promotion", "push"),

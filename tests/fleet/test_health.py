@@ -290,7 +290,7 @@ async def test_somebody_who_waits_can_have_a_cluster_probed_at_once(
         member = join(fleet, Vault(remote.secret(server=proxy.server)))
         assert not await member.wait_probed()
         outage.lift()
-        member.probe_now()
+        member._breaker.probe_now()
         await until(lambda: member.up)
 
 

@@ -137,7 +137,7 @@ async def test_another_cluster_is_accepted_when_its_secret_changes_and_is_anothe
     member = join(calm, vault)
     assert await member.wait_probed()
     impostor.uid = "uid-2"
-    member.probe_now()
+    member._breaker.probe_now()
     await until(lambda: member.health.reason == "NotTheSame")
 
     vault.wire = impostor.secret("two")
@@ -210,7 +210,7 @@ async def test_a_cluster_that_was_rebuilt_with_a_new_authority_says_so_whatever_
         impostor.drop_connections()
 
     impostor.hold = hang_up
-    member.probe_now()
+    member._breaker.probe_now()
     await until(lambda: not member.up)
     assert (member.health.reason, "broke" in member.health.message) == ("Unreachable", True)
     since = member.health.since

@@ -90,7 +90,8 @@ async def test_fifty_followers_cost_one_check_an_interval_and_hear_of_what_conce
     tmp_path: Path, remote: Remote, repository: Repository, server: GitServer, name: str
 ) -> None:
     told: list[Hashable] = []
-    async with Mirrors(tmp_path / "cache", allow_loopback=True, on_change=told.append) as mirrors:
+    async with Mirrors(tmp_path / "cache", allow_loopback=True) as mirrors:
+        mirrors.listen(told.append)
         for number in range(50):
             mirrors.follow(number, remote, 0.2 if number == 0 else 3600, ["main"] if number % 2 else ["other"])
         mirrors.follow("any", remote, 3600)
@@ -116,7 +117,8 @@ async def test_followers_hear_when_a_remote_fails_and_when_it_answers_again(
     tmp_path: Path, remote: Remote, server: GitServer, name: str
 ) -> None:
     told: list[Hashable] = []
-    async with Mirrors(tmp_path / "cache", allow_loopback=True, on_change=told.append) as mirrors:
+    async with Mirrors(tmp_path / "cache", allow_loopback=True) as mirrors:
+        mirrors.listen(told.append)
         mirrors.follow("sync", remote, 0.1)
         tree = await mirrors.tree(remote, await mirrors.resolve(remote, "main"))
         assert mirrors.status(remote).failure is None

@@ -21,7 +21,7 @@ from syncline.git import (
     TreeEntry,
 )
 from syncline.git.tool_errors import Damaged
-from syncline.git.tree import Listing, glob, normalize, parse_listing
+from syncline.git.tree import Listing, ListingReader, glob, normalize
 from syncline.testing.gitserver import GitFile, GitServer, Repository, symlink
 
 PATHS = [
@@ -166,6 +166,12 @@ async def test_no_more_is_read_at_once_than_allowed() -> None:
         await small.read(["a.yaml", "z"])
     with pytest.raises(PathNotFound):
         await small.read(["apps"])
+
+
+def parse_listing(root: str, output: bytes, limits: Limits) -> Listing:
+    reader = ListingReader(root, limits, limits.listing_bytes)
+    reader.feed(output)
+    return reader.finish()
 
 
 def line(path: str, mode: str = "100644", size: str = "1") -> bytes:

@@ -60,8 +60,6 @@ _URL_FIELDS = (
 )
 _COMMIT = re.compile(r"[0-9a-f]{7,64}").fullmatch
 _RANGE = re.compile(r"[\^~<>=*|\s]|(^|\.)[xX](\.|$)").search
-_URL_FRONT = re.compile(r"^(?:[a-z+]+://(?:[^/@]*@)?[^/:]*(?::[0-9]+)?/|(?:[^/@]*@)?[^/:]*:)")
-"""What is before the path, in a URL or as scp writes it, where a number is no port."""
 
 
 class Push(Struct, frozen=True, kw_only=True):
@@ -86,11 +84,6 @@ class Push(Struct, frozen=True, kw_only=True):
             return True
         # A range of versions may mean any tag, and a ref without its prefix may be one.
         return bool(_RANGE(revision)) and not all(ref.startswith(_HEADS) for ref in self.refs)
-
-    def is_of(self, repository: str) -> bool:
-        """Whether it is about a repository, by its URL; hosts have several names, so only the path counts."""
-        wanted = _path(repository)
-        return not self.repositories or any(wanted == _path(name) for name in self.repositories)
 
 
 class Unread(Struct, frozen=True):
@@ -311,14 +304,6 @@ def _refs(found: Iterable[str]) -> tuple[str, ...]:
 
 def _commit(text: str) -> str:
     return text if _COMMIT(text) and text.strip("0") else ""
-
-
-def _path(repository: str) -> str:
-    """Return the path of a repository's URL, or the name itself, in lower case and without .git."""
-    text = repository.lower().rstrip("/").removesuffix(".git")
-    if "://" in text or "@" in text:
-        text = _URL_FRONT.sub("", text, count=1)
-    return text.strip("/").removeprefix("scm/")
 
 
 def _text(found: Any, *path: str) -> str:

@@ -49,11 +49,6 @@ def configsync_request(spec: ConfigSyncSpec, namespace: str) -> TenantRequest:
     )
 
 
-def synctarget_request(connection: ClusterConnection) -> TenantRequest:
-    """Return what a SyncTarget asks for."""
-    return TenantRequest(servers=(connection.server,) if connection.server else ())
-
-
 def _connections(connections: Iterable[ClusterConnection], namespace: str) -> dict[str, tuple[str, ...]]:
     found = list(connections)
     targets = [

@@ -142,10 +142,6 @@ class RemoteCluster:
             await self._breaker.acquire()
         return self.up
 
-    def probe_now(self) -> None:
-        """Probe the cluster immediately, for a caller that waits."""
-        self._breaker.probe_now()
-
     async def run_watch(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run a coroutine forever, such as `Reflector.run`, and start it again when the cluster becomes reachable.
 

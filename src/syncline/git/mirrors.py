@@ -67,10 +67,9 @@ class Mirrors:
         allow_insecure: bool = False,
         allow_loopback: bool = False,
         unconfined: bool = False,
-        on_change: Callable[[Hashable], None] = _nobody,
     ) -> None:
         self._limits = limits or Limits()
-        self._on_change = on_change
+        self._on_change: Callable[[Hashable], None] = _nobody
         self._folder = MirrorStore(folder)
         self._transport = GitTransport(
             self._folder.run,
@@ -107,6 +106,13 @@ class Mirrors:
     ) -> None:
         await self.close()
 
+    def listen(self, on_change: Callable[[Hashable], None]) -> None:
+        """Call `on_change` with each follower whose revision means another commit now."""
+        self._on_change = on_change
+
+    def _notify(self, who: Hashable) -> None:
+        self._on_change(who)
+
     def limit(self, quota: Callable[[str], int | None]) -> None:
         """Let each tenant keep no more bytes on disk than this says, of what is fetched on its behalf."""
         self._quota = quota
@@ -114,7 +120,7 @@ class Mirrors:
     def follow(
         self, who: Hashable, remote: Remote, interval: float, revisions: Collection[str] = (), *, tenant: str = ""
     ) -> None:
-        """Check a remote every so many seconds, at least, and tell `on_change` who is concerned.
+        """Check a remote every so many seconds, at least, and call the listener with those whom a change concerns.
 
         What the remote costs, slots, memory and disk, is counted to a tenant who follows it: each has a share.
         Told are those for whom a revision means something else than before, or, where they name none, of every change;
@@ -196,7 +202,7 @@ class Mirrors:
             async def look(everything: bool) -> Refs:
                 return await self._transport.refs(remote, everything=everything)
 
-            watch = self._watches[remote.key] = RemoteWatch(look, self._on_change, self._kept)
+            watch = self._watches[remote.key] = RemoteWatch(look, self._notify, self._kept)
             idle = [key for key, each in self._watches.items() if each.is_idle and each is not watch]
             for key in idle[: max(0, len(idle) - _UNFOLLOWED)]:
                 self._kept.drop(self._watches.pop(key))

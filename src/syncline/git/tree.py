@@ -361,12 +361,5 @@ class ListingReader:
             self._entries.append(TreeEntry(path, known, identity, 0 if size == "-" else int(size)))
 
 
-def parse_listing(root: str, output: bytes, limits: Limits) -> Listing:
-    """Parse a list of files that is on disk. Raises the errors of `ListingReader`."""
-    reader = ListingReader(root, limits, limits.listing_bytes)
-    reader.feed(output)
-    return reader.finish()
-
-
 def _path(entry: TreeEntry) -> str:
     return entry.path

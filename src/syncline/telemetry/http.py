@@ -45,7 +45,9 @@ METRICS_FLAG = "--metrics-bind"
 
 _REFUSALS = {
     ScrapeVerdict.UNAUTHENTICATED: "the API server does not accept the bearer token: send a valid token",
-    ScrapeVerdict.FORBIDDEN: "no right to `get` the nonResourceURL /metrics: bind the ClusterRole syncline-metrics-reader",
+    ScrapeVerdict.FORBIDDEN: (
+        "no right to `get` the nonResourceURL /metrics: bind the ClusterRole syncline-metrics-reader"
+    ),
     ScrapeVerdict.TOO_MANY: "too many tokens were tried: retry later",
     ScrapeVerdict.UNKNOWN: "the API server did not answer the review of this token: retry later",
 }
