@@ -7,7 +7,7 @@ import pytest
 from tests.api.trial import Bad, Spec, create, report, stored, table
 
 from syncline.api.common import Condition, HistoryEntry, TargetCounts, TargetStatus
-from syncline.api.configsync import ConfigSync, ConfigSyncStatus, HeldRollback, SourceRevision, Track
+from syncline.api.configsync import ConfigSync, ConfigSyncStatus, EnvironmentStatus, HeldRollback, SourceRevision
 from syncline.api.connection import ClusterConnection, SecretKeyRef, WrittenCluster
 from syncline.api.kinds import CONFIG_SYNC
 from syncline.sandbox import RequestError, Sandbox
@@ -464,7 +464,7 @@ STATUS = ConfigSyncStatus(
     rollback=ROLLBACK,
     last_healthy_revision=COMMIT,
     environments=[
-        Track(
+        EnvironmentStatus(
             name="prod",
             ready="True",
             message="2 objects agree",

@@ -12,7 +12,7 @@ from tests.sampling import quick
 
 from syncline.api.common import Condition, HistoryEntry, TargetStatus
 from syncline.api.configmapsync import ConfigMapSyncStatus
-from syncline.api.configsync import ConfigSyncStatus, Track
+from syncline.api.configsync import ConfigSyncStatus, EnvironmentStatus
 from syncline.api.connection import ClusterConnection, WrittenCluster
 from syncline.api.crd import schema
 from syncline.api.fitting import (
@@ -147,7 +147,7 @@ def test_a_status_that_is_too_large_gives_up_reports_and_no_inventory() -> None:
         target_statuses=[target("Failed", f"t{n}", message="&" * 1000) for n in range(100)],
         kept=[f"{n:016x}" for n in range(MAX_KEPT)],
         environments=[
-            Track(name=f"e{n}", message=">" * 1024, history=[_past("<" * 256)] * 10, inputs="d" * 128)
+            EnvironmentStatus(name=f"e{n}", message=">" * 1024, history=[_past("<" * 256)] * 10, inputs="d" * 128)
             for n in range(40)
         ],
     )
@@ -181,8 +181,8 @@ def _past(changes: str) -> HistoryEntry:
             ),
             "clusters",
         ),
-        (ConfigSyncStatus(environments=[Track(name="e", message="m" * 2000)] * 40), ""),
-        (ConfigSyncStatus(environments=[Track(name="e")] * 41), "environments"),
+        (ConfigSyncStatus(environments=[EnvironmentStatus(name="e", message="m" * 2000)] * 40), ""),
+        (ConfigSyncStatus(environments=[EnvironmentStatus(name="e")] * 41), "environments"),
     ],
 )
 def test_an_inventory_that_cannot_be_stored_is_told_before_anything_is_written(status: Any, field: str) -> None:
@@ -190,7 +190,9 @@ def test_an_inventory_that_cannot_be_stored_is_told_before_anything_is_written(s
 
 
 def test_the_essential_is_the_inventory_and_what_later_passes_look_back_at() -> None:
-    track = Track(name="prod", message="all is well", ready="True", source_revision="abc", history=[_past("1 created")])
+    track = EnvironmentStatus(
+        name="prod", message="all is well", ready="True", source_revision="abc", history=[_past("1 created")]
+    )
     status = ConfigSyncStatus(
         conditions=[condition("Ready"), condition("Healthy")],
         target_statuses=[target("Failed")],
@@ -206,7 +208,7 @@ def test_the_essential_is_the_inventory_and_what_later_passes_look_back_at() -> 
         written=["ConfigMap"],
         scope="s",
         source_revision="abc",
-        environments=[Track(name="prod", source_revision="abc", history=[_past("1 created")])],
+        environments=[EnvironmentStatus(name="prod", source_revision="abc", history=[_past("1 created")])],
     )
 
 

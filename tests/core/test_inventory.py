@@ -11,7 +11,7 @@ from tests.api.hostile import violations
 from tests.sampling import quick
 
 from syncline.api.configmapsync import ConfigMapSyncStatus
-from syncline.api.configsync import ConfigSyncStatus, HeldRollback, SourceRevision, Track
+from syncline.api.configsync import ConfigSyncStatus, EnvironmentStatus, HeldRollback, SourceRevision
 from syncline.api.connection import MAX_AUTHORITIES, ClusterConnection, NameRef, SecretKeyRef, WrittenCluster
 from syncline.api.crd import schema
 from syncline.api.fitting import overfull
@@ -85,8 +85,8 @@ def longest_kinds(number: int) -> list[str]:
     return [f"{'K' * 60}{at:03}.{'g' * 253}" for at in range(number)]
 
 
-def longest_track(at: int) -> Track:
-    return Track(
+def longest_track(at: int) -> EnvironmentStatus:
+    return EnvironmentStatus(
         name=f"{'e' * 60}{at:03}",
         source_revision="r" * 256,
         revisions=[SourceRevision(name=f"{'s' * 60}{n:03}", revision="r" * 256) for n in range(10)],

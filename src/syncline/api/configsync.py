@@ -401,7 +401,7 @@ _ROLLBACK = Meta(description="The active rollback.", extra=_KEPT)
 _HEALTHY = Meta(description="The last commit whose objects became healthy.", extra=_KEPT)
 
 
-class Track(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class EnvironmentStatus(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """The status of one environment. A sync without environments has these fields in its own status."""
 
     name: Annotated[str, Meta(max_length=63, description="The name of the environment.")]
@@ -438,7 +438,7 @@ class ConfigSyncStatus(RemoteSyncStatus, frozen=True, kw_only=True, rename="came
     rollback: Annotated[HeldRollback | None, _ROLLBACK] = None
     last_healthy_revision: Annotated[Commit | None, _HEALTHY] = None
     environments: Annotated[
-        list[Track],
+        list[EnvironmentStatus],
         Meta(
             max_length=40,
             description="The environments of the spec, and removed environments that still have objects.",

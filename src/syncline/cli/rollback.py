@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from syncline.api.configsync import PREVIOUS, ConfigSync, ConfigSyncStatus, Environment, Track
+from syncline.api.configsync import PREVIOUS, ConfigSync, ConfigSyncStatus, Environment, EnvironmentStatus
 from syncline.api.kinds import CONFIG_SYNC
 from syncline.cli.subject import Subject, add_arguments, subject
 from syncline.cli.words import UsageError, shown_revision
@@ -132,7 +132,7 @@ async def _promote(given: argparse.Namespace) -> int:
     return 0
 
 
-def _healthy(track: Track) -> str:
+def _healthy(track: EnvironmentStatus) -> str:
     """Return the commit at which an environment is ready."""
     if track.ready == "True" and track.source_revision:
         return track.source_revision
@@ -141,7 +141,7 @@ def _healthy(track: Track) -> str:
     raise UsageError(f"{track.name} is not ready{f': {track.message}' if track.message else ''}{hint}")
 
 
-def _past(track: Track, given: str) -> str:
+def _past(track: EnvironmentStatus, given: str) -> str:
     """Return the full commit from the history of an environment."""
     known = _known(track, results=("Synced",))
     found = [commit for commit in known if commit.startswith(given) and len(given) >= _SHORTEST]
@@ -153,7 +153,7 @@ def _past(track: Track, given: str) -> str:
     raise UsageError(f"{track.name} has no commit {given} in its history: write one of its commits ({told})")
 
 
-def _known(reported: Track | ConfigSyncStatus | None, results: Collection[str] = ()) -> list[str]:
+def _known(reported: EnvironmentStatus | ConfigSyncStatus | None, results: Collection[str] = ()) -> list[str]:
     """Return the commits in a status. From the history: the commits with these results, or all."""
     if reported is None:
         return []

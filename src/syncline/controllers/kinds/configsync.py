@@ -6,8 +6,7 @@ from msgspec import Struct, structs
 
 from syncline.api import configsync as api
 from syncline.api.common import GROUP, VERSION
-from syncline.api.configsync import ConfigSyncSpec, ConfigSyncStatus
-from syncline.api.configsync import Track as EnvironmentStatus
+from syncline.api.configsync import ConfigSyncSpec, ConfigSyncStatus, EnvironmentStatus
 from syncline.api.status import SyncStatus
 from syncline.controllers.errors import SyncError, refuse_suspended
 from syncline.controllers.lowered import AnySync, Destination, LoweredSpec, cluster_scope
