@@ -16,7 +16,7 @@ from benchmarks.scale import scaled
 from benchmarks.sightings import DELETED, Check, in_all, watching
 from benchmarks.stage import HOME, Stage, stage
 from benchmarks.subject import CONFIGMAP, SECRET, Subject
-from benchmarks.taking import Change, Taken, ready, take, take_audited
+from benchmarks.taking import Taken, TimedChange, ready, take, take_audited
 from syncline.core.ownership import OWNER_LABEL
 from syncline.kube.config import load_kubeconfig
 from syncline.testing.operator import OperatorProcess
@@ -75,7 +75,7 @@ async def _our_round(scene: Stage, subject: Subject, name: str) -> Round:
     taken = {}
     with OperatorProcess(scene.kubeconfig) as operator:
 
-        async def phase(change: Change, right: Check, told: Check) -> Taken:
+        async def phase(change: TimedChange, right: Check, told: Check) -> Taken:
             return await take_audited(scene, operator.pid, change, [copies.until(right), syncs.until(told)])
 
         async with watching(client, subject.resource, OWNER_LABEL) as copies, watching(client, sort) as syncs:

@@ -18,17 +18,17 @@ from benchmarks.mirror import LABEL, Request, encode
 from benchmarks.scale import scaled
 from benchmarks.sightings import DELETED, in_all, watching
 from benchmarks.stage import HOME
-from benchmarks.taking import Change, Taken, ready, take, take_audited
+from benchmarks.taking import Taken, TimedChange, ready, take, take_audited
 from benchmarks.usage import at_rest, children_mb, family_seconds, memory_mb
 from syncline.api.common import REQUESTED_AT
 from syncline.controllers.kinds.configsync import RESOURCE as CONFIGSYNCS
 from syncline.core.desired import from_manifest
 from syncline.core.marks import MarkKeys
 from syncline.core.objects import PLAIN, Target
-from syncline.core.ownership import OWNER_LABEL, Owner, place
+from syncline.core.ownership import OWNER_LABEL, Owner, object_id_of
 from syncline.core.placing import Placed
-from syncline.core.plan import Edit
-from syncline.core.writing import create_body
+from syncline.core.plan import Change
+from syncline.core.request_bodies import create_body
 from syncline.kube.client import PatchKind
 from syncline.kube.config import load_kubeconfig
 from syncline.kube.resources import CONFIGMAPS, NAMESPACES, Resource
@@ -115,7 +115,9 @@ async def _applied(scene: GitStage, operator: OperatorProcess, name: str, **spec
     )
 
 
-async def _seen(scene: GitStage, name: str, label: str, sender: int, change: Change, *, audited: bool = False) -> Round:
+async def _seen(
+    scene: GitStage, name: str, label: str, sender: int, change: TimedChange, *, audited: bool = False
+) -> Round:
     """Make a change, and wait until all objects of a name are there; of ours, until the sync is Ready too."""
     client, needle = scene.scene.client, f'"bench":"{name}"'.encode()
     async with AsyncExitStack() as stack:
@@ -198,7 +200,9 @@ def _creates(name: str, cluster: str) -> list[Request]:
         desired = from_manifest(
             Placed(target=target, manifest=manifest, origin=f"{name}/0000.yaml:1"), (), PLAIN, "0" * 40
         )
-        body = create_body(desired, owner, place(cluster, target), Edit(digest=desired.digest), desired.content)
+        body = create_body(
+            desired, owner, object_id_of(cluster, target), Change(digest=desired.digest), desired.content
+        )
         requests.append((f"{resource.path(HOME)}?fieldManager=syncline", encode(body)))
     return requests
 

@@ -8,10 +8,10 @@ from benchmarks.stage import HOME, Stage
 from benchmarks.subject import Subject
 from syncline.core.digest import DigestKey
 from syncline.core.marks import MarkKeys
-from syncline.core.objects import Desired, Marker, Seen, Target
-from syncline.core.ownership import OWNER_LABEL, Owner, place
-from syncline.core.plan import Edit
-from syncline.core.writing import create_body, update_patch
+from syncline.core.objects import Desired, Marker, Observed, Target
+from syncline.core.ownership import OWNER_LABEL, Owner, object_id_of
+from syncline.core.plan import Change
+from syncline.core.request_bodies import create_body, update_patch
 from syncline.kube.resources import NAMESPACES
 
 Request = tuple[str, bytes]
@@ -67,15 +67,15 @@ class Mirror:
 
     def _body(self, target: Target, token: str) -> object:
         desired = self._desired(target, token)
-        edit = Edit(digest=desired.digest)
-        return create_body(desired, self._owner, place(self._cluster, target), edit, desired.content)
+        change = Change(digest=desired.digest)
+        return create_body(desired, self._owner, object_id_of(self._cluster, target), change, desired.content)
 
     def _patch(self, target: Target, uid: str, token: str) -> object:
         desired = self._desired(target, token)
-        here = place(self._cluster, target)
-        marker = Marker(sync=self._owner.ref, at=here)
-        seen = Seen(target=target, uid=uid, version="", digest="", owner=self._owner.label, marker=marker)
-        return update_patch(desired, seen, self._owner, here, Edit(digest=desired.digest))
+        object_id = object_id_of(self._cluster, target)
+        marker = Marker(sync=self._owner.ref, object_id=object_id)
+        observed = Observed(target=target, uid=uid, version="", digest="", owner=self._owner.label, marker=marker)
+        return update_patch(desired, observed, self._owner, object_id, Change(digest=desired.digest))
 
     def _desired(self, target: Target, token: str) -> Desired:
         content = self._subject.content(token)

@@ -14,7 +14,7 @@ from syncline.testing.audit import OPERATOR, Entry
 
 _SETTLE = 1.0
 
-Change = Callable[[], Awaitable[object] | None]
+TimedChange = Callable[[], Awaitable[object] | None]
 
 
 class Taken(msgspec.Struct):
@@ -34,7 +34,7 @@ class Taken(msgspec.Struct):
         return sum(entry.changes for entry in self.requests)
 
 
-async def take(scene: Stage, sender: int, change: Change, seen: Sequence["asyncio.Task[float]"]) -> Taken:
+async def take(scene: Stage, sender: int, change: TimedChange, seen: Sequence["asyncio.Task[float]"]) -> Taken:
     """Make a change, and wait until all that was asked for has been seen."""
     machine = Machine(sender, *scene.sandbox.pids.values())
     own, servers, started = cpu_seconds(sender), cpu_seconds(*scene.server_pids), time.monotonic()
@@ -45,7 +45,7 @@ async def take(scene: Stage, sender: int, change: Change, seen: Sequence["asynci
     return Taken(ended - started, own + servers, own, machine.others())
 
 
-async def take_audited(scene: Stage, sender: int, change: Change, seen: Sequence["asyncio.Task[float]"]) -> Taken:
+async def take_audited(scene: Stage, sender: int, change: TimedChange, seen: Sequence["asyncio.Task[float]"]) -> Taken:
     """Take the requests of the operator too."""
     mark = scene.audit.mark()
     taken = await take(scene, sender, change, seen)

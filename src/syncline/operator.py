@@ -29,19 +29,19 @@ from syncline.controllers.targets.fleet_clusters import FleetClusters, user_key
 from syncline.controllers.targets.synced_resources import SyncedResourceTracker
 from syncline.controllers.targets.synctargets import SyncTargetInformer
 from syncline.controllers.tenant_policies import TenantPolicyInformer
-from syncline.core.objects import Seen, Target
+from syncline.core.objects import Observed, Target
 from syncline.core.tenancy import NO_LIMITS
 from syncline.engine.claims import Claims
 from syncline.engine.cluster import Cluster
 from syncline.engine.digestkey import ensure_digest_key
-from syncline.engine.fights import Fights
 from syncline.engine.installation import Installation
+from syncline.engine.kind_informer import MetaWire
 from syncline.engine.metrics_guard import metrics_guard
 from syncline.engine.own_rights import OwnRights
 from syncline.engine.readiness import Readiness
 from syncline.engine.selfcheck import Shipped
 from syncline.engine.unkept import UnkeptFields
-from syncline.engine.view import MetaWire
+from syncline.engine.write_loops import WriteLoops
 from syncline.fleet import Fleet
 from syncline.git import Mirrors
 from syncline.kube.account_token import AccountToken
@@ -162,7 +162,7 @@ def controllers(
         renderer=tools.renderer,
         events=events,
         claims=Claims(hub.client, {**{kind.name: kind.resource for kind in kinds}, git.name: git.resource}),
-        fights=Fights(),
+        write_loops=WriteLoops(),
         unkept=UnkeptFields(),
         quotas=quotas,
         authors=authors,
@@ -421,11 +421,11 @@ class Operator:
         for controller in self._syncs:
             controller.triggers.targets_changed()
 
-    def _managed_changed(self, cluster: Cluster, old: Seen | None, new: Seen | None, by: str) -> None:
+    def _managed_changed(self, cluster: Cluster, old: Observed | None, new: Observed | None, by: str) -> None:
         """Take the change of a copy: it may be the credential of a SyncTarget."""
-        seen = new or old
-        if seen is not None:
-            self._unmanaged_changed(cluster, seen.target, by)
+        observed = new or old
+        if observed is not None:
+            self._unmanaged_changed(cluster, observed.target, by)
 
     def _unmanaged_changed(self, _: Cluster, target: Target, _by: str) -> None:
         if target.kind == SECRETS.kind:

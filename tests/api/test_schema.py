@@ -7,7 +7,7 @@ from msgspec import Meta, Struct
 from syncline.api.common import Timestamp
 from syncline.api.crd import crd
 from syncline.api.kinds import ALL_KINDS
-from syncline.api.rules import Rule, text
+from syncline.api.rules import ValidationRule, text
 from syncline.api.schema import SchemaError, structural
 
 Word = Annotated[str, Meta(max_length=9)]
@@ -127,7 +127,7 @@ def test_a_pattern_is_a_rule_with_words_of_its_own() -> None:
 
 def test_the_rules_of_a_struct_go_with_it_wherever_it_is_used() -> None:
     class Inner(Struct):
-        RULES: ClassVar[tuple[Rule, ...]] = (Rule("self.a != ''", "write something", ".a"),)
+        RULES: ClassVar[tuple[ValidationRule, ...]] = (ValidationRule("self.a != ''", "write something", ".a"),)
         a: Annotated[Word, Meta(description="A.")]
 
     schema = field_schema(Annotated[list[Inner], Meta(max_length=3)])
@@ -138,7 +138,7 @@ def test_the_rules_of_a_struct_go_with_it_wherever_it_is_used() -> None:
 
 def test_rules_are_for_what_people_write() -> None:
     class Inner(Struct):
-        RULES: ClassVar[tuple[Rule, ...]] = (Rule("self.a != ''", "write something", ".a"),)
+        RULES: ClassVar[tuple[ValidationRule, ...]] = (ValidationRule("self.a != ''", "write something", ".a"),)
         a: Annotated[str, text("^[a-z]+$", "write lowercase letters", max_length=9), Meta(description="A.")]
 
     status = structural(Inner, authored=False)

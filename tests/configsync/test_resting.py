@@ -21,7 +21,7 @@ from syncline.core.environments import EnvironmentState, environments_of
 from syncline.core.objects import Target
 from syncline.core.outcome import Outcome
 from syncline.core.revisions import Decision
-from syncline.engine.record import Sync
+from syncline.engine.sync_object import Sync
 from syncline.git import Mirrors, Remote
 from syncline.kube.cache import Key
 from syncline.testing.gitserver import GitServer, Repository

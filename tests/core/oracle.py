@@ -5,32 +5,32 @@ from fnmatch import fnmatchcase
 
 from tests.core.world import OWNER, here
 
-from syncline.core.objects import Desired, Seen
-from syncline.core.ownership import Standing, standing
+from syncline.core.objects import Desired, Observed
+from syncline.core.ownership import Ownership, ownership_of
 from syncline.core.plan import Policy
 
 Leaves = Mapping[str, str]
 
 
-def is_ours(seen: Seen) -> bool:
-    return standing(seen, OWNER, here(seen.target)) in (Standing.OURS, Standing.FORMER)
+def is_ours(observed: Observed) -> bool:
+    return ownership_of(observed, OWNER, here(observed.target)) in (Ownership.OURS, Ownership.PREVIOUS)
 
 
-def content_by_the_book(desired: Desired, seen: Seen | None, policy: Policy) -> Leaves | None:
+def content_by_the_book(desired: Desired, observed: Observed | None, policy: Policy) -> Leaves | None:
     """Return the content after a pass, or None where the object is left exactly as it is."""
-    wanted = desired.content.leaves()
-    if seen is None:
+    wanted = desired.content.value_digests()
+    if observed is None:
         return wanted
-    assert seen.content is not None
-    there = seen.content.leaves()
-    if seen.reconcile_disabled or policy.management == "Keep":
+    assert observed.content is not None
+    there = observed.content.value_digests()
+    if observed.reconcile_disabled or policy.management == "Keep":
         return None
-    if is_ours(seen):
-        assert seen.marker is not None
-        edited = seen.marker.digest != seen.digest
+    if is_ours(observed):
+        assert observed.marker is not None
+        edited = observed.marker.digest != observed.digest
         if policy.conflict == "Skip" and not policy.key_policies and edited and there != wanted:
             return None
-        adopted = seen.marker.mode == "Adopted"
+        adopted = observed.marker.mode == "Adopted"
     elif policy.management == "Sync":
         return None
     else:
@@ -39,12 +39,14 @@ def content_by_the_book(desired: Desired, seen: Seen | None, policy: Policy) -> 
     for name in ("SourceWins", "Skip", "Merge"):
         base, source, destination = (
             {path: value for path, value in side.items() if conflict_by_the_book(path, policy) == name}
-            for side in (_base(seen, there), wanted, there)
+            for side in (_base(observed, there), wanted, there)
         )
-        skipped = name == "Skip" and bool(policy.key_policies) and is_ours(seen) and destination not in (base, source)
+        skipped = (
+            name == "Skip" and bool(policy.key_policies) and is_ours(observed) and destination not in (base, source)
+        )
         merged = merge_by_the_book(base, source, destination) if name == "Merge" else source
         after = {**after, **(destination if skipped else merged)}
-    if seen.immutable and after != there and adopted and policy.management != "Overwrite":
+    if observed.immutable and after != there and adopted and policy.management != "Overwrite":
         return None
     return after
 
@@ -70,10 +72,10 @@ def other_map(path: str) -> str:
     return f"binaryData/{key}" if part == "data" else f"data/{key}"
 
 
-def _base(seen: Seen, there: Leaves) -> Leaves:
-    if standing(seen, OWNER, here(seen.target)) is Standing.FOREIGN:
+def _base(observed: Observed, there: Leaves) -> Leaves:
+    if ownership_of(observed, OWNER, here(observed.target)) is Ownership.FOREIGN:
         return {}  # whatever it says of itself
-    if seen.base is not None:
-        return seen.base
-    untouched = seen.marker is not None and seen.marker.digest == seen.digest
+    if observed.base is not None:
+        return observed.base
+    untouched = observed.marker is not None and observed.marker.digest == observed.digest
     return there if untouched else {}

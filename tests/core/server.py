@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from syncline.core.marks import MarkKeys
-from syncline.core.objects import Seen, Target
-from syncline.core.wire import DataWire, see
+from syncline.core.objects import Observed, Target
+from syncline.core.wire import DataWire, to_observed
 
 Json = dict[str, Any]
 KEYS = MarkKeys([b"k" * 32])
@@ -32,12 +32,12 @@ class ApiServer:
     def get(self, target: Target) -> Json | None:
         return copy.deepcopy(self.objects.get(target))
 
-    def see(self, target: Target, *, body: bool = False) -> Seen | None:
+    def see(self, target: Target, *, body: bool = False) -> Observed | None:
         stored = self.objects.get(target)
         if stored is None:
             return None
         wire = msgspec.json.decode(msgspec.json.encode(stored), type=DataWire)
-        return see(wire, kind=target.kind, body=body, marks=KEYS)
+        return to_observed(wire, kind=target.kind, body=body, marks=KEYS)
 
     def snapshot(self) -> dict[Target, bytes]:
         return {target: msgspec.json.encode(stored, order="sorted") for target, stored in self.objects.items()}

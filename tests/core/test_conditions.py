@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from tests.sampling import quick
 
 from syncline.api.common import Condition
-from syncline.core.conditions import MAX_MESSAGE, Finding, find, settle_conditions, shorten
+from syncline.core.conditions import MAX_MESSAGE, Finding, find, shorten, update_conditions
 
 THEN, NOW, LATER = "2030-01-01T00:00:00Z", "2030-01-02T00:00:00Z", "2030-01-03T00:00:00Z"
 READY = Finding("Ready", "True", "Synced", "3 targets agree with the source")
@@ -23,7 +23,7 @@ findings = st.builds(
 
 
 def test_a_first_finding_has_the_time_of_now() -> None:
-    [ready] = settle_conditions([], [READY], 7, NOW)
+    [ready] = update_conditions([], [READY], 7, NOW)
     assert ready == Condition(
         type="Ready",
         status="True",
@@ -35,39 +35,39 @@ def test_a_first_finding_has_the_time_of_now() -> None:
 
 
 def test_the_time_moves_with_the_status() -> None:
-    known = settle_conditions([], [READY], 1, THEN)
-    [ready] = settle_conditions(known, [NOT_READY], 1, NOW)
+    known = update_conditions([], [READY], 1, THEN)
+    [ready] = update_conditions(known, [NOT_READY], 1, NOW)
     assert ready.last_transition_time == NOW
 
 
 def test_the_time_stays_when_only_reason_message_and_generation_change() -> None:
-    known = settle_conditions([], [NOT_READY], 1, THEN)
-    [ready] = settle_conditions(known, [STILL_NOT_READY], 2, NOW)
+    known = update_conditions([], [NOT_READY], 1, THEN)
+    [ready] = update_conditions(known, [STILL_NOT_READY], 2, NOW)
     assert (ready.reason, ready.observed_generation, ready.last_transition_time) == ("Immutable", 2, THEN)
 
 
 def test_what_is_no_longer_found_goes() -> None:
-    known = settle_conditions([], [READY, STALLED], 1, THEN)
-    assert [condition.type for condition in settle_conditions(known, [READY], 1, NOW)] == ["Ready"]
+    known = update_conditions([], [READY, STALLED], 1, THEN)
+    assert [condition.type for condition in update_conditions(known, [READY], 1, NOW)] == ["Ready"]
 
 
 def test_what_comes_back_has_a_new_time() -> None:
-    known = settle_conditions([], [STALLED], 1, THEN)
-    gone = settle_conditions(known, [], 1, NOW)
-    [stalled] = settle_conditions(gone, [STALLED], 1, LATER)
+    known = update_conditions([], [STALLED], 1, THEN)
+    gone = update_conditions(known, [], 1, NOW)
+    [stalled] = update_conditions(gone, [STALLED], 1, LATER)
     assert stalled.last_transition_time == LATER
 
 
 @quick
 @given(st.lists(findings, unique_by=lambda finding: finding.type), st.integers(0, 9))
 def test_finding_the_same_again_changes_nothing(found: list[Finding], generation: int) -> None:
-    known = settle_conditions([], found, generation, THEN)
-    assert settle_conditions(known, found, generation, NOW) == known
+    known = update_conditions([], found, generation, THEN)
+    assert update_conditions(known, found, generation, NOW) == known
 
 
 def test_a_long_message_is_cut_in_the_middle() -> None:
     long = Finding("Ready", "False", "Failed", "a/b: " + "x" * MAX_MESSAGE + "; delete it")
-    [condition] = settle_conditions([], [long], 1, THEN)
+    [condition] = update_conditions([], [long], 1, THEN)
     assert len(condition.message) == MAX_MESSAGE
     assert condition.message.startswith("a/b: x")
     assert condition.message.endswith("x; delete it")

@@ -6,7 +6,7 @@ from tests.core.server import ApiServer
 from tests.core.strategies import contents
 from tests.sampling import quick
 
-from syncline.core.digest import BRIEF, DigestKey, brief, leaf_digests, leaves_digest, short_digest
+from syncline.core.digest import BRIEF, DigestKey, brief, combined_digest, short_digest, value_digests
 from syncline.core.objects import Content, Target
 
 HERE = Target("team-a", "settings")
@@ -19,9 +19,9 @@ def seen_digest(**content: object) -> str:
     """Return the digest of a ConfigMap as it comes from the server."""
     server = ApiServer()
     server.objects[HERE] = {"metadata": {"namespace": "team-a", "name": "settings"}, **content}
-    seen = server.see(HERE)
-    assert seen is not None
-    return seen.digest
+    observed = server.see(HERE)
+    assert observed is not None
+    return observed.digest
 
 
 def test_an_empty_map_and_an_absent_one_say_the_same() -> None:
@@ -51,10 +51,10 @@ def test_contents_are_equal_exactly_when_their_digests_are(one: Maps, other: Map
 @given(st.dictionaries(texts, texts, max_size=4), st.dictionaries(texts, texts, max_size=4))
 def test_a_whole_is_named_by_the_digests_of_its_values(data: dict[str, str], binary: dict[str, str]) -> None:
     content = Content(data, binary)
-    assert leaves_digest(content.leaves()) == content.digest()
-    for path in content.leaves():
+    assert combined_digest(content.value_digests()) == content.digest()
+    for path in content.value_digests():
         part, _, name = path.partition("/")
-        assert content.at(path) == {"data": data, "binaryData": binary}[part][name]
+        assert content.value_at(path) == {"data": data, "binaryData": binary}[part][name]
 
 
 def test_a_key_in_data_and_one_in_binary_data_are_two_things() -> None:
@@ -62,10 +62,10 @@ def test_a_key_in_data_and_one_in_binary_data_are_two_things() -> None:
 
 
 def test_a_keyed_digest_cannot_be_compared_without_the_key() -> None:
-    plain, keyed = leaf_digests({"a": "1"}, {}, DigestKey()), leaf_digests({"a": "1"}, {}, DigestKey(b"key"))
+    plain, keyed = value_digests({"a": "1"}, {}, DigestKey()), value_digests({"a": "1"}, {}, DigestKey(b"key"))
     assert plain != keyed
-    assert keyed == leaf_digests({"a": "1"}, {}, DigestKey(b"key"))
-    assert keyed != leaf_digests({"a": "1"}, {}, DigestKey(b"another key"))
+    assert keyed == value_digests({"a": "1"}, {}, DigestKey(b"key"))
+    assert keyed != value_digests({"a": "1"}, {}, DigestKey(b"another key"))
 
 
 def test_parts_are_not_run_together() -> None:

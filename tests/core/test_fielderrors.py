@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from syncline.core.fielderrors import NAME_LIMIT, describe, field_path, unknown_field
+from syncline.core.manifest_errors import field_errors
 from syncline.core.schemas import PATTERN
-from syncline.core.shape import field_errors
 
 SECRET = "hunter2"
 

@@ -14,10 +14,10 @@ from syncline.core.fields import (
     MAX_UNKEPT,
     empty_fields,
     extra_paths,
-    holder,
     is_ours,
     lost_paths,
-    owned,
+    manager_of,
+    owned_fields,
     unkept,
 )
 
@@ -96,11 +96,11 @@ def test_what_is_ours_is_read_without_a_schema(body: Any, fields: Any, expected:
     ],
 )
 def test_what_is_kept_is_ours_and_what_others_took(managers: list[Fields], expected: Any) -> None:
-    assert msgspec.json.decode(owned(managers)) == expected
+    assert msgspec.json.decode(owned_fields(managers)) == expected
 
 
 def test_a_custom_kind_is_given_the_benefit_of_the_doubt() -> None:
-    fields = owned([entry("syncline", {"f:a": {}})], "example.com")
+    fields = owned_fields([entry("syncline", {"f:a": {}})], "example.com")
     assert lost_paths({"a": {"b": 1}}, fields) == ()
 
 
@@ -114,15 +114,15 @@ def test_the_holder_of_a_field_may_hold_it_as_part_of_more_or_less() -> None:
         entry("syncline", {"f:q": {}}, time="9"),
         entry("kubelet", {"f:q": {}}, time="9", subresource="status"),
     ]
-    assert holder(managers, "a.x.y") == "above"
-    assert holder(managers, "b.c") == "below"
-    assert holder(managers, "b.cc") == "late"
-    assert holder(managers, "l[n=x].v") == "item"
-    assert holder(managers, 'l["s"]') == "item"
-    assert holder(managers, "l[3]") == "item"
-    assert holder(managers, "m[a.b/c]") == "key"
-    assert holder(managers, "q") == "late"
-    assert holder([], "q") == ""
+    assert manager_of(managers, "a.x.y") == "above"
+    assert manager_of(managers, "b.c") == "below"
+    assert manager_of(managers, "b.cc") == "late"
+    assert manager_of(managers, "l[n=x].v") == "item"
+    assert manager_of(managers, 'l["s"]') == "item"
+    assert manager_of(managers, "l[3]") == "item"
+    assert manager_of(managers, "m[a.b/c]") == "key"
+    assert manager_of(managers, "q") == "late"
+    assert manager_of([], "q") == ""
 
 
 json_values = st.recursive(
@@ -220,11 +220,11 @@ def test_items_of_a_list_share_the_names_of_their_fields() -> None:
 
 
 def test_a_field_is_ours_while_the_server_says_so() -> None:
-    fields = owned([entry("syncline", {"f:metadata": {"f:annotations": {"f:a/b": {}}}})])
+    fields = owned_fields([entry("syncline", {"f:metadata": {"f:annotations": {"f:a/b": {}}}})])
     assert is_ours(fields, "metadata", "annotations", "a/b")
     assert not is_ours(fields, "metadata", "annotations", "c")
     taken = [entry("syncline", {"f:spec": {}}), entry("o", {"f:metadata": {"f:annotations": {"f:a/b": {}}}})]
-    assert not is_ours(owned(taken), "metadata", "annotations", "a/b")
+    assert not is_ours(owned_fields(taken), "metadata", "annotations", "a/b")
 
 
 @quick
@@ -239,9 +239,9 @@ def test_whoever_owns_all_has_lost_nothing_and_whoever_owns_nothing_all(body: di
 @given(bodies, json_values)
 def test_any_tree_of_any_manager_can_be_read(body: dict[str, Any], other: Any) -> None:
     before = copy.deepcopy(body)
-    fields = owned([entry("syncline", field_set(body)), entry("other", field_set({"n": other}))])
+    fields = owned_fields([entry("syncline", field_set(body)), entry("other", field_set({"n": other}))])
     for path in lost_paths(body, fields):
-        assert holder([entry("other", field_set({"n": other}))], path) == "other"
+        assert manager_of([entry("other", field_set({"n": other}))], path) == "other"
     assert body == before
 
 
@@ -257,5 +257,5 @@ def test_what_others_added_is_told_but_not_in_metadata_or_status() -> None:
             b'"f:list":{"k:{\\"name\\":\\"b\\"}":{".":{},"f:value":{}}}}}'
         ),
     )
-    assert extra_paths(owned([ours, theirs])) == ("spec.list[name=b]", "spec.paused")
-    assert extra_paths(owned([ours])) == ()
+    assert extra_paths(owned_fields([ours, theirs])) == ("spec.list[name=b]", "spec.paused")
+    assert extra_paths(owned_fields([ours])) == ()

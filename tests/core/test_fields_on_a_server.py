@@ -16,10 +16,10 @@ from tests.core.samples import BY_KIND, SAMPLES, WIDGET_CRD, WIDGETS, Sample
 from syncline.core.fields import (
     BUILT_IN_GROUPS,
     WHOLE_MAPS,
-    apply_ready,
-    holder,
     lost_paths,
-    owned,
+    manager_of,
+    owned_fields,
+    to_apply_patch,
     unkept,
 )
 from syncline.kube import NAMESPACES, Client, Conflict, PatchKind, Resource, load_kubeconfig
@@ -80,7 +80,7 @@ class Place:
         """Make what is ours ready for an apply."""
         while True:
             live = await self.client.get(resource, "sample", self.namespace)
-            patch = apply_ready(managed(live), live["metadata"]["uid"], live["metadata"]["resourceVersion"])
+            patch = to_apply_patch(managed(live), live["metadata"]["uid"], live["metadata"]["resourceVersion"])
             assert patch is not None
             with contextlib.suppress(Conflict):  # controllers write too
                 return await self.client.patch(resource, "sample", self.namespace, patch, PatchKind.JSON)
@@ -112,12 +112,12 @@ def change(live: Any, operation: str, pointer: str, value: Any = None) -> None:
 
 
 def lost(sample: Sample, live: dict[str, Any], record: tuple[str, ...] = ()) -> tuple[str, ...]:
-    return lost_paths(sample.object(), owned(entries(live), sample.resource.group), record)
+    return lost_paths(sample.object(), owned_fields(entries(live), sample.resource.group), record)
 
 
 def record_of(sample: Sample, answer: dict[str, Any]) -> tuple[str, ...]:
     """What was not kept, by the answer to our own write."""
-    return unkept(sample.object(), owned(entries(answer), sample.resource.group))
+    return unkept(sample.object(), owned_fields(entries(answer), sample.resource.group))
 
 
 @pytest.fixture
@@ -289,7 +289,7 @@ async def test_exactly_what_somebody_changed_is_lost(
     changed = await (place.put if way == "put" else place.patch)(sample.resource, edit)
     assert lost(sample, changed, record) == ((path,) if path else ())
     if path and edit[0] != "remove":
-        assert holder(entries(changed), path) == "somebody"
+        assert manager_of(entries(changed), path) == "somebody"
 
 
 @pytest.mark.parametrize(("kind", "edit", "path"), EDITS[:30], ids=NAMES[:30])
@@ -332,7 +332,7 @@ async def test_what_another_applies_by_force_is_lost_to_it(
     changed = await place.apply(sample.resource, **body)
     assert lost(sample, changed, record) == ((path,) if path else ())
     if path:
-        assert holder(entries(changed), path) == "somebody"
+        assert manager_of(entries(changed), path) == "somebody"
 
 
 async def test_items_that_others_put_into_an_empty_list_of_ours_are_theirs(place: Place) -> None:
@@ -374,11 +374,11 @@ async def test_status_and_scaling_are_told_apart(place: Place) -> None:
     # More than its controller ever counts: what it writes at the same time stays valid.
     status = await place.patch(sample.resource, ("add", "/status/replicas", 20), part="status")
     assert lost(sample, status, record) == ()
-    assert holder(entries(status), "spec.replicas") == ""
+    assert manager_of(entries(status), "spec.replicas") == ""
     await place.patch(sample.resource, ("replace", "/spec/replicas", 9), part="scale")
     scaled = await place.client.get(sample.resource, "sample", place.namespace)
     assert lost(sample, scaled, record) == ("spec.replicas",)
-    assert holder(entries(scaled), "spec.replicas") == "somebody"
+    assert manager_of(entries(scaled), "spec.replicas") == "somebody"
 
 
 async def test_a_change_back_to_our_value_is_still_theirs(place: Place) -> None:
@@ -402,7 +402,7 @@ async def test_who_removed_a_field_is_the_last_to_have_written(place: Place) -> 
         sample.resource, ("remove", "/spec/template/spec/nodeSelector"), ("add", "/metadata/labels/extra", "1")
     )
     (path,) = lost(sample, changed, record)
-    assert holder(entries(changed), path) == "somebody"
+    assert manager_of(entries(changed), path) == "somebody"
 
 
 async def test_an_object_whose_managers_were_wiped_is_lost_whole(place: Place) -> None:
@@ -423,7 +423,7 @@ async def test_after_the_rename_an_apply_takes_away_what_it_no_longer_has(place:
     created = await place.create(sample)
     renamed = await place.rename(sample.resource)
     assert [entry.operation for entry in entries(renamed) if entry.manager == "syncline"] == ["Apply"]
-    assert apply_ready(managed(renamed), "", "") is None
+    assert to_apply_patch(managed(renamed), "", "") is None
     assert renamed["metadata"].get("generation") == created["metadata"].get("generation")
 
     less = sample.object()
@@ -432,7 +432,7 @@ async def test_after_the_rename_an_apply_takes_away_what_it_no_longer_has(place:
         del less["spec"]["template"]["spec"]["containers"][0]["resources"]
     applied = await place.client.patch(sample.resource, "sample", place.namespace, less, PatchKind.APPLY, force=True)
     assert "example.com/note" not in applied["metadata"].get("annotations", {})
-    ours = owned(entries(applied), sample.resource.group)
+    ours = owned_fields(entries(applied), sample.resource.group)
     assert lost_paths(less, ours, unkept(less, ours)) == ()
     if sample.resource.kind == "Deployment":
         assert applied["spec"]["template"]["spec"]["containers"][0]["resources"] == {}
@@ -461,7 +461,7 @@ async def test_the_rename_hits_only_the_object_that_was_seen(place: Place) -> No
     uid, version = created["metadata"]["uid"], created["metadata"]["resourceVersion"]
     await place.patch(sample.resource, ("add", "/metadata/labels/extra", "1"))
     for wrong in ((uid, version), ("another", version)):
-        patch = apply_ready(managed(created), *wrong)
+        patch = to_apply_patch(managed(created), *wrong)
         assert patch is not None
         with pytest.raises(Exception, match=r"409|422"):
             await place.client.patch(sample.resource, "sample", place.namespace, patch, PatchKind.JSON)

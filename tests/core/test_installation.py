@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from syncline import deploy
-from syncline.core.installation import find_crd_problem, tell_together
+from syncline.core.installation import describe_together, find_crd_problem
 
 
 @pytest.fixture(params=deploy.crds(), ids=lambda one: one["metadata"]["name"])
@@ -49,7 +49,7 @@ def test_a_crd_without_a_status_subresource_is_told(shipped: dict[str, Any]) -> 
 
 
 def test_what_is_to_be_done_is_told_once() -> None:
-    assert tell_together(["run x: a is gone", "delete y: it is old: 1.0", "run x: b is gone"]) == (
+    assert describe_together(["run x: a is gone", "delete y: it is old: 1.0", "run x: b is gone"]) == (
         "run x: a is gone; b is gone; delete y: it is old: 1.0"
     )
-    assert not tell_together([])
+    assert not describe_together([])

@@ -179,7 +179,7 @@ def test_one_policy_for_every_key_is_the_policy_of_the_sync(
     actions = [sync.reconcile(desired) for sync in (whole, by_key)]
     contents = [sync.server.see(HOME, body=True).content for sync in (whole, by_key)]
     # An edit under Skip also holds back that the whole becomes immutable; that is no key.
-    assert contents[0].leaves() == contents[1].leaves()
+    assert contents[0].value_digests() == contents[1].value_digests()
     assert actions[0].state == actions[1].state
 
 
@@ -194,7 +194,7 @@ def test_each_policy_decides_its_own_keys_and_no_others(
         alone = merge_by_key(*mine, KeyPolicies(policy), adopting=adopting)
         assert {path: value for path, value in merged.result.items() if path in paths} == alone.result
         assert {path: value for path, value in merged.base.items() if path in paths} == alone.base
-        for part in ("take", "drop", "conflicts", "edited", "repaired"):
+        for part in ("set", "unset", "conflicts", "edited", "repaired"):
             assert tuple(path for path in getattr(merged, part) if path in paths) == getattr(alone, part)
 
 
@@ -205,7 +205,7 @@ def test_a_second_merge_changes_nothing_and_reports_the_same(
 ) -> None:
     first = merge_by_key(base, source, there, policies, adopting=False)
     second = merge_by_key(first.base, source, first.result, policies, adopting=False)
-    assert (second.take, second.drop, second.repaired) == ((), (), ())
+    assert (second.set, second.unset, second.repaired) == ((), (), ())
     assert (second.result, second.base) == (first.result, first.base)
     assert (second.conflicts, second.edited) == (first.conflicts, first.edited)
 
@@ -234,7 +234,7 @@ class TestBothWays:
         up = self.BASE | {"data/b": "up", "data/c": "up"}
         down = self.BASE | {"data/a": "down"}
         agreement = agree_by_key(Base.same(self.BASE), up, down, KeyPolicies("Merge", (KeyPolicy(("a", "b"), "Skip"),)))
-        assert (agreement.conflicts, agreement.held) == (("data/a",), ("data/b",))
+        assert (agreement.conflicts, agreement.deferred) == (("data/a",), ("data/b",))
         assert agreement.downstream == {"data/a": "down", "data/b": "1", "data/c": "up"}
 
     @thorough
@@ -256,7 +256,7 @@ class TestBothWays:
         second = agree_by_key(first.base, first.upstream, first.downstream, policies, later)
         assert not second.up
         assert not second.down
-        assert (second.base, second.conflicts, second.held) == (first.base, first.conflicts, first.held)
+        assert (second.base, second.conflicts, second.deferred) == (first.base, first.conflicts, first.deferred)
 
     @quick
     @given(bases, leaves, leaves, two_way_policies, sides)

@@ -10,13 +10,13 @@ from tests.core.world import CLUSTER, EARLIER, HOME, OTHER, OWNER, here, want
 from tests.sampling import quick
 
 from syncline.core.marks import UNCHECKED, UNSIGNED, MarkKeys, Proof, key_id, sync_id
-from syncline.core.objects import Marker, Seen
-from syncline.core.ownership import MARKER, Marks, Owner, Standing, must_renew, read_marks, recognise, standing
+from syncline.core.objects import Marker, Observed
+from syncline.core.ownership import MARKER, Marks, Owner, Ownership, must_renew, ownership_of, read_marks, recognise
 from syncline.core.plan import Policy, Verb, plan
-from syncline.core.surplus import plan_removal
+from syncline.core.prune_plan import plan_prune
 
 OLD, NEW, LOST = b"o" * 32, b"n" * 32, b"l" * 32
-MARK = Marker(sync=OWNER.ref, at=here(HOME), digest="d", owner=OWNER.label)
+MARK = Marker(sync=OWNER.ref, object_id=here(HOME), digest="d", owner=OWNER.label)
 
 
 def text(marker: Marker = MARK, key: bytes | None = None) -> str:
@@ -27,10 +27,10 @@ def read(value: str, keys: MarkKeys = KEYS, *, unsigned: bool = False) -> Marks:
     return read_marks({MARKER: value}, keys, unsigned=unsigned)
 
 
-def seen(value: str, keys: MarkKeys = KEYS, *, label: str = OWNER.label, unsigned: bool = False) -> Seen:
+def seen(value: str, keys: MarkKeys = KEYS, *, label: str = OWNER.label, unsigned: bool = False) -> Observed:
     marker, claim = read(value, keys, unsigned=unsigned)
     digest = want({"a": "1"}).digest
-    return Seen(target=HOME, uid="u", version="1", digest=digest, owner=label, marker=marker, claim=claim)
+    return Observed(target=HOME, uid="u", version="1", digest=digest, owner=label, marker=marker, claim=claim)
 
 
 def with_keys(keys: MarkKeys, owner: Owner = OWNER) -> Owner:
@@ -68,7 +68,7 @@ class TestProofs:
 
     def test_the_proof_of_one_object_proves_nothing_of_another(self) -> None:
         mac = msgspec.json.decode(text())["proof"]
-        moved = structs.replace(MARK, at="elsewhere", proof=mac)
+        moved = structs.replace(MARK, object_id="elsewhere", proof=mac)
         assert read(msgspec.json.encode(moved).decode()) == Marks()
 
     def test_fields_of_a_newer_version_are_covered_too(self) -> None:
@@ -88,7 +88,7 @@ class TestRotation:
 
     def test_marks_of_a_former_key_go_on_to_count(self) -> None:
         found = seen(text(key=OLD), self.ring)
-        assert standing(found, with_keys(self.ring), here(HOME)) is Standing.OURS
+        assert ownership_of(found, with_keys(self.ring), here(HOME)) is Ownership.OURS
 
     def test_they_are_to_be_signed_anew_and_those_of_the_current_key_are_not(self) -> None:
         owner = with_keys(self.ring)
@@ -97,7 +97,7 @@ class TestRotation:
 
     def test_a_key_that_was_dropped_proves_nothing_any_more(self) -> None:
         found = seen(text(key=OLD), self.ring)
-        assert standing(found, with_keys(MarkKeys([NEW])), here(HOME)) is not Standing.OURS
+        assert ownership_of(found, with_keys(MarkKeys([NEW])), here(HOME)) is not Ownership.OURS
 
 
 class TestLostKeys:
@@ -107,29 +107,29 @@ class TestLostKeys:
             action = plan(want({"a": "2"}), seen(text(key=LOST)), OWNER, here(HOME), policy)
             assert (action.verb, action.reason) == (Verb.LEAVE, "MarkUnproven")
             assert "syncline keys heal" in action.message
-        assert plan_removal(seen(text(key=LOST)), OWNER, CLUSTER, "Pruned", "gone") is None
+        assert plan_prune(seen(text(key=LOST)), OWNER, CLUSTER, "Pruned", "gone") is None
 
     def test_healed_it_is_ours_where_it_is_wanted_and_is_still_not_removed(self) -> None:
         keys = MarkKeys([NEW], takeovers={key_id(LOST): frozenset({sync_id(OWNER.uid)})})
         owner, found = with_keys(keys), seen(text(key=LOST), keys)
-        assert standing(found, owner, here(HOME)) is Standing.RENEWABLE
+        assert ownership_of(found, owner, here(HOME)) is Ownership.RENEWABLE
         assert must_renew(found, owner, here(HOME))
         assert plan(want({"a": "2"}), found, owner, here(HOME), Policy()).verb is Verb.UPDATE
-        assert plan_removal(found, owner, CLUSTER, "Pruned", "gone") is None
-        assert standing(found, with_keys(keys, EARLIER), here(HOME)) is Standing.UNPROVEN
+        assert plan_prune(found, owner, CLUSTER, "Pruned", "gone") is None
+        assert ownership_of(found, with_keys(keys, EARLIER), here(HOME)) is Ownership.UNPROVEN
 
     def test_a_key_that_never_was_is_made_up_and_makes_an_object_foreign(self) -> None:
         keys = MarkKeys([NEW]).knowing_lost(frozenset({key_id(NEW), key_id(LOST)}))
         lost, made_up = seen(text(key=LOST), keys), seen(text(key=b"m" * 32), keys)
-        assert standing(lost, with_keys(keys), here(HOME)) is Standing.UNPROVEN
-        assert standing(made_up, with_keys(keys), here(HOME)) is Standing.FOREIGN
+        assert ownership_of(lost, with_keys(keys), here(HOME)) is Ownership.UNPROVEN
+        assert ownership_of(made_up, with_keys(keys), here(HOME)) is Ownership.FOREIGN
         assert plan(want({"a": "2"}), made_up, with_keys(keys), here(HOME), Policy()).reason == "NotOurs"
-        assert plan_removal(made_up, with_keys(keys), CLUSTER, "Pruned", "gone") is None
+        assert plan_prune(made_up, with_keys(keys), CLUSTER, "Pruned", "gone") is None
 
     def test_the_mark_of_another_hub_keeps_us_away_whatever_its_key(self) -> None:
-        far = structs.replace(MARK, hub="another cluster")
-        assert standing(seen(text(far, key=LOST)), OWNER, here(HOME)) is Standing.RIVAL
-        assert standing(seen(msgspec.json.encode(far).decode()), OWNER, here(HOME)) is Standing.RIVAL
+        far = structs.replace(MARK, hub_uid="another cluster")
+        assert ownership_of(seen(text(far, key=LOST)), OWNER, here(HOME)) is Ownership.OTHER_SYNC
+        assert ownership_of(seen(msgspec.json.encode(far).decode()), OWNER, here(HOME)) is Ownership.OTHER_SYNC
 
 
 class TestUnsignedMarks:
@@ -138,22 +138,22 @@ class TestUnsignedMarks:
 
     def test_they_are_nothing_where_there_is_nothing_to_take_over(self) -> None:
         for first in (True, False):
-            assert standing(seen(self.unsigned, unsigned=first), OWNER, here(HOME)) is Standing.FOREIGN
+            assert ownership_of(seen(self.unsigned, unsigned=first), OWNER, here(HOME)) is Ownership.FOREIGN
 
     def test_those_that_were_there_first_are_ours_until_the_takeover_ends(self) -> None:
         owner, found = with_keys(self.keys), seen(self.unsigned, self.keys, unsigned=True)
-        assert standing(found, owner, here(HOME)) is Standing.OURS
-        removal = plan_removal(found, owner, CLUSTER, "Pruned", "gone")
+        assert ownership_of(found, owner, here(HOME)) is Ownership.OURS
+        removal = plan_prune(found, owner, CLUSTER, "Pruned", "gone")
         assert removal is not None
         assert removal.verb is Verb.DELETE
         ended = with_keys(MarkKeys([NEW]))
-        assert standing(found, ended, here(HOME)) is Standing.FOREIGN
-        assert plan_removal(found, ended, CLUSTER, "Pruned", "gone") is None
+        assert ownership_of(found, ended, here(HOME)) is Ownership.FOREIGN
+        assert plan_prune(found, ended, CLUSTER, "Pruned", "gone") is None
 
     def test_those_that_appear_later_are_ours_only_where_they_are_wanted(self) -> None:
         owner, found = with_keys(self.keys), seen(self.unsigned, self.keys)
-        assert standing(found, owner, here(HOME)) is Standing.RENEWABLE
-        assert plan_removal(found, owner, CLUSTER, "Pruned", "gone") is None
+        assert ownership_of(found, owner, here(HOME)) is Ownership.RENEWABLE
+        assert plan_prune(found, owner, CLUSTER, "Pruned", "gone") is None
 
     def test_one_that_is_as_it_should_be_is_not_written_but_signed_anew(self) -> None:
         desired = want({"a": "1"})
@@ -166,13 +166,13 @@ class TestUnsignedMarks:
     def test_a_sync_that_came_later_takes_nothing_over_and_leaves_it_to_the_one_that_may(self) -> None:
         for first in (True, False):
             found = seen(self.unsigned, self.keys, unsigned=first)
-            assert standing(found, with_keys(self.keys, EARLIER), here(HOME)) is Standing.FOREIGN
-            assert standing(found, with_keys(self.keys, OTHER), here(HOME)) is Standing.RIVAL
+            assert ownership_of(found, with_keys(self.keys, EARLIER), here(HOME)) is Ownership.FOREIGN
+            assert ownership_of(found, with_keys(self.keys, OTHER), here(HOME)) is Ownership.OTHER_SYNC
 
 
 def test_a_label_that_somebody_put_on_does_not_make_the_object_of_a_former_sync_ours() -> None:
     former = structs.replace(MARK, owner=EARLIER.label)
-    assert standing(seen(text(former)), OWNER, here(HOME)) is Standing.FORMER
+    assert ownership_of(seen(text(former)), OWNER, here(HOME)) is Ownership.PREVIOUS
 
 
 def test_who_may_not_read_the_keys_takes_marks_at_their_word() -> None:
@@ -181,7 +181,7 @@ def test_who_may_not_read_the_keys_takes_marks_at_their_word() -> None:
         found = seen(value, keys)
         assert found.marker is not None
         assert found.marker.proof == UNCHECKED
-        assert standing(found, with_keys(keys), here(HOME)) is Standing.OURS
+        assert ownership_of(found, with_keys(keys), here(HOME)) is Ownership.OURS
         assert not must_renew(found, with_keys(keys), here(HOME))
 
 

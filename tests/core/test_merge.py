@@ -74,7 +74,7 @@ def test_the_same_change_on_both_sides_is_silent() -> None:
     for base, source, there in EVERY:
         if source == there:
             merged = merge_one_way(base, source, there)
-            assert (merged.take, merged.drop, merged.conflicts) == ((), (), ())
+            assert (merged.set, merged.unset, merged.conflicts) == ((), (), ())
             assert merged.base == source
 
 
@@ -82,7 +82,7 @@ def test_a_second_merge_changes_nothing_and_reports_the_same() -> None:
     for base, source, there in EVERY:
         first = merge_one_way(base, source, there)
         second = merge_one_way(first.base, source, first.result)
-        assert (second.take, second.drop) == ((), ())
+        assert (second.set, second.unset) == ((), ())
         assert (second.result, second.base, second.conflicts) == (first.result, first.base, first.conflicts)
 
 
@@ -108,16 +108,16 @@ def test_a_conflict_ends_when_one_side_gives_in() -> None:
         merged = merge_one_way(base, source, there)
         for agreed in (source, merged.result):
             end = merge_one_way(merged.base, agreed, agreed)
-            assert (end.take, end.drop, end.conflicts) == ((), (), ())
+            assert (end.set, end.unset, end.conflicts) == ((), (), ())
             assert end.base == agreed
 
 
 def test_take_and_drop_lead_from_the_destination_to_the_result() -> None:
     for base, source, there in EVERY:
         merged = merge_one_way(base, source, there)
-        assert set(merged.drop) <= there.keys()
-        carried_out = {path: value for path, value in there.items() if path not in merged.drop}
-        assert carried_out | {path: source[path] for path in merged.take} == merged.result
+        assert set(merged.unset) <= there.keys()
+        carried_out = {path: value for path, value in there.items() if path not in merged.unset}
+        assert carried_out | {path: source[path] for path in merged.set} == merged.result
 
 
 @quick
@@ -131,7 +131,7 @@ def test_keys_are_merged_one_by_one_in_any_order(keys: list[tuple[Leaves, Leaves
     merged = merge_one_way(together(0), together(1), together(2))
 
     alone = [merge_one_way(*key) for key in keys]
-    for part in ("take", "drop", "conflicts"):
+    for part in ("set", "unset", "conflicts"):
         expected = [f"{path}{number}" for number, one in enumerate(alone) for path in getattr(one, part)]
         assert list(getattr(merged, part)) == sorted(expected)
     for part in ("base", "result"):

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from syncline.core.fields import owned
+from syncline.core.fields import owned_fields
 from syncline.core.obstacles import clearing_patch
 from syncline.core.wire import ManagedFields
 
@@ -17,7 +17,7 @@ def entry(manager: str, fields: Any, operation: str = "Apply") -> ManagedFields:
 
 
 def patch(sent: Any, live: Any, ours: Any, theirs: Any, *named: str) -> list[tuple[Any, ...]] | None:
-    steps = clearing_patch(sent, live, owned([entry("syncline", ours), entry("them", theirs, "Update")]), named)
+    steps = clearing_patch(sent, live, owned_fields([entry("syncline", ours), entry("them", theirs, "Update")]), named)
     return None if steps is None else [tuple(step.values()) for step in steps]
 
 

@@ -10,7 +10,7 @@ from tests.core.world import HOME, OTHER, OWNER, Sync, here, want
 from tests.sampling import quick
 
 from syncline.core.objects import Desired, Target
-from syncline.core.ownership import Owner, Standing, standing
+from syncline.core.ownership import Owner, Ownership, ownership_of
 from syncline.core.plan import Policy, Verb
 
 TARGETS = (HOME, ELSEWHERE, Target("team-b", "settings"))
@@ -148,11 +148,11 @@ def test_two_syncs_that_want_one_object_never_fight(
 
     def better_claim(owner: Owner) -> str:
         """Name who goes first: who owns the object, or the older one, which is OWNER here."""
-        seen = server.see(HOME)
-        if seen is None:
+        observed = server.see(HOME)
+        if observed is None:
             return "" if owner is OWNER else OWNER.ref
-        is_rival = standing(seen, owner, here(HOME)) is Standing.RIVAL
-        return seen.marker.sync if is_rival and seen.marker is not None else ""
+        is_rival = ownership_of(observed, owner, here(HOME)) is Ownership.OTHER_SYNC
+        return observed.marker.sync if is_rival and observed.marker is not None else ""
 
     for turn, owner in enumerate((*order, OWNER, OTHER)):
         if deleted_once and turn == 2:

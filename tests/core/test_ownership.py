@@ -9,8 +9,8 @@ from tests.core.server import KEYS
 from tests.core.world import CLUSTER, EARLIER, HOME, OTHER, OWNER, here
 from tests.sampling import quick
 
-from syncline.core.objects import Marker, Seen, Target
-from syncline.core.ownership import MARKER, Marks, Owner, Standing, place, read_marks, standing
+from syncline.core.objects import Marker, Observed, Target
+from syncline.core.ownership import MARKER, Marks, Owner, Ownership, object_id_of, ownership_of, read_marks
 
 texts = st.text(max_size=20)
 json = st.recursive(
@@ -20,34 +20,40 @@ json = st.recursive(
 )
 
 
-def seen(*, owner: str = OWNER.label, sync: str = OWNER.ref, at: str = here(HOME), marked: bool = True) -> Seen:
-    marker = Marker(sync=sync, at=at, owner=owner, proof=KEYS.current) if marked else None
-    return Seen(target=HOME, uid="uid", version="1", digest="", owner=owner, marker=marker)
+def seen(*, owner: str = OWNER.label, sync: str = OWNER.ref, at: str = here(HOME), marked: bool = True) -> Observed:
+    marker = Marker(sync=sync, object_id=at, owner=owner, proof=KEYS.current) if marked else None
+    return Observed(target=HOME, uid="uid", version="1", digest="", owner=owner, marker=marker)
 
 
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
-        pytest.param(seen(), Standing.OURS, id="label and annotation of this sync, naming this place"),
-        pytest.param(seen(owner=EARLIER.label), Standing.FORMER, id="of an earlier sync of this name"),
-        pytest.param(seen(owner=OTHER.label, sync=OTHER.ref), Standing.RIVAL, id="of another sync"),
-        pytest.param(seen(sync=OTHER.ref), Standing.RIVAL, id="our label, but the annotation names another sync"),
-        pytest.param(seen(owner=""), Standing.FOREIGN, id="the annotation without the label"),
-        pytest.param(seen(marked=False), Standing.FOREIGN, id="the label without the annotation"),
-        pytest.param(seen(owner="", marked=False), Standing.FOREIGN, id="neither"),
-        pytest.param(seen(at=place(CLUSTER, Target("x", "settings"))), Standing.FOREIGN, id="names another namespace"),
-        pytest.param(seen(at=place(CLUSTER, Target("team-a", "x"))), Standing.FOREIGN, id="names another object"),
-        pytest.param(seen(at=place("other", HOME)), Standing.FOREIGN, id="names another cluster"),
+        pytest.param(seen(), Ownership.OURS, id="label and annotation of this sync, naming this place"),
+        pytest.param(seen(owner=EARLIER.label), Ownership.PREVIOUS, id="of an earlier sync of this name"),
+        pytest.param(seen(owner=OTHER.label, sync=OTHER.ref), Ownership.OTHER_SYNC, id="of another sync"),
+        pytest.param(seen(sync=OTHER.ref), Ownership.OTHER_SYNC, id="our label, but the annotation names another sync"),
+        pytest.param(seen(owner=""), Ownership.FOREIGN, id="the annotation without the label"),
+        pytest.param(seen(marked=False), Ownership.FOREIGN, id="the label without the annotation"),
+        pytest.param(seen(owner="", marked=False), Ownership.FOREIGN, id="neither"),
         pytest.param(
-            seen(at=place(CLUSTER, Target("team-a", "settings", "Secret"))), Standing.FOREIGN, id="names another kind"
+            seen(at=object_id_of(CLUSTER, Target("x", "settings"))), Ownership.FOREIGN, id="names another namespace"
         ),
         pytest.param(
-            seen(owner=OTHER.label, sync=OTHER.ref, at="elsewhere"), Standing.FOREIGN, id="a clone of a rival's copy"
+            seen(at=object_id_of(CLUSTER, Target("team-a", "x"))), Ownership.FOREIGN, id="names another object"
+        ),
+        pytest.param(seen(at=object_id_of("other", HOME)), Ownership.FOREIGN, id="names another cluster"),
+        pytest.param(
+            seen(at=object_id_of(CLUSTER, Target("team-a", "settings", "Secret"))),
+            Ownership.FOREIGN,
+            id="names another kind",
+        ),
+        pytest.param(
+            seen(owner=OTHER.label, sync=OTHER.ref, at="elsewhere"), Ownership.FOREIGN, id="a clone of a rival's copy"
         ),
     ],
 )
-def test_standing(found: Seen, expected: Standing) -> None:
-    assert standing(found, OWNER, here(HOME)) is expected
+def test_standing(found: Observed, expected: Ownership) -> None:
+    assert ownership_of(found, OWNER, here(HOME)) is expected
 
 
 def test_a_sync_made_anew_has_the_same_name_and_another_label() -> None:
@@ -69,10 +75,10 @@ class TestReadingTheMarker:
     @pytest.mark.parametrize(
         "marker",
         [
-            Marker(sync="s", at="p"),
+            Marker(sync="s", object_id="p"),
             Marker(
                 sync=OWNER.ref,
-                at=here(HOME),
+                object_id=here(HOME),
                 source="shared/settings",
                 revision="7",
                 digest="d",
@@ -88,7 +94,7 @@ class TestReadingTheMarker:
 
     def test_a_field_of_a_newer_version_is_passed_over(self) -> None:
         read = read_marks({MARKER: '{"sync": "s", "at": "p", "new": {"x": 1}}'}, KEYS)
-        assert read == Marks(claim=Marker(sync="s", at="p"))
+        assert read == Marks(claim=Marker(sync="s", object_id="p"))
 
     @quick
     @given(texts)

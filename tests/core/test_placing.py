@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from msgspec import Struct
 from tests.sampling import quick
 
-from syncline.api.configsync import Target as Listed
+from syncline.api.configsync import ConfigSyncTarget
 from syncline.core.objects import Target
-from syncline.core.placing import Build, Placement, by_values, place
+from syncline.core.placing import BuildOutput, Placement, by_values, place
 
 Json = dict[str, Any]
 
@@ -46,14 +46,14 @@ def manifest(kind: str, name: str, namespace: str = "", **fields: Any) -> Json:
     return {"apiVersion": version or "v1", "kind": kind, "metadata": metadata, **fields}
 
 
-def target(kind: str, name: str, **fields: Any) -> Listed:
-    return msgspec.convert({"type": kind, "name": name, **fields}, Listed)
+def target(kind: str, name: str, **fields: Any) -> ConfigSyncTarget:
+    return msgspec.convert({"type": kind, "name": name, **fields}, ConfigSyncTarget)
 
 
 def placed(
-    *documents: Doc, files: tuple[File, ...] = (), targets: tuple[Listed, ...] = (), forced: str | None = None
+    *documents: Doc, files: tuple[File, ...] = (), targets: tuple[ConfigSyncTarget, ...] = (), forced: str | None = None
 ) -> Placement:
-    return place([Build(documents, files, targets)], namespace="home", scope=scope, forced=forced)
+    return place([BuildOutput(documents, files, targets)], namespace="home", scope=scope, forced=forced)
 
 
 def places(placement: Placement) -> list[str]:
@@ -77,7 +77,7 @@ class TestWithoutTargets:
             None,
         ]
         assert [one.origin for one in placement.objects] == ["app.yaml:1", "app.yaml:9", "web.yaml:3", "web.yaml:30"]
-        assert placement.reported == ()
+        assert placement.unplaced == ()
 
     def test_an_environment_takes_every_object_that_is_in_a_namespace(self) -> None:
         placement = placed(
@@ -108,7 +108,7 @@ class TestWithoutTargets:
 
     def test_a_file_that_is_no_manifest_is_reported(self) -> None:
         placement = placed(files=(File("conf/app.ini"),))
-        assert [str(one) for one in placement.reported] == [
+        assert [str(one) for one in placement.unplaced] == [
             "conf/app.ini: the file is no manifest, and no target of type ConfigMap or Secret takes it"
         ]
 
@@ -229,7 +229,7 @@ class TestErrors:
             targets=(target("ConfigMap", "b"),),
         )
         assert [str(one.target) for one in placement.objects] == ["home/b"]
-        assert [one.what for one in placement.reported] == ["ConfigMap a"]
+        assert [one.what for one in placement.unplaced] == ["ConfigMap a"]
 
 
 class TestTargets:
@@ -240,7 +240,7 @@ class TestTargets:
             targets=(target("deployment", "web"),),
         )
         assert places(placement) == ["Deployment.apps home/web"]
-        assert [str(one) for one in placement.reported] == [
+        assert [str(one) for one in placement.unplaced] == [
             "app.yaml:1: ConfigMap a is not in targets, so it is not applied"
         ]
 
@@ -279,7 +279,7 @@ class TestTargets:
         )
         assert places(placement) == ["y/a"]
         assert [one.origin for one in placement.objects] == ["app.yaml:5"]
-        assert [one.origin for one in placement.reported] == ["app.yaml:1"]
+        assert [one.origin for one in placement.unplaced] == ["app.yaml:1"]
 
     def test_an_environment_beats_the_namespace_of_a_target(self) -> None:
         placement = placed(
@@ -325,7 +325,7 @@ class TestFiles:
         assert places(placement) == ["home/plain", "blue/keyed"]
         assert [one.manifest["data"] for one in placement.objects] == [{"app.ini": "x=1\n"}, {"settings": "x=1\n"}]
         assert [one.origin for one in placement.objects] == ["conf/app.ini", "conf/app.ini"]
-        assert placement.reported == ()
+        assert placement.unplaced == ()
 
     def test_a_secret_holds_the_file_in_base64(self) -> None:
         placement = placed(files=(File("token", b"\x00s3cret", secret=True),), targets=(target("Secret", "s"),))
@@ -355,7 +355,7 @@ class TestFiles:
         assert placement.objects[0].manifest["data"] == {"a.ini": "1", "b.ini": "2"}
         assert placement.objects[0].manifest["metadata"]["labels"] == {"x": "1"}
         assert placement.objects[0].manifest["immutable"] is True
-        assert [one.origin for one in placement.reported] == ["c.ini"]
+        assert [one.origin for one in placement.unplaced] == ["c.ini"]
 
     def test_several_targets_take_one_file_with_different_overrides(self) -> None:
         placement = placed(
@@ -374,7 +374,7 @@ class TestFiles:
             targets=(target("ConfigMap", "app"),),
         )
         assert placement.objects[0].manifest["data"] == {"x": "1"}
-        assert [one.origin for one in placement.reported] == ["a"]
+        assert [one.origin for one in placement.unplaced] == ["a"]
 
     @pytest.mark.parametrize(
         ("files", "listed", "message"),
@@ -428,7 +428,7 @@ class TestFiles:
         ],
     )
     def test_files_and_targets_that_do_not_go_together(
-        self, files: tuple[File, ...], listed: Listed, message: str
+        self, files: tuple[File, ...], listed: ConfigSyncTarget, message: str
     ) -> None:
         placement = placed(files=files, targets=(listed,))
         assert placement.errors == (f"targets: {message}",)
@@ -447,8 +447,8 @@ class TestValues:
         assert by_values([]) == [({}, ())]
 
     def test_what_one_of_the_builds_has_placed_is_not_reported(self) -> None:
-        def build(color: str, *targets: Listed) -> Build:
-            return Build([Doc(manifest("ConfigMap", name, data={"color": color})) for name in "abc"], (), targets)
+        def build(color: str, *targets: ConfigSyncTarget) -> BuildOutput:
+            return BuildOutput([Doc(manifest("ConfigMap", name, data={"color": color})) for name in "abc"], (), targets)
 
         builds = [
             build("blue", target("ConfigMap", "a")),
@@ -457,7 +457,7 @@ class TestValues:
         placement = place(builds, namespace="home", scope=scope)
         assert places(placement) == ["home/a", "home/b"]
         assert [one.manifest["data"]["color"] for one in placement.objects] == ["blue", "red"]
-        assert [one.what for one in placement.reported] == ["ConfigMap c"]
+        assert [one.what for one in placement.unplaced] == ["ConfigMap c"]
 
 
 kinds = st.sampled_from(["ConfigMap", "Namespace", "apps/v1/Deployment", "example.com/v1/Widget"])
@@ -473,7 +473,7 @@ listings = st.lists(
 @quick
 @given(documents, listings, st.sampled_from([None, "prod"]))
 def test_every_manifest_is_placed_reported_or_an_error(
-    given_documents: list[Json], listed: list[Listed], forced: str | None
+    given_documents: list[Json], listed: list[ConfigSyncTarget], forced: str | None
 ) -> None:
     numbered = [Doc(one, line=line) for line, one in enumerate(given_documents, 1)]
     placement = placed(*numbered, targets=tuple(listed), forced=forced)
@@ -481,7 +481,7 @@ def test_every_manifest_is_placed_reported_or_an_error(
         origin = f"app.yaml:{one.line}"
         fates = (
             any(origin == found.origin for found in placement.objects),
-            any(origin == found.origin for found in placement.reported),
+            any(origin == found.origin for found in placement.unplaced),
             any(error.startswith(f"{origin}:") or f"from {origin}:" in error for error in placement.errors),
         )
         assert any(fates)

@@ -219,10 +219,10 @@ def test_what_was_taken_over_is_marked_so_and_stays_marked_so(management: str) -
     sync.under("Sync").reconcile(CHANGED)
     changed = sync.server.see(HOME)
 
-    for seen in (taken, changed):
-        assert seen is not None
-        assert seen.marker is not None
-        assert seen.marker.mode == {"Adopt": "Adopted", "Overwrite": "Overwritten"}[management]
+    for observed in (taken, changed):
+        assert observed is not None
+        assert observed.marker is not None
+        assert observed.marker.mode == {"Adopt": "Adopted", "Overwrite": "Overwritten"}[management]
 
 
 def test_adopt_keeps_the_labels_of_others_and_overwrite_removes_them() -> None:
@@ -263,10 +263,18 @@ def test_only_the_repair_of_an_edit_is_called_drift(found: str) -> None:
 @pytest.mark.parametrize("found", TABLE)
 def test_only_a_merge_reads_the_body(found: str) -> None:
     situation, _ = TABLE[found]
-    seen = situation.arrange().see(HOME)
+    observed = situation.arrange().see(HOME)
     for management, conflict in product(POLICIES, ("SourceWins", "Skip")):
         policy = Policy(management=management, conflict=conflict)
-        action = plan(situation.desired, seen, OWNER, here(HOME), policy, rival=situation.rival, kept=situation.kept)
+        action = plan(
+            situation.desired,
+            observed,
+            OWNER,
+            here(HOME),
+            policy,
+            competing_owner=situation.rival,
+            created_once=situation.kept,
+        )
         assert action.verb is not Verb.READ
 
 

@@ -43,7 +43,7 @@ def test_after_a_pass_the_content_is_what_the_policy_promises(story: Story, poli
         after = sync.server.see(HOME, body=True)
         assert after is not None
         assert after.content is not None
-        assert after.content.leaves() == promised
+        assert after.content.value_digests() == promised
         assert after.immutable or not desired.content.immutable
 
 
@@ -65,8 +65,8 @@ def test_a_plan_that_does_not_ask_for_the_body_is_the_same_with_it(
 def test_what_is_not_ours_is_bit_identical_afterwards(story: Story, policy: Policy, desired: Desired) -> None:
     sync = Sync(play(story), policy)
     before = sync.server.snapshot()
-    seen = sync.server.see(HOME)
-    foreign = seen is not None and not is_ours(seen)
+    observed = sync.server.see(HOME)
+    foreign = observed is not None and not is_ours(observed)
 
     sync.reconcile(desired)
 
@@ -126,11 +126,11 @@ def test_every_action_has_a_reason_and_a_message(
     story: Story, policy: Policy, desired: Desired, rival: str, kept: bool
 ) -> None:
     server = play(story)
-    for seen in (server.see(HOME), server.see(HOME, body=True)):
-        action = plan(desired, seen, OWNER, here(HOME), policy, rival=rival, kept=kept)
+    for observed in (server.see(HOME), server.see(HOME, body=True)):
+        action = plan(desired, observed, OWNER, here(HOME), policy, competing_owner=rival, created_once=kept)
         assert action.reason.isalpha()
         assert action.message.strip()
-        assert (action.edit is not None) == (action.verb in WRITES)
+        assert (action.change is not None) == (action.verb in WRITES)
     assert action.verb is not Verb.READ, "with the body at hand there is nothing left to read"
 
 
@@ -139,17 +139,17 @@ def test_every_action_has_a_reason_and_a_message(
 def test_an_action_that_says_synced_is_true_once_it_is_done(story: Story, policy: Policy, desired: Desired) -> None:
     sync = Sync(play(story), policy)
     action = sync.reconcile(desired)
-    seen = sync.server.see(HOME)
+    observed = sync.server.see(HOME)
 
     merges = "Merge" in (policy.conflict, *(rule.policy for rule in policy.key_policies))
     if action.state == "Synced" and not merges:
-        assert seen is not None
-        assert seen.digest == desired.digest
+        assert observed is not None
+        assert observed.digest == desired.digest
     if action.verb in WRITES:
-        assert seen is not None
-        assert is_ours(seen)
-        assert seen.marker is not None
-        assert seen.marker.digest == seen.digest
+        assert observed is not None
+        assert is_ours(observed)
+        assert observed.marker is not None
+        assert observed.marker.digest == observed.digest
 
 
 @thorough

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.sampling import thorough
 
-from syncline.core.revisions import Decision, Head, Hold, Past, Situation, decide
+from syncline.core.revisions import ActiveRollback, AppliedRevision, Decision, HeadRevision, RevisionState, decide
 
 
 def sha(letter: str) -> str:
@@ -18,26 +18,26 @@ def sha(letter: str) -> str:
 A, B, C, D = (sha(letter) for letter in "abcd")
 
 
-def situation(head: str | None = C, current: str | None = C, **fields: Any) -> Situation:
-    fields.setdefault("history", [Past(C), Past(B), Past(A)])
-    return Situation(head=Head(head, "" if head else "the host does not answer"), current=current, **fields)
+def situation(head: str | None = C, current: str | None = C, **fields: Any) -> RevisionState:
+    fields.setdefault("history", [AppliedRevision(C), AppliedRevision(B), AppliedRevision(A)])
+    return RevisionState(head=HeadRevision(head, "" if head else "the host does not answer"), current=current, **fields)
 
 
-def after(now: Situation, decision: Decision, **changes: Any) -> Situation:
+def after(state: RevisionState, decision: Decision, **changes: Any) -> RevisionState:
     """What the next pass finds, once the decision was carried out."""
-    history = [*now.history]
-    if decision.commit is not None and decision.commit != now.current:
-        history.insert(0, Past(decision.commit))
-    health = now.health if decision.commit == now.current else "Pending"
+    history = [*state.history]
+    if decision.commit is not None and decision.commit != state.current:
+        history.insert(0, AppliedRevision(decision.commit))
+    health = state.health if decision.commit == state.current else "Pending"
     found = {
-        "hold": decision.rollback,
+        "active_rollback": decision.rollback,
         "current": decision.commit,
         "history": history[:10],
         "health": health,
         "requested": False,
         **changes,
     }
-    return msgspec.structs.replace(now, **found)
+    return msgspec.structs.replace(state, **found)
 
 
 class TestFollowing:
@@ -63,55 +63,75 @@ class TestPrevious:
     def test_it_is_the_revision_before_the_applied_one(self) -> None:
         decision = decide(situation(rollback_to="Previous"))
         assert (decision.commit, decision.held, decision.reason) == (B, True, "RolledBack")
-        assert decision.rollback == Hold(B, "Previous")
+        assert decision.rollback == ActiveRollback(B, "Previous")
 
     def test_it_is_found_once_and_stays_whatever_is_pushed(self) -> None:
-        now = situation(rollback_to="Previous")
+        state = situation(rollback_to="Previous")
         for head in (D, A, None, C):
-            now = msgspec.structs.replace(now, head=Head(head))
-            decision = decide(now)
+            state = msgspec.structs.replace(state, head=HeadRevision(head))
+            decision = decide(state)
             assert decision.commit == B
-            now = after(now, decision)
+            state = after(state, decision)
 
     def test_repairs_of_the_applied_revision_are_no_revisions(self) -> None:
-        assert decide(situation(rollback_to="Previous", history=[Past(C), Past(C), Past(B)])).commit == B
+        assert (
+            decide(
+                situation(rollback_to="Previous", history=[AppliedRevision(C), AppliedRevision(C), AppliedRevision(B)])
+            ).commit
+            == B
+        )
 
     def test_revisions_that_failed_are_passed_over(self) -> None:
-        history = [Past(C), Past(B, healthy=False), Past(A, healthy=True)]
+        history = [AppliedRevision(C), AppliedRevision(B, healthy=False), AppliedRevision(A, healthy=True)]
         assert decide(situation(rollback_to="Previous", history=history)).commit == A
 
     def test_a_revision_that_failed_once_and_was_healthy_later_counts(self) -> None:
-        history = [Past(C), Past(B, healthy=True), Past(A), Past(B, healthy=False)]
+        history = [
+            AppliedRevision(C),
+            AppliedRevision(B, healthy=True),
+            AppliedRevision(A),
+            AppliedRevision(B, healthy=False),
+        ]
         assert decide(situation(rollback_to="Previous", history=history)).commit == B
 
     def test_after_a_failure_it_is_not_the_one_that_failed(self) -> None:
-        now = situation(current=B, hold=Hold(B, C), history=[Past(B), Past(C), Past(B), Past(A)])
-        assert decide(msgspec.structs.replace(now, rollback_to="Previous", policy="Rollback")).commit == A
+        state = situation(
+            current=B,
+            active_rollback=ActiveRollback(B, C),
+            history=[AppliedRevision(B), AppliedRevision(C), AppliedRevision(B), AppliedRevision(A)],
+        )
+        assert decide(msgspec.structs.replace(state, rollback_to="Previous", policy="Rollback")).commit == A
 
     def test_where_there_is_none_the_failure_is_not_forgotten(self) -> None:
-        now = situation(current=B, hold=Hold(B, A), history=[Past(A)], rollback_to="Previous")
+        state = situation(
+            current=B, active_rollback=ActiveRollback(B, A), history=[AppliedRevision(A)], rollback_to="Previous"
+        )
         for _ in range(3):
-            assert (decide(now).commit, decide(now).reason, decide(now).rollback) == (B, "NotFound", Hold(B, A))
-            now = after(now, decide(now))
+            assert (decide(state).commit, decide(state).reason, decide(state).rollback) == (
+                B,
+                "NotFound",
+                ActiveRollback(B, A),
+            )
+            state = after(state, decide(state))
 
     def test_clearing_it_follows_the_head_again(self) -> None:
-        decision = decide(situation(current=B, hold=Hold(B, "Previous")))
+        decision = decide(situation(current=B, active_rollback=ActiveRollback(B, "Previous")))
         assert (decision.commit, decision.held, decision.rollback) == (C, False, None)
 
     def test_asking_for_a_commit_instead_takes_that(self) -> None:
-        decision = decide(situation(current=B, hold=Hold(B, "Previous"), rollback_to=A))
-        assert (decision.commit, decision.rollback) == (A, Hold(A, A))
+        decision = decide(situation(current=B, active_rollback=ActiveRollback(B, "Previous"), rollback_to=A))
+        assert (decision.commit, decision.rollback) == (A, ActiveRollback(A, A))
 
     @pytest.mark.parametrize(
         ("current", "history", "why"),
         [
             (None, [], "nothing was applied yet"),
-            (C, [Past(C)], "the history has no revision before cccccccccccc"),
-            (C, [Past(C), Past(B, healthy=False)], "all revisions before have failed"),
+            (C, [AppliedRevision(C)], "the history has no revision before cccccccccccc"),
+            (C, [AppliedRevision(C), AppliedRevision(B, healthy=False)], "all revisions before have failed"),
         ],
     )
     def test_where_there_is_none_all_stays_and_the_message_says_what_to_write(
-        self, current: str | None, history: list[Past], why: str
+        self, current: str | None, history: list[AppliedRevision], why: str
     ) -> None:
         decision = decide(situation(current=current, history=history, rollback_to="Previous"))
         assert (decision.commit, decision.held, decision.reason, decision.rollback) == (current, True, "NotFound", None)
@@ -122,7 +142,7 @@ class TestNamed:
     @pytest.mark.parametrize("written", [A, A[:7], A[:39]])
     def test_a_commit_may_be_abbreviated(self, written: str) -> None:
         decision = decide(situation(rollback_to=written))
-        assert (decision.commit, decision.rollback) == (A, Hold(A, written))
+        assert (decision.commit, decision.rollback) == (A, ActiveRollback(A, written))
 
     def test_the_head_counts_too(self) -> None:
         assert decide(situation(head=D, rollback_to=D[:8])).commit == D
@@ -138,44 +158,44 @@ class TestNamed:
 
     def test_an_abbreviation_of_two_changes_nothing(self) -> None:
         twins = ["1234567" + "0" * 33, "1234567" + "1" * 33]
-        decision = decide(situation(rollback_to="1234567", history=[Past(twin) for twin in twins]))
+        decision = decide(situation(rollback_to="1234567", history=[AppliedRevision(twin) for twin in twins]))
         assert (decision.commit, decision.reason) == (C, "NotFound")
         assert decision.why.endswith(f"is short for {twins[0]} and {twins[1]}: write more of it")
 
     def test_what_was_found_stays_when_the_history_has_forgotten_it(self) -> None:
-        now = situation(rollback_to=A[:7])
-        now = after(now, decide(now), history=[], head=Head(D))
-        assert decide(now).commit == A
+        state = situation(rollback_to=A[:7])
+        state = after(state, decide(state), history=[], head=HeadRevision(D))
+        assert decide(state).commit == A
 
     def test_a_named_commit_stays_though_it_fails(self) -> None:
-        now = situation(rollback_to=A, policy="Rollback", last_healthy=B)
-        now = after(now, decide(now), health="Failed")
-        assert decide(now).commit == A
+        state = situation(rollback_to=A, policy="Rollback", last_healthy=B)
+        state = after(state, decide(state), health="Failed")
+        assert decide(state).commit == A
 
 
 class TestAfterFailure:
-    def failed(self, **fields: Any) -> Situation:
+    def failed(self, **fields: Any) -> RevisionState:
         return situation(**{"policy": "Rollback", "health": "Failed", "last_healthy": B, **fields})
 
     def test_the_last_healthy_revision_comes_back(self) -> None:
         decision = decide(self.failed())
         assert (decision.commit, decision.held, decision.reason) == (B, True, "RolledBackOnFailure")
-        assert decision.rollback == Hold(B, C)
+        assert decision.rollback == ActiveRollback(B, C)
         assert decision.why.startswith(
             "cccccccccccc did not become healthy, so the last healthy revision, bbbbbbbbbbbb"
         )
 
     def test_it_stays_until_the_head_moves(self) -> None:
-        now = self.failed()
+        state = self.failed()
         for _ in range(3):
-            now = after(now, decide(now), health="Healthy")
-            assert decide(now).commit == B
-        decision = decide(msgspec.structs.replace(now, head=Head(D)))
+            state = after(state, decide(state), health="Healthy")
+            assert decide(state).commit == B
+        decision = decide(msgspec.structs.replace(state, head=HeadRevision(D)))
         assert (decision.commit, decision.held, decision.rollback) == (D, False, None)
 
     def test_it_stays_while_the_head_cannot_be_read(self) -> None:
-        now = after(self.failed(), decide(self.failed()), head=Head(None, "away"))
-        assert decide(now).commit == B
+        state = after(self.failed(), decide(self.failed()), head=HeadRevision(None, "away"))
+        assert decide(state).commit == B
 
     def test_it_stays_though_the_history_is_forgotten(self) -> None:
         assert decide(after(self.failed(), decide(self.failed()), history=[])).commit == B
@@ -184,10 +204,10 @@ class TestAfterFailure:
         assert decide(self.failed(head=None)).commit == B
 
     def test_a_request_tries_the_head_again(self) -> None:
-        now = after(self.failed(), decide(self.failed()), requested=True)
-        decision = decide(now)
+        state = after(self.failed(), decide(self.failed()), requested=True)
+        decision = decide(state)
         assert (decision.commit, decision.rollback) == (C, None)
-        again = after(now, decision)
+        again = after(state, decision)
         assert decide(again).commit == C
         assert decide(msgspec.structs.replace(again, health="Failed")).commit == B
 
@@ -206,26 +226,26 @@ class TestAfterFailure:
         assert decide(self.failed(health=health)).commit == C
 
     def test_hold_instead_of_rollback_follows_the_head_again(self) -> None:
-        now = after(self.failed(), decide(self.failed()), policy="Hold")
-        assert (decide(now).commit, decide(now).rollback) == (C, None)
+        state = after(self.failed(), decide(self.failed()), policy="Hold")
+        assert (decide(state).commit, decide(state).rollback) == (C, None)
 
     def test_a_person_may_ask_for_another_revision(self) -> None:
-        now = after(self.failed(), decide(self.failed()), rollback_to=A)
-        assert (decide(now).commit, decide(now).rollback) == (A, Hold(A, A))
+        state = after(self.failed(), decide(self.failed()), rollback_to=A)
+        assert (decide(state).commit, decide(state).rollback) == (A, ActiveRollback(A, A))
 
     def test_asking_for_the_revision_that_failed_is_a_rollback_to_it(self) -> None:
-        now = after(self.failed(), decide(self.failed()), rollback_to=C)
-        assert (decide(now).commit, decide(now).rollback) == (C, Hold(C, C))
+        state = after(self.failed(), decide(self.failed()), rollback_to=C)
+        assert (decide(state).commit, decide(state).rollback) == (C, ActiveRollback(C, C))
 
 
 commits = st.sampled_from([A, B, C, D])
-pasts = st.builds(Past, commits, st.sampled_from([None, True, False]))
-holds = st.builds(Hold, commits, commits | st.just("Previous") | commits.map(lambda commit: commit[:7]))
+pasts = st.builds(AppliedRevision, commits, st.sampled_from([None, True, False]))
+holds = st.builds(ActiveRollback, commits, commits | st.just("Previous") | commits.map(lambda commit: commit[:7]))
 situations = st.builds(
-    Situation,
-    head=st.builds(Head, st.none() | commits, st.just("away")),
+    RevisionState,
+    head=st.builds(HeadRevision, st.none() | commits, st.just("away")),
     rollback_to=st.none() | st.just("Previous") | commits | commits.map(lambda commit: commit[:7]),
-    hold=st.none() | holds,
+    active_rollback=st.none() | holds,
     history=st.lists(pasts, max_size=6),
     current=st.none() | commits,
     health=st.sampled_from(["Healthy", "Pending", "Failed"]),
@@ -237,42 +257,44 @@ situations = st.builds(
 
 @thorough
 @given(situations)
-def test_deciding_again_decides_the_same(now: Situation) -> None:
-    first = decide(now)
-    second = decide(after(now, first, requested=now.requested))
+def test_deciding_again_decides_the_same(state: RevisionState) -> None:
+    first = decide(state)
+    second = decide(after(state, first, requested=state.requested))
     assert (second.commit, second.held, second.rollback) == (first.commit, first.held, first.rollback)
 
 
 @thorough
 @given(situations)
-def test_nothing_is_applied_only_where_nothing_is_known(now: Situation) -> None:
-    if decide(now).commit is None:
-        assert now.current is None
-        assert now.head.commit is None or now.rollback_to is not None
+def test_nothing_is_applied_only_where_nothing_is_known(state: RevisionState) -> None:
+    if decide(state).commit is None:
+        assert state.current is None
+        assert state.head.commit is None or state.rollback_to is not None
 
 
 @thorough
 @given(situations)
-def test_without_a_wish_or_a_failure_the_head_is_followed(now: Situation) -> None:
-    decision = decide(now)
-    if now.rollback_to is None and now.head.commit is not None and not decision.held:
-        assert decision.commit == now.head.commit
+def test_without_a_wish_or_a_failure_the_head_is_followed(state: RevisionState) -> None:
+    decision = decide(state)
+    if state.rollback_to is None and state.head.commit is not None and not decision.held:
+        assert decision.commit == state.head.commit
         assert decision.rollback is None
-    if decision.held and now.rollback_to is None:
-        assert now.policy == "Rollback"
+    if decision.held and state.rollback_to is None:
+        assert state.policy == "Rollback"
         assert decision.rollback is not None
-        assert decision.rollback.requested == (now.head.commit or decision.rollback.requested)
+        assert decision.rollback.requested == (state.head.commit or decision.rollback.requested)
 
 
 @thorough
 @given(situations, st.lists(st.none() | commits, max_size=4))
-def test_a_rollback_stays_whatever_is_pushed_until_the_spec_changes(now: Situation, heads: list[str | None]) -> None:
+def test_a_rollback_stays_whatever_is_pushed_until_the_spec_changes(
+    now: RevisionState, heads: list[str | None]
+) -> None:
     first = decide(now)
     if first.reason != "RolledBack":
         return
     state = after(now, first)
     for head in heads:
-        state = msgspec.structs.replace(state, head=Head(head, "away"))
+        state = msgspec.structs.replace(state, head=HeadRevision(head, "away"))
         decision = decide(state)
         assert (decision.commit, decision.rollback) == (first.commit, first.rollback)
         state = after(state, decision)

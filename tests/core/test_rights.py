@@ -3,7 +3,7 @@
 import pytest
 
 from syncline.core.objects import Target
-from syncline.core.plan import Action, Edit, Verb
+from syncline.core.plan import Action, Change, Verb
 from syncline.core.rights import needed_verbs
 
 
@@ -28,6 +28,6 @@ from syncline.core.rights import needed_verbs
 def test_each_write_needs_the_verbs_that_it_sends(
     verb: Verb, extras: bool, by_content: bool, verbs: tuple[str, ...]
 ) -> None:
-    edit = Edit(digest="d", extras=extras)
-    action = Action(verb=verb, target=Target("a", "b"), reason="R", message="", edit=edit)
+    change = Change(digest="d", exact=extras)
+    action = Action(verb=verb, target=Target("a", "b"), reason="R", message="", change=change)
     assert needed_verbs(action, by_content=by_content) == verbs

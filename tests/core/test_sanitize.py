@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.sampling import quick
 
-from syncline.core.sanitize import STATE_PREFIXES, STRIPPED, STRIPPED_PREFIXES, is_state, travelling
+from syncline.core.sanitize import STATE_PREFIXES, STRIPPED, STRIPPED_PREFIXES, copied_metadata, is_controller_state
 
 OF_TOOLS = {
     "Argo CD, by annotation": "argocd.argoproj.io/tracking-id",
@@ -66,37 +66,37 @@ ORDINARY = [
 
 @pytest.mark.parametrize("key", OF_TOOLS.values(), ids=OF_TOOLS)
 def test_those_of_tools_stay_behind(key: str) -> None:
-    assert travelling({key: "value", "team": "red"}) == {"team": "red"}
+    assert copied_metadata({key: "value", "team": "red"}) == {"team": "red"}
 
 
 @pytest.mark.parametrize("key", OF_TOOLS.values(), ids=OF_TOOLS)
 def test_those_of_tools_travel_when_they_are_named(key: str) -> None:
-    assert travelling({key: "value"}, include=[key]) == {key: "value"}
-    assert travelling({key: "value"}, include=["*"]) == {key: "value"}
-    assert travelling({key: "value"}, include=["*"], exclude=[key]) == {}
+    assert copied_metadata({key: "value"}, include=[key]) == {key: "value"}
+    assert copied_metadata({key: "value"}, include=["*"]) == {key: "value"}
+    assert copied_metadata({key: "value"}, include=["*"], exclude=[key]) == {}
 
 
 @pytest.mark.parametrize("key", OF_ONE_OBJECT.values(), ids=OF_ONE_OBJECT)
 def test_the_marks_of_one_object_never_travel(key: str) -> None:
-    assert travelling({key: "value"}) == {}
-    assert travelling({key: "value"}, include=["*", key]) == {}
+    assert copied_metadata({key: "value"}) == {}
+    assert copied_metadata({key: "value"}, include=["*", key]) == {}
 
 
 def test_excluded_ones_stay_behind() -> None:
     entries = {"team": "red", "example.com/a": "1", "example.com/b": "2"}
-    assert travelling(entries, exclude=["example.com/*"]) == {"team": "red"}
-    assert travelling(entries, exclude=["example.com/?", "tea?"]) == {}
-    assert travelling(entries, include=["team"]) == entries, "to include is to add"
+    assert copied_metadata(entries, exclude=["example.com/*"]) == {"team": "red"}
+    assert copied_metadata(entries, exclude=["example.com/?", "tea?"]) == {}
+    assert copied_metadata(entries, include=["team"]) == entries, "to include is to add"
 
 
 def test_our_marks_are_no_state_of_somebody_else() -> None:
-    assert not is_state("syncline.dev/owner")
-    assert not is_state("team")
+    assert not is_controller_state("syncline.dev/owner")
+    assert not is_controller_state("team")
 
 
 @pytest.mark.parametrize("key", ORDINARY)
 def test_ordinary_ones_travel(key: str) -> None:
-    assert travelling({key: "value"}) == {key: "value"}
+    assert copied_metadata({key: "value"}) == {key: "value"}
 
 
 def test_a_prefix_ends_where_its_name_ends() -> None:
@@ -111,6 +111,6 @@ def test_a_prefix_ends_where_its_name_ends() -> None:
     )
 )
 def test_values_travel_unchanged_and_once_is_enough(entries: dict[str, str]) -> None:
-    kept = travelling(entries)
+    kept = copied_metadata(entries)
     assert kept.items() <= entries.items()
-    assert travelling(kept) == kept
+    assert copied_metadata(kept) == kept

@@ -13,6 +13,7 @@ from tests.sampling import quick, thorough
 from syncline.api.common import LabelSelector, LabelSelectorRequirement
 from syncline.core.objects import Target
 from syncline.core.plan import Action, Verb
+from syncline.core.prune_plan import GUARD_COUNT, GUARD_SHARE, deletion_guard
 from syncline.core.scope import Namespace, Scope, scope_of
 from syncline.core.scope_record import (
     LIMIT,
@@ -24,8 +25,8 @@ from syncline.core.scope_record import (
     encode_record,
     is_judged,
     judge,
-    object_id,
     record_of,
+    short_object_id,
     without_removals,
 )
 from syncline.core.spec_scope import (
@@ -37,7 +38,6 @@ from syncline.core.spec_scope import (
     SpecScope,
     Today,
 )
-from syncline.core.surplus import BRAKE_COUNT, BRAKE_SHARE, brake
 
 SOURCE = SourceScope(kind="ConfigMap", namespace="home", name="app")
 HERE, AWAY = "", "away"
@@ -53,7 +53,7 @@ def copy(namespace: Namespace, **changed: Any) -> ManagedObject:
     name = namespace.name
     return ManagedObject(
         **{
-            "id": object_id("cluster", "ConfigMap", name, "app", f"uid-{name}"),
+            "id": short_object_id("cluster", "ConfigMap", name, "app", f"uid-{name}"),
             "kind": "ConfigMap",
             "namespace": namespace,
             "name": "app",
@@ -139,13 +139,13 @@ class Guarded(RuleBasedStateMachine):
         requested = {one.namespace.name for one in found if one.id in judged.requested and one.namespace is not None}
         derived = set(unwanted) - requested
         owned = len(self.managed)
-        held = brake(actions(derived), owned - len(requested), confirmed="").held
-        assert held is (len(derived) > max(BRAKE_COUNT, BRAKE_SHARE * (owned - len(requested))))
+        held = deletion_guard(actions(derived), owned - len(requested), confirmed="").held
+        assert held is (len(derived) > max(GUARD_COUNT, GUARD_SHARE * (owned - len(requested))))
         if restart:  # after the record was written, before anything was removed
             return
         going = (requested | (set() if held else derived)) - self.refused
         by_label = going & self.wanted_since_edit
-        assert len(by_label) <= max(BRAKE_COUNT, BRAKE_SHARE * (owned - len(requested)))
+        assert len(by_label) <= max(GUARD_COUNT, GUARD_SHARE * (owned - len(requested)))
         self.managed = (self.managed - going) | wanted
         self.wanted_since_edit |= wanted
         done = frozenset(one.id for one in found if one.namespace is not None and one.namespace.name in going)
@@ -208,7 +208,7 @@ class TestJudging:
         first = judge(
             record_of(spec_scope(scope("a"))), spec_scope(scope("b")), [copy(Namespace("a", "1"))], Today(), Unseen()
         )
-        anew = copy(Namespace("a", "1"), id=object_id("cluster", "ConfigMap", "a", "app", "another"))
+        anew = copy(Namespace("a", "1"), id=short_object_id("cluster", "ConfigMap", "a", "app", "another"))
         assert judge(first.record, spec_scope(scope("b")), [anew], Today(), Unseen()).requested == frozenset()
 
     def test_where_nothing_can_be_seen_the_edit_is_judged_later_and_only_there(self) -> None:

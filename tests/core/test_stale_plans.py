@@ -12,8 +12,8 @@ from tests.sampling import thorough
 from syncline.core.objects import Desired
 from syncline.core.ownership import MARKER, OWNER_LABEL
 from syncline.core.plan import WRITES, Policy, Verb
-from syncline.core.surplus import plan_removal
-from syncline.core.writing import release_patch
+from syncline.core.prune_plan import plan_prune
+from syncline.core.request_bodies import release_patch
 
 
 @thorough
@@ -22,21 +22,21 @@ def test_a_late_write_hits_only_the_object_that_was_planned_for(
     story: Story, policy: Policy, desired: Desired, meanwhile: list[Edit]
 ) -> None:
     sync = Sync(play(story), policy)
-    action, seen = sync.plan(desired)
+    action, observed = sync.plan(desired)
     for edit in meanwhile:
         happen(sync.server, HOME, edit)
     before, snapshot = sync.server.see(HOME), sync.server.snapshot()
 
     try:
-        sync.carry_out(action, desired, seen)
+        sync.carry_out(action, desired, observed)
     except RefusedError:
         assert sync.server.snapshot() == snapshot
     else:
-        if action.verb in WRITES and seen is not None:
+        if action.verb in WRITES and observed is not None:
             assert before is not None
-            assert (before.uid, before.owner) == (seen.uid, seen.owner)
-            assert action.edit is not None
-            assert before.version == seen.version or not action.edit.guard_version
+            assert (before.uid, before.owner) == (observed.uid, observed.owner)
+            assert action.change is not None
+            assert before.version == observed.version or not action.change.guard_version
         elif action.verb in WRITES:
             assert before is None
 
@@ -47,23 +47,23 @@ def test_a_late_write_hits_only_the_object_that_was_planned_for(
 @given(stories, st.lists(edits, min_size=1, max_size=2))
 def test_a_late_removal_hits_only_the_object_that_was_planned_for(story: Story, meanwhile: list[Edit]) -> None:
     server = play(story)
-    seen = server.see(HOME)
-    action = plan_removal(seen, OWNER, CLUSTER, "Pruned", "is no longer wanted") if seen is not None else None
+    observed = server.see(HOME)
+    action = plan_prune(observed, OWNER, CLUSTER, "Pruned", "is no longer wanted") if observed is not None else None
     for edit in meanwhile:
         happen(server, HOME, edit)
     before, snapshot = server.see(HOME), server.snapshot()
 
     try:
-        if seen is not None and action is not None and action.verb is Verb.DELETE:
-            server.delete(HOME, uid=seen.uid, version=seen.version)
-        elif seen is not None and action is not None and action.verb is Verb.RELEASE:
-            server.patch(HOME, release_patch(seen))
+        if observed is not None and action is not None and action.verb is Verb.DELETE:
+            server.delete(HOME, uid=observed.uid, version=observed.version)
+        elif observed is not None and action is not None and action.verb is Verb.RELEASE:
+            server.patch(HOME, release_patch(observed))
     except RefusedError:
         pass
     if server.snapshot() != snapshot:
         assert before is not None
-        assert seen is not None
-        assert (before.uid, before.owner) == (seen.uid, seen.owner)
+        assert observed is not None
+        assert (before.uid, before.owner) == (observed.uid, observed.owner)
         # Taking our own marks off is right whatever became of them; deleting needs them whole.
         after = server.see(HOME)
         assert after is not None or is_ours(before)
@@ -84,13 +84,13 @@ def test_an_update_fails_when(meanwhile: list[Edit], conflict: str) -> None:
     sync = Sync(ApiServer()).under(conflict=conflict)
     sync.reconcile(want({"a": "1"}))
     desired = want({"a": "2"}, revision="2")
-    action, seen = sync.plan(desired)
+    action, observed = sync.plan(desired)
     assert action.verb is Verb.UPDATE
     for edit in meanwhile:
         happen(sync.server, HOME, edit)
 
     with pytest.raises(RefusedError):
-        sync.carry_out(action, desired, seen)
+        sync.carry_out(action, desired, observed)
 
 
 @pytest.mark.parametrize(("conflict", "refused"), [("SourceWins", False), ("Skip", True), ("Merge", True)])
@@ -98,15 +98,15 @@ def test_only_source_wins_may_write_over_an_edit_that_it_has_not_seen(conflict: 
     sync = Sync(ApiServer()).under(conflict=conflict)
     sync.reconcile(want({"a": "1"}))
     desired = want({"a": "2"}, revision="2")
-    action, seen = sync.plan(desired)
+    action, observed = sync.plan(desired)
     happen(sync.server, HOME, Edit("set data", "a", "by hand"))
 
     if refused:
         with pytest.raises(RefusedError, match="Conflict"):
-            sync.carry_out(action, desired, seen)
+            sync.carry_out(action, desired, observed)
         assert sync.server.objects[HOME]["data"] == {"a": "by hand"}
     else:
-        sync.carry_out(action, desired, seen)
+        sync.carry_out(action, desired, observed)
         assert sync.server.objects[HOME]["data"] == {"a": "2"}
 
 
@@ -115,12 +115,12 @@ def test_taking_over_fails_when_anybody_wrote_since(management: str) -> None:
     sync = Sync(ApiServer()).under(management)
     happen(sync.server, HOME, Edit("make anew", "", ({"a": "theirs"}, {})))
     desired = want({"a": "1"})
-    action, seen = sync.plan(desired)
+    action, observed = sync.plan(desired)
     assert action.verb is Verb.ADOPT
     happen(sync.server, HOME, Edit("label", "theirs", "red"))
 
     with pytest.raises(RefusedError, match="Conflict"):
-        sync.carry_out(action, desired, seen)
+        sync.carry_out(action, desired, observed)
     assert MARKER not in sync.server.objects[HOME]["metadata"].get("annotations", {})
 
 
@@ -128,8 +128,8 @@ def _ends_well(sync: Sync, desired: Desired) -> None:
     sync.reconcile(desired)
     action, _ = sync.plan(desired)
     assert action.verb is Verb.LEAVE
-    seen = sync.server.see(HOME)
+    observed = sync.server.see(HOME)
     merges = "Merge" in {sync.policy.conflict, *(one.policy for one in sync.policy.key_policies)}
     if action.state == "Synced" and not merges:  # a merge keeps what others have put in
-        assert seen is not None
-        assert seen.digest == desired.digest
+        assert observed is not None
+        assert observed.digest == desired.digest

@@ -59,7 +59,7 @@ def test_a_second_pass_changes_nothing_and_reports_the_same() -> None:
         first = case.agree()
         second = agree(first.base, first.upstream, first.downstream, case.strategy, case.later)
         assert (second.up, second.down, second.overruled) == (Flow(), Flow(), ())
-        assert (second.base, second.conflicts, second.held) == (first.base, first.conflicts, first.held)
+        assert (second.base, second.conflicts, second.deferred) == (first.base, first.conflicts, first.deferred)
 
 
 def test_a_key_is_in_one_map_at_most() -> None:
@@ -82,7 +82,9 @@ def test_what_is_not_reported_is_agreed() -> None:
     for case in EVERY:
         agreement = case.agree()
         settled = case.base is not None and (case.base.up, case.base.down) == (case.up, case.down)
-        assert (agreement.upstream == agreement.downstream or settled) != bool(agreement.conflicts or agreement.local)
+        assert (agreement.upstream == agreement.downstream or settled) != bool(
+            agreement.conflicts or agreement.local_only
+        )
 
 
 def test_take_and_drop_lead_from_each_side_to_its_result() -> None:
@@ -92,16 +94,16 @@ def test_take_and_drop_lead_from_each_side_to_its_result() -> None:
             (case.up, case.down, agreement.up, agreement.upstream),
             (case.down, case.up, agreement.down, agreement.downstream),
         ):
-            assert set(flow.drop) <= there.keys()
-            kept = {path: value for path, value in there.items() if path not in flow.drop}
-            assert kept | {path: other[path] for path in flow.take} == result
+            assert set(flow.unset) <= there.keys()
+            kept = {path: value for path, value in there.items() if path not in flow.unset}
+            assert kept | {path: other[path] for path in flow.set} == result
             assert bool(flow) == (there != result)
 
 
 def test_what_is_reported_keeps_its_base() -> None:
     for case in EVERY:
         agreement = case.agree()
-        if agreement.conflicts or agreement.local:
+        if agreement.conflicts or agreement.local_only:
             assert agreement.base == (case.base or Base({}, {}))
             assert (agreement.upstream, agreement.downstream) == (case.up, case.down)
 
@@ -111,7 +113,7 @@ def test_a_conflict_ends_when_one_side_gives_in() -> None:
         agreement = case.agree()
         for agreed in (case.up, case.down):
             end = agree(agreement.base, agreed, agreed, case.strategy, case.later)
-            assert (end.up, end.down, end.conflicts, end.local) == (Flow(), Flow(), (), ())
+            assert (end.up, end.down, end.conflicts, end.local_only) == (Flow(), Flow(), (), ())
             assert end.base == Base.same(agreed)
 
 
@@ -129,7 +131,11 @@ def test_what_one_side_gains_from_a_strategy_the_other_gains_from_its_mirror() -
             later: Side = "Downstream" if case.later == "Upstream" else "Upstream"
             there = agree(base, case.down, case.up, mirrors[case.strategy], later)
             assert (here.up, here.down, here.upstream) == (there.down, there.up, there.downstream)
-            assert (here.conflicts, here.local, here.overruled) == (there.conflicts, there.local, there.overruled)
+            assert (here.conflicts, here.local_only, here.overruled) == (
+                there.conflicts,
+                there.local_only,
+                there.overruled,
+            )
 
 
 def test_without_a_base_no_key_goes() -> None:
@@ -152,7 +158,7 @@ def test_a_side_that_cannot_be_seen_decides_nothing() -> None:
         for base in (None, Base.same({"data/a": "1"})):
             for up, down in ((None, {}), ({}, None), (None, None), ({"data/a": "2"}, None)):
                 unseen = agree(base, up, down, strategy)
-                assert unseen == Agreement(was=base)
+                assert unseen == Agreement(previous_base=base)
                 assert unseen.base == unseen.interim("Upstream") == unseen.interim("Downstream") == base
 
 
@@ -173,7 +179,7 @@ def test_keys_are_decided_one_by_one_in_any_order(
     whole = agree(Base.same(together(0)), together(1), together(2), strategy)
 
     alone = [agree(Base.same(was), up, down, strategy) for was, up, down in keys]
-    for part in ("conflicts", "local", "overruled"):
+    for part in ("conflicts", "local_only", "overruled"):
         assert list(getattr(whole, part)) == sorted(
             f"{path}{number}" for number, one in enumerate(alone) for path in getattr(one, part)
         )
@@ -263,7 +269,7 @@ BASE = Base.same({"data/a": "1", "data/b": "1"})
 
 def test_while_one_write_is_to_come_only_what_is_written_is_recorded() -> None:
     agreement = agree(BASE, {"data/a": "2", "data/b": "1"}, {"data/a": "1", "data/b": "3"}, "Merge")
-    assert (agreement.up, agreement.down) == (Flow(take=("data/b",)), Flow(take=("data/a",)))
+    assert (agreement.up, agreement.down) == (Flow(set=("data/b",)), Flow(set=("data/a",)))
     assert agreement.interim("Upstream") == Base.same({"data/a": "1", "data/b": "3"})
     assert agreement.interim("Downstream") == Base.same({"data/a": "2", "data/b": "1"})
     assert agreement.base == Base.same({"data/a": "2", "data/b": "3"})
@@ -281,16 +287,16 @@ def test_what_a_server_makes_of_a_value_is_no_edit() -> None:
     agreement = agree(Base.same({}), sent, {}, "Merge")
     stored = {"spec/replicas": "1", "spec/image": "mirror/2", "spec/strategy": "defaulted"}
 
-    base = agreement.settled(down=stored)
+    base = agreement.final_base(down=stored)
 
     assert base == Base(sent, stored)
     for strategy in STRATEGIES:
         again = agree(base, sent, stored, strategy)
-        assert again == Agreement(upstream=sent, downstream=stored, was=base)
+        assert again == Agreement(upstream=sent, downstream=stored, previous_base=base)
         assert again.base == base
         edited = agree(base, sent | {"spec/replicas": "5"}, stored, strategy)
-        assert edited.down.take + edited.up.take == ("spec/replicas",)
-        assert (edited.conflicts, edited.local) == ((), ())
+        assert edited.down.set + edited.up.set == ("spec/replicas",)
+        assert (edited.conflicts, edited.local_only) == ((), ())
 
 
 def test_what_a_server_returned_does_not_settle_a_conflict() -> None:
@@ -298,16 +304,16 @@ def test_what_a_server_returned_does_not_settle_a_conflict() -> None:
     assert agreement.conflicts == ("data/a",)
     returned = {"data/a": "3", "data/b": "four", "data/c": "added"}
     up_after = {"data/a": "2", "data/b": "4"}
-    assert agreement.settled(down=returned) == Base(
+    assert agreement.final_base(down=returned) == Base(
         {"data/a": "1", "data/b": "4"}, {"data/a": "1", "data/b": "four", "data/c": "added"}
     )
-    assert agreement.settled(up=up_after, down=returned) == agreement.settled(down=returned)
+    assert agreement.final_base(up=up_after, down=returned) == agreement.final_base(down=returned)
 
 
 def test_what_a_dry_run_shows_to_be_alike_is_agreed() -> None:
     up, down = {"data/a": "2", "data/b": "1"}, {"data/a": "two", "data/b": "1", "data/default": "added"}
     agreement = agree(BASE, up, down, "Merge", alike={"data/a", "data/default"})
-    assert agreement == Agreement(upstream=up, downstream=down, was=BASE)
+    assert agreement == Agreement(upstream=up, downstream=down, previous_base=BASE)
     assert agreement.base == Base(up, down)
     moved = agree(BASE, {"data/a": "2"}, {"binaryData/a": "2"}, "Merge", alike={"data/a"})
     assert moved.conflicts == ("binaryData/a", "data/a")
@@ -318,7 +324,7 @@ def test_what_a_dry_run_shows_to_be_alike_is_agreed() -> None:
 def test_a_one_way_path_flows_down_and_never_up(strategy: Strategy, base: Base | None) -> None:
     up, down = {"data/a": "1", "data/b": "2"}, {"data/a": "1", "data/b": "3"}
     agreement = agree(base, up, down, strategy, "Downstream", oneway={"data/b"})
-    assert (agreement.up, agreement.down) == (Flow(), Flow(take=("data/b",)))
+    assert (agreement.up, agreement.down) == (Flow(), Flow(set=("data/b",)))
     assert agreement.overruled == ("data/b",)
     assert agreement.base == Base.same(up)
 
@@ -328,7 +334,7 @@ def test_a_one_way_path_flows_down_and_never_up(strategy: Strategy, base: Base |
 def test_what_a_transformation_removes_stays_where_the_server_put_it(strategy: Strategy, base: Base | None) -> None:
     up, down = {"data/a": "1", "data/b": "1"}, {"data/a": "1", "data/b": "1", "binaryData/c": "3"}
     agreement = agree(base, up, down, strategy, oneway={"data/c"})
-    assert (agreement.up, agreement.down, agreement.local) == (Flow(), Flow(), ("binaryData/c",))
+    assert (agreement.up, agreement.down, agreement.local_only) == (Flow(), Flow(), ("binaryData/c",))
 
 
 def test_an_edit_of_a_one_way_path_holds_nothing_else_back() -> None:
@@ -352,7 +358,7 @@ def test_one_way_counts_for_all_that_is_below() -> None:
 def test_exact_removes_what_the_winner_never_had(strategy: Strategy, expected: Leaves) -> None:
     agreement = agree(Base.same({}), {"data/u": "2"}, {"data/d": "3"}, strategy, exact=True)
     assert agreement.upstream == agreement.downstream == expected
-    assert agreement.local == ()
+    assert agreement.local_only == ()
 
 
 @pytest.mark.parametrize(
@@ -374,10 +380,10 @@ def test_a_value_and_the_values_below_it_are_decided_together() -> None:
     merged = agree(base, up, down, "Merge")
 
     assert merged.conflicts == ("spec/a", "spec/a/x", "spec/a/y")
-    assert merged.up == Flow(take=("spec/a-b",))
+    assert merged.up == Flow(set=("spec/a-b",))
     assert merged.base == Base.same({"spec/a/x": "1", "spec/a-b": "4"})
     won = agree(base, up, down, "UpstreamWins")
-    assert won.down == Flow(take=("spec/a", "spec/a-b"), drop=("spec/a/x", "spec/a/y"))
+    assert won.down == Flow(set=("spec/a", "spec/a-b"), unset=("spec/a/x", "spec/a/y"))
     assert won.downstream == up
 
 

@@ -15,8 +15,8 @@ from tests.core.strategies import rarely
 from tests.core.twoway_world import HOUR, NOW, RefusedError, Rules, Server, Values, World, digests, stop_before
 from tests.sampling import EXPLORE
 
+from syncline.core.last_write import WriteTime
 from syncline.core.pairs import Step
-from syncline.core.stamps import Stamp
 from syncline.core.twoway import Side
 
 KEYS = ("a", "b", "default")
@@ -186,7 +186,7 @@ class TwoSides(RuleBasedStateMachine):
 
     def stamp(self, side: Side, skew: float = 0.0) -> None:
         self.clock += 3
-        self.server(side).stamp = Stamp(self.clock + skew)
+        self.server(side).stamp = WriteTime(self.clock + skew)
         self.world.seen.append(side)
 
     def forget(self, side: Side, *names: str) -> None:
@@ -280,7 +280,7 @@ class TwoSides(RuleBasedStateMachine):
         if before.rules.own_spelling:
             return
         agreement, up, down = before.agreement(), self.world.up, self.world.down
-        reported = {key(path) for path in (*agreement.conflicts, *agreement.held, *agreement.local)}
+        reported = {key(path) for path in (*agreement.conflicts, *agreement.deferred, *agreement.local_only)}
         assert {name for name in KEYS if at(up, name) != at(down, name)} == reported
         for name in reported:
             assert at(up, name) == at(before.up, name)

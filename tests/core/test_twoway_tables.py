@@ -45,8 +45,8 @@ TABLE: dict[Strategy, dict[str, tuple[str, str, str]]] = {
         "both, the same key": ("a=2 b=1", "a=2 b=1", "overruled: a"),
         "both alike": ("a=2 b=1", "a=2 b=1", ""),
         "upstream added": ("a=1 b=1 c=2", "a=1 b=1 c=2", ""),
-        "downstream added": ("a=1 b=1", "a=1 b=1 c=3", "local: c"),
-        "both added, other keys": ("a=1 b=1 c=2", "a=1 b=1 c=2 d=3", "local: d"),
+        "downstream added": ("a=1 b=1", "a=1 b=1 c=3", "local_only: c"),
+        "both added, other keys": ("a=1 b=1 c=2", "a=1 b=1 c=2 d=3", "local_only: d"),
         "upstream deleted": ("b=1", "b=1", ""),
         "downstream deleted": ("a=1 b=1", "a=1 b=1", "overruled: a"),
         "upstream edited, downstream deleted": ("a=2 b=1", "a=2 b=1", "overruled: a"),
@@ -59,9 +59,9 @@ TABLE: dict[Strategy, dict[str, tuple[str, str, str]]] = {
         "both, other keys": ("a=1 b=3", "a=1 b=3", "overruled: a"),
         "both, the same key": ("a=3 b=1", "a=3 b=1", "overruled: a"),
         "both alike": ("a=2 b=1", "a=2 b=1", ""),
-        "upstream added": ("a=1 b=1 c=2", "a=1 b=1", "local: c"),
+        "upstream added": ("a=1 b=1 c=2", "a=1 b=1", "local_only: c"),
         "downstream added": ("a=1 b=1 c=3", "a=1 b=1 c=3", ""),
-        "both added, other keys": ("a=1 b=1 c=2 d=3", "a=1 b=1 d=3", "local: c"),
+        "both added, other keys": ("a=1 b=1 c=2 d=3", "a=1 b=1 d=3", "local_only: c"),
         "upstream deleted": ("a=1 b=1", "a=1 b=1", "overruled: a"),
         "downstream deleted": ("b=1", "b=1", ""),
         "upstream edited, downstream deleted": ("b=1", "b=1", "overruled: a"),
@@ -102,12 +102,12 @@ TABLE: dict[Strategy, dict[str, tuple[str, str, str]]] = {
     "Skip": {
         "only upstream changed": ("a=2 b=1", "a=2 b=1", ""),
         "only downstream changed": ("a=1 b=1", "a=3 b=1", "conflicts: a"),
-        "both, other keys": ("a=2 b=1", "a=1 b=3", "conflicts: b; held: a"),
+        "both, other keys": ("a=2 b=1", "a=1 b=3", "conflicts: b; deferred: a"),
         "both, the same key": ("a=2 b=1", "a=3 b=1", "conflicts: a"),
         "both alike": ("a=2 b=1", "a=2 b=1", ""),
         "upstream added": ("a=1 b=1 c=2", "a=1 b=1 c=2", ""),
         "downstream added": ("a=1 b=1", "a=1 b=1 c=3", "conflicts: c"),
-        "both added, other keys": ("a=1 b=1 c=2", "a=1 b=1 d=3", "conflicts: d; held: c"),
+        "both added, other keys": ("a=1 b=1 c=2", "a=1 b=1 d=3", "conflicts: d; deferred: c"),
         "upstream deleted": ("b=1", "b=1", ""),
         "downstream deleted": ("a=1 b=1", "b=1", "conflicts: a"),
         "upstream edited, downstream deleted": ("a=2 b=1", "b=1", "conflicts: a"),
@@ -127,11 +127,11 @@ def test_which_values_flow(strategy: Strategy, situation: str) -> None:
 
     up_after, down_after, report = TABLE[strategy][situation]
     assert (agreement.upstream, agreement.downstream) == (leaves(up_after), leaves(down_after))
-    reports = {name: getattr(agreement, name) for name in ("conflicts", "held", "local", "overruled")}
+    reports = {name: getattr(agreement, name) for name in ("conflicts", "deferred", "local_only", "overruled")}
     assert {name: paths for name, paths in reports.items() if paths} == told(report)
     again = agree(agreement.base, agreement.upstream, agreement.downstream, strategy, "Downstream")
     assert (bool(again.up), bool(again.down), again.base) == (False, False, agreement.base)
-    assert (again.conflicts, again.held) == (agreement.conflicts, agreement.held)
+    assert (again.conflicts, again.deferred) == (agreement.conflicts, agreement.deferred)
 
 
 @pytest.mark.parametrize(("later", "expected"), [("Upstream", "a=2 b=1"), ("Downstream", "a=1 b=3")])

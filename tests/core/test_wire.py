@@ -4,24 +4,24 @@ import msgspec
 import pytest
 from tests.core.server import KEYS
 
-from syncline.core.objects import Content, Marker, Seen, Target
-from syncline.core.wire import DataWire, see
+from syncline.core.objects import Content, Marker, Observed, Target
+from syncline.core.wire import DataWire, to_observed
 
 
-def seen(*, body: bool = False, cluster: str = "", **fields: object) -> Seen:
+def seen(*, body: bool = False, cluster: str = "", **fields: object) -> Observed:
     metadata = {"namespace": "team-a", "name": "settings", "uid": "u", "resourceVersion": "7"}
     metadata |= fields.pop("metadata", {})  # type: ignore[arg-type]
     text = msgspec.json.encode({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, **fields})
-    return see(msgspec.json.decode(text, type=DataWire), body=body, cluster=cluster, marks=KEYS)
+    return to_observed(msgspec.json.decode(text, type=DataWire), body=body, cluster=cluster, marks=KEYS)
 
 
 def marks(digest: str, at: str = "c/ConfigMap/team-a/settings") -> dict[str, str]:
-    return {"syncline.dev/copy": KEYS.write(Marker(sync="s", at=at, digest=digest))}
+    return {"syncline.dev/copy": KEYS.write(Marker(sync="s", object_id=at, digest=digest))}
 
 
 def test_the_body_is_dropped_unless_asked_for() -> None:
     assert seen(data={"a": "1"}).content is None
-    assert seen(data={"a": "1"}).leaves is None
+    assert seen(data={"a": "1"}).value_digests is None
     assert seen(data={"a": "1"}, body=True).content == Content(data={"a": "1"})
 
 
@@ -54,7 +54,7 @@ def test_our_own_marks_are_not_taken_for_labels_and_annotations_of_others() -> N
 def test_the_values_digests_are_held_where_a_base_is_recorded() -> None:
     found = seen(data={"a": "1"}, metadata={"annotations": {"syncline.dev/base": "{}"}})
     assert found.base == {}
-    assert found.leaves == Content(data={"a": "1"}).leaves()
+    assert found.value_digests == Content(data={"a": "1"}).value_digests()
 
 
 @pytest.mark.parametrize("base", ["", "?", "[]", '{"a": 1}', "null"])

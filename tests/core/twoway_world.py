@@ -11,8 +11,8 @@ from hashlib import blake2b
 
 from msgspec import Struct
 
+from syncline.core.last_write import WriteTime, later_side
 from syncline.core.pairs import GONE, Decision, DeletePropagation, Pair, Sighting, Step, deletion
-from syncline.core.stamps import Stamp, later_side
 from syncline.core.twoway import Agreement, Base, Flow, OnConflict, Side, Strategy, agree
 
 Values = dict[str, str]
@@ -56,7 +56,7 @@ class Server:
         self.values: Values | None = None
         self.uid = ""
         self.version = 0
-        self.stamp: Stamp | None = None
+        self.stamp: WriteTime | None = None
         self.reachable = True
         self._numbers = itertools.count(1)
 
@@ -216,7 +216,7 @@ class World:
             if interim and number == 0 and len(due) > 1:
                 half = agreement.interim(server.name, returned[server.name])
                 yield from self._keep(None if half is None else Record(half, pair))
-        base = agreement.settled(up=returned.get("Upstream"), down=returned.get("Downstream"))
+        base = agreement.final_base(up=returned.get("Upstream"), down=returned.get("Downstream"))
         yield from self._keep(None if base is None else Record(base, pair))
 
     def _keep(self, record: Record | None) -> Iterator[str]:
@@ -240,8 +240,8 @@ class World:
 
 
 def changed(values: Values, flow: Flow, others: Values) -> Values:
-    kept = {path: value for path, value in values.items() if path not in flow.drop}
-    return kept | {path: others[path] for path in flow.take}
+    kept = {path: value for path, value in values.items() if path not in flow.unset}
+    return kept | {path: others[path] for path in flow.set}
 
 
 def stop_before(writes: Iterator[str], number: int) -> None:

@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from msgspec import Struct, structs
 from tests.core.server import KEYS, ApiServer
 
-from syncline.core.digest import leaves_digest
-from syncline.core.ignoring import compared_leaves
-from syncline.core.objects import Content, Desired, Seen, Target
-from syncline.core.ownership import Owner, place
+from syncline.core.digest import combined_digest
+from syncline.core.ignored_fields import compared_values
+from syncline.core.objects import Content, Desired, Observed, Target
+from syncline.core.ownership import Owner, object_id_of
 from syncline.core.plan import Action, Policy, Verb, merged_content, plan
-from syncline.core.surplus import plan_removal
-from syncline.core.writing import create_body, release_patch, update_patch
+from syncline.core.prune_plan import plan_prune
+from syncline.core.request_bodies import create_body, release_patch, update_patch
 
 CLUSTER = "cluster-uid"
 HOME = Target("team-a", "settings")
@@ -21,7 +21,7 @@ OTHER = Owner("ConfigMapSync", "ops", "other", "uid-of-another-sync", keys=KEYS)
 
 
 def here(target: Target) -> str:
-    return place(CLUSTER, target)
+    return object_id_of(CLUSTER, target)
 
 
 def want(
@@ -37,12 +37,12 @@ def want(
     revision: str = "1",
 ) -> Desired:
     content = Content(data=data or {}, binary_data=binary or {}, immutable=immutable, type=secret_type)
-    leaves = compared_leaves(content.leaves(), ignored)
+    leaves = compared_values(content.value_digests(), ignored)
     return Desired(
         target=target,
         content=content,
-        digest=leaves_digest(leaves),
-        leaves=leaves,
+        digest=combined_digest(leaves),
+        value_digests=leaves,
         ignored=ignored,
         source="shared/settings",
         revision=revision,
@@ -63,42 +63,54 @@ class Sync(Struct, frozen=True):
         policy = structs.replace(self.policy, **{key: value for key, value in changed.items() if value is not None})
         return structs.replace(self, policy=policy)
 
-    def plan(self, desired: Desired, *, rival: str = "", kept: bool = False) -> tuple[Action, Seen | None]:
+    def plan(self, desired: Desired, *, rival: str = "", kept: bool = False) -> tuple[Action, Observed | None]:
         """Plan from what a cache holds; read the body where the plan asks for it."""
-        seen = self.server.see(desired.target)
-        action = plan(desired, seen, self.owner, here(desired.target), self.policy, rival=rival, kept=kept)
+        observed = self.server.see(desired.target)
+        action = plan(
+            desired, observed, self.owner, here(desired.target), self.policy, competing_owner=rival, created_once=kept
+        )
         if action.verb is Verb.READ:
-            seen = self.server.see(desired.target, body=True)
-            action = plan(desired, seen, self.owner, here(desired.target), self.policy, rival=rival, kept=kept)
-        return action, seen
+            observed = self.server.see(desired.target, body=True)
+            action = plan(
+                desired,
+                observed,
+                self.owner,
+                here(desired.target),
+                self.policy,
+                competing_owner=rival,
+                created_once=kept,
+            )
+        return action, observed
 
-    def carry_out(self, action: Action, desired: Desired, seen: Seen | None) -> None:
-        edit, at = action.edit, here(desired.target)
+    def carry_out(self, action: Action, desired: Desired, observed: Observed | None) -> None:
+        change, at = action.change, here(desired.target)
         match action.verb:
-            case Verb.CREATE if edit is not None:
-                self.server.create(create_body(desired, self.owner, at, edit, desired.content))
-            case Verb.UPDATE | Verb.ADOPT if edit is not None and seen is not None:
-                self.server.patch(desired.target, update_patch(desired, seen, self.owner, at, edit))
-            case Verb.RECREATE if edit is not None and seen is not None:
-                content = merged_content(desired, seen, edit)
-                self.server.delete(desired.target, uid=seen.uid, version=seen.version)
-                self.server.create(create_body(desired, self.owner, at, edit, content))
+            case Verb.CREATE if change is not None:
+                self.server.create(create_body(desired, self.owner, at, change, desired.content))
+            case Verb.UPDATE | Verb.ADOPT if change is not None and observed is not None:
+                self.server.patch(desired.target, update_patch(desired, observed, self.owner, at, change))
+            case Verb.RECREATE if change is not None and observed is not None:
+                content = merged_content(desired, observed, change)
+                self.server.delete(desired.target, uid=observed.uid, version=observed.version)
+                self.server.create(create_body(desired, self.owner, at, change, content))
             case Verb.LEAVE:
                 pass
             case verb:
                 raise AssertionError(f"{verb} without what it needs: {action}")
 
     def reconcile(self, desired: Desired, *, rival: str = "", kept: bool = False) -> Action:
-        action, seen = self.plan(desired, rival=rival, kept=kept)
-        self.carry_out(action, desired, seen)
+        action, observed = self.plan(desired, rival=rival, kept=kept)
+        self.carry_out(action, desired, observed)
         return action
 
     def remove(self, target: Target) -> Action | None:
         """Let go of one target, as pruning and the end of a sync do."""
-        seen = self.server.see(target)
-        action = None if seen is None else plan_removal(seen, self.owner, CLUSTER, "Pruned", "is no longer wanted")
-        if action is not None and seen is not None and action.verb is Verb.DELETE:
-            self.server.delete(target, uid=seen.uid, version=seen.version)
-        if action is not None and seen is not None and action.verb is Verb.RELEASE:
-            self.server.patch(target, release_patch(seen))
+        observed = self.server.see(target)
+        action = (
+            None if observed is None else plan_prune(observed, self.owner, CLUSTER, "Pruned", "is no longer wanted")
+        )
+        if action is not None and observed is not None and action.verb is Verb.DELETE:
+            self.server.delete(target, uid=observed.uid, version=observed.version)
+        if action is not None and observed is not None and action.verb is Verb.RELEASE:
+            self.server.patch(target, release_patch(observed))
         return action

@@ -8,14 +8,14 @@ import pytest
 from aiohttp import web
 from tests.kube.scripted import ScriptedServer, scripted_server
 
-from syncline.engine.access import LASTS, Access, AccessReviews
+from syncline.engine.access import ANSWER_TTL, AccessRequest, AccessReviews
 from syncline.kube.client import Client
 from syncline.kube.errors import KubeError
 from syncline.kube.resources import SECRETS
 
 ROBOT = "system:serviceaccount:home:robot"
-HERE = Access(verb="create", resource=SECRETS, namespace="here")
-THERE = Access(verb="create", resource=SECRETS, namespace="there")
+HERE = AccessRequest(verb="create", resource=SECRETS, namespace="here")
+THERE = AccessRequest(verb="create", resource=SECRETS, namespace="there")
 
 
 class Court:
@@ -62,9 +62,9 @@ async def test_an_answer_is_believed_for_a_while_and_then_asked_for_again(court:
     court.allowed = {"here"}
     assert await court.reviews.may(ROBOT, HERE)
     court.allowed = set()
-    court.now = LASTS - 1
+    court.now = ANSWER_TTL - 1
     assert await court.reviews.may(ROBOT, HERE)
-    court.now = LASTS
+    court.now = ANSWER_TTL
     assert not await court.reviews.may(ROBOT, HERE)
 
 

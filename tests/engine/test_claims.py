@@ -11,7 +11,7 @@ from tests.sampling import thorough
 from syncline.api.common import LabelSelector
 from syncline.core.objects import Target
 from syncline.core.scope import Namespace, Scope, scope_of
-from syncline.engine.claims import MOST_REVIEWED, Claim, Claims, Want, reviewed
+from syncline.engine.claims import MOST_REVIEWED, Claim, ClaimedTarget, Claims, reviewed
 from syncline.kube.client import Client
 from syncline.kube.config import Connection
 
@@ -26,7 +26,7 @@ SPOT = Target("here", "shared")
 def claim(ref: str, *patterns: str, team: str | None = None, created: str = "", name: str = "shared") -> Claim:
     selector = LabelSelector(match_labels={"team": team}) if team else None
     scope = scope_of((), patterns, selector, frozenset())
-    return Claim(ref=ref, created=created, wants=(Want(("", "ConfigMap", name), scope, SOURCE),))
+    return Claim(ref=ref, created=created, targets=(ClaimedTarget(("", "ConfigMap", name), scope, SOURCE),))
 
 
 class Board:
@@ -49,7 +49,8 @@ class Board:
     def oldest(self, ref: str, namespace: Namespace) -> str:
         """Name the oldest sync that claims the target of another one, or nothing."""
         return next(
-            (claim.ref for claim in self.claims.older(ref, "", Target(namespace.name, "shared"), namespace)), ""
+            (claim.ref for claim in self.claims.older_claimants(ref, "", Target(namespace.name, "shared"), namespace)),
+            "",
         )
 
 
@@ -67,7 +68,7 @@ def board() -> Iterator[Board]:
 
 def is_empty(claims: Claims) -> bool:
     waiters = claims.waiters
-    indexes = (waiters._by_spot, waiters._by_winner, waiters._by_namespace)
+    indexes = (waiters._by_target, waiters._by_winner, waiters._by_namespace)
     kept = (claims._claims, claims._by_name, claims._extended, waiters._waits, waiters._rounds)
     return not any(kept) and not any(index._counts for index in indexes)
 
@@ -96,7 +97,7 @@ def test_whoever_waits_for_a_sync_that_claims_nothing_any_more_is_told_when_it_g
 def test_an_edit_gives_away_no_target_before_the_sources_were_read(board: Board) -> None:
     board.claims.put(claim(OLD, "here", created="1", name="from-a-template"))
     board.told.clear()
-    board.claims.extend(Claim(ref=OLD, created="1", wants=()))
+    board.claims.extend(Claim(ref=OLD, created="1", targets=()))
     board.claims.wait(NEW, "", SPOT._replace(name="from-a-template"), OLD)
     board.claims.put(claim(OLD, "here", created="1", name="from-a-template"))
     assert board.told == []
@@ -105,18 +106,18 @@ def test_an_edit_gives_away_no_target_before_the_sources_were_read(board: Board)
 def test_an_edit_whose_pass_fails_claims_what_the_spec_says(board: Board) -> None:
     board.claims.extend(claim(OLD, "here", created="1", name="other"))
     assert board.lose(NEW) == OLD
-    board.claims.settle_extended(claim(OLD, "here", created="1", name="other"))
+    board.claims.replace_extended(claim(OLD, "here", created="1", name="other"))
     assert board.lose(NEW) == ""
     board.told.clear()
-    board.claims.settle_extended(claim(OLD, "here", created="1"))  # it is extended no more: a pass has told more
+    board.claims.replace_extended(claim(OLD, "here", created="1"))  # it is extended no more: a pass has told more
     assert board.told == []
 
 
 def test_who_waits_is_found_by_target_and_by_namespace(board: Board) -> None:
     waiters = board.claims.waiters
-    assert waiters.at(("", SPOT)) == (NEW,)
-    assert waiters.at(("", SPOT._replace(name="other"))) == ()
-    assert waiters.at(("elsewhere", SPOT)) == ()
+    assert waiters.for_target(("", SPOT)) == (NEW,)
+    assert waiters.for_target(("", SPOT._replace(name="other"))) == ()
+    assert waiters.for_target(("elsewhere", SPOT)) == ()
     assert waiters.in_namespace("", "here") == (NEW,)
     assert waiters.in_namespace("", "there") == ()
 
@@ -126,9 +127,9 @@ def test_a_sync_waits_for_what_its_last_pass_has_waited_for(board: Board) -> Non
     other = SPOT._replace(namespace="there")
     waiters.begin(NEW)
     board.claims.wait(NEW, "", other, OLD)
-    assert waiters.at(("", SPOT)) == (NEW,), "until the pass is over, it may be so still"
+    assert waiters.for_target(("", SPOT)) == (NEW,), "until the pass is over, it may be so still"
     waiters.end(NEW)
-    assert (waiters.at(("", SPOT)), waiters.at(("", other))) == ((), (NEW,))
+    assert (waiters.for_target(("", SPOT)), waiters.for_target(("", other))) == ((), (NEW,))
     waiters.begin(NEW)
     waiters.end(NEW)
     assert len(waiters) == 0
@@ -185,7 +186,7 @@ class Rivals(RuleBasedStateMachine):
 
     @rule(ref=st.sampled_from(REFS), scope=st.sampled_from(SCOPES), edited=st.booleans())
     def want(self, ref: str, scope: Scope, edited: bool) -> None:
-        made = Claim(ref=ref, created=ref, wants=(Want(NAME, scope, SOURCE),))
+        made = Claim(ref=ref, created=ref, targets=(ClaimedTarget(NAME, scope, SOURCE),))
         (self.board.claims.extend if edited else self.board.claims.put)(made)
         self.check()
 

@@ -5,7 +5,7 @@ from syncline.api.configmapsync import ConfigMapSyncSpec, ConfigMapSyncStatus
 from syncline.controllers.deleted_syncs import MOST, REMEMBERED_FOR, DeletedSync, DeletedSyncs
 from syncline.controllers.state import SyncState
 from syncline.engine.fanout import FanOut
-from syncline.engine.record import Sync
+from syncline.engine.sync_object import Sync
 from syncline.kube.cache import Key
 
 

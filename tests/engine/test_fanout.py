@@ -9,7 +9,7 @@ from syncline.core.objects import Target
 from syncline.core.outcome import Outcome
 from syncline.core.plan import Verb
 from syncline.engine import fanout
-from syncline.engine.fanout import HURRY, WIDTH, FanOut, Job
+from syncline.engine.fanout import WIDTH, YIELD_AFTER, FanOut, Job
 
 QUICK, SLOW = Target("quick", "conf"), Target("slow", "conf")
 
@@ -65,7 +65,7 @@ async def test_what_was_written_after_its_run_had_ended_is_told_by_the_next_one_
 
 async def test_without_one_the_turn_waits_for_it() -> None:
     answer = asyncio.Event()
-    asyncio.get_running_loop().call_later(2 * HURRY, answer.set)
+    asyncio.get_running_loop().call_later(2 * YIELD_AFTER, answer.set)
     outcomes = await FanOut(lambda: None).run(jobs(answer), told)
     assert {outcome.reason for outcome in outcomes} == {"Created"}
 

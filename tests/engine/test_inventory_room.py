@@ -17,7 +17,7 @@ from syncline.core.objects import Target
 from syncline.core.outcome import Outcome
 from syncline.core.plan import Policy
 from syncline.core.scope import Scope
-from syncline.engine.record import Sync
+from syncline.engine.sync_object import Sync
 
 CLUSTER = cast("Any", SimpleNamespace(namespace=lambda name: SimpleNamespace(uid=f"uid-of-{name}")))
 

@@ -17,9 +17,9 @@ from syncline.controllers.triggers import Triggers
 from syncline.core.objects import Target
 from syncline.engine.claims import Claims
 from syncline.engine.cluster import Cluster
-from syncline.engine.interests import Interest
-from syncline.engine.view import View
-from syncline.kube.cache import Entry, Key
+from syncline.engine.kind_informer import KindInformer
+from syncline.engine.watch_index import WatchSet
+from syncline.kube.cache import CacheEntry, Key
 from syncline.kube.client import Client
 from syncline.kube.config import Connection
 from syncline.kube.queue import Queue
@@ -32,8 +32,8 @@ KIND = "ConfigMapSync"
 class Play:
     """A server's history of objects, a watch that lags behind it, and syncs that read and write."""
 
-    def __init__(self, view: View, queue: Queue[Key]) -> None:
-        self.view = view
+    def __init__(self, informer: KindInformer, queue: Queue[Key]) -> None:
+        self.informer = informer
         self.queue = queue
         self.version = 0
         self.live: dict[Key, tuple[str, int]] = {}
@@ -57,11 +57,11 @@ class Play:
     def watch(self, count: int) -> None:
         """Let the watch tell of the next changes."""
         for line in self.lines[:count]:
-            reading = self.view.strangers._reader.line(line)
+            reading = self.informer.unmanaged._reader.line(line)
             if reading.kind == "DELETED":
                 key = Key(reading.metadata.namespace, reading.metadata.name)
                 self.ended[key] = int(reading.metadata.resource_version)
-            self.view.strangers._follow(reading)
+            self.informer.unmanaged._follow(reading)
         del self.lines[:count]
 
     def read(self, sync: Key, key: Key) -> None:
@@ -69,7 +69,7 @@ class Play:
         found = self.live.get(key)
         self.looked[sync, key] = self.version, found[1] if found else 0
         if found:
-            self.view.observe_unmanaged(_meta(key, *found), f"{KIND}/team/{sync.name}")
+            self.informer.observe_unmanaged(_meta(key, *found), f"{KIND}/team/{sync.name}")
 
     def update(self, sync: Key, key: Key) -> None:
         """Let a sync write an object, as a two-way sync writes its source."""
@@ -87,22 +87,22 @@ class Play:
 
     async def relist(self, meanwhile: Callable[[], None]) -> None:
         """List all anew; things happen between the moment that the list shows and its arrival."""
-        listed = {key: Entry(uid, str(version), str(version)) for key, (uid, version) in self.live.items()}
+        listed = {key: CacheEntry(uid, str(version), str(version)) for key, (uid, version) in self.live.items()}
         version = str(self.version)
         self.lines.clear()  # the watch goes on from the version of the list
 
-        async def list_all() -> tuple[dict[Key, Entry[str]], str]:
+        async def list_all() -> tuple[dict[Key, CacheEntry[str]], str]:
             meanwhile()
             return listed, version
 
-        reflector: Any = self.view.strangers
+        reflector: Any = self.informer.unmanaged
         reflector._list_streamed = list_all
         await reflector._list()
         self.ended |= {key: int(version) for key in OBJECTS if key not in listed}
 
     def assert_nothing_swallowed(self) -> None:
         for key in OBJECTS:
-            held = self.view.strangers.get(key)
+            held = self.informer.unmanaged.get(key)
             state = int(held) if held is not None else 0
             for sync in SYNCS:
                 when, seen = self.looked[sync, key]
@@ -124,8 +124,8 @@ async def play(steps: list[tuple[str, int, int]]) -> None:
         triggers = Triggers(KIND, queue, hub, Claims(client, {}))
         for sync in SYNCS:
             objects = frozenset(Target(key.namespace, key.name, "ConfigMap") for key in OBJECTS)
-            triggers.set_watches(sync, Interest(objects=objects), None)
-        scene = Play(await hub.open("", "ConfigMap"), queue)
+            triggers.set_watches(sync, WatchSet(objects=objects), None)
+        scene = Play(await hub.open_kind("", "ConfigMap"), queue)
         for sync in SYNCS:
             for key in OBJECTS:
                 scene.read(sync, key)

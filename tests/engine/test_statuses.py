@@ -19,8 +19,8 @@ from syncline.api.kinds import KINDS, MANIFEST_SYNC, SYNC_TARGET, Kind
 from syncline.api.manifestsync import ManifestSyncSpec, ManifestSyncStatus
 from syncline.api.synctarget import SyncTargetStatus
 from syncline.core.author_policies import AUTHOR_UNCHECKED
-from syncline.engine.record import Records, SyncWire, read_sync
 from syncline.engine.statuses import store
+from syncline.engine.sync_object import RawSync, SyncObjectWriter, read_sync
 from syncline.kube import Client, load_kubeconfig
 from syncline.kube.errors import Conflict, ServerError
 from syncline.kube.resources import Resource
@@ -61,7 +61,7 @@ def sent(server: ScriptedServer, at: int) -> dict[str, Any]:
 async def test_the_essential_is_stored_where_the_status_is_refused(scripted: ScriptedServer) -> None:
     scripted.answer(DENIED, says({"metadata": {"name": "sync", "resourceVersion": "8"}}))
     async with Client(scripted.connection) as client:
-        stored = await store(Records(client, SYNCS), META, ManifestSyncStatus(), STATUS, LATER)
+        stored = await store(SyncObjectWriter(client, SYNCS), META, ManifestSyncStatus(), STATUS, LATER)
     assert "targetStatuses" in sent(scripted, 0)
     told = sent(scripted, 1)
     assert set(told) == {"observedGeneration", "conditions", "written", "scope"}
@@ -77,7 +77,7 @@ async def test_whoever_makes_the_status_too_large_is_not_taken_for_checked(scrip
     scripted.answer(refuses(413, "RequestEntityTooLarge", "limit is 3145728"), says({}))
     status = ManifestSyncStatus(conditions=[ready(AUTHOR_UNCHECKED, status="False", message="write the spec again")])
     async with Client(scripted.connection) as client:
-        await store(Records(client, SYNCS), META, ManifestSyncStatus(), status, NOW)
+        await store(SyncObjectWriter(client, SYNCS), META, ManifestSyncStatus(), status, NOW)
     (condition,) = sent(scripted, 1)["conditions"]
     assert (condition["reason"], condition["message"]) == (AUTHOR_UNCHECKED, "write the spec again")
 
@@ -85,9 +85,9 @@ async def test_whoever_makes_the_status_too_large_is_not_taken_for_checked(scrip
 async def test_the_same_refusal_once_more_writes_nothing(scripted: ScriptedServer) -> None:
     scripted.answer(DENIED, says({}))
     async with Client(scripted.connection) as client:
-        first = await store(Records(client, SYNCS), META, ManifestSyncStatus(), STATUS, NOW)
+        first = await store(SyncObjectWriter(client, SYNCS), META, ManifestSyncStatus(), STATUS, NOW)
         scripted.answer(DENIED)
-        again = await store(Records(client, SYNCS), META, first.status, STATUS, LATER)
+        again = await store(SyncObjectWriter(client, SYNCS), META, first.status, STATUS, LATER)
     assert again.status == first.status
     assert len(scripted.requests) == 3
 
@@ -95,7 +95,7 @@ async def test_the_same_refusal_once_more_writes_nothing(scripted: ScriptedServe
 async def test_what_is_refused_altogether_is_told_to_the_caller(scripted: ScriptedServer) -> None:
     scripted.answer(DENIED)
     async with Client(scripted.connection) as client:
-        stored = await store(Records(client, SYNCS), META, ManifestSyncStatus(), STATUS, NOW)
+        stored = await store(SyncObjectWriter(client, SYNCS), META, ManifestSyncStatus(), STATUS, NOW)
     assert stored.wire is None
     assert [one.reason for one in stored.status.conditions] == ["StatusRefused"]
 
@@ -106,14 +106,14 @@ async def test_what_may_pass_is_no_refusal(scripted: ScriptedServer, failure: An
     scripted.answer(failure, live, failure, live, failure, live, failure, live, failure, live)
     async with Client(scripted.connection) as client:
         with pytest.raises((ServerError, Conflict)):
-            await store(Records(client, SYNCS), META, ManifestSyncStatus(), STATUS, NOW)
+            await store(SyncObjectWriter(client, SYNCS), META, ManifestSyncStatus(), STATUS, NOW)
 
 
 async def test_a_sync_target_is_told_alike(scripted: ScriptedServer) -> None:
     scripted.answer(refuses(413, "RequestEntityTooLarge", "limit is 3145728"), says({}))
     status = SyncTargetStatus(conditions=[ready("Reachable")], version="v1.34.1")
     async with Client(scripted.connection) as client:
-        await store(Records(client, TARGETS), META, SyncTargetStatus(), status, NOW)
+        await store(SyncObjectWriter(client, TARGETS), META, SyncTargetStatus(), status, NOW)
     (condition,) = sent(scripted, 1)["conditions"]
     assert condition["reason"] == "StatusRefused"
     assert condition["message"].startswith(
@@ -127,7 +127,7 @@ def test_a_status_that_an_earlier_version_wrote_otherwise_keeps_its_inventory() 
         "written": ["ConfigMap", "edge/Secret"],
         "conditions": [{"type": "Ready", "status": "Maybe", "reason": "a sentence", "lastTransitionTime": NOW}],
     }
-    wire = SyncWire(status=msgspec.Raw(msgspec.json.encode(status)))
+    wire = RawSync(status=msgspec.Raw(msgspec.json.encode(status)))
     read = read_sync(SYNCS.kind, ManifestSyncSpec, ManifestSyncStatus, wire).status
     assert read.written == ["ConfigMap", "edge/Secret"]
     assert [(one.status, one.reason) for one in read.conditions] == [("Unknown", "ASentence")]
@@ -164,8 +164,8 @@ async def test_an_object_that_has_no_room_for_its_status_has_room_for_the_essent
     async with Client(load_kubeconfig(Path(arena.kubeconfig))) as client:
         made = msgspec.convert(arena.request("POST", SYNCS.path("default"), body)["metadata"], ObjectMeta)
         try:
-            stored = await store(Records(client, SYNCS), made, ManifestSyncStatus(), status, NOW)
-            wire = await client.get(SYNCS, made.name, "default", type=SyncWire)
+            stored = await store(SyncObjectWriter(client, SYNCS), made, ManifestSyncStatus(), status, NOW)
+            wire = await client.get(SYNCS, made.name, "default", type=RawSync)
         finally:
             await client.delete(SYNCS, made.name, "default")
     assert stored.refusal is not None
@@ -195,9 +195,9 @@ def test_the_api_server_takes_any_status_that_was_made_to_fit(arena: Sandbox, ki
 
     async def stores(name: str, status: Any) -> None:
         async with Client(load_kubeconfig(Path(arena.kubeconfig))) as client:
-            wire = await client.get(resource, name, "default", type=SyncWire)
+            wire = await client.get(resource, name, "default", type=RawSync)
             old = read_sync(kind.kind, kind.spec, kind.status, wire).status
-            stored = await store(Records(client, resource), wire.metadata, old, status, NOW)
+            stored = await store(SyncObjectWriter(client, resource), wire.metadata, old, status, NOW)
         assert stored.refusal is None
 
     with stored_object(arena, kind, SPECS[kind.kind]) as address:

@@ -1,8 +1,8 @@
 """What API servers were seen not to keep is expected of the next object of that kind."""
 
-from syncline.engine.unkept import MAX_FIELDS, MAX_KINDS, UnkeptFields, Way
+from syncline.engine.unkept import MAX_FIELDS, MAX_KINDS, RequestKind, UnkeptFields
 
-CREATE = Way("here", "apps/v1", "Deployment", "create")
+CREATE = RequestKind("here", "apps/v1", "Deployment", "create")
 SENT = {"spec": {"paused": False, "replicas": 0, "list": [{"name": "a", "stdin": False}]}}
 
 

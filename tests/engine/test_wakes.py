@@ -7,35 +7,35 @@ from msgspec import structs
 
 from syncline.controllers.triggers import Triggers
 from syncline.core.health import Health
-from syncline.core.objects import Marker, Seen, Target
+from syncline.core.objects import Marker, Observed, Target
 from syncline.engine.claims import Claims
 from syncline.engine.cluster import Cluster
-from syncline.engine.interests import Interest
+from syncline.engine.watch_index import WatchSet
 from syncline.kube.cache import Key
 from syncline.kube.client import Client
 from syncline.kube.config import Connection
 from syncline.kube.queue import Queue
 
 KEY = Key("team", "sync")
-COPY = Seen(
+COPY = Observed(
     target=Target("team", "web", "Deployment.apps"),
     uid="1",
     version="10",
     digest="d",
     owner="o",
-    marker=Marker(sync="ConfigSync/team/sync", at="here"),
+    marker=Marker(sync="ConfigSync/team/sync", object_id="here"),
     fields=b"f:spec",
     changed_by="syncline",
 )
 
 
-async def enqueues(new: Seen | None) -> bool:
+async def enqueues(new: Observed | None) -> bool:
     """Return whether a sync is woken when its copy becomes this."""
     async with Client(Connection(name="nowhere", server="https://127.0.0.1:1")) as client:
         hub, queue = Cluster(client), Queue[Key]("test")
         listening = Triggers("ConfigSync", queue, hub, Claims(client, {}))
-        listening.set_watches(KEY, Interest(), None)
-        hub._copy_changed(COPY, new, "")
+        listening.set_watches(KEY, WatchSet(), None)
+        hub._managed_changed(COPY, new, "")
         try:
             return queue.depth() > 0
         finally:

@@ -12,7 +12,7 @@ from tests.examples.scene import EXAMPLES, OWN, SYNCS, Check, Scene
 
 from syncline.cli import main
 from syncline.deploy import Manifest
-from syncline.git.location import locate
+from syncline.git.url import parse_url
 from syncline.sandbox import Sandbox
 from syncline.sandbox.binaries import cache_folder
 from syncline.sandbox.build import toolchain
@@ -107,7 +107,7 @@ class GitScene(Scene):
         return adapted
 
     def _local(self, url: str) -> dict[str, Any]:
-        place = locate(url)
+        place = parse_url(url)
         assert place.host == HOST
         if place.is_ssh:
             return {"repo": self._ssh.url(self.name)}

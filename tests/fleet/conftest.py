@@ -41,5 +41,5 @@ def proxy(far: Sandbox) -> Iterator[FaultProxy]:
 @pytest.fixture
 async def fleet() -> AsyncIterator[Fleet]:
     """A fleet that may reach this machine, and does not take its time."""
-    async with Fleet(allow_loopback=True, pace=QUICK) as running:
+    async with Fleet(allow_loopback=True, timeouts=QUICK) as running:
         yield running

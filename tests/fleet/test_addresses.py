@@ -14,7 +14,7 @@ from tests.fleet.world import UNHURRIED
 from syncline.core.addresses import METADATA, refusal
 from syncline.fleet import NotResolved
 from syncline.fleet.addresses import OwnThreads, address_check
-from syncline.fleet.credentials import vet
+from syncline.fleet.credentials import validate
 from syncline.fleet.secrets import kubeconfig_connection
 from syncline.kube import Connection, Unreachable
 from syncline.kube.transport import Dialing, Transport
@@ -80,7 +80,7 @@ def test_for_development_this_machine_and_its_neighbours_may_be_allowed_but_noth
 def test_a_server_is_refused_as_it_is_written(host: str) -> None:
     wire = secret({"value": kubeconfig(server=f"https://{host}:6443")})
     with pytest.raises(NotResolved, match=r"Secret team-a/edge: the server ") as caught:
-        vet(kubeconfig_connection(wire, None), wire.origin, allow_loopback=False)
+        validate(kubeconfig_connection(wire, None), wire.origin, allow_loopback=False)
     assert CANARY not in str(caught.value)
 
 

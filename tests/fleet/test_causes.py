@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from syncline.fleet.pulse import Health, Pace, Pulse
+from syncline.fleet.circuit_breaker import CircuitBreaker, ClusterHealth, Timeouts
 from syncline.kube.errors import KubeError, ServerError, Unreachable
 
-PACE = Pace(heartbeat=0.0, confirm=0.0, backoff_min=0.0, backoff_max=0.0)
+PACE = Timeouts(heartbeat=0.0, confirm=0.0, backoff_min=0.0, backoff_max=0.0)
 REFUSED = Unreachable("cannot connect: Connection refused")
 LOOKUP = Unreachable("cannot connect: Name or service not known")
 BROKE = Unreachable("the connection broke: Server disconnected", vague=True)
@@ -19,9 +19,9 @@ def failed(message: str) -> ServerError:
     return ServerError(500, "InternalError", message, verb="get", resource="namespaces")
 
 
-async def told(*answers: KubeError | str) -> list[Health]:
+async def told(*answers: KubeError | str) -> list[ClusterHealth]:
     """Return what is told of a cluster whose probes come to these ends, after it was up."""
-    changes: list[Health] = []
+    changes: list[ClusterHealth] = []
     script = iter(("uid", *answers))
     done = asyncio.Event()
 
@@ -34,10 +34,10 @@ async def told(*answers: KubeError | str) -> list[Health]:
             raise answer
         return str(answer)
 
-    pulse = Pulse(
-        "edge", PACE, check=check, on_change=lambda: changes.append(pulse.health), on_other_cluster=lambda: None
+    breaker = CircuitBreaker(
+        "edge", PACE, check=check, on_change=lambda: changes.append(breaker.health), on_other_cluster=lambda: None
     )
-    loop = asyncio.create_task(pulse.run())
+    loop = asyncio.create_task(breaker.run())
     async with asyncio.timeout(180):
         await done.wait()
     loop.cancel()

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.fleet.forms import AUTHORITY, CANARY, encode, kubeconfig, secret, token
 
 from syncline.fleet import Credentials
-from syncline.fleet.credentials import vet
-from syncline.fleet.expiry import certificate_life, token_life
+from syncline.fleet.credentials import validate
+from syncline.fleet.expiry import certificate_validity, token_validity
 from syncline.fleet.secrets import kubeconfig_connection
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -27,7 +27,7 @@ def certificate(begins: datetime, ends: datetime) -> bytes:
 
 
 def credentials(**user: str) -> Credentials:
-    return vet(
+    return validate(
         kubeconfig_connection(secret({"value": kubeconfig(user=user)}), None),
         "Secret team-a/edge",
         allow_loopback=False,
@@ -36,7 +36,7 @@ def credentials(**user: str) -> Credentials:
 
 def test_the_end_of_a_certificate_is_read_as_everybody_else_reads_it() -> None:
     pem, _ = AUTHORITY.client("somebody", ["one", "two"])
-    life, known = certificate_life(pem), x509.load_pem_x509_certificate(pem)
+    life, known = certificate_validity(pem), x509.load_pem_x509_certificate(pem)
     assert life is not None
     assert (life.begins, life.ends) == (known.not_valid_before_utc, known.not_valid_after_utc)
 
@@ -47,23 +47,23 @@ def test_the_end_of_a_certificate_is_read_as_everybody_else_reads_it() -> None:
 )
 def test_both_ways_to_write_a_time_in_a_certificate_are_read(begins: datetime, ends: datetime) -> None:
     begins, ends = (moment.replace(microsecond=0, tzinfo=UTC) for moment in (begins, ends))
-    life = certificate_life(certificate(begins, ends))
+    life = certificate_validity(certificate(begins, ends))
     assert life is not None
     assert (life.begins, life.ends) == (begins, ends)
 
 
 def test_of_a_chain_the_first_to_end_counts() -> None:
     ends = [NOW + timedelta(days=days) for days in (30, 10, 20)]
-    life = certificate_life(b"junk\n" + b"".join(certificate(NOW, end) for end in ends))
+    life = certificate_validity(b"junk\n" + b"".join(certificate(NOW, end) for end in ends))
     assert life is not None
     assert life.ends == ends[1]
 
 
 @given(st.binary(max_size=200))
 def test_what_is_no_certificate_has_no_end(content: bytes) -> None:
-    assert certificate_life(content) is None
+    assert certificate_validity(content) is None
     assert (
-        certificate_life(b"-----BEGIN CERTIFICATE-----" + encode(content).encode() + b"-----END CERTIFICATE-----")
+        certificate_validity(b"-----BEGIN CERTIFICATE-----" + encode(content).encode() + b"-----END CERTIFICATE-----")
         is None
     )
 
@@ -72,12 +72,12 @@ def test_what_is_no_certificate_has_no_end(content: bytes) -> None:
 def test_a_certificate_that_is_cut_short_has_no_end_and_does_no_harm(length: int) -> None:
     whole = AUTHORITY.client("somebody")[0].splitlines()
     body = b"".join(whole[1:-1])[:length]
-    life = certificate_life(b"\n".join([whole[0], body, whole[-1]]))
+    life = certificate_validity(b"\n".join([whole[0], body, whole[-1]]))
     assert life is None or life.ends > life.begins  # type: ignore[operator]
 
 
 def test_the_end_of_a_token_is_read_without_its_signature() -> None:
-    life = token_life(token(begins=NOW.timestamp(), ends=NOW.timestamp() + 3600))
+    life = token_validity(token(begins=NOW.timestamp(), ends=NOW.timestamp() + 3600))
     assert life is not None
     assert (life.begins, life.ends) == (NOW, NOW + timedelta(hours=1))
 
@@ -90,7 +90,7 @@ def test_the_end_of_a_token_is_read_without_its_signature() -> None:
     ],
 )
 def test_a_token_without_an_end_has_none(text: str) -> None:
-    assert token_life(text) is None
+    assert token_validity(text) is None
 
 
 def test_the_first_end_counts_and_is_named() -> None:

@@ -10,7 +10,7 @@ from tests.fleet.forms import CANARY, secret
 from tests.fleet.world import QUICK, UNHURRIED, Impostor, Remote, Vault, join, kubeconfig
 
 from syncline.api.common import ObjectMeta
-from syncline.fleet import ClusterDown, Fleet, Health, Member, MemberKey, Pace
+from syncline.fleet import ClusterDown, ClusterHealth, Fleet, MemberKey, RemoteCluster, Timeouts
 from syncline.kube import (
     CONFIGMAPS,
     NAMESPACES,
@@ -34,14 +34,14 @@ def everything(_: Asked) -> bool:
     return True
 
 
-def told(fleet: Fleet) -> list[Health]:
+def told(fleet: Fleet) -> list[ClusterHealth]:
     """Note every change that a fleet tells of."""
-    changes: list[Health] = []
+    changes: list[ClusterHealth] = []
     fleet.listen(lambda member: changes.append(member.health))
     return changes
 
 
-def states(changes: list[Health]) -> list[tuple[str, str]]:
+def states(changes: list[ClusterHealth]) -> list[tuple[str, str]]:
     return [(health.state, health.reason) for health in changes]
 
 
@@ -57,7 +57,7 @@ async def test_a_member_knows_which_cluster_it_is_and_what_it_runs(fleet: Fleet,
     changes = told(fleet)
     member = join(fleet, Vault(remote.secret()))
     assert (member.health.state, member.health.reason, member.last_seen) == ("Unknown", "Connecting", None)
-    assert await member.settled()
+    assert await member.wait_probed()
     assert member.uid == remote.uid
     assert member.version.startswith("v1.")
     assert member.last_seen is not None
@@ -72,7 +72,7 @@ async def test_the_first_request_waits_until_it_is_known_who_is_there(fleet: Fle
 
 async def test_a_cluster_that_was_never_there_is_down_and_says_so(fleet: Fleet, remote: Remote) -> None:
     member = join(fleet, Vault(remote.secret(server="https://127.0.0.1:1")))
-    assert not await member.settled()
+    assert not await member.wait_probed()
     error, _ = await error_of(member.client)
     assert isinstance(error, ClusterDown)
     assert (error.cluster, error.reason, error.ambiguous) == ("edge", "Unreachable", False)
@@ -87,7 +87,7 @@ async def test_a_dead_cluster_costs_no_time_and_is_asked_by_nobody_but_its_probe
 ) -> None:
     changes = told(fleet)
     member = join(fleet, Vault(remote.secret(server=proxy.server)))
-    assert await member.settled()
+    assert await member.wait_probed()
     outage = proxy.inject(Fault(lost=True), when=everything)
     await error_of(member.client)
     await until(lambda: not member.up)
@@ -108,8 +108,8 @@ async def test_a_dead_cluster_costs_no_time_and_is_asked_by_nobody_but_its_probe
 
 
 async def test_probes_of_a_dead_cluster_become_rare(remote: Remote, proxy: FaultProxy, until: Until) -> None:
-    pace = Pace(confirm=0.01, backoff_min=0.05, backoff_max=0.8)
-    async with Fleet(allow_loopback=True, pace=pace) as fleet:
+    timeouts = Timeouts(confirm=0.01, backoff_min=0.05, backoff_max=0.8)
+    async with Fleet(allow_loopback=True, timeouts=timeouts) as fleet:
         outage = proxy.inject(Fault(lost=True), when=everything)
         join(fleet, Vault(remote.secret(server=proxy.server)))
         await until(lambda: len(outage.hits) >= 8)
@@ -122,10 +122,12 @@ async def test_probes_of_a_dead_cluster_become_rare(remote: Remote, proxy: Fault
 async def test_a_slow_cluster_is_given_up_before_its_requests_run_out_of_time(
     remote: Remote, proxy: FaultProxy, until: Until
 ) -> None:
-    pace = Pace(connect=1.0, request=60.0, probe=0.5, heartbeat=0.5, confirm=0.05, backoff_min=0.1, backoff_max=0.2)
-    async with Fleet(allow_loopback=True, pace=pace) as fleet:
+    timeouts = Timeouts(
+        connect=1.0, request=60.0, probe=0.5, heartbeat=0.5, confirm=0.05, backoff_min=0.1, backoff_max=0.2
+    )
+    async with Fleet(allow_loopback=True, timeouts=timeouts) as fleet:
         member = join(fleet, Vault(remote.secret(server=proxy.server)))
-        assert await member.settled()
+        assert await member.wait_probed()
         slow = proxy.inject(Fault(delay=120), when=everything)
         read = asyncio.create_task(error_of(member.client))
         write = asyncio.create_task(member.client.create(NAMESPACES, {"metadata": {"name": "never"}}))
@@ -150,12 +152,12 @@ async def test_a_server_that_accepts_and_never_speaks_is_given_up(remote: Remote
         writer.transport.abort()
 
     silent = await asyncio.start_server(accept, "127.0.0.1", 0)
-    pace = Pace(connect=0.5, probe=1.0)
-    async with silent, Fleet(allow_loopback=True, pace=pace) as fleet:
+    timeouts = Timeouts(connect=0.5, probe=1.0)
+    async with silent, Fleet(allow_loopback=True, timeouts=timeouts) as fleet:
         server = f"https://127.0.0.1:{silent.sockets[0].getsockname()[1]}"
         member = join(fleet, Vault(remote.secret(server=server)))
         started = time.monotonic()
-        assert not await member.settled()
+        assert not await member.wait_probed()
         assert time.monotonic() - started < UNHURRIED
         over.set()
     assert held
@@ -165,7 +167,7 @@ async def test_a_dead_cluster_among_others_does_not_delay_them(remote: Remote, p
     wires = [remote.secret(server=proxy.server)] + [remote.secret() for _ in range(5)]
     keys = [MemberKey("team-a", "Secret", f"edge-{number}") for number in range(6)]
     dead, *others = [join(fleet, Vault(wire), key) for wire, key in zip(wires, keys, strict=True)]
-    await asyncio.gather(*(member.settled() for member in (dead, *others)))
+    await asyncio.gather(*(member.wait_probed() for member in (dead, *others)))
     proxy.inject(Fault(delay=120), when=everything)
     stuck = [asyncio.create_task(error_of(dead.client)) for _ in range(50)]
     started = time.monotonic()
@@ -179,7 +181,7 @@ async def test_a_failing_cluster_is_down_and_a_failing_kind_is_not(
     remote: Remote, proxy: FaultProxy, fleet: Fleet, until: Until
 ) -> None:
     member = join(fleet, Vault(remote.secret(server=proxy.server)))
-    assert await member.settled()
+    assert await member.wait_probed()
     changes = told(fleet)
     one_kind = proxy.inject(Fault(status=503), when=lambda asked: asked.resource == "configmaps")
     for _ in range(5):
@@ -198,7 +200,7 @@ async def test_a_failing_cluster_is_down_and_a_failing_kind_is_not(
 
 async def test_a_refusal_is_an_answer_and_no_outage(remote: Remote, proxy: FaultProxy, fleet: Fleet) -> None:
     member = join(fleet, Vault(remote.secret(server=proxy.server)))
-    assert await member.settled()
+    assert await member.wait_probed()
     changes = told(fleet)
     probes = proxy.count(lambda asked: asked.name == "kube-system")
     for _ in range(10):
@@ -214,7 +216,7 @@ async def test_after_a_broken_connection_nothing_is_sent_before_the_cluster_has_
     remote: Remote, proxy: FaultProxy, fleet: Fleet
 ) -> None:
     member = join(fleet, Vault(remote.secret(server=proxy.server)))
-    assert await member.settled()
+    assert await member.wait_probed()
     proxy.inject(Fault(cut=True), when=lambda asked: asked.verb == "create", times=1)
     with pytest.raises(Unreachable) as caught:
         await member.client.create(CONFIGMAPS, {"metadata": {"name": "cut"}}, remote.namespace)
@@ -238,7 +240,7 @@ async def test_a_watch_on_a_cluster_that_falls_silent_is_broken_off_and_resumed_
         namespace=remote.namespace,
         metadata_only=True,
     )
-    following = asyncio.create_task(member.follow(reflector.run))
+    following = asyncio.create_task(member.run_watch(reflector.run))
     await reflector.synced.wait()
     silence = proxy.inject(Fault(silent=True, delay=120), when=everything)
     await until(lambda: not member.up)
@@ -260,7 +262,7 @@ async def test_a_cluster_is_looked_after_while_nobody_asks_it_anything(
 ) -> None:
     changes = told(fleet)
     member = join(fleet, Vault(remote.secret(server=proxy.server)))
-    assert await member.settled()
+    assert await member.wait_probed()
     outage = proxy.inject(Fault(lost=True), when=everything)
     await until(lambda: not member.up)
     outage.lift()
@@ -270,7 +272,7 @@ async def test_a_cluster_is_looked_after_while_nobody_asks_it_anything(
 
 async def test_one_lost_probe_is_no_outage(remote: Remote, proxy: FaultProxy, fleet: Fleet, until: Until) -> None:
     member = join(fleet, Vault(remote.secret(server=proxy.server)))
-    assert await member.settled()
+    assert await member.wait_probed()
     changes = told(fleet)
     lost = proxy.inject(Fault(lost=True), when=lambda asked: asked.name == "kube-system", times=1)
     await until(lambda: bool(lost.hits))
@@ -282,11 +284,11 @@ async def test_one_lost_probe_is_no_outage(remote: Remote, proxy: FaultProxy, fl
 async def test_somebody_who_waits_can_have_a_cluster_probed_at_once(
     remote: Remote, proxy: FaultProxy, until: Until
 ) -> None:
-    pace = Pace(confirm=0.01, backoff_min=60.0, backoff_max=60.0)
-    async with Fleet(allow_loopback=True, pace=pace) as fleet:
+    timeouts = Timeouts(confirm=0.01, backoff_min=60.0, backoff_max=60.0)
+    async with Fleet(allow_loopback=True, timeouts=timeouts) as fleet:
         outage = proxy.inject(Fault(lost=True), when=everything)
         member = join(fleet, Vault(remote.secret(server=proxy.server)))
-        assert not await member.settled()
+        assert not await member.wait_probed()
         outage.lift()
         member.probe_now()
         await until(lambda: member.up)
@@ -296,7 +298,7 @@ async def test_a_cluster_that_does_not_trust_our_authority_is_down(fleet: Fleet,
     other = Impostor().authority
     wire = secret({"value": kubeconfig(remote.sandbox.server, other.certificate, {"token": CANARY})})
     member = join(fleet, Vault(wire))
-    assert not await member.settled()
+    assert not await member.wait_probed()
     assert "certificate" in member.health.message
     assert CANARY not in member.health.message
 
@@ -306,7 +308,7 @@ async def test_a_credential_that_may_not_see_what_names_a_cluster_is_told_what_i
 ) -> None:
     remote.allow("configmaps")
     member = join(fleet, Vault(remote.secret()))
-    assert not await member.settled()
+    assert not await member.wait_probed()
     assert member.health.reason == "Forbidden"
     assert "grant get on namespaces" in member.health.message
     assert "Secret team-a/edge" in member.health.message
@@ -315,10 +317,10 @@ async def test_a_credential_that_may_not_see_what_names_a_cluster_is_told_what_i
 
 
 async def test_a_listener_that_fails_harms_nobody(fleet: Fleet, remote: Remote) -> None:
-    def fail(_: Member) -> None:
+    def fail(_: RemoteCluster) -> None:
         raise RuntimeError("a mistake")
 
     fleet.listen(fail)
     changes = told(fleet)
-    assert await join(fleet, Vault(remote.secret())).settled()
+    assert await join(fleet, Vault(remote.secret())).wait_probed()
     assert states(changes) == [("Up", "Reachable")]

@@ -78,7 +78,7 @@ async def test_a_member_without_kube_system_is_known_by_its_namespace_default(
 ) -> None:
     hide(proxy, workspace=False)
     member = join(fleet, Vault(remote.secret(server=proxy.server)))
-    assert await member.settled()
+    assert await member.wait_probed()
     assert member.uid == uid_of_default(remote.sandbox)
 
 
@@ -88,7 +88,7 @@ async def test_a_workspace_is_known_by_its_logical_cluster(
     hide(proxy, workspace=True)
     remote.allow("namespaces", LOGICAL_CLUSTERS.plural, groups=("", LOGICAL_CLUSTERS.group))
     member = join(fleet, Vault(remote.secret(server=proxy.server)))
-    assert await member.settled()
+    assert await member.wait_probed()
     assert member.uid == workspace
 
 
@@ -98,7 +98,7 @@ async def test_a_workspace_whose_logical_cluster_may_not_be_read_is_not_used(
     assert workspace
     hide(proxy, workspace=True)
     member = join(fleet, Vault(remote.secret(server=proxy.server)))
-    assert not await member.settled()
+    assert not await member.wait_probed()
     assert member.health.reason == "Forbidden"
     assert member.health.message.startswith("grant get on logicalclusters")
 

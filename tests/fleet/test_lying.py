@@ -8,12 +8,12 @@ from aiohttp import web
 from tests.fleet.conftest import Until
 from tests.fleet.world import Impostor, Remote, Vault, join
 
-from syncline.fleet import ClusterDown, Fleet, Pace
+from syncline.fleet import ClusterDown, Fleet, Timeouts
 from syncline.kube import CONFIGMAPS, NAMESPACES, BadAnswer, NotFound, PatchKind, Resource, Unreachable
 from syncline.sandbox import Sandbox
 
 KUBE_SYSTEM = "/api/v1/namespaces/kube-system"
-CALM = Pace(connect=1.0, request=3.0, probe=1.0, heartbeat=60.0, confirm=0.02, backoff_min=0.05, backoff_max=0.2)
+CALM = Timeouts(connect=1.0, request=3.0, probe=1.0, heartbeat=60.0, confirm=0.02, backoff_min=0.05, backoff_max=0.2)
 """So that only what happens leads to a probe."""
 
 
@@ -25,7 +25,7 @@ async def impostor() -> AsyncIterator[Impostor]:
 
 @pytest.fixture
 async def calm() -> AsyncIterator[Fleet]:
-    async with Fleet(allow_loopback=True, pace=CALM) as running:
+    async with Fleet(allow_loopback=True, timeouts=CALM) as running:
         yield running
 
 
@@ -55,7 +55,7 @@ async def test_what_is_no_api_server_is_not_taken_for_one(
 ) -> None:
     impostor.uid, impostor.answer = None, lie
     member = join(calm, Vault(impostor.secret()))
-    assert not await member.settled()
+    assert not await member.wait_probed()
     assert (member.health.reason, member.uid) == ("BadAnswer", "")
     with pytest.raises(ClusterDown, match="is not used since"):
         await member.client.create(CONFIGMAPS, {"metadata": {"name": "x"}}, "default")
@@ -69,7 +69,7 @@ async def test_a_cluster_that_begins_to_lie_is_noticed_with_the_first_answer(
     impostor: Impostor, calm: Fleet, until: Until, lie: Callable[[], web.Response]
 ) -> None:
     member = join(calm, Vault(impostor.secret()))
-    assert await member.settled()
+    assert await member.wait_probed()
     impostor.uid, impostor.answer = None, lie
     with pytest.raises(Unreachable) as caught:
         await member.client.patch(CONFIGMAPS, "x", "default", {}, PatchKind.MERGE)
@@ -84,7 +84,7 @@ async def test_a_cluster_that_begins_to_lie_is_noticed_with_the_first_answer(
 async def test_what_is_not_found_on_a_server_that_is_no_cluster_is_not_gone(impostor: Impostor, calm: Fleet) -> None:
     """A copy or a source counts as gone after a 404: it must come from the cluster."""
     member = join(calm, Vault(impostor.secret()))
-    assert await member.settled()
+    assert await member.wait_probed()
     impostor.uid, impostor.answer = None, LIES["a page that is not found"]
     with pytest.raises(ClusterDown):
         await member.client.get(CONFIGMAPS, "x", "default")
@@ -103,7 +103,7 @@ async def test_another_cluster_behind_the_same_address_is_refused_until_the_firs
     told = []
     calm.listen(lambda each: told.append((each.health.state, each.health.reason)))
     member = join(calm, Vault(impostor.secret()))
-    assert await member.settled()
+    assert await member.wait_probed()
     impostor.uid = "uid-2"
     impostor.drop_connections()
     asked = len(impostor.asked)
@@ -125,7 +125,7 @@ async def test_another_cluster_behind_the_same_address_is_refused_until_the_firs
 
 async def test_another_cluster_is_noticed_without_any_failure(impostor: Impostor, fleet: Fleet, until: Until) -> None:
     member = join(fleet, Vault(impostor.secret()))
-    assert await member.settled()
+    assert await member.wait_probed()
     impostor.uid = "uid-2"
     await until(lambda: member.health.reason == "NotTheSame")
 
@@ -135,7 +135,7 @@ async def test_another_cluster_is_accepted_when_its_secret_changes_and_is_anothe
 ) -> None:
     vault = Vault(impostor.secret("one"))
     member = join(calm, vault)
-    assert await member.settled()
+    assert await member.wait_probed()
     impostor.uid = "uid-2"
     member.probe_now()
     await until(lambda: member.health.reason == "NotTheSame")
@@ -148,7 +148,7 @@ async def test_another_cluster_is_accepted_when_its_secret_changes_and_is_anothe
         await member.client.get(NAMESPACES, "default")
     other = join(calm, vault)
     assert other is not member
-    assert await other.settled()
+    assert await other.wait_probed()
     assert (other.uid, other.credentials.connection.token) == ("uid-2", "two")
     assert list(calm) == [other]
 
@@ -159,14 +159,14 @@ async def test_a_secret_that_comes_to_name_another_real_cluster_is_another_membe
     elsewhere = Remote(sandbox)
     vault = Vault(remote.secret())
     member = join(fleet, vault)
-    assert await member.settled()
+    assert await member.wait_probed()
     vault.wire = elsewhere.secret()
     join(fleet, vault)
     with pytest.raises(Unreachable):
         await member.client.list(CONFIGMAPS, elsewhere.namespace)
     await until(lambda: member.closed)
     other = join(fleet, vault)
-    assert await other.settled()
+    assert await other.wait_probed()
     assert (member.uid, other.uid) == (remote.uid, elsewhere.uid)
     assert (await other.client.get(NAMESPACES, elsewhere.namespace))["metadata"]["name"] == elsewhere.namespace
 
@@ -183,15 +183,15 @@ class Workspace(Impostor):
 
 
 async def test_a_cluster_without_kube_system_is_known_by_its_default_namespace() -> None:
-    async with Workspace().serving() as workspace, Fleet(allow_loopback=True, pace=CALM) as fleet:
+    async with Workspace().serving() as workspace, Fleet(allow_loopback=True, timeouts=CALM) as fleet:
         member = join(fleet, Vault(workspace.secret()))
-        assert await member.settled()
+        assert await member.wait_probed()
         assert member.uid == "uid-of-default"
 
 
 async def test_a_busy_server_is_not_a_dead_one(impostor: Impostor, fleet: Fleet) -> None:
     member = join(fleet, Vault(impostor.secret()))
-    assert await member.settled()
+    assert await member.wait_probed()
     impostor.uid = None
     impostor.answer = lambda: web.json_response({"kind": "Status", "code": 429}, status=429)
     asked = len(impostor.asked)
@@ -204,7 +204,7 @@ async def test_a_cluster_that_was_rebuilt_with_a_new_authority_says_so_whatever_
     impostor: Impostor, calm: Fleet, until: Until
 ) -> None:
     member = join(calm, Vault(impostor.secret()))
-    assert await member.settled()
+    assert await member.wait_probed()
 
     async def hang_up() -> None:
         impostor.drop_connections()

@@ -11,7 +11,7 @@ from tests.fleet.forms import CANARY, encode, secret
 from tests.fleet.world import KEY, Remote, Vault, credentials_of, join, kubeconfig
 
 from syncline.api.common import ObjectMeta
-from syncline.fleet import ClusterDown, Credentials, Fleet, MemberKey, NotResolved, Pace
+from syncline.fleet import ClusterDown, Credentials, Fleet, MemberKey, NotResolved, Timeouts
 from syncline.kube import CONFIGMAPS, NAMESPACES, Client, Key, Reflector, Resource, Unauthorized
 from syncline.testing.faults import Fault
 from syncline.testing.proxy import FaultProxy
@@ -36,7 +36,7 @@ async def test_a_changed_secret_is_taken_up_by_the_same_client_and_nobody_notice
     vault = Vault(remote.secret(first, server=proxy.server))
     member = join(fleet, vault)
     client = member.client
-    assert await member.settled()
+    assert await member.wait_probed()
     changes = told(fleet)
     reflector: Reflector[Meta, str] = Reflector(
         client,
@@ -46,7 +46,7 @@ async def test_a_changed_secret_is_taken_up_by_the_same_client_and_nobody_notice
         on_change=lambda *_: None,
         namespace=remote.namespace,
     )
-    following = asyncio.create_task(member.follow(reflector.run))
+    following = asyncio.create_task(member.run_watch(reflector.run))
     await reflector.synced.wait()
     lists = proxy.count(lambda asked: asked.resource == "configmaps" and asked.lists)
 
@@ -70,7 +70,7 @@ async def test_a_revoked_token_leads_to_the_secret_at_once_and_the_request_does_
 ) -> None:
     vault = Vault(remote.secret(old := remote.issue("old")))
     member = join(fleet, vault)
-    assert await member.settled()
+    assert await member.wait_probed()
     changes = told(fleet)
     vault.wire = remote.secret()
     assert vault.reads == 0
@@ -87,7 +87,7 @@ async def test_a_revoked_token_without_a_new_one_takes_the_cluster_down_until_th
 ) -> None:
     vault = Vault(remote.secret(old := remote.issue("old")))
     member = join(fleet, vault)
-    assert await member.settled()
+    assert await member.wait_probed()
     remote.revoke("old")
     await until(lambda: not remote.is_known(old))
     with pytest.raises((Unauthorized, ClusterDown)):
@@ -104,11 +104,11 @@ async def test_a_revoked_token_without_a_new_one_takes_the_cluster_down_until_th
 
 
 async def test_a_refused_credential_is_not_tried_at_full_speed(remote: Remote, proxy: FaultProxy, until: Until) -> None:
-    pace = Pace(confirm=0.05, backoff_min=0.3, backoff_max=60.0, reread=0.0)
-    async with Fleet(allow_loopback=True, pace=pace) as fleet:
+    timeouts = Timeouts(confirm=0.05, backoff_min=0.3, backoff_max=60.0, reread=0.0)
+    async with Fleet(allow_loopback=True, timeouts=timeouts) as fleet:
         vault = Vault(remote.secret(server=proxy.server))
         member = join(fleet, vault)
-        assert await member.settled()
+        assert await member.wait_probed()
         refusing = proxy.inject(Fault(status=401), when=lambda _: True)
         with pytest.raises((Unauthorized, ClusterDown)):
             await member.client.get(NAMESPACES, "default")
@@ -122,7 +122,7 @@ async def test_a_refused_credential_is_not_tried_at_full_speed(remote: Remote, p
 async def test_many_refused_requests_read_the_secret_once(fleet: Fleet, remote: Remote, until: Until) -> None:
     vault = Vault(remote.secret(old := remote.issue("old")))
     member = join(fleet, vault)
-    assert await member.settled()
+    assert await member.wait_probed()
     vault.wire = remote.secret()
     remote.revoke("old")
     await until(lambda: not remote.is_known(old))
@@ -137,8 +137,8 @@ async def test_a_secret_that_cannot_be_read_again_leaves_things_as_they_are(
         raise NotResolved("SecretNotFound", "there is no Secret team-a/edge: create it")
 
     old = remote.issue("old")
-    member = fleet.member(KEY, credentials_of(remote.secret(old)), user="a sync", reread=fail)
-    assert await member.settled()
+    member = fleet.get_or_create(KEY, credentials_of(remote.secret(old)), user="a sync", reread=fail)
+    assert await member.wait_probed()
     remote.revoke("old")
     await until(lambda: not remote.is_known(old))
     await until(lambda: member.health.reason == "Unauthorized")
@@ -149,7 +149,7 @@ async def test_a_new_credential_that_is_no_good_is_refused_and_the_old_one_goes_
 ) -> None:
     vault = Vault(remote.secret())
     member = join(fleet, vault)
-    assert await member.settled()
+    assert await member.wait_probed()
     pair = {"client-certificate-data": encode(b"no certificate"), "client-key-data": encode(CANARY)}
     for wire, said in (
         (secret({"value": kubeconfig(remote.sandbox.server, b"no authority", {"token": CANARY})}), "not a PEM"),
@@ -176,7 +176,7 @@ async def test_the_same_cluster_may_move_to_another_address(
         on_change=lambda *_: None,
         namespace=remote.namespace,
     )
-    following = asyncio.create_task(member.follow(reflector.run))
+    following = asyncio.create_task(member.run_watch(reflector.run))
     await reflector.synced.wait()
     changes = told(fleet)
     vault.wire = remote.secret(server=proxy.server)
@@ -196,7 +196,7 @@ async def test_a_client_certificate_is_as_good_as_a_token_and_is_exchanged_alike
     begins = now - dt.timedelta(days=300)
     vault = Vault(remote.secret_with_certificate("one", begins=begins, ends=ends))
     member = join(fleet, vault)
-    assert await member.settled()
+    assert await member.wait_probed()
     assert member.credentials.expires == ends
     assert "the client certificate in Secret team-a/edge expires on" in (member.credentials.warning(now) or "")
     assert await _user(member.client) == "one"
@@ -211,7 +211,7 @@ async def test_an_expired_client_certificate_is_named_as_such(fleet: Fleet, remo
     begins = ended - dt.timedelta(days=1)
     vault = Vault(remote.secret_with_certificate("late", begins=begins, ends=ended))
     member = join(fleet, vault)
-    assert not await member.settled()
+    assert not await member.wait_probed()
     assert member.health.reason == "Unauthorized"
     assert member.health.message == (
         f"the client certificate in Secret team-a/edge expired on {ended:%Y-%m-%dT%H:%M:%SZ}: renew it there"
@@ -242,8 +242,8 @@ async def test_when_one_of_two_secrets_with_equal_content_changes_the_other_keep
     moved = join(fleet, vault)
     assert moved is not member
     assert fleet.find(other_key) is member
-    assert await moved.settled()
-    assert await member.settled()
+    assert await moved.wait_probed()
+    assert await member.wait_probed()
 
 
 async def test_when_both_secrets_of_a_shared_member_have_changed_alike_a_refusal_keeps_it_whole(
@@ -253,7 +253,7 @@ async def test_when_both_secrets_of_a_shared_member_have_changed_alike_a_refusal
     other_key = MemberKey("team-a", "SyncTarget", "edge")
     member = join(fleet, vault)
     assert join(fleet, vault, other_key) is member
-    assert await member.settled()
+    assert await member.wait_probed()
     vault.wire = remote.secret()
     remote.revoke("old")
     await until(lambda: not remote.is_known(old))

@@ -7,14 +7,14 @@ import pytest
 from tests.fleet.forms import AUTHORITY, CANARY, SERVER, argocd, encode, kubeconfig, secret
 
 from syncline.fleet import Credentials, NotResolved, SecretWire
-from syncline.fleet.credentials import vet
+from syncline.fleet.credentials import validate
 from syncline.fleet.secrets import kubeconfig_connection, token_connection
 
 CERTIFICATE, KEY = AUTHORITY.client("edge-user")
 
 
 def read(wire: SecretWire, key: str | None = None, *, allow_loopback: bool = False) -> Credentials:
-    return vet(kubeconfig_connection(wire, key), wire.origin, allow_loopback=allow_loopback)
+    return validate(kubeconfig_connection(wire, key), wire.origin, allow_loopback=allow_loopback)
 
 
 def refused(wire: SecretWire, key: str | None = None) -> str:
@@ -186,13 +186,15 @@ def test_the_token_of_a_service_account_comes_with_a_server_and_its_authority() 
 )
 def test_a_token_that_is_none_is_refused(values: dict[str, str | bytes], authority: str | None, said: str) -> None:
     with pytest.raises(NotResolved, match=re.escape(said)) as caught:
-        vet(token_connection(secret(values), None, SERVER, authority), "Secret team-a/edge", allow_loopback=False)
+        validate(token_connection(secret(values), None, SERVER, authority), "Secret team-a/edge", allow_loopback=False)
     assert CANARY not in str(caught.value)
 
 
 def test_the_token_of_a_service_account_is_never_sent_in_the_clear() -> None:
     with pytest.raises(NotResolved, match="https URL"):
-        vet(token_connection(secret({"token": CANARY}), None, "http://x", None), "Secret a/b", allow_loopback=False)
+        validate(
+            token_connection(secret({"token": CANARY}), None, "http://x", None), "Secret a/b", allow_loopback=False
+        )
 
 
 def test_equal_content_has_equal_digests_whatever_the_secret_is_called() -> None:

@@ -108,7 +108,7 @@ async def hub(far: Sandbox, kubeconfig_of_operator: Path) -> AsyncIterator[Hub]:
     """The controller at work, with the rights of the operator."""
     async with (
         Client(load_kubeconfig(kubeconfig_of_operator)) as client,
-        Fleet(allow_loopback=True, pace=QUICK) as fleet,
+        Fleet(allow_loopback=True, timeouts=QUICK) as fleet,
     ):
         targets = SyncTargetInformer(Cluster(client), lambda: None)
         events = EventRecorder(client, "syncline", "tests")

@@ -17,15 +17,15 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from tests.fleet.forms import encode, secret
 
-from syncline.fleet import Credentials, Fleet, Member, MemberKey, Pace, SecretWire
-from syncline.fleet.credentials import vet
+from syncline.fleet import Credentials, Fleet, MemberKey, RemoteCluster, SecretWire, Timeouts
+from syncline.fleet.credentials import validate
 from syncline.fleet.secrets import kubeconfig_connection
 from syncline.kube.identity import LOGICAL_CLUSTERS
 from syncline.sandbox import RequestError, Sandbox
 from syncline.sandbox.pki import Authority
 from syncline.testing.proxy import FaultProxy
 
-QUICK = Pace(
+QUICK = Timeouts(
     connect=1.0,
     request=3.0,
     probe=1.0,
@@ -43,7 +43,7 @@ _KUBE_SYSTEM = "/api/v1/namespaces/kube-system"
 
 
 def credentials_of(wire: SecretWire) -> Credentials:
-    return vet(kubeconfig_connection(wire, None), wire.origin, allow_loopback=True)
+    return validate(kubeconfig_connection(wire, None), wire.origin, allow_loopback=True)
 
 
 def kubeconfig(server: str, authority: str | bytes, user: dict[str, str]) -> str:
@@ -240,9 +240,9 @@ class Vault:
         return credentials_of(self.wire)
 
 
-def join(fleet: Fleet, vault: Vault, key: MemberKey = KEY, *, user: str = "a sync") -> Member:
+def join(fleet: Fleet, vault: Vault, key: MemberKey = KEY, *, user: str = "a sync") -> RemoteCluster:
     """Have a fleet use what a Secret holds now, and read it again when it must."""
-    return fleet.member(key, credentials_of(vault.wire), user=user, reread=vault.read)
+    return fleet.get_or_create(key, credentials_of(vault.wire), user=user, reread=vault.read)
 
 
 @contextmanager

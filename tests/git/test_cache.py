@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.git.test_mirrors import read
 
-from syncline.git import CacheFailure, Limits, Mirrors, Remote, TooLarge, Unreachable
+from syncline.git import CacheFailure, Limits, Mirrors, Remote, RepositoryUnreachable, TooLarge
 from syncline.testing.gitserver import GitServer, Repository
 
 SIZE = 200_000
@@ -101,7 +101,7 @@ async def test_what_is_left_of_a_damaged_mirror_is_served_while_the_server_is_aw
         digest = tree.digest("apps")
         delete_packs(only_mirror(tmp_path))
         server.statuses[name] = 503
-        with pytest.raises(Unreachable):
+        with pytest.raises(RepositoryUnreachable):
             await tree.read(["apps/a.yaml"])
         assert (await mirrors.tree(remote, tree.commit)).digest("apps") == digest
         del server.statuses[name]

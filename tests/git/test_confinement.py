@@ -9,7 +9,7 @@ from tests.git.test_mirrors import read
 from tests.kernel import no_landlock
 
 from syncline.git import Mirrors, Refused, Remote
-from syncline.git.command import Caps, run
+from syncline.git.process import ProcessLimits, run
 from syncline.testing.gitserver import Repository
 
 __all__ = ["no_landlock"]
@@ -57,7 +57,7 @@ def places(tmp_path: Path) -> list[Path]:
 
 async def attempt(code: str, places: list[Path], *arguments: str, port: int | None = None) -> str:
     program = PROGRAM.replace("{attempt}", code)
-    caps = Caps(60, memory=200_000_000, write=[places[-1]], port=port)
+    caps = ProcessLimits(60, memory=200_000_000, write=[places[-1]], port=port)
     done = await run([sys.executable, "-I", "-S", "-c", program, *map(str, places), *arguments], caps)
     return done.error.strip() if done.code else "done"
 
@@ -83,8 +83,8 @@ async def test_git_itself_reads_no_file_but_those_of_the_call(places: list[Path]
     token = places[0].with_name("settings")
     token.write_text(f"[a]\n\tb = {TOKEN}\n")
     arguments = ["git", "config", "--file", str(token), "--list"]
-    assert TOKEN in (await run(arguments, Caps(30, read=[token]))).out.decode()
-    refused = await run(arguments, Caps(30, read=[places[-1]]))
+    assert TOKEN in (await run(arguments, ProcessLimits(30, read=[token]))).out.decode()
+    refused = await run(arguments, ProcessLimits(30, read=[places[-1]]))
     assert refused.code
     assert refused.out == b""
     assert "Permission denied" in refused.error

@@ -24,9 +24,9 @@ from syncline.git import (
     Mirrors,
     Remote,
     RepositoryNotFound,
-    Unreachable,
-    location,
+    RepositoryUnreachable,
     remote_from,
+    url,
 )
 from syncline.sandbox.pki import Authority
 from syncline.testing.gitserver import GitServer, TunnelProxy
@@ -94,10 +94,10 @@ async def test_a_client_certificate_opens_a_server(mirrors: Mirrors) -> None:
         secret = {"ca.crt": strict.ca, "tls.crt": certificate, "tls.key": key}
         assert await read(mirrors, remote_from(strict.url("one"), ca_secret=secret)) == {"a": b"x"}
         # The server may have gone by the time its word is read.
-        with pytest.raises((AuthenticationFailed, Unreachable)):
+        with pytest.raises((AuthenticationFailed, RepositoryUnreachable)):
             await read(mirrors, remote_from(strict.url("one"), ca_secret={"ca.crt": strict.ca}))
         other, other_key = Authority.create().client("syncline")
-        with pytest.raises((AuthenticationFailed, Unreachable)):
+        with pytest.raises((AuthenticationFailed, RepositoryUnreachable)):
             await read(
                 mirrors, remote_from(strict.url("one"), ca_secret=secret | {"tls.crt": other, "tls.key": other_key})
             )
@@ -130,7 +130,7 @@ async def test_a_proxy_is_gone_through(
                 mirrors, remote_from(server.url(name), None, None, authority, secret | {"password": b"no-no-no"})
             )
         assert "no-no-no" not in str(failed.value)
-    with pytest.raises(Unreachable):
+    with pytest.raises(RepositoryUnreachable):
         await read(mirrors, remote_from(server.url(name), None, None, authority, {"address": address}))
 
 
@@ -150,7 +150,7 @@ async def test_a_repository_may_be_written_as_scp_does(
     mirrors: Mirrors, ssh: SshServer, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # This way of writing has no place for a port: the server of this test stands where all others do.
-    monkeypatch.setitem(location._PORTS, "ssh", ssh.port)
+    monkeypatch.setitem(url._PORTS, "ssh", ssh.port)
     secret = ssh_secret(ssh)
     before = len(ssh.commands)
     assert len(await read(mirrors, remote_from(f"git@127.0.0.1:{name}.git", "SSH", secret))) == 3
@@ -269,7 +269,7 @@ async def test_a_github_app_that_github_does_not_know_says_what_to_check(
         await read(mirrors, remote)
     app.status = 503
     await mirrors.refresh(remote)
-    assert isinstance(mirrors.status(remote).failure, Unreachable)
+    assert isinstance(mirrors.status(remote).failure, RepositoryUnreachable)
     app.status = 201
 
 
@@ -342,7 +342,7 @@ async def test_a_server_that_does_not_answer_ends_with_git_and_all_it_started(
 ) -> None:
     server.hold(name)
     async with Mirrors(tmp_path / "cache", allow_loopback=True, limits=Limits(check_seconds=0.5)) as mirrors:
-        with pytest.raises(Unreachable, match="no end after"):
+        with pytest.raises(RepositoryUnreachable, match="no end after"):
             await mirrors.resolve(remote, "main")
         assert not [each for each in processes() if "git-remote" in each[1]]
     server.release(name)

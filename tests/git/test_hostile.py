@@ -17,9 +17,9 @@ from syncline.git import (
     Refused,
     Remote,
     RepositoryNotFound,
+    RepositoryUnreachable,
     RevisionNotFound,
     TooLarge,
-    Unreachable,
     remote_from,
 )
 from syncline.git.remotes import Basic
@@ -168,7 +168,7 @@ async def test_an_answer_that_breaks_off_is_tried_again_later(
 ) -> None:
     commit = await mirrors.resolve(remote, "main")
     server.cuts[name] = 150
-    with pytest.raises(Unreachable):
+    with pytest.raises(RepositoryUnreachable):
         await mirrors.tree(remote, commit)
     del server.cuts[name]
     assert (await mirrors.tree(remote, commit)).find("apps")

@@ -19,11 +19,11 @@ from tests.git.test_watch import A, B, Host
 
 from syncline.deploy.workload import OPERATOR_MEMORY
 from syncline.git import CacheFailure, Limits, Mirrors, Remote, TooLarge
-from syncline.git.budget import Budget
+from syncline.git.budget import MemoryBudget
 from syncline.git.errors import NeedsMore
 from syncline.git.kept_refs import KeptRefs
 from syncline.git.refs import Refs, RefsReader
-from syncline.git.watch import Watch
+from syncline.git.watch import RemoteWatch
 from syncline.testing.gitserver import GitServer, Repository
 
 MIB = 1024 * 1024
@@ -121,7 +121,7 @@ def test_the_longest_lists_of_refs_are_let_go_of_first() -> None:
 
 async def test_a_list_of_refs_that_is_not_kept_is_asked_for_again_and_changes_are_told() -> None:
     host = Host()
-    host.watch = watch = Watch(host.look, host.told.append, KeptRefs(0))
+    host.watch = watch = RemoteWatch(host.look, host.told.append, KeptRefs(0))
     watch.follow("sync", 3600, ["main"])
     assert (await watch.resolve("main")).sha == A
     asked = len(host.asked)
@@ -151,7 +151,7 @@ async def test_a_tenant_has_half_of_the_memory_for_lists_and_gets_back_what_is_n
             kept.remove(found)
         return found is not None
 
-    budget = Budget(100, let_go)
+    budget = MemoryBudget(100, let_go)
     in_use, unused = Thing(), Thing()
     (await budget.take(40, ["mallory"])).tie(in_use)
     (await budget.take(10, ["mallory"])).tie(unused)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from syncline.git import Commit, Mirrors, PathNotFound, Remote, RevisionNotFound, Unreachable
+from syncline.git import Commit, Mirrors, PathNotFound, Remote, RepositoryUnreachable, RevisionNotFound
 from syncline.git.remotes import Basic
 from syncline.testing.gitserver import GitServer, Repository
 
@@ -122,10 +122,10 @@ async def test_followers_hear_when_a_remote_fails_and_when_it_answers_again(
         assert mirrors.status(remote).failure is None
         server.statuses[name] = 503
         await until(lambda: told == ["sync"])
-        with pytest.raises(Unreachable, match="cannot answer now"):
+        with pytest.raises(RepositoryUnreachable, match="cannot answer now"):
             await mirrors.resolve(remote, "main")
         status = mirrors.status(remote)
-        assert isinstance(status.failure, Unreachable)
+        assert isinstance(status.failure, RepositoryUnreachable)
         assert status.failure.transient
         assert status.checked is not None
         # The last good state is still there, and a commit that is named needs no server.
@@ -141,7 +141,7 @@ async def test_a_dead_remote_is_not_asked_by_each_who_wants_it(
 ) -> None:
     server.statuses[name] = 500
     for _ in range(20):
-        with pytest.raises(Unreachable):
+        with pytest.raises(RepositoryUnreachable):
             await mirrors.resolve(remote, "main")
     assert sum(asked.repository == name for asked in server.requests) == 1
     del server.statuses[name]

@@ -8,8 +8,8 @@ from tests.git.test_cache import SIZE, noise, only_mirror
 from tests.git.test_mirrors import read
 
 from syncline.fairness import on_behalf_of
-from syncline.git import Mirrors, OverQuota, Remote
-from syncline.git.folder import size
+from syncline.git import MirrorOverQuota, Mirrors, Remote
+from syncline.git.mirror_store import size
 from syncline.testing.gitserver import GitServer, Repository
 
 ROOM = 50_000
@@ -25,7 +25,7 @@ async def test_what_a_tenant_may_not_keep_is_not_kept(tmp_path: Path, remote: Re
     async with Mirrors(tmp_path / "cache", allow_loopback=True) as mirrors:
         mirrors.limit(lambda _: SIZE // 2)
         mirrors.follow("sync", remote, 3600, tenant="a")
-        with pytest.raises(OverQuota):
+        with pytest.raises(MirrorOverQuota):
             await read_for("a", mirrors, remote)
         assert size(only_mirror(tmp_path)) < SIZE // 2
         mirrors.limit(lambda _: SIZE + ROOM)
@@ -45,7 +45,7 @@ async def test_a_tenant_that_is_over_its_quota_holds_up_nobody_who_wants_the_sam
             *(asyncio.create_task(read_for(tenant, mirrors, remote)) for tenant in ("poor", "rich")),
             return_exceptions=True,
         )
-        assert isinstance(poor, OverQuota)
+        assert isinstance(poor, MirrorOverQuota)
         assert isinstance(rich, dict)
         assert rich["noise"] == noise(1)
         # Now it is there, and costs the other nothing.
@@ -90,7 +90,7 @@ async def test_what_a_tenant_no_longer_follows_counts_no_more(
         mirrors.follow("sync", remote, 3600, tenant="a")
         await read_for("a", mirrors, remote)
         mirrors.follow("second", following, 3600, tenant="a")
-        with pytest.raises(OverQuota):
+        with pytest.raises(MirrorOverQuota):
             await read_for("a", mirrors, following)
         mirrors.unfollow("sync")
         assert (await read_for("a", mirrors, following))["noise"] == noise(2)

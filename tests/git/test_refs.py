@@ -2,7 +2,7 @@
 
 import pytest
 
-from syncline.git.errors import InvalidSource, RevisionNotFound, TooLarge, Unreachable
+from syncline.git.errors import InvalidSource, RepositoryUnreachable, RevisionNotFound, TooLarge
 from syncline.git.refs import Commit, Refs, check_revision, choose, needs_all, pinned
 
 A, B, C, D = ("a" * 40, "b" * 40, "c" * 40, "d" * 40)
@@ -131,7 +131,7 @@ def test_the_list_of_a_server_is_read() -> None:
     assert refs.digest == Refs.parse(listing.encode(), limit=10).digest
     with pytest.raises(TooLarge):
         Refs.parse(listing.encode(), limit=2)
-    with pytest.raises(Unreachable):
+    with pytest.raises(RepositoryUnreachable):
         Refs.parse(b"<html>", limit=2)
 
 

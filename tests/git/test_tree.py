@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from syncline.git import (
     Commit,
-    Entry,
+    CommitTree,
     InvalidSource,
     Limits,
     Mirrors,
@@ -18,11 +18,11 @@ from syncline.git import (
     Refused,
     Remote,
     TooLarge,
-    Tree,
+    TreeEntry,
 )
-from syncline.git.diagnosis import Damaged
+from syncline.git.tool_errors import Damaged
 from syncline.git.tree import Listing, glob, normalize, parse_listing
-from syncline.testing.gitserver import File, GitServer, Repository, symlink
+from syncline.testing.gitserver import GitFile, GitServer, Repository, symlink
 
 PATHS = [
     "a.yaml",
@@ -36,14 +36,14 @@ PATHS = [
 ]
 
 
-async def nothing(_: Sequence[Entry]) -> Mapping[str, bytes]:
+async def nothing(_: Sequence[TreeEntry]) -> Mapping[str, bytes]:
     return {}
 
 
-def tree(paths: Sequence[str] = PATHS, *, mode: Mode = Mode.REGULAR, limits: Limits | None = None) -> Tree:
-    entries = tuple(Entry(path, mode, f"{number:040x}", 10) for number, path in enumerate(sorted(paths)))
+def tree(paths: Sequence[str] = PATHS, *, mode: Mode = Mode.REGULAR, limits: Limits | None = None) -> CommitTree:
+    entries = tuple(TreeEntry(path, mode, f"{number:040x}", 10) for number, path in enumerate(sorted(paths)))
     folders = {path.rpartition("/")[0]: "f" * 40 for path in paths if "/" in path}
-    return Tree(Commit("c" * 40), Listing("e" * 40, entries, folders), nothing, limits or Limits())
+    return CommitTree(Commit("c" * 40), Listing("e" * 40, entries, folders), nothing, limits or Limits())
 
 
 @pytest.mark.parametrize(
@@ -152,8 +152,8 @@ def test_a_digest_names_path_mode_and_content() -> None:
 
 
 def test_a_submodule_in_the_way_is_refused_and_one_elsewhere_is_not() -> None:
-    entries = (Entry("apps/a", Mode.REGULAR, "1" * 40, 1), Entry("theme", Mode.SUBMODULE, "2" * 40, 0))
-    mixed = Tree(Commit("c" * 40), Listing("e" * 40, entries, {}), nothing, Limits())
+    entries = (TreeEntry("apps/a", Mode.REGULAR, "1" * 40, 1), TreeEntry("theme", Mode.SUBMODULE, "2" * 40, 0))
+    mixed = CommitTree(Commit("c" * 40), Listing("e" * 40, entries, {}), nothing, Limits())
     assert len(mixed.find("apps")) == 1
     for pattern in (".", "theme", "*"):
         with pytest.raises(Refused, match="submodule"):
@@ -215,7 +215,7 @@ async def test_links_are_shown_and_lead_only_within_the_repository(
         "pong": "ping",
         "nowhere": "missing",
     }
-    repository.commit({path: symlink(target) for path, target in links.items()} | {"run.sh": File(b"#!", "100755")})
+    repository.commit({path: symlink(target) for path, target in links.items()} | {"run.sh": GitFile(b"#!", "100755")})
     found = await mirrors.tree(remote, await mirrors.resolve(remote, "main"))
     link, script = found.entry("link"), found.entry("run.sh")
     assert link is not None

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Hashable
 import pytest
 from tests.git.test_mirrors import until
 
-from syncline.git import AuthenticationFailed, RevisionNotFound, Unreachable
+from syncline.git import AuthenticationFailed, RepositoryUnreachable, RevisionNotFound
 from syncline.git.refs import Refs
-from syncline.git.watch import Watch
+from syncline.git.watch import RemoteWatch
 
 A, B = "a" * 40, "b" * 40
 
@@ -23,7 +23,7 @@ class Host:
         self.told: list[Hashable] = []
         self.answers = asyncio.Event()
         self.answers.set()
-        self.watch = Watch(self.look, self.told.append)
+        self.watch = RemoteWatch(self.look, self.told.append)
 
     async def look(self, everything: bool) -> Refs:
         self.asked.append(everything)
@@ -59,7 +59,12 @@ async def test_while_a_check_is_under_way_the_last_one_is_good_enough(host: Host
 async def test_another_failure_is_told_and_the_same_one_is_not(host: Host) -> None:
     host.watch.follow("sync", 3600, ["main"])
     await host.watch.resolve("main")
-    for failure, told in ((Unreachable("x"), 1), (Unreachable("y"), 1), (AuthenticationFailed("z"), 2), (None, 3)):
+    for failure, told in (
+        (RepositoryUnreachable("x"), 1),
+        (RepositoryUnreachable("y"), 1),
+        (AuthenticationFailed("z"), 2),
+        (None, 3),
+    ):
         host.failure = failure
         await host.refresh()
         assert len(host.told) == told
@@ -67,7 +72,7 @@ async def test_another_failure_is_told_and_the_same_one_is_not(host: Host) -> No
 
 async def test_a_mistake_of_ours_is_a_failure_that_passes_and_never_an_empty_repository(host: Host) -> None:
     host.failure = ZeroDivisionError("secret")
-    with pytest.raises(Unreachable, match="ZeroDivisionError") as failed:
+    with pytest.raises(RepositoryUnreachable, match="ZeroDivisionError") as failed:
         await host.watch.resolve("main")
     assert "secret" not in str(failed.value)
     host.failure = None

@@ -1,7 +1,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from syncline.kube.cache import Cache, Change, Entry, Key, is_older
+from syncline.kube.cache import Cache, CacheChange, CacheEntry, Key, is_older
 
 KEY = Key("team", "settings")
 
@@ -16,8 +16,8 @@ def test_versions_are_numbers_where_they_can_be() -> None:
 
 def test_what_is_older_or_the_same_is_no_news() -> None:
     cache: Cache[str] = Cache()
-    assert cache.observe(KEY, "u", "9", "nine") == Change(KEY, None, "nine")
-    assert cache.observe(KEY, "u", "10", "ten") == Change(KEY, "nine", "ten")
+    assert cache.observe(KEY, "u", "9", "nine") == CacheChange(KEY, None, "nine")
+    assert cache.observe(KEY, "u", "10", "ten") == CacheChange(KEY, "nine", "ten")
     assert cache.observe(KEY, "u", "10", "again") is None
     assert cache.observe(KEY, "u", "9", "nine") is None
     assert cache.get(KEY) == "ten"
@@ -27,8 +27,8 @@ def test_versions_without_an_order_are_taken_as_they_come() -> None:
     cache: Cache[str] = Cache()
     cache.observe(KEY, "u", "x", "x")
     assert cache.observe(KEY, "u", "x", "x") is None
-    assert cache.observe(KEY, "u", "a", "a") == Change(KEY, "x", "a")
-    assert cache.vanish(KEY, "u", "b") == Change(KEY, "a", None)
+    assert cache.observe(KEY, "u", "a", "a") == CacheChange(KEY, "x", "a")
+    assert cache.vanish(KEY, "u", "b") == CacheChange(KEY, "a", None)
 
 
 def test_our_own_write_is_known_before_its_echo() -> None:
@@ -38,7 +38,7 @@ def test_our_own_write_is_known_before_its_echo() -> None:
     assert cache.get(KEY) == "ours"
     assert cache.observe(KEY, "u", "7", "before ours") is None
     assert cache.observe(KEY, "u", "8", "ours") is None
-    assert cache.observe(KEY, "u", "9", "theirs") == Change(KEY, "ours", "theirs")
+    assert cache.observe(KEY, "u", "9", "theirs") == CacheChange(KEY, "ours", "theirs")
     cache.observe(KEY, "u", "8", "ours, told late")
     assert cache.get(KEY) == "theirs"
 
@@ -50,7 +50,7 @@ def test_what_we_deleted_stays_gone_while_the_watch_catches_up() -> None:
     assert cache.get(KEY) is None
     assert cache.observe(KEY, "u", "6", "its last change") is None
     assert cache.vanish(KEY, "u", "7") is None
-    assert cache.observe(KEY, "v", "8", "a successor") == Change(KEY, None, "a successor")
+    assert cache.observe(KEY, "v", "8", "a successor") == CacheChange(KEY, None, "a successor")
 
 
 def test_forgetting_does_not_touch_a_successor() -> None:
@@ -58,7 +58,7 @@ def test_forgetting_does_not_touch_a_successor() -> None:
     cache.observe(KEY, "v", "8", "a successor")
     cache.vanish(KEY, "u", None)
     assert cache.get(KEY) == "a successor"
-    assert cache.observe(KEY, "v", "9", "it lives on") == Change(KEY, "a successor", "it lives on")
+    assert cache.observe(KEY, "v", "9", "it lives on") == CacheChange(KEY, "a successor", "it lives on")
 
 
 def test_the_deletion_of_a_predecessor_is_no_news() -> None:
@@ -80,7 +80,7 @@ def test_a_label_that_we_put_back_outlives_the_news_of_its_loss() -> None:
 def test_what_the_watch_has_seen_go_is_not_brought_back_by_what_happened_before() -> None:
     cache: Cache[str] = Cache()
     cache.observe(KEY, "u", "5", "made by us")
-    assert cache.vanish(KEY, "u", "6") == Change(KEY, "made by us", None)
+    assert cache.vanish(KEY, "u", "6") == CacheChange(KEY, "made by us", None)
     cache.observe(KEY, "u", "5", "the late answer to our write")
     assert cache.observe(KEY, "u", "5", "a replay") is None
     assert cache.get(KEY) is None
@@ -90,7 +90,7 @@ def test_an_object_that_left_the_selection_may_come_back() -> None:
     cache: Cache[str] = Cache()
     cache.observe(KEY, "u", "5", "labelled")
     cache.vanish(KEY, "u", "6")
-    assert cache.observe(KEY, "u", "7", "labelled again") == Change(KEY, None, "labelled again")
+    assert cache.observe(KEY, "u", "7", "labelled again") == CacheChange(KEY, None, "labelled again")
 
 
 def test_an_object_that_was_passed_over_can_be_told_of_later() -> None:
@@ -112,7 +112,7 @@ def test_nothing_is_held_of_what_is_not_wanted() -> None:
     cache: Cache[str] = Cache()
     assert cache.observe(KEY, "u", "5", None) is None
     cache.observe(KEY, "u", "6", "wanted")
-    assert cache.observe(KEY, "u", "7", None) == Change(KEY, "wanted", None)
+    assert cache.observe(KEY, "u", "7", None) == CacheChange(KEY, "wanted", None)
     assert len(cache) == 0
 
 
@@ -123,16 +123,16 @@ def test_a_list_tells_what_came_changed_and_went() -> None:
         cache.observe(key, key.name, "5", "old")
     cache.begin_list()
     listed = {
-        same: Entry("same", "5", "old"),
-        changed: Entry("changed", "6", "new"),
-        reborn: Entry("another", "7", "new"),
-        new: Entry("new", "8", "new"),
+        same: CacheEntry("same", "5", "old"),
+        changed: CacheEntry("changed", "6", "new"),
+        reborn: CacheEntry("another", "7", "new"),
+        new: CacheEntry("new", "8", "new"),
     }
     assert cache.replace(listed, "9") == [
-        Change(gone, "old", None),
-        Change(changed, "old", "new"),
-        Change(reborn, "old", "new"),
-        Change(new, None, "new"),
+        CacheChange(gone, "old", None),
+        CacheChange(changed, "old", "new"),
+        CacheChange(reborn, "old", "new"),
+        CacheChange(new, None, "new"),
     ]
     assert dict(cache.items()) == {same: "old", changed: "new", reborn: "new", new: "new"}
 
@@ -145,7 +145,7 @@ def test_a_list_that_missed_our_writes_does_not_undo_them() -> None:
     cache.begin_list()
     cache.observe(made, "made", "12", "ours")
     cache.vanish(deleted, "deleted", None)
-    listed = {deleted: Entry("deleted", "5", "old"), untouched: Entry("untouched", "5", "old")}
+    listed = {deleted: CacheEntry("deleted", "5", "old"), untouched: CacheEntry("untouched", "5", "old")}
     assert cache.replace(listed, "10") == []
     assert dict(cache.items()) == {made: "ours", untouched: "old"}
     assert cache.observe(deleted, "deleted", "5", "old") is None
@@ -157,15 +157,17 @@ def test_a_list_taken_after_our_writes_is_the_truth_about_them() -> None:
     key = Key("team", "made")
     cache.begin_list()
     cache.observe(key, "made", "8", "ours")
-    assert cache.replace({}, "10") == [Change(key, "ours", None)], "somebody deleted it between 8 and 10"
+    assert cache.replace({}, "10") == [CacheChange(key, "ours", None)], "somebody deleted it between 8 and 10"
 
 
 def test_a_list_from_a_restored_backup_is_the_truth_although_it_is_older() -> None:
     cache: Cache[str] = Cache()
     cache.observe(KEY, "u", "500", "lost with the disk")
     cache.begin_list()
-    assert cache.replace({KEY: Entry("u", "90", "restored")}, "100") == [Change(KEY, "lost with the disk", "restored")]
-    assert cache.observe(KEY, "u", "101", "new life") == Change(KEY, "restored", "new life")
+    assert cache.replace({KEY: CacheEntry("u", "90", "restored")}, "100") == [
+        CacheChange(KEY, "lost with the disk", "restored")
+    ]
+    assert cache.observe(KEY, "u", "101", "new life") == CacheChange(KEY, "restored", "new life")
 
 
 class Life:

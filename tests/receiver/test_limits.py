@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.sampling import quick
 
-from syncline.receiver.limits import Buckets, Budget, Deliveries, OverBudgetError, source_of
+from syncline.receiver.limits import BodyBudget, Buckets, Deliveries, OverBudgetError, source_of
 
 
 class Clock:
@@ -68,7 +68,7 @@ def test_deliveries_are_remembered_as_long_as_there_is_room() -> None:
 
 
 def test_a_share_of_the_budget_is_given_back_whatever_happens() -> None:
-    budget = Budget(10)
+    budget = BodyBudget(10)
     with budget.share() as first:
         first(6)
         with budget.share() as second:

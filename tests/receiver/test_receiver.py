@@ -157,13 +157,13 @@ class TestRefused:
         self, scene: Scene, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         compared: list[int] = []
-        real = server.fits
+        real = server.is_authentic
 
         def fits(headers: object, body: bytes, keys: tuple[bytes, ...]) -> bool:
             compared.append(len(body))
             return real(headers, body, keys)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(server, "fits", fits)
+        monkeypatch.setattr(server, "is_authentic", fits)
         paths = []
         for sync in ("team/web", "team/plain", "team/nobody"):
             compared.clear()

@@ -15,7 +15,7 @@ from tests.render.pgp import sealed
 from syncline.api.build import Build, Helm, Jsonnet
 from syncline.render import tools
 from syncline.render.build_pool import BuildPool
-from syncline.render.build_spec import BuildSpec, Built, File
+from syncline.render.build_spec import BuildSpec, Built, SourceFile
 from syncline.render.errors import BuildError, RenderFailed
 from syncline.render.tools import tool_versions
 from syncline.render.workers import build as build_worker
@@ -27,15 +27,19 @@ CONFIG = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {}\n"
 CHART = {"chart/Chart.yaml": "apiVersion: v2\nname: web\nversion: 1.0.0\n", "chart/values.yaml": "size: small\n"}
 
 
-async def build(builder: BuildPool, files: Mapping[str, str | bytes | File], path: str = ".", **options: Any) -> Built:
+async def build(
+    builder: BuildPool, files: Mapping[str, str | bytes | SourceFile], path: str = ".", **options: Any
+) -> Built:
     tree = {
-        name: each if isinstance(each, File) else File(each.encode() if isinstance(each, str) else each)
+        name: each if isinstance(each, SourceFile) else SourceFile(each.encode() if isinstance(each, str) else each)
         for name, each in files.items()
     }
     return await builder.build(tree, BuildSpec(namespace="team", release="app", path=path, **options))
 
 
-async def refused(builder: BuildPool, files: Mapping[str, str | bytes | File], path: str = ".", **options: Any) -> str:
+async def refused(
+    builder: BuildPool, files: Mapping[str, str | bytes | SourceFile], path: str = ".", **options: Any
+) -> str:
     with pytest.raises(BuildError) as caught:
         await build(builder, files, path, **options)
     return str(caught.value)
@@ -107,15 +111,15 @@ class TestPlain:
 
     async def test_links_within_the_tree_are_followed(self, builder: BuildPool) -> None:
         files = {
-            "a/x.yaml": File(link="../b/y.yaml"),
-            "a/folder": File(link="../b"),
+            "a/x.yaml": SourceFile(link="../b/y.yaml"),
+            "a/folder": SourceFile(link="../b"),
             "b/y.yaml": CONFIG.format("linked"),
         }
         assert origins(await build(builder, files, "a")) == [("linked", "a/x.yaml", 1)]
 
     @pytest.mark.parametrize("target", ["/etc/passwd", "../../../../etc/passwd", "../../x", "a.yaml"])
     async def test_links_out_of_the_tree_are_refused(self, builder: BuildPool, target: str) -> None:
-        message = await refused(builder, {"a/a.yaml": File(link=target)}, "a")
+        message = await refused(builder, {"a/a.yaml": SourceFile(link=target)}, "a")
         assert message.startswith("a/a.yaml: is a symbolic link")
 
     async def test_an_empty_folder_gives_nothing(self, builder: BuildPool) -> None:
@@ -379,8 +383,8 @@ class TestKustomize:
     async def test_links_lead_to_bases_in_the_tree(self, builder: BuildPool) -> None:
         files = {
             "k/kustomization.yaml": "resources: [base, b.yaml]\n",
-            "k/base": File(link="../real"),
-            "k/b.yaml": File(link="../other/b.yaml"),
+            "k/base": SourceFile(link="../real"),
+            "k/b.yaml": SourceFile(link="../other/b.yaml"),
             "real/kustomization.yaml": "resources: [a.yaml]\n",
             "real/a.yaml": CONFIG.format("a"),
             "other/b.yaml": CONFIG.format("b"),
@@ -425,7 +429,7 @@ class TestKustomize:
         ],
     )
     async def test_nothing_from_outside_the_repository_gets_in(self, builder: BuildPool, text: str) -> None:
-        files = {"k/kustomization.yaml": f"{text}\n", "k/run.sh": File(b"#!/bin/sh\necho\n", executable=True)}
+        files = {"k/kustomization.yaml": f"{text}\n", "k/run.sh": SourceFile(b"#!/bin/sh\necho\n", executable=True)}
         await refused(builder, files, "k")
 
 

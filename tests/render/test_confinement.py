@@ -14,7 +14,7 @@ from tests.render.conftest import Until
 from syncline.api.content import Transform
 from syncline.render.transform_pool import TransformPool
 from syncline.render.workers.confinement import TRANSFORM_MEMORY
-from syncline.render.workers.protocol import Source, Target
+from syncline.render.workers.protocol import TransformSource, TransformTarget
 
 # What each attempt needs is imported first: once confined, nothing can be loaded.
 ATTEMPTS = {
@@ -124,6 +124,10 @@ async def test_a_child_dies_with_its_parent(until: Until, state: str) -> None:
 async def started(renderer: TransformPool) -> list[int]:
     """Return the children after a first job."""
     await renderer.transform(
-        [Transform(key="*", template="{{ value }}")], {"a": "x"}, {}, Source("n", "s"), [Target("n", "t")]
+        [Transform(key="*", template="{{ value }}")],
+        {"a": "x"},
+        {},
+        TransformSource("n", "s"),
+        [TransformTarget("n", "t")],
     )
     return pids(renderer)

@@ -12,11 +12,11 @@ from syncline.api.content import Replace, Transform
 from syncline.render.errors import RenderError, RenderFailed
 from syncline.render.transform_pool import TransformPool
 from syncline.render.workers import confinement
-from syncline.render.workers.protocol import Source, Target
+from syncline.render.workers.protocol import TransformSource, TransformTarget
 
-SOURCE = Source("hostile", "settings")
-NEIGHBOUR = Source("honest", "settings")
-TARGET = Target("team", "settings")
+SOURCE = TransformSource("hostile", "settings")
+NEIGHBOUR = TransformSource("honest", "settings")
+TARGET = TransformTarget("team", "settings")
 LARGE = {"a": "a" * 1_000_000}
 UPPER = [Transform(key="*", template="{{ value|upper }}")]
 
@@ -145,7 +145,7 @@ async def test_many_targets_that_are_slow_each_have_an_end() -> None:
         Transform(key="n", template="{{ target.name }}"),
         Transform(key="a", replace=Replace(pattern="a*b|a", with_="c")),
     ]
-    targets = [Target("team", str(number)) for number in range(100)]
+    targets = [TransformTarget("team", str(number)) for number in range(100)]
     async with TransformPool(deadline=2.0) as renderer:
         with pytest.raises(RenderFailed):
             await renderer.transform(slow, {"a": "a" * 30_000, "n": ""}, {}, SOURCE, targets)

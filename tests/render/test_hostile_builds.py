@@ -14,12 +14,12 @@ from tests.render.conftest import Until
 
 from syncline.api.build import Build, Jsonnet
 from syncline.render.build_pool import BuildPool
-from syncline.render.build_spec import BuildSpec, File
+from syncline.render.build_spec import BuildSpec, SourceFile
 from syncline.render.errors import BuildError, RenderError, RenderFailed
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-HONEST = {"a.yaml": File(b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: honest}\n")}
+HONEST = {"a.yaml": SourceFile(b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: honest}\n")}
 CHART = "apiVersion: v2\nname: web\nversion: 1.0.0\n"
 MANIFEST = "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: x{}}}\n"
 
@@ -131,8 +131,8 @@ def recipe(tenant: str, *, template: bool = False, **options: Build) -> BuildSpe
     return BuildSpec(namespace="team", release="app", tenant=tenant, template=template, keys={}, **options)
 
 
-def tree(files: Mapping[str, str]) -> dict[str, File]:
-    return {path: File(text.encode()) for path, text in files.items()}
+def tree(files: Mapping[str, str]) -> dict[str, SourceFile]:
+    return {path: SourceFile(text.encode()) for path, text in files.items()}
 
 
 @pytest.mark.parametrize("files", BOMBS.values(), ids=BOMBS)

@@ -6,10 +6,10 @@ import pytest
 
 from syncline.api.build import Build, Jsonnet
 from syncline.render import tree
-from syncline.render.build_spec import BuildSpec, File
+from syncline.render.build_spec import BuildSpec, SourceFile
 from syncline.render.errors import BuildError
 from syncline.render.inputs import EntryKind, TreeReader, find_inputs, inputs
-from syncline.render.tree import Tree
+from syncline.render.tree import FileTree
 
 BASE = {"base/kustomization.yaml": "resources: [a.yaml]\n", "base/a.yaml": ""}
 
@@ -18,18 +18,18 @@ def recipe(path: str, build: Build | None = None) -> BuildSpec:
     return BuildSpec(namespace="team", release="app", path=path, build=build or Build())
 
 
-def files(content: Mapping[str, str | File]) -> dict[str, File]:
-    return {path: each if isinstance(each, File) else File(each.encode()) for path, each in content.items()}
+def files(content: Mapping[str, str | SourceFile]) -> dict[str, SourceFile]:
+    return {path: each if isinstance(each, SourceFile) else SourceFile(each.encode()) for path, each in content.items()}
 
 
-def link(target: str) -> File:
-    return File(link=target)
+def link(target: str) -> SourceFile:
+    return SourceFile(link=target)
 
 
 class CountingReader(TreeReader):
     """Remembers what was read."""
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, tree: FileTree) -> None:
         super().__init__(tree)
         self.was_read: list[str] = []
 
@@ -38,8 +38,8 @@ class CountingReader(TreeReader):
         return await super().read(paths)
 
 
-async def found(content: Mapping[str, str | File], path: str, build: Build | None = None) -> tuple[str, ...]:
-    return await inputs(TreeReader(Tree(files(content))), recipe(path, build))
+async def found(content: Mapping[str, str | SourceFile], path: str, build: Build | None = None) -> tuple[str, ...]:
+    return await inputs(TreeReader(FileTree(files(content))), recipe(path, build))
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ async def found(content: Mapping[str, str | File], path: str, build: Build | Non
     ],
 )
 async def test_a_path_is_what_it_depends_on_and_where_its_links_lead(
-    content: dict[str, str | File], path: str, expected: tuple[str, ...]
+    content: dict[str, str | SourceFile], path: str, expected: tuple[str, ...]
 ) -> None:
     assert await found(content, path) == expected
 
@@ -103,7 +103,7 @@ async def test_bases_components_patches_and_files_of_kustomizations_are_followed
 
 async def test_a_kustomization_that_is_a_template_may_name_anything() -> None:
     content = BASE | {"a/kustomization.yaml": "resources: ['../{{ base }}']\n"}
-    tree = TreeReader(Tree(files(content)))
+    tree = TreeReader(FileTree(files(content)))
     options = BuildSpec(namespace="team", release="app", path="a", template=True)
     assert await inputs(tree, options) == (".",)
     assert (await find_inputs(tree, options)).templates == ("a/kustomization.yaml",)
@@ -111,14 +111,14 @@ async def test_a_kustomization_that_is_a_template_may_name_anything() -> None:
 
 async def test_bases_that_name_each_other_are_read_once() -> None:
     content = {"a/kustomization.yaml": "resources: [../b]\n", "b/kustomization.yaml": "resources: [../a]\n"}
-    reader = CountingReader(Tree(files(content)))
+    reader = CountingReader(FileTree(files(content)))
     assert await inputs(reader, recipe("a")) == ("a", "b")
     assert sorted(reader.was_read) == ["a/kustomization.yaml", "b/kustomization.yaml"]
 
 
 async def test_only_kustomizations_are_read_to_find_out() -> None:
     content = BASE | {"app/kustomization.yaml": "resources: [../base, own.yaml]\n", "app/own.yaml": "", "x.yaml": ""}
-    reader = CountingReader(Tree(files(content)))
+    reader = CountingReader(FileTree(files(content)))
     await inputs(reader, recipe("app"))
     assert sorted(reader.was_read) == ["app/kustomization.yaml", "base/kustomization.yaml"]
 
@@ -176,9 +176,9 @@ async def test_imports_of_jsonnet_are_followed_beside_the_file_and_in_libraries(
     ],
 )
 async def test_what_keeps_a_build_from_succeeding_is_told_with_its_place(
-    content: dict[str, str | File], path: str, message: str
+    content: dict[str, str | SourceFile], path: str, message: str
 ) -> None:
-    plan = await find_inputs(TreeReader(Tree(files(content))), recipe(path))
+    plan = await find_inputs(TreeReader(FileTree(files(content))), recipe(path))
     assert str(plan.problems[0]).startswith(message)
     # And the paths are told all the same, so that the next push to them tries again; where a push can mend it.
     assert plan.paths or "leads out" in message
@@ -193,12 +193,12 @@ async def test_what_keeps_a_build_from_succeeding_is_told_with_its_place(
         ({"a/main.jsonnet": "", "a/x.yaml": ""}, "Jsonnet"),
     ],
 )
-async def test_auto_goes_by_the_files_of_the_folder(content: dict[str, str | File], kind: str) -> None:
-    assert (await find_inputs(TreeReader(Tree(files(content))), recipe("a"))).kind == kind
+async def test_auto_goes_by_the_files_of_the_folder(content: dict[str, str | SourceFile], kind: str) -> None:
+    assert (await find_inputs(TreeReader(FileTree(files(content))), recipe("a"))).kind == kind
 
 
 async def test_a_glob_is_for_plain_builds() -> None:
-    plan = await find_inputs(TreeReader(Tree(files({"a/x.yaml": ""}))), recipe("a/*", Build(type="Helm")))
+    plan = await find_inputs(TreeReader(FileTree(files({"a/x.yaml": ""}))), recipe("a/*", Build(type="Helm")))
     assert [str(problem) for problem in plan.problems] == ["a/*: Helm takes a folder, not a glob"]
 
 
@@ -217,13 +217,13 @@ async def test_a_glob_is_for_plain_builds() -> None:
     ],
 )
 def test_globs_stay_within_a_folder_unless_they_say_otherwise(pattern: str, names: list[str]) -> None:
-    tree = Tree(files(dict.fromkeys(["a.yaml", "x/b.yaml", "x/y/c.yaml", ".hidden/d.yaml"], "")))
+    tree = FileTree(files(dict.fromkeys(["a.yaml", "x/b.yaml", "x/y/c.yaml", ".hidden/d.yaml"], "")))
     assert tree.select(pattern) == names
 
 
 def test_a_glob_that_matches_nothing_is_an_error() -> None:
     with pytest.raises(BuildError, match=r"\*\.json: no file of the repository matches it"):
-        Tree(files({"a.yaml": ""})).select("*.json")
+        FileTree(files({"a.yaml": ""})).select("*.json")
 
 
 def test_a_hostile_glob_takes_no_time() -> None:
@@ -231,6 +231,6 @@ def test_a_hostile_glob_takes_no_time() -> None:
 
 
 def test_kinds_are_of_the_path_itself() -> None:
-    reader = TreeReader(Tree(files({"a/b": "", "c": link("a")})))
+    reader = TreeReader(FileTree(files({"a/b": "", "c": link("a")})))
     kinds: dict[str, EntryKind | None] = {path: reader.kind(path) for path in (".", "a", "a/b", "c", "d")}
     assert kinds == {".": "folder", "a": "folder", "a/b": "file", "c": "link", "d": None}

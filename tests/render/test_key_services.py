@@ -10,11 +10,11 @@ import pytest
 from tests.render.key_doubles import ARN, TOKEN, Doubles, ToDoubles, encrypted_for
 
 from syncline.render.build_pool import BuildPool
-from syncline.render.build_spec import BuildSpec, File
+from syncline.render.build_spec import BuildSpec, SourceFile
 from syncline.render.errors import BuildError
 from syncline.render.key_credentials import (
     AwsCredential,
-    CredentialError,
+    KeyCredentialError,
     read_aws,
     read_azure,
     read_google,
@@ -41,7 +41,7 @@ async def builder(doubles: Doubles) -> AsyncIterator[BuildPool]:
 
 
 async def build(builder: BuildPool, content: bytes, keys: dict[str, bytes]) -> dict[str, str]:
-    built = await builder.build({"a.yaml": File(content)}, BuildSpec(namespace="team", release="app", keys=keys))
+    built = await builder.build({"a.yaml": SourceFile(content)}, BuildSpec(namespace="team", release="app", keys=keys))
     (document,) = built.documents
     return dict(document.manifest["data"])
 
@@ -143,7 +143,7 @@ def test_what_a_credential_names_beyond_known_fields_is_refused(
     read: object, keys: dict[str, bytes], message: str
 ) -> None:
     assert callable(read)
-    with pytest.raises(CredentialError, match=message):
+    with pytest.raises(KeyCredentialError, match=message):
         read(keys)
 
 
@@ -184,5 +184,5 @@ async def test_a_service_that_never_answers_is_given_up(
     ],
 )
 def test_a_credential_that_would_take_long_to_read_is_refused_unread(text: str) -> None:
-    with pytest.raises(CredentialError, match=r"must be a map of fields|larger than"):
+    with pytest.raises(KeyCredentialError, match=r"must be a map of fields|larger than"):
         read_azure({"azure-kv": text.encode()})

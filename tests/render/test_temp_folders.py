@@ -15,15 +15,15 @@ from tests.render.conftest import Until
 
 from syncline.render import sops_cli, tool_process
 from syncline.render.build_pool import BuildPool
-from syncline.render.build_spec import BuildSpec, File
+from syncline.render.build_spec import BuildSpec, SourceFile
 from syncline.render.errors import RenderFailed
 from syncline.render.temp_folders import PREFIX, TempFolders, write_tree
-from syncline.render.tool_process import Finished
-from syncline.render.tree import Tree
+from syncline.render.tool_process import ToolResult
+from syncline.render.tree import FileTree
 
 KUSTOMIZATION = {
-    "kustomization.yaml": File(b"resources: [a.yaml]\n"),
-    "a.yaml": File(b"apiVersion: v1\nkind: A\nmetadata: {name: x}\n"),
+    "kustomization.yaml": SourceFile(b"resources: [a.yaml]\n"),
+    "a.yaml": SourceFile(b"apiVersion: v1\nkind: A\nmetadata: {name: x}\n"),
 }
 
 
@@ -203,18 +203,18 @@ async def test_a_path_that_no_file_can_have_is_not_written(tmp_path: Path, path:
     folder = tmp_path / "folder"
     folder.mkdir()
     with pytest.raises(Exception, match=r"is no path that a file can have|leads out of the repository"):
-        await write_tree(folder, Tree({path: File(b"x")}), [path], {})
+        await write_tree(folder, FileTree({path: SourceFile(b"x")}), [path], {})
     assert "x" not in entries(tmp_path)
 
 
 async def test_keys_are_in_no_argument_and_no_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
 
-    async def spy(_: Path, arguments: list[str], folder: Path, **options: object) -> Finished:
+    async def spy(_: Path, arguments: list[str], folder: Path, **options: object) -> ToolResult:
         seen.append(f"{arguments} {options}")
         assert (folder / "age").read_bytes() == b"hunter2"
         assert modes(folder) == {0}
-        return Finished(0, b"opened", b"")
+        return ToolResult(0, b"opened", b"")
 
     monkeypatch.setattr(tool_process, "run", spy)
     folders = TempFolders(tmp_path)

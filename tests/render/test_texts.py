@@ -12,36 +12,36 @@ from syncline.render.transform_pool import TransformPool, is_template
 from syncline.render.transforms import TextTemplate
 from syncline.render.workers import protocol
 from syncline.render.workers.framing import LENGTH_BYTES, frame
-from syncline.render.workers.pool import Stopped
+from syncline.render.workers.pool import WorkerStopped
 from syncline.render.workers.protocol import (
     TEXT,
     Done,
-    Refused,
+    JobRefused,
     Rendered,
     Repeated,
-    Source,
-    Target,
     TextJob,
     TransformJob,
+    TransformSource,
+    TransformTarget,
     decode_answer,
     decode_transform_job,
 )
 from syncline.render.workers.transform import work
 
-SOURCE = Source("team-a", "settings", "ConfigMap")
-TARGET = Target("team-b", "settings-copy", "edge")
-TARGETS = [Target(f"team-{number}", "settings", "edge" if number % 2 else "") for number in range(500)]
+SOURCE = TransformSource("team-a", "settings", "ConfigMap")
+TARGET = TransformTarget("team-b", "settings-copy", "edge")
+TARGETS = [TransformTarget(f"team-{number}", "settings", "edge" if number % 2 else "") for number in range(500)]
 THERE_ARE = (
     "an undefined value; there are source.namespace, source.name, source.kind, target.namespace, target.name and "
     "target.cluster"
 )
 
 
-def render(template: str, source: Source = SOURCE, target: Target | None = TARGET) -> str:
+def render(template: str, source: TransformSource = SOURCE, target: TransformTarget | None = TARGET) -> str:
     return TextTemplate(template).render(source, target)
 
 
-def refusal(template: str, source: Source = SOURCE) -> TransformError:
+def refusal(template: str, source: TransformSource = SOURCE) -> TransformError:
     with pytest.raises(TransformError) as caught:
         render(template, source)
     return caught.value
@@ -65,7 +65,7 @@ def test_a_text_may_name_its_source_and_its_target(template: str, expected: str)
 
 
 def test_in_the_syncs_own_cluster_the_cluster_is_empty() -> None:
-    assert render("[{{ target.cluster }}]", target=Target("team-b", "settings")) == "[]"
+    assert render("[{{ target.cluster }}]", target=TransformTarget("team-b", "settings")) == "[]"
 
 
 @pytest.mark.parametrize(
@@ -91,13 +91,16 @@ def test_a_wrong_text_says_where_and_why(template: str, cause: str, line: int | 
 
 
 def test_a_kind_that_is_not_given_is_not_there() -> None:
-    assert "an undefined value" in refusal("{{ source.kind }}", Source("team-a", "settings")).cause
+    assert "an undefined value" in refusal("{{ source.kind }}", TransformSource("team-a", "settings")).cause
 
 
 @settings(deadline=None)
 @given(name=st.text(st.characters(exclude_categories=["Cs"])))
 def test_a_name_is_never_itself_a_template(name: str) -> None:
-    assert render("{{ target.name }}", target=Target("", name + "{{ source.name }}")) == name + "{{ source.name }}"
+    assert (
+        render("{{ target.name }}", target=TransformTarget("", name + "{{ source.name }}"))
+        == name + "{{ source.name }}"
+    )
 
 
 async def test_each_target_gets_its_own_text(renderer: TransformPool) -> None:
@@ -179,13 +182,15 @@ def test_a_job_arrives_as_it_was_sent(job: protocol.TargetsJob) -> None:
     assert decode_transform_job(sent[LENGTH_BYTES:]) == job
 
 
-@pytest.mark.parametrize("answer", [Rendered({TEXT: "x"}), Repeated(), Refused(None, "", "why", 3), Done(shared=True)])
+@pytest.mark.parametrize(
+    "answer", [Rendered({TEXT: "x"}), Repeated(), JobRefused(None, "", "why", 3), Done(shared=True)]
+)
 def test_an_answer_arrives_as_it_was_sent(answer: protocol.Answer) -> None:
     assert decode_answer(frame(answer)[LENGTH_BYTES:]) == answer
 
 
 def test_a_child_says_one_answer_a_target_and_what_repeats_only_once() -> None:
-    same = [Target("a", "x"), Target("b", "x"), Target("c", "y")]
+    same = [TransformTarget("a", "x"), TransformTarget("b", "x"), TransformTarget("c", "y")]
     said = list(work(TextJob("{{ target.name }}", SOURCE, same)))
     assert said == [Rendered({TEXT: "x"}), Repeated(), Rendered({TEXT: "y"}), Done(shared=False)]
     assert list(work(TextJob("{{ source.name }}", SOURCE, same))) == [Rendered({TEXT: "settings"}), Done(shared=True)]
@@ -193,7 +198,7 @@ def test_a_child_says_one_answer_a_target_and_what_repeats_only_once() -> None:
 
 def test_a_child_that_answers_a_text_with_something_else_is_not_believed() -> None:
     results = transform_pool._Results(TextJob("{{ target.name }}", SOURCE, TARGETS[:1]))
-    with pytest.raises(Stopped, match="broke the protocol"):
+    with pytest.raises(WorkerStopped, match="broke the protocol"):
         results.add([Rendered({"another": "x"}), Done(shared=False)])
 
 
@@ -201,4 +206,4 @@ def test_work_is_named_by_its_template_and_source_not_by_its_targets() -> None:
     job = TextJob("{{ target.name }}", SOURCE, TARGETS[:2])
     assert job.digest() == msgspec.structs.replace(job, targets=[]).digest()
     assert job.digest() != msgspec.structs.replace(job, template="{{ target.namespace }}").digest()
-    assert job.digest() != msgspec.structs.replace(job, source=Source("team-a", "other")).digest()
+    assert job.digest() != msgspec.structs.replace(job, source=TransformSource("team-a", "other")).digest()

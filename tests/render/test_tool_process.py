@@ -12,12 +12,12 @@ from tests.render.conftest import Until
 
 from syncline.confinement import walls
 from syncline.render import tool_process, tools
-from syncline.render.tool_process import Finished, Overrun
+from syncline.render.tool_process import Overrun, ToolResult
 
 __all__ = ["no_landlock"]
 
 
-async def kustomize(folder: Path, text: str, *options: str) -> Finished:
+async def kustomize(folder: Path, text: str, *options: str) -> ToolResult:
     (folder / "kustomization.yaml").write_text(text)
     return await tool_process.run(
         tools.find("kustomize"), ["build", *options, "."], folder, seconds=4, environment={"TOLD": "this"}

@@ -7,7 +7,7 @@ import pytest
 
 from syncline.render import tools
 from syncline.render.errors import RenderFailed
-from syncline.sandbox import binaries, link_tools, pins
+from syncline.sandbox import binaries, link_tools, versions
 
 
 def program(path: Path, text: str = "") -> Path:
@@ -48,18 +48,20 @@ def test_a_link_is_followed_to_the_program_itself(places: dict[str, Path]) -> No
     assert tools.find("kustomize") == real
 
 
-@pytest.mark.parametrize(("tool", "arguments"), [(pins.HELM, ["version", "--short"]), (pins.KUSTOMIZE, ["version"])])
+@pytest.mark.parametrize(
+    ("tool", "arguments"), [(versions.HELM, ["version", "--short"]), (versions.KUSTOMIZE, ["version"])]
+)
 def test_the_programs_here_are_the_pinned_ones(tool: tools.Tool, arguments: list[str], tmp_path: Path) -> None:
     command = [str(tools.find(tool)), *arguments]
     done = subprocess.run(command, env={"HOME": str(tmp_path)}, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == pins.version(tool)
+    assert done.stdout.strip() == versions.version(tool)
 
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv(tools.FOLDER, raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    for tool in pins.TOOLS:
+    for tool in versions.TOOLS:
         program(binaries.tools_folder() / tool)
     return binaries.tools_folder()
 
@@ -84,7 +86,7 @@ def test_commands_of_an_older_version_are_replaced(tmp_path: Path, cache: Path) 
 def test_the_users_own_tools_are_neither_fetched_nor_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv(tools.FOLDER, str(tmp_path / "own"))
-    own = [program(tmp_path / "own" / tool) for tool in pins.TOOLS]
+    own = [program(tmp_path / "own" / tool) for tool in versions.TOOLS]
     (tmp_path / "bin").mkdir()
     assert [link.resolve() for link in link_tools(tmp_path / "bin")] == own
     assert not (tmp_path / "cache").exists()

@@ -12,13 +12,13 @@ from syncline.render import transform_pool
 from syncline.render.errors import RenderFailed, TransformError
 from syncline.render.transform_pool import TransformPool
 from syncline.render.workers import pool, protocol
-from syncline.render.workers.pool import Stopped
+from syncline.render.workers.pool import WorkerStopped
 from syncline.render.workers.process import TRANSFORM, WorkerCrashed, WorkerProcess
-from syncline.render.workers.protocol import Source, Target
+from syncline.render.workers.protocol import TransformSource, TransformTarget
 
-SOURCE = Source("team-a", "settings")
-TARGET = Target("team-b", "settings")
-TARGETS = [Target(f"team-{number}", f"copy-{number}") for number in range(1000)]
+SOURCE = TransformSource("team-a", "settings")
+TARGET = TransformTarget("team-b", "settings")
+TARGETS = [TransformTarget(f"team-{number}", f"copy-{number}") for number in range(1000)]
 UPPER = [Transform(key="*", template="{{ value|upper }}")]
 PER_TARGET = [Transform(key="a", template="{{ value }} for {{ target.namespace }}/{{ target.name }}")]
 
@@ -190,7 +190,7 @@ async def test_a_child_that_breaks_the_protocol_is_not_believed(says: str) -> No
     assert process.stdout is not None
     impostor = WorkerProcess(TRANSFORM, process, process.stdin, process.stdout)
     results = transform_pool._Results(job)
-    with pytest.raises((WorkerCrashed, Stopped)):
+    with pytest.raises((WorkerCrashed, WorkerStopped)):
         results.add(await impostor.perform(job, 5.0))
     impostor.kill()
     await impostor.gone

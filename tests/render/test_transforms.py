@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from syncline.api.content import Replace, Transform
 from syncline.render.errors import TransformError
 from syncline.render.transforms import apply, uses_target
-from syncline.render.workers.protocol import Source, Target
+from syncline.render.workers.protocol import TransformSource, TransformTarget
 
 MIB = 1024 * 1024
-SOURCE = Source("team-a", "settings")
-TARGET = Target("team-b", "settings-copy")
+SOURCE = TransformSource("team-a", "settings")
+TARGET = TransformTarget("team-b", "settings-copy")
 
 
 def set_(key: str, value: str) -> Transform:
@@ -27,7 +27,10 @@ def template(key: str, text: str) -> Transform:
 
 
 def render(
-    data: dict[str, str], *transforms: Transform, binary: dict[str, str] | None = None, target: Target | None = TARGET
+    data: dict[str, str],
+    *transforms: Transform,
+    binary: dict[str, str] | None = None,
+    target: TransformTarget | None = TARGET,
 ) -> dict[str, str]:
     return apply(transforms, data, binary or {}, SOURCE, target)
 

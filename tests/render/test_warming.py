@@ -4,9 +4,9 @@ from pathlib import Path
 
 from syncline.api.build import Build
 from syncline.render.build_pool import BuildPool
-from syncline.render.build_spec import BuildSpec, File
+from syncline.render.build_spec import BuildSpec, SourceFile
 
-FILES = {"app.yaml": File(content=b"{apiVersion: v1, kind: ConfigMap, metadata: {name: app}}")}
+FILES = {"app.yaml": SourceFile(content=b"{apiVersion: v1, kind: ConfigMap, metadata: {name: app}}")}
 RECIPE = BuildSpec(namespace="team", release="sync", tenant="team", path=".", build=Build())
 
 

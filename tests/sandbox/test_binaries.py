@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from syncline.sandbox import SandboxError, binaries, build, find_binaries, pins
+from syncline.sandbox import SandboxError, binaries, build, find_binaries, versions
 
 Syncline = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -82,9 +82,9 @@ def mirror(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, bytes]]:
 
 
 def test_the_users_own_folder_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _fill_folder(binaries.cache_folder(), *pins.COMPONENTS)
+    _fill_folder(binaries.cache_folder(), *versions.COMPONENTS)
     _fill_folder(tmp_path / "envtest", "etcd", "kube-apiserver")
-    _fill_folder(tmp_path / "own", *pins.COMPONENTS)
+    _fill_folder(tmp_path / "own", *versions.COMPONENTS)
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path / "envtest"))
     monkeypatch.setenv("SYNCLINE_SANDBOX_BIN", str(tmp_path / "own"))
     found = find_binaries()
@@ -94,7 +94,7 @@ def test_the_users_own_folder_comes_first(tmp_path: Path, monkeypatch: pytest.Mo
 def test_envtest_has_no_controller_manager_so_that_one_comes_from_the_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _fill_folder(binaries.cache_folder(), *pins.COMPONENTS)
+    _fill_folder(binaries.cache_folder(), *versions.COMPONENTS)
     _fill_folder(tmp_path / "envtest", "etcd", "kube-apiserver")
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path / "envtest"))
     found = find_binaries()
@@ -114,7 +114,7 @@ def test_a_binary_that_the_users_folder_lacks_is_named(
 
 
 def test_the_cache_is_asked_before_the_network(mirror: dict[str, bytes]) -> None:
-    _fill_folder(binaries.cache_folder(), *pins.COMPONENTS)
+    _fill_folder(binaries.cache_folder(), *versions.COMPONENTS)
     mirror.clear()
     assert {Path(path).parent for path in _paths(find_binaries())} == {binaries.cache_folder()}
 
@@ -122,11 +122,11 @@ def test_the_cache_is_asked_before_the_network(mirror: dict[str, bytes]) -> None
 def test_official_releases_are_fetched_into_the_cache(mirror: dict[str, bytes]) -> None:
     assert mirror
     found = find_binaries()
-    for path, name in zip(_paths(found), pins.COMPONENTS, strict=True):
+    for path, name in zip(_paths(found), versions.COMPONENTS, strict=True):
         assert Path(path) == binaries.cache_folder() / name
         assert Path(path).read_text(encoding="utf-8") == f"official {name}"
         assert os.access(path, os.X_OK)
-    assert sorted(path.name for path in binaries.cache_folder().iterdir()) == sorted(pins.COMPONENTS)
+    assert sorted(path.name for path in binaries.cache_folder().iterdir()) == sorted(versions.COMPONENTS)
 
 
 def test_a_release_that_does_not_match_its_checksum_is_refused(
@@ -157,9 +157,9 @@ def test_the_build_shows_what_it_does(go: Callable[[str], Path], capfd: pytest.C
     go("1.99.0")
     find_binaries()
     shown = capfd.readouterr().err
-    for component in pins.COMPONENTS:
-        assert f"building {component} {pins.version(component)} (expected: " in shown
-        assert f"building {component} {pins.version(component)}: done after " in shown
+    for component in versions.COMPONENTS:
+        assert f"building {component} {versions.version(component)} (expected: " in shown
+        assert f"building {component} {versions.version(component)}: done after " in shown
 
 
 def test_two_runs_at_once_build_once(tmp_path: Path, go: Callable[[str], Path]) -> None:
@@ -177,8 +177,8 @@ def test_two_runs_at_once_build_once(tmp_path: Path, go: Callable[[str], Path]) 
         opened.close()
         outputs = [first.communicate(timeout=180)[0], second.communicate(timeout=180)[0]]
     assert (first.returncode, second.returncode) == (0, 0)
-    assert outputs[0] == outputs[1] == "".join(f"{binaries.cache_folder() / name}\n" for name in pins.COMPONENTS)
-    assert len(built.read_text(encoding="utf-8").split()) == len(pins.COMPONENTS)
+    assert outputs[0] == outputs[1] == "".join(f"{binaries.cache_folder() / name}\n" for name in versions.COMPONENTS)
+    assert len(built.read_text(encoding="utf-8").split()) == len(versions.COMPONENTS)
 
 
 def test_when_nothing_works_one_message_says_what_was_tried_and_what_to_do(
@@ -197,7 +197,7 @@ def test_when_nothing_works_one_message_says_what_was_tried_and_what_to_do(
 
 
 def test_a_go_that_is_new_enough_is_used(tmp_path: Path, go: Callable[[str], Path]) -> None:
-    go(pins.go_version(pins.APISERVER))
+    go(versions.go_version(versions.APISERVER))
     with build.toolchain(tmp_path) as found:
         assert found == tmp_path / "bin" / "go"
 
@@ -206,7 +206,7 @@ def test_what_a_killed_run_left_in_the_cache_is_removed(go: Callable[[str], Path
     go("1.99.0")
     _fill_folder(binaries.cache_folder() / ".new-killed", "etcd")
     find_binaries()
-    assert sorted(path.name for path in binaries.cache_folder().iterdir()) == sorted(pins.COMPONENTS)
+    assert sorted(path.name for path in binaries.cache_folder().iterdir()) == sorted(versions.COMPONENTS)
 
 
 def _paths(found: binaries.Binaries) -> tuple[str, str, str]:
@@ -221,8 +221,8 @@ def _fill_folder(folder: Path, *names: str) -> None:
 
 
 def _official_releases() -> dict[str, bytes]:
-    system, architecture = pins.system()
-    version = pins.version(pins.ETCD)
+    system, architecture = versions.system()
+    version = versions.version(versions.ETCD)
     top = f"etcd-{version}-{system}-{architecture}"
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as tar:
@@ -236,9 +236,9 @@ def _official_releases() -> dict[str, bytes]:
         f"{base}/{top}.tar.gz": archive,
         f"{base}/SHA256SUMS": f"{'0' * 64}  other.zip\n{hashlib.sha256(archive).hexdigest()}  {top}.tar.gz\n".encode(),
     }
-    for component in (pins.APISERVER, pins.CONTROLLER_MANAGER):
+    for component in (versions.APISERVER, versions.CONTROLLER_MANAGER):
         content = f"official {component}".encode()
-        path = f"/release/{pins.version(component)}/bin/{system}/{architecture}/{component}"
+        path = f"/release/{versions.version(component)}/bin/{system}/{architecture}/{component}"
         files |= {path: content, f"{path}.sha256": hashlib.sha256(content).hexdigest().encode()}
     return files
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from syncline.sandbox import RequestError, Sandbox, SandboxError, pins, state
+from syncline.sandbox import RequestError, Sandbox, SandboxError, state, versions
 from syncline.testing.fixtures import SandboxFactory
 
 Eventually = Callable[[Callable[[], bool]], None]
@@ -60,22 +60,22 @@ def test_a_component_can_be_killed_and_started_again_and_frozen(sandbox_factory:
     path = "/api/v1/namespaces/default/configmaps"
     sandbox.request("POST", path, {"metadata": {"name": "kept"}})
 
-    sandbox.kill(pins.APISERVER)
+    sandbox.kill(versions.APISERVER)
     with pytest.raises(ConnectionRefusedError):
         sandbox.request("GET", path)
     with pytest.raises(SandboxError, match="kube-apiserver is not running"):
-        sandbox.pause(pins.APISERVER)
-    sandbox.start(pins.APISERVER)
+        sandbox.pause(versions.APISERVER)
+    sandbox.start(versions.APISERVER)
     assert sandbox.request("GET", f"{path}/kept")["metadata"]["name"] == "kept"
 
-    sandbox.kill(pins.ETCD)
-    sandbox.start(pins.ETCD)
+    sandbox.kill(versions.ETCD)
+    sandbox.start(versions.ETCD)
     assert sandbox.request("GET", f"{path}/kept")["metadata"]["name"] == "kept"
 
-    sandbox.pause(pins.APISERVER)
+    sandbox.pause(versions.APISERVER)
     with pytest.raises(TimeoutError):
         sandbox.request("GET", "/version", timeout=0.3)
-    sandbox.resume(pins.APISERVER)
+    sandbox.resume(versions.APISERVER)
     assert sandbox.request("GET", "/version")["major"] == "1"
 
     with pytest.raises(SandboxError, match="'kubelet' is not a component"):
@@ -87,19 +87,19 @@ def test_a_component_that_ends_by_itself_ends_its_sandbox_which_says_so(
 ) -> None:
     sandbox = sandbox_factory()
     pids = sandbox.pids
-    os.kill(pids[pins.CONTROLLER_MANAGER], signal.SIGKILL)
+    os.kill(pids[versions.CONTROLLER_MANAGER], signal.SIGKILL)
     eventually(lambda: sandbox.failure is not None)
     assert sandbox.failure is not None
     assert sandbox.failure.startswith("kube-controller-manager was killed by signal 9; its log ends:\n")
-    assert not any(lives(pids[component]) for component in pins.COMPONENTS)
+    assert not any(lives(pids[component]) for component in versions.COMPONENTS)
     with pytest.raises(SandboxError, match="kube-controller-manager was killed by signal 9"):
-        sandbox.kill(pins.ETCD)
+        sandbox.kill(versions.ETCD)
     sandbox.stop()
     assert not sandbox.folder.exists()
 
 
 def test_a_binary_that_cannot_run_is_named(own_folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for component in pins.COMPONENTS:
+    for component in versions.COMPONENTS:
         (tmp_path / component).write_text("not a program", encoding="utf-8")
         (tmp_path / component).chmod(0o755)
     monkeypatch.setenv("SYNCLINE_SANDBOX_BIN", str(tmp_path))

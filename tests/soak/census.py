@@ -13,15 +13,15 @@ from syncline.controllers.base import SharedServices
 from syncline.controllers.state import SyncState
 from syncline.engine.cluster import Cluster
 from syncline.engine.fanout import FanOut
-from syncline.engine.view import View
-from syncline.fleet import Member
-from syncline.fleet.line import Line
+from syncline.engine.kind_informer import KindInformer
+from syncline.fleet import RemoteCluster
+from syncline.fleet.gated_transport import GatedTransport
 from syncline.kube.client import Client
 from syncline.kube.discovery import Discovery
 from syncline.kube.reflector import Reflector
 from syncline.operator import BuildTools, Operator
 
-TYPES = (Client, Cluster, Discovery, FanOut, Line, Member, SyncState, Reflector, View)
+TYPES = (Client, Cluster, Discovery, FanOut, GatedTransport, RemoteCluster, SyncState, Reflector, KindInformer)
 # Their series name syncs, clusters or kinds, so they must go with them.
 SERIES = (
     "syncline_cached_objects",

@@ -16,7 +16,7 @@ from syncline.cli.shipped import shipped
 from syncline.controllers import deleted_syncs
 from syncline.controllers.targets import clusters
 from syncline.engine.cluster import Cluster
-from syncline.engine.record import SyncWire
+from syncline.engine.sync_object import RawSync
 from syncline.fleet import Fleet
 from syncline.kube import Client, load_kubeconfig
 from syncline.operator import BuildTools, Operator
@@ -52,7 +52,7 @@ async def running(kubeconfig: Path, cache: Path) -> AsyncIterator[Operator]:
         TransformPool() as renderer,
         BuildPool() as builder,
         settings.mirrors() as mirrors,
-        Fleet(allow_loopback=True, pace=QUICK) as fleet,
+        Fleet(allow_loopback=True, timeouts=QUICK) as fleet,
     ):
         hub, tools = Cluster(client, grace=VIEW_GRACE), BuildTools(renderer, builder, mirrors)
         operator = Operator(hub, tools, fleet, settings, shipped(settings.namespace))
@@ -108,7 +108,7 @@ async def test_a_sync_that_is_created_again_under_its_name_is_not_taken_for_the_
     async with running(arena_kubeconfig, tmp_path) as operator:
         controller = operator._syncs[0]
         first, second = (
-            controller._kind.read(SyncWire(metadata=ObjectMeta(name="sync", namespace="team", uid=uid)))
+            controller._kind.read(RawSync(metadata=ObjectMeta(name="sync", namespace="team", uid=uid)))
             for uid in ("one", "two")
         )
         state = controller._state_of(first)

@@ -9,12 +9,23 @@ import aiohttp
 import pytest
 from cryptography import x509
 
-from syncline.telemetry import Access, BindError, Endpoint, Guard, ServingCertificate, certificate, http, serve_metrics
+from syncline.telemetry import (
+    BindError,
+    Endpoint,
+    Guard,
+    ScrapeVerdict,
+    ServingCertificate,
+    certificate,
+    http,
+    serve_metrics,
+)
 from syncline.telemetry import metrics as _series  # noqa: F401 - so that there is something to expose
 
 
-async def authorize(header: str, _address: str) -> Access:
-    return {"Bearer good": Access.ALLOWED, "Bearer weak": Access.FORBIDDEN}.get(header, Access.UNAUTHENTICATED)
+async def authorize(header: str, _address: str) -> ScrapeVerdict:
+    return {"Bearer good": ScrapeVerdict.ALLOWED, "Bearer weak": ScrapeVerdict.FORBIDDEN}.get(
+        header, ScrapeVerdict.UNAUTHENTICATED
+    )
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from syncline.controllers.errors import QuotaError
 from syncline.controllers.lowered import AnySync
 from syncline.controllers.quotas import Quotas, SyncName
 from syncline.core.tenancy import PolicyRules, TenantLimits
-from syncline.engine.record import SyncWire, read_sync
+from syncline.engine.sync_object import RawSync, read_sync
 from syncline.kube.cache import Key
 
 
@@ -32,7 +32,7 @@ def sync_of(name: str, second: int = 0, namespace: str = "team") -> AnySync:
         "creationTimestamp": f"2026-01-01T00:00:{second:02}Z",
     }
     spec = {"sourceNamespace": "a", "configMapName": "b", "destinationNamespace": "c"}
-    wire = msgspec.convert({"metadata": metadata}, SyncWire, strict=False)
+    wire = msgspec.convert({"metadata": metadata}, RawSync, strict=False)
     wire = msgspec.structs.replace(wire, spec=msgspec.Raw(msgspec.json.encode(spec)))
     return read_sync(KIND, ConfigMapSyncSpec, ConfigMapSyncStatus, wire)
 

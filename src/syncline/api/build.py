@@ -7,7 +7,7 @@ from msgspec import Meta, Struct, field
 from syncline.api.connection import NameRef
 from syncline.api.content import DataKey
 from syncline.api.names import NamespaceName, ObjectName
-from syncline.api.rules import Rule, text
+from syncline.api.rules import ValidationRule, text
 from syncline.api.source import RepositoryPath
 
 BuildType = Literal["Auto", "Plain", "Kustomize", "Helm", "Jsonnet"]
@@ -86,18 +86,18 @@ class Jsonnet(Struct, frozen=True, kw_only=True, rename="camel"):
 class Build(Struct, frozen=True, kw_only=True, rename="camel"):
     """The tool that builds manifests from the files."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    RULES: ClassVar[tuple[ValidationRule, ...]] = (
+        ValidationRule(
             "!has(self.helm) || self.type in ['Auto', 'Helm']",
             "helm needs type: Helm or Auto: write one of them, or remove helm",
             ".helm",
         ),
-        Rule(
+        ValidationRule(
             "!has(self.jsonnet) || self.type in ['Auto', 'Jsonnet']",
             "jsonnet needs type: Jsonnet or Auto: write one of them, or remove jsonnet",
             ".jsonnet",
         ),
-        Rule(
+        ValidationRule(
             "!has(self.helm) || !has(self.jsonnet)",
             "a build has exactly one type: remove helm or jsonnet",
         ),
@@ -117,8 +117,8 @@ class Build(Struct, frozen=True, kw_only=True, rename="camel"):
 class Template(Struct, frozen=True, kw_only=True, rename="camel"):
     """Jinja templates. The operator renders the text of files before the build. A name without a value is an error."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    RULES: ClassVar[tuple[ValidationRule, ...]] = (
+        ValidationRule(
             "self.enabled || !has(self.values) && self.?valuesFrom.orValue([]).size() == 0",
             "values and valuesFrom are not used without enabled: true: write enabled: true, or remove them",
             ".enabled",

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta, Struct, field
 
-from syncline.api.rules import REASON, Importance, Role, Rule, text
+from syncline.api.rules import REASON, Importance, Role, ValidationRule, text
 
 GROUP = "syncline.dev"
 VERSION = "v1alpha1"
@@ -65,13 +65,13 @@ class ObjectMeta(Struct, kw_only=True, rename="camel"):
 class LabelSelectorRequirement(Struct, frozen=True, kw_only=True, rename="camel"):
     """One requirement on a label."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    RULES: ClassVar[tuple[ValidationRule, ...]] = (
+        ValidationRule(
             "self.operator in ['Exists', 'DoesNotExist'] || self.?values.orValue([]).size() > 0",
             "In and NotIn need values: add values, or use Exists or DoesNotExist",
             ".values",
         ),
-        Rule(
+        ValidationRule(
             "self.operator in ['In', 'NotIn'] || self.?values.orValue([]).size() == 0",
             "Exists and DoesNotExist take no values: remove values, or use In or NotIn",
             ".values",

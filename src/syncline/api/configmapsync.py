@@ -13,7 +13,7 @@ from syncline.api.common import (
 from syncline.api.content import KeyPattern, Keys, Transform
 from syncline.api.names import NAMESPACE, NamespaceName, NamespacePattern, ObjectName
 from syncline.api.policies import CopySpec
-from syncline.api.rules import Rule, text
+from syncline.api.rules import ValidationRule, text
 from syncline.api.status import SyncStatus
 
 KIND = "ConfigMapSync"
@@ -51,8 +51,8 @@ class KeyConflictPolicy(Struct, frozen=True, kw_only=True, rename="camel"):
 class ConfigMapSyncSpec(CopySpec, frozen=True, kw_only=True, rename="camel"):
     """The source, the destinations and the policies of a ConfigMapSync."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    RULES: ClassVar[tuple[ValidationRule, ...]] = (
+        ValidationRule(
             """
             has(self.destinationNamespace)
             || has(self.destinationNamespaceSelector)
@@ -60,7 +60,7 @@ class ConfigMapSyncSpec(CopySpec, frozen=True, kw_only=True, rename="camel"):
             """,
             "no destination: write destinationNamespace, destinationNamespaces or destinationNamespaceSelector",
         ),
-        Rule(
+        ValidationRule(
             """
             !has(self.destinationNamespaceSelector)
             || self.destinationNamespaceSelector.?matchLabels.orValue({}).size() > 0
@@ -69,7 +69,7 @@ class ConfigMapSyncSpec(CopySpec, frozen=True, kw_only=True, rename="camel"):
             'an empty selector would select every namespace: write labels, or destinationNamespaces: ["*"]',
             ".destinationNamespaceSelector",
         ),
-        Rule(
+        ValidationRule(
             """
             !has(self.destinationNamespace) && self.?destinationNamespaces.orValue([]).size() == 0
             || has(self.destinationNamespaceSelector)
@@ -80,7 +80,7 @@ class ConfigMapSyncSpec(CopySpec, frozen=True, kw_only=True, rename="camel"):
             """,
             "the only destination is the source itself: name another namespace, or write a different destinationName",
         ),
-        Rule(
+        ValidationRule(
             """
             self.direction != 'Bidirectional'
             || !has(self.destinationNamespaceSelector)
@@ -94,19 +94,19 @@ class ConfigMapSyncSpec(CopySpec, frozen=True, kw_only=True, rename="camel"):
             " only destinationNamespace",
             ".direction",
         ),
-        Rule(
+        ValidationRule(
             "self.direction != 'Bidirectional' || self.resourceManagementPolicy != 'Keep'",
             "Bidirectional cannot be combined with Keep: write resourceManagementPolicy: Sync, Adopt or Overwrite, or"
             " direction: OneWay",
             ".resourceManagementPolicy",
         ),
-        Rule(
+        ValidationRule(
             "self.direction == 'Bidirectional' || !(self.conflictPolicy in ['DestinationWins', 'LastWriteWins'])",
             "DestinationWins and LastWriteWins need direction: Bidirectional; for OneWay, write SourceWins, Skip or"
             " Merge",
             ".conflictPolicy",
         ),
-        Rule(
+        ValidationRule(
             """
             self.direction == 'Bidirectional'
             || self.resourceManagementPolicy != 'Overwrite'
@@ -116,7 +116,7 @@ class ConfigMapSyncSpec(CopySpec, frozen=True, kw_only=True, rename="camel"):
             " resourceManagementPolicy: Adopt",
             ".conflictPolicy",
         ),
-        Rule(
+        ValidationRule(
             """
             self.direction == 'Bidirectional'
             || !has(self.keyPolicies)
@@ -126,7 +126,7 @@ class ConfigMapSyncSpec(CopySpec, frozen=True, kw_only=True, rename="camel"):
             " SourceWins, Skip or Merge",
             ".keyPolicies",
         ),
-        Rule(
+        ValidationRule(
             """
             self.direction == 'Bidirectional'
             || self.resourceManagementPolicy != 'Overwrite'

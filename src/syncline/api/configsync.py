@@ -11,7 +11,7 @@ from syncline.api.content import DataKey
 from syncline.api.duration import Duration
 from syncline.api.names import NAMESPACE, AnyName, NamespaceName, NamespacePattern, ObjectName
 from syncline.api.policies import SyncSpec
-from syncline.api.rules import Role, Rule, text
+from syncline.api.rules import Role, ValidationRule, text
 from syncline.api.source import NamedSource, RepositoryPath, Revision, Source
 from syncline.api.status import RemoteSyncStatus
 
@@ -77,11 +77,11 @@ Commit = Annotated[str, Meta(max_length=256)]
 Digest = Annotated[str, Meta(max_length=128)]
 
 
-class Target(Struct, frozen=True, kw_only=True, rename="camel"):
+class ConfigSyncTarget(Struct, frozen=True, kw_only=True, rename="camel"):
     """One object that the sync can write."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    RULES: ClassVar[tuple[ValidationRule, ...]] = (
+        ValidationRule(
             "!has(self.key) || self.type.lowerAscii() in ['configmap', 'secret']",
             "key needs type: ConfigMap or Secret: write one of them, or remove key",
             ".key",
@@ -201,12 +201,12 @@ class Webhook(Struct, frozen=True, kw_only=True, rename="camel"):
 class ConfigSyncSpec(SyncSpec, frozen=True, kw_only=True, rename="camel"):
     """The source, the build, the targets and the policies of a ConfigSync."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    RULES: ClassVar[tuple[ValidationRule, ...]] = (
+        ValidationRule(
             "has(self.source) != (self.?sources.orValue([]).size() > 0)",
             "write exactly one of source (one source) and sources (several, each in a folder with its name)",
         ),
-        Rule(
+        ValidationRule(
             """
             !has(self.sources)
             || self.sources.all(one, self.sources.exists_one(other, other.name == one.name))
@@ -214,7 +214,7 @@ class ConfigSyncSpec(SyncSpec, frozen=True, kw_only=True, rename="camel"):
             "two sources have the same name: write a different name for each",
             ".sources",
         ),
-        Rule(
+        ValidationRule(
             """
             !has(self.environments)
             || self.environments.all(one, self.environments.exists_one(other, other.name == one.name))
@@ -222,7 +222,7 @@ class ConfigSyncSpec(SyncSpec, frozen=True, kw_only=True, rename="camel"):
             "two environments have the same name: write a different name for each",
             ".environments",
         ),
-        Rule(
+        ValidationRule(
             """
             has(self.source) && has(self.source.git)
             || !has(self.environments)
@@ -231,28 +231,28 @@ class ConfigSyncSpec(SyncSpec, frozen=True, kw_only=True, rename="camel"):
             "path, revision and rollback of an environment need source.git: write source.git, or remove them",
             ".environments",
         ),
-        Rule(
+        ValidationRule(
             "!has(self.rollback) || self.?environments.orValue([]).size() == 0",
             "each environment has its own rollback: write environments[].rollback, and remove rollback",
             ".rollback",
         ),
-        Rule(
+        ValidationRule(
             "!has(self.rollback) || has(self.source) && has(self.source.git)",
             "rollback needs source.git: remove rollback; with several sources, write the revision of each source"
             " instead",
             ".rollback",
         ),
-        Rule(
+        ValidationRule(
             "self.failurePolicy != 'Rollback' || self.wait",
             "failurePolicy: Rollback needs the health of the applied objects: write wait: true",
             ".failurePolicy",
         ),
-        Rule(
+        ValidationRule(
             "self.failurePolicy != 'Rollback' || has(self.source) && has(self.source.git)",
             "failurePolicy: Rollback needs source.git: write source.git, or failurePolicy: Hold",
             ".failurePolicy",
         ),
-        Rule(
+        ValidationRule(
             """
             duration(self.refreshInterval) > duration('0s')
             && duration(self.refreshInterval) <= duration('24h')
@@ -260,7 +260,7 @@ class ConfigSyncSpec(SyncSpec, frozen=True, kw_only=True, rename="camel"):
             "write a refreshInterval of at most 24h, such as 10m; suspend: true stops the sync",
             ".refreshInterval",
         ),
-        Rule(
+        ValidationRule(
             "duration(self.timeout) >= duration('1s') && duration(self.timeout) <= duration('24h')",
             "write a timeout from 1s to 24h, such as 5m",
             ".timeout",
@@ -288,7 +288,7 @@ class ConfigSyncSpec(SyncSpec, frozen=True, kw_only=True, rename="camel"):
         Decryption | None, Meta(description="The decryption of files. Without it, an encrypted file is an error.")
     ] = None
     targets: Annotated[
-        list[Target],
+        list[ConfigSyncTarget],
         Meta(
             max_length=100,
             description="The objects that the sync can write. Absent: all objects in the manifests. Present: only"

@@ -7,7 +7,7 @@ from msgspec import Meta, Struct
 from syncline.api.common import LabelSelector
 from syncline.api.content import DataKey
 from syncline.api.names import NamespaceName, ObjectName
-from syncline.api.rules import Rule, text
+from syncline.api.rules import ValidationRule, text
 
 MAX_AUTHORITIES = 262144
 
@@ -50,8 +50,8 @@ class NameRef(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=T
 class ClusterConnection(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """A cluster, and the credential for it."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    RULES: ClassVar[tuple[ValidationRule, ...]] = (
+        ValidationRule(
             """
             self.type != 'KubeconfigSecret'
             || has(self.kubeconfigSecretRef)
@@ -61,7 +61,7 @@ class ClusterConnection(Struct, frozen=True, kw_only=True, rename="camel", omit_
             "type: KubeconfigSecret needs kubeconfigSecretRef and no other field: the kubeconfig contains all other"
             " settings",
         ),
-        Rule(
+        ValidationRule(
             """
             self.type != 'ServiceAccountToken'
             || has(self.serviceAccountTokenRef) && has(self.server)
@@ -71,7 +71,7 @@ class ClusterConnection(Struct, frozen=True, kw_only=True, rename="camel", omit_
             "type: ServiceAccountToken needs serviceAccountTokenRef and server: write both, and no other field except"
             " caData",
         ),
-        Rule(
+        ValidationRule(
             """
             self.type != 'SyncTarget'
             || has(self.syncTargetRef) != has(self.selector)
@@ -81,7 +81,7 @@ class ClusterConnection(Struct, frozen=True, kw_only=True, rename="camel", omit_
             "type: SyncTarget needs exactly one of syncTargetRef and selector, and no other field except"
             " syncTargetNamespace: the SyncTarget contains all other settings",
         ),
-        Rule(
+        ValidationRule(
             """
             !has(self.selector)
             || self.selector.?matchLabels.orValue({}).size() > 0
@@ -134,12 +134,12 @@ class ClusterConnection(Struct, frozen=True, kw_only=True, rename="camel", omit_
 class NamedCluster(Struct, frozen=True, kw_only=True, rename="camel"):
     """Another cluster, with a name for people."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    RULES: ClassVar[tuple[ValidationRule, ...]] = (
+        ValidationRule(
             "has(self.clusterName) || self.connection.type == 'SyncTarget'",
             "the cluster has no name for status and events: write clusterName with a name of your choice",
         ),
-        Rule(
+        ValidationRule(
             "!has(self.clusterName) || !has(self.connection.selector)",
             "a selector can select several clusters, and each has the name of its SyncTarget: remove clusterName",
             ".clusterName",
@@ -160,7 +160,7 @@ class WrittenCluster(Struct, frozen=True, kw_only=True, rename="camel"):
     connection: Annotated[ClusterConnection, Meta(description="The connection to the cluster.")]
 
 
-OWN_NAMES = Rule(
+OWN_NAMES = ValidationRule(
     """
     !has(self.remoteClusters)
     || self.remoteClusters.all(one, !has(one.clusterName)
@@ -171,7 +171,7 @@ OWN_NAMES = Rule(
 )
 """For each struct with a list of `remoteClusters`."""
 
-AUTHORITIES = Rule(
+AUTHORITIES = ValidationRule(
     f"""
     !has(self.remoteClusters)
     || self.remoteClusters.map(one, size(one.connection.?caData.orValue(''))).sum() <= {MAX_AUTHORITIES}

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta, Struct, field
 
-from syncline.api.rules import Rule, text
+from syncline.api.rules import ValidationRule, text
 
 DataKey = Annotated[
     str,
@@ -27,8 +27,8 @@ KeyPattern = Annotated[
 class Keys(Struct, frozen=True, kw_only=True, rename="camel"):
     """Selects and renames the keys of `data` and `binaryData` that are copied."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    RULES: ClassVar[tuple[ValidationRule, ...]] = (
+        ValidationRule(
             """
             !has(self.rename)
             || self.rename.all(one, self.rename.exists_one(other, self.rename[one] == self.rename[other]))
@@ -53,8 +53,8 @@ class Keys(Struct, frozen=True, kw_only=True, rename="camel"):
 class Replace(Struct, frozen=True, kw_only=True, rename={"with_": "with"}):
     """A regular expression replacement."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    RULES: ClassVar[tuple[ValidationRule, ...]] = (
+        ValidationRule(
             # The evaluation of the pattern is the check: for an invalid pattern, the answer of the API server names the
             # mistake.
             "''.matches(self.pattern) ? true : true",
@@ -70,8 +70,8 @@ class Replace(Struct, frozen=True, kw_only=True, rename={"with_": "with"}):
 class Transform(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """Changes the values of some keys, by exactly one of set, replace and template."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    RULES: ClassVar[tuple[ValidationRule, ...]] = (
+        ValidationRule(
             "[has(self.set), has(self.replace), has(self.template)].exists_one(given, given)",
             "a transform needs exactly one of set, replace and template: write several transforms for several changes",
         ),

@@ -18,7 +18,7 @@ from syncline.api.names import (
     ObjectName,
 )
 from syncline.api.policies import CopySpec
-from syncline.api.rules import Rule
+from syncline.api.rules import ValidationRule
 from syncline.api.status import RemoteSyncStatus
 
 KIND = "ManifestSync"
@@ -28,16 +28,16 @@ PatchStrategy = Literal["Merge", "JSONPatch", "Replace"]
 SyncMode = Literal["Immediate", "Interval"]
 
 
-class SourceRef(Struct, frozen=True, kw_only=True, rename="camel"):
+class ManifestSourceRef(Struct, frozen=True, kw_only=True, rename="camel"):
     """One object, or all objects of a kind with some labels."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    RULES: ClassVar[tuple[ValidationRule, ...]] = (
+        ValidationRule(
             "has(self.name) != has(self.selector)",
             "a source needs exactly one of name and selector: write name for one object, or selector for objects with"
             " some labels",
         ),
-        Rule(
+        ValidationRule(
             """
             !has(self.selector)
             || self.selector.?matchLabels.orValue({}).size() > 0
@@ -77,8 +77,8 @@ class PatchContentRef(Struct, frozen=True, kw_only=True, rename="camel"):
 class Patch(Struct, frozen=True, kw_only=True, rename="camel"):
     """A patch of the copies."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    RULES: ClassVar[tuple[ValidationRule, ...]] = (
+        ValidationRule(
             "has(self.patchContent) != has(self.patchContentRef)",
             "write exactly one of patchContent and patchContentRef",
         ),
@@ -105,7 +105,7 @@ _NAMESPACES = Meta(max_length=1000, description="The namespaces to write copies 
 _NAMESPACE_SELECTOR = Meta(description="Selects the namespaces to write copies to, by their labels.")
 _POLICY = Meta(description="The management policy of these targets, instead of `spec.resourceManagementPolicy`.")
 _PATCH = Meta(description="The patch of these copies, instead of `spec.patch`.")
-_SELECTS_SOME = Rule(
+_SELECTS_SOME = ValidationRule(
     """
     !has(self.namespaceSelector)
     || self.namespaceSelector.?matchLabels.orValue({}).size() > 0
@@ -119,7 +119,7 @@ _SELECTS_SOME = Rule(
 class InCluster(Struct, frozen=True, kw_only=True, rename="camel"):
     """Copies in this cluster. Without namespaces and selector: in the namespace of the source, with another name."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (_SELECTS_SOME,)
+    RULES: ClassVar[tuple[ValidationRule, ...]] = (_SELECTS_SOME,)
 
     namespaces: Annotated[list[NamespacePattern], _NAMESPACES] = field(default_factory=list)
     namespace_selector: Annotated[LabelSelector | None, _NAMESPACE_SELECTOR] = None
@@ -127,10 +127,10 @@ class InCluster(Struct, frozen=True, kw_only=True, rename="camel"):
     patch: Annotated[Patch | None, _PATCH] = None
 
 
-class RemoteCluster(NamedCluster, frozen=True, kw_only=True, rename="camel"):
+class RemoteClusterTarget(NamedCluster, frozen=True, kw_only=True, rename="camel"):
     """Copies in another cluster. Without namespaces and selector: in a namespace named like the source's."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (_SELECTS_SOME, *NamedCluster.RULES)
+    RULES: ClassVar[tuple[ValidationRule, ...]] = (_SELECTS_SOME, *NamedCluster.RULES)
 
     namespaces: Annotated[list[NamespacePattern], _NAMESPACES] = field(default_factory=list)
     namespace_selector: Annotated[LabelSelector | None, _NAMESPACE_SELECTOR] = None
@@ -141,8 +141,8 @@ class RemoteCluster(NamedCluster, frozen=True, kw_only=True, rename="camel"):
 class Targets(Struct, frozen=True, kw_only=True, rename="camel"):
     """The places of the copies."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    RULES: ClassVar[tuple[ValidationRule, ...]] = (
+        ValidationRule(
             "has(self.inCluster) || self.?remoteClusters.orValue([]).size() > 0",
             "no target: write inCluster or remoteClusters",
         ),
@@ -152,20 +152,20 @@ class Targets(Struct, frozen=True, kw_only=True, rename="camel"):
 
     in_cluster: Annotated[InCluster | None, Meta(description="The copies in this cluster.")] = None
     remote_clusters: Annotated[
-        list[RemoteCluster], Meta(max_length=50, description="The copies in other clusters, at most 50 entries.")
+        list[RemoteClusterTarget], Meta(max_length=50, description="The copies in other clusters, at most 50 entries.")
     ] = field(default_factory=list)
 
 
 class SyncPolicy(Struct, frozen=True, kw_only=True, rename="camel"):
     """The time of a reconcile."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    RULES: ClassVar[tuple[ValidationRule, ...]] = (
+        ValidationRule(
             "self.mode != 'Interval' || has(self.interval)",
             "mode: Interval needs an interval: write interval, such as 10m",
             ".interval",
         ),
-        Rule(
+        ValidationRule(
             "self.mode == 'Interval' || !has(self.interval)",
             "interval needs mode: Interval: write mode: Interval, or remove interval",
             ".interval",
@@ -222,17 +222,17 @@ class ReplicationOptions(Struct, frozen=True, kw_only=True, rename="camel"):
 class ManifestSyncSpec(CopySpec, frozen=True, kw_only=True, rename="camel"):
     """The sources, the targets and the policies of a ManifestSync."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    RULES: ClassVar[tuple[ValidationRule, ...]] = (
+        ValidationRule(
             "has(self.sourceRef) != (self.?sourceRefs.orValue([]).size() > 0)",
             "write exactly one of sourceRef (one object) and sourceRefs (several objects, or objects with some labels)",
         ),
-        Rule(
+        ValidationRule(
             "!has(self.sourceRef) || !has(self.sourceRef.selector)",
             "sourceRef names one object: write name, or move the selector to sourceRefs",
             ".sourceRef",
         ),
-        Rule(
+        ValidationRule(
             """
             !has(self.keys) && self.?transforms.orValue([]).size() == 0
             || (!has(self.sourceRef)
@@ -242,7 +242,7 @@ class ManifestSyncSpec(CopySpec, frozen=True, kw_only=True, rename="camel"):
             """,
             "keys and transforms work only for ConfigMaps and Secrets of v1: write patch for other kinds",
         ),
-        Rule(
+        ValidationRule(
             # If a source names no namespace, only the operator knows the namespace.
             """
             !has(self.targets.inCluster)
@@ -258,9 +258,9 @@ class ManifestSyncSpec(CopySpec, frozen=True, kw_only=True, rename="camel"):
         ),
     )
 
-    source_ref: Annotated[SourceRef | None, Meta(description="The object to copy.")] = None
+    source_ref: Annotated[ManifestSourceRef | None, Meta(description="The object to copy.")] = None
     source_refs: Annotated[
-        list[SourceRef], Meta(max_length=50, description="The objects to copy, selected by name or by labels.")
+        list[ManifestSourceRef], Meta(max_length=50, description="The objects to copy, selected by name or by labels.")
     ] = field(default_factory=list)
     targets: Annotated[Targets, Meta(description="The clusters and namespaces to write copies to.")]
     sync_policy: Annotated[

@@ -45,7 +45,7 @@ class Importance(Struct, frozen=True):
     words: tuple[str, ...]
 
 
-class Rule(Struct, frozen=True):
+class ValidationRule(Struct, frozen=True):
     """A CEL expression over `self` that must be true, and a message with the remedy."""
 
     rule: str

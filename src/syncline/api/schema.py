@@ -10,7 +10,7 @@ from typing import Any
 import msgspec.inspect as mi
 from msgspec import NODEFAULT
 
-from syncline.api.rules import PATTERN_MESSAGE, Rule
+from syncline.api.rules import PATTERN_MESSAGE, ValidationRule
 
 Schema = dict[str, Any]
 
@@ -72,7 +72,7 @@ def _annotated(info: mi.Metadata, where: str, *, authored: bool) -> Schema:
     schema: Schema = {"type": "string"} if timestamp else _schema(info.type, where, authored=authored)
     if message is not None:
         pattern = schema.pop("pattern")
-        schema.update(_validations(Rule(f"self.matches(r'{pattern}')", message), authored=authored))
+        schema.update(_validations(ValidationRule(f"self.matches(r'{pattern}')", message), authored=authored))
     description = {"description": extra.pop("description")} if "description" in extra else {}
     return {**description, **schema, **extra}
 
@@ -97,7 +97,7 @@ def _object(info: mi.StructType, where: str, *, authored: bool) -> Schema:
             schema["default"] = field.default
         properties[field.encode_name] = schema
     required = [field.encode_name for field in info.fields if field.required]
-    rules: tuple[Rule, ...] = getattr(info.cls, "RULES", ())
+    rules: tuple[ValidationRule, ...] = getattr(info.cls, "RULES", ())
     return {
         "type": "object",
         **({"required": required} if required else {}),
@@ -121,7 +121,7 @@ def _map(info: mi.DictType, where: str, *, authored: bool) -> Schema:
     ):
         raise SchemaError(f"{where}: keys of a map need a max_length and cannot have a pattern")
     size = info.key_type.max_length
-    rule = Rule(f"self.all(key, size(key) <= {size})", f"keys have at most {size} characters")
+    rule = ValidationRule(f"self.all(key, size(key) <= {size})", f"keys have at most {size} characters")
     return {
         "type": "object",
         **_limits(info, where, "Properties"),
@@ -130,11 +130,11 @@ def _map(info: mi.DictType, where: str, *, authored: bool) -> Schema:
     }
 
 
-def _validations(*rules: Rule, authored: bool) -> Schema:
+def _validations(*rules: ValidationRule, authored: bool) -> Schema:
     return {VALIDATIONS: [_validation(rule) for rule in rules]} if rules and authored else {}
 
 
-def _validation(rule: Rule) -> Schema:
+def _validation(rule: ValidationRule) -> Schema:
     field_path = {"fieldPath": rule.field_path} if rule.field_path else {}
     return {"rule": cleandoc(rule.rule), "message": rule.message, **field_path}
 

@@ -6,7 +6,7 @@ from msgspec import Meta, Struct
 
 from syncline.api.connection import NameRef
 from syncline.api.names import NAMESPACE
-from syncline.api.rules import Rule, text
+from syncline.api.rules import ValidationRule, text
 
 AuthType = Literal["Token", "Basic", "SSH", "GitHubApp"]
 
@@ -89,25 +89,25 @@ class Verification(Struct, frozen=True, kw_only=True, rename="camel"):
 class GitSource(Struct, frozen=True, kw_only=True, rename="camel"):
     """Files of a Git repository."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    RULES: ClassVar[tuple[ValidationRule, ...]] = (
+        ValidationRule(
             "!self.repo.matches(r'^https?://[^/]*@') && !self.repo.matches(r'^ssh://[^/]*:[^/]*@')",
             "the URL contains credentials: move them to a Secret, and write its name in auth.secretRef",
             ".repo",
         ),
-        Rule(
+        ValidationRule(
             f"!{_OVER_SSH} || has(self.auth) && self.auth.type == 'SSH'",
             "a repository at ssh:// or git@host:path needs auth with type: SSH and a Secret with identity and"
             " known_hosts",
             ".auth",
         ),
-        Rule(
+        ValidationRule(
             f"{_OVER_SSH} || !has(self.auth) || self.auth.type != 'SSH'",
             "auth with type: SSH needs a repository at ssh:// or git@host:path: write such a URL, or write type:"
             " Token, Basic or GitHubApp",
             ".auth.type",
         ),
-        Rule(
+        ValidationRule(
             f"!{_OVER_SSH} || !has(self.caSecretRef) && !has(self.proxySecretRef)",
             "caSecretRef and proxySecretRef need a repository at https://: remove them",
         ),
@@ -164,8 +164,8 @@ class GitSource(Struct, frozen=True, kw_only=True, rename="camel"):
 class Source(Struct, frozen=True, kw_only=True, rename="camel"):
     """The source of the files: exactly one of `git`, `configMapRef` and `secretRef`."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    RULES: ClassVar[tuple[ValidationRule, ...]] = (
+        ValidationRule(
             "[has(self.git), has(self.configMapRef), has(self.secretRef)].exists_one(given, given)",
             "a source needs exactly one of git, configMapRef and secretRef: write one, or write sources for several",
         ),

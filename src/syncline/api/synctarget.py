@@ -7,7 +7,7 @@ from msgspec import Meta, Struct, field
 from syncline.api.common import API_VERSION, ObjectMeta, Timestamp
 from syncline.api.connection import ClusterConnection
 from syncline.api.names import NamespacePattern
-from syncline.api.rules import Role, Rule
+from syncline.api.rules import Role, ValidationRule
 from syncline.api.status import Conditions
 
 KIND = "SyncTarget"
@@ -17,8 +17,8 @@ PLURAL = "synctargets"
 class SyncTargetSpec(Struct, frozen=True, kw_only=True, rename="camel"):
     """The connection to a cluster, and the namespaces that can use it."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    RULES: ClassVar[tuple[ValidationRule, ...]] = (
+        ValidationRule(
             "self.connection.type != 'SyncTarget'",
             "a SyncTarget cannot refer to another SyncTarget: write type: KubeconfigSecret or ServiceAccountToken",
             ".connection.type",

@@ -6,7 +6,7 @@ from msgspec import Meta, Struct, field
 
 from syncline.api.common import API_VERSION, LabelSelector, ObjectMeta
 from syncline.api.names import ObjectName
-from syncline.api.rules import Rule, text
+from syncline.api.rules import ValidationRule, text
 from syncline.api.status import Conditions
 
 KIND = "TenantPolicy"
@@ -91,8 +91,8 @@ KeyServices = Annotated[list[KeyServicePattern], Meta(max_length=100)]
 class AccountRule(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
     """The service accounts that syncs act as."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    RULES: ClassVar[tuple[ValidationRule, ...]] = (
+        ValidationRule(
             "has(self.default) || has(self.allowed) || self.required",
             "serviceAccount sets no limit: write required: true, default or allowed, or remove serviceAccount",
         ),
@@ -173,8 +173,8 @@ class TenantPolicySpec(
 ):
     """The namespaces, and the limits for their syncs. An absent field sets no limit. An empty list allows nothing."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    RULES: ClassVar[tuple[ValidationRule, ...]] = (
+        ValidationRule(
             """
             self.namespaceSelector.?matchLabels.orValue({}).size() > 0
             || self.namespaceSelector.?matchExpressions.orValue([]).size() > 0

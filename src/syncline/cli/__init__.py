@@ -17,7 +17,7 @@ import syncline.cli.rollback as rollback_command
 import syncline.cli.run as run_command
 import syncline.cli.sandbox as sandbox_command
 from syncline import __version__
-from syncline.cli.words import UsageError
+from syncline.cli.arguments import UsageError
 from syncline.kube.errors import KubeError
 
 __all__ = ["main"]

@@ -19,7 +19,7 @@ _OWN_REVIEWS = Resource(
 )
 
 
-class AccessReviews:
+class RightsReviews:
     """Checks each right once. A right that cannot be checked is not refused, but reported: see `unchecked`."""
 
     def __init__(self, client: Client, operator: str) -> None:
@@ -34,12 +34,14 @@ class AccessReviews:
         self, site: TargetCluster, user: str | None, target: Target, verbs: Sequence[str]
     ) -> Outcome | None:
         """Return why a target cannot be written with these verbs; None if it can be written, or if this is unknown."""
-        resource = next((view.resource for view in site.cluster.views() if view.kind == target.kind), None)
+        resource = next(
+            (informer.resource for informer in site.cluster.informers() if informer.kind == target.kind), None
+        )
         if resource is None:
             return None  # the kind is not served yet
         remote = not site.destination.local
-        watcher = _Subject(site.client, f"the credential of cluster {site.destination.cluster}") if remote else None
-        writer = watcher or (_Subject(site.client, user) if user is not None else None)
+        watcher = _Asker(site.client, f"the credential of cluster {site.destination.cluster}") if remote else None
+        writer = watcher or (_Asker(site.client, user) if user is not None else None)
         missing = [verb for verb in WATCHING if not await self._may(watcher, verb, resource, "")]
         if missing:
             message = self._message(watcher, missing, resource, "", read=writer is not None)
@@ -50,7 +52,7 @@ class AccessReviews:
         return None
 
     def _message(
-        self, who: "_Subject | None", verbs: Sequence[str], resource: Resource, namespace: str, *, read: bool = False
+        self, who: "_Asker | None", verbs: Sequence[str], resource: Resource, namespace: str, *, read: bool = False
     ) -> str:
         what = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
         where = f" in namespace {namespace!r}" if namespace else " in all namespaces"
@@ -60,7 +62,7 @@ class AccessReviews:
             return with_cause(remedy, f"{who.name} {lacking}")
         return with_cause(grant_operator(what, read=read), f"{self.operator} {lacking}")
 
-    async def _may(self, who: "_Subject | None", verb: str, resource: Resource, namespace: str) -> bool:
+    async def _may(self, who: "_Asker | None", verb: str, resource: Resource, namespace: str) -> bool:
         name = who.name if who is not None else self.operator
         if name in self.unchecked:
             return True
@@ -73,7 +75,7 @@ class AccessReviews:
             self.unchecked[name] = str(error)
             return True
 
-    async def _ask(self, who: "_Subject | None", name: str, verb: str, resource: Resource, namespace: str) -> bool:
+    async def _ask(self, who: "_Asker | None", name: str, verb: str, resource: Resource, namespace: str) -> bool:
         key = (name, verb, resource.group, resource.plural, namespace)
         if key not in self._answers:
             asked = {"verb": verb, "group": resource.group, "resource": resource.plural, "namespace": namespace}
@@ -85,7 +87,7 @@ class AccessReviews:
         return self._answers[key]
 
 
-class _Subject:
+class _Asker:
     """An identity that the API server knows from the client's credential."""
 
     def __init__(self, client: Client, name: str) -> None:

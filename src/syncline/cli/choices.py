@@ -6,7 +6,7 @@ from typing import Any
 
 from syncline import deploy
 from syncline.cli import connect
-from syncline.cli.words import named_kind
+from syncline.cli.arguments import named_kind
 from syncline.core.profiles import DEFAULT, LABEL, PROFILES, ROLE, known
 from syncline.deploy.names import TENANT_KINDS
 from syncline.deploy.rights import AS_SHIPPED

@@ -7,8 +7,8 @@ import msgspec
 
 from syncline.api.common import LabelSelector
 from syncline.api.kinds import CONFIG_MAP_SYNC, CONFIG_SYNC, SYNC_TARGET, TENANT_POLICY, Kind
+from syncline.cli.arguments import shown_revision
 from syncline.cli.table import print_table, printable
-from syncline.cli.words import shown_revision
 from syncline.core.selectors import selector_words
 
 Json = dict[str, Any]

@@ -14,18 +14,18 @@ from syncline.api.configsync import ConfigSyncSpec
 from syncline.api.kinds import CONFIG_SYNC, MANIFEST_SYNC
 from syncline.api.manifestsync import ManifestSyncSpec
 from syncline.cli import connect
-from syncline.cli.change import States, removed, written
-from syncline.cli.preview import BOTH_WAYS, Previewer, goes_both_ways, namespaces_of, previewer
-from syncline.cli.subject import find_kind
+from syncline.cli.arguments import SYNCS, Reference, UsageError, read_syncs, reference
+from syncline.cli.preview import BOTH_WAYS, Previewer, goes_both_ways, namespaces_of, open_previewer
+from syncline.cli.projected import States, removed, written
+from syncline.cli.redact import shown
+from syncline.cli.sync_ref import find_kind
 from syncline.cli.table import printable
-from syncline.cli.veil import shown
-from syncline.cli.words import SYNCS, Reference, UsageError, read_syncs, reference
 from syncline.controllers.targets.preview import Preview
 from syncline.core.objects import Target
 from syncline.core.plan import WRITES, Action
 from syncline.core.redact import may_contain_secrets
 from syncline.engine.cluster import Cluster
-from syncline.engine.record import SyncWire
+from syncline.engine.sync_object import RawSync
 from syncline.kube.client import Client
 from syncline.kube.config import Connection
 from syncline.kube.errors import KubeError, NotFound
@@ -37,7 +37,7 @@ Json = dict[str, Any]
 _SPECS: dict[str, type[Struct]] = {MANIFEST_SYNC.kind: ManifestSyncSpec, CONFIG_SYNC.kind: ConfigSyncSpec}
 
 
-class _Part(Struct, frozen=True):
+class _ObjectDiff(Struct, frozen=True):
     """The difference at one target."""
 
     action: Action
@@ -88,21 +88,21 @@ def _asked(given: argparse.Namespace) -> tuple[Reference, list[Json]]:
 async def _diff_all(connection: Connection, given: argparse.Namespace, manifests: list[Json], named: Reference) -> int:
     home = given.namespace or connection.namespace or "default"
     code = SAME
-    async with previewer(connection, given, namespaces_of(manifests, home)) as eyes:
-        asked = [(one["kind"], await eyes.check(one, home)) for one in manifests]
+    async with open_previewer(connection, given, namespaces_of(manifests, home)) as previewer:
+        asked = [(one["kind"], await previewer.check(one, home)) for one in manifests]
         if not manifests:
-            kind = (await find_kind(eyes.client, named, home)).kind
-            asked.append((kind, await eyes.read(kind, str(named.name), home)))
+            kind = (await find_kind(previewer.client, named, home)).kind
+            asked.append((kind, await previewer.read(kind, str(named.name), home)))
         for kind, wire in asked:
-            preview = await eyes.preview(kind, wire)
-            places = _Places(preview, eyes)
+            preview = await previewer.preview(kind, wire)
+            places = _Places(preview, previewer)
             parts = await asyncio.gather(*(_part(places, action) for action in preview.actions))
             title = f"{kind} {wire.metadata.namespace}/{wire.metadata.name}"
-            private = _is_private(kind, wire) or (bool(manifests) and await _was_private(eyes, kind, wire))
+            private = _is_private(kind, wire) or (bool(manifests) and await _was_private(previewer, kind, wire))
             if goes_both_ways(wire):
                 print(f"# {BOTH_WAYS}")
             code = max(code, _show(title, preview, parts, private=private))
-        for note in eyes.unchecked():
+        for note in previewer.unchecked():
             print(printable(f"# {note}"))
     return code
 
@@ -110,45 +110,45 @@ async def _diff_all(connection: Connection, given: argparse.Namespace, manifests
 class _Places:
     """The clusters of the targets in a preview."""
 
-    def __init__(self, preview: Preview, eyes: Previewer) -> None:
+    def __init__(self, preview: Preview, previewer: Previewer) -> None:
         self.wanted = {desired.target: (site, desired) for site, desired in preview.desired}
         self._clusters = {site.destination.cluster: (site.cluster, site.client) for site, _ in self.wanted.values()}
-        self._clusters.setdefault("", (eyes.hub, eyes.client))
+        self._clusters.setdefault("", (previewer.hub, previewer.client))
 
     def of(self, target: Target) -> tuple[Cluster, Client] | None:
         """Return the cluster of a target that is removed; None if the spec no longer names it."""
         return self._clusters.get(target.cluster)
 
 
-async def _part(places: _Places, action: Action) -> _Part:
+async def _part(places: _Places, action: Action) -> _ObjectDiff:
     """Return the difference at one target."""
     if action.verb not in WRITES:
-        return _Part(action)
+        return _ObjectDiff(action)
     try:
         if action.target in places.wanted:
-            return _Part(action, await written(*places.wanted[action.target], action))
+            return _ObjectDiff(action, await written(*places.wanted[action.target], action))
         if (place := places.of(action.target)) is not None:
-            return _Part(action, await removed(*place, action))
+            return _ObjectDiff(action, await removed(*place, action))
     except KubeError as error:
-        return _Part(action, error=str(error))
-    return _Part(action)
+        return _ObjectDiff(action, error=str(error))
+    return _ObjectDiff(action)
 
 
-def _is_private(kind: str, wire: SyncWire) -> bool:
+def _is_private(kind: str, wire: RawSync) -> bool:
     """Whether the objects of a sync can contain values of Secrets, although they are not Secrets."""
     spec = msgspec.json.decode(wire.spec, type=_SPECS[kind]) if kind in _SPECS else None
     return may_contain_secrets(spec)
 
 
-async def _was_private(eyes: Previewer, kind: str, wire: SyncWire) -> bool:
+async def _was_private(previewer: Previewer, kind: str, wire: RawSync) -> bool:
     """Whether this was true before an edit: the live objects can still contain values of Secrets."""
     try:
-        return _is_private(kind, await eyes.read(kind, wire.metadata.name, wire.metadata.namespace))
+        return _is_private(kind, await previewer.read(kind, wire.metadata.name, wire.metadata.namespace))
     except NotFound:
         return False
 
 
-def _show(title: str, preview: Preview, parts: Sequence[_Part], *, private: bool) -> int:
+def _show(title: str, preview: Preview, parts: Sequence[_ObjectDiff], *, private: bool) -> int:
     code = SAME
     lines: list[str] = []
     for part in parts:
@@ -173,7 +173,7 @@ def _show(title: str, preview: Preview, parts: Sequence[_Part], *, private: bool
     return code
 
 
-def _lines(part: _Part, *, private: bool) -> Iterator[str]:
+def _lines(part: _ObjectDiff, *, private: bool) -> Iterator[str]:
     target = part.action.target
     if part.error:
         # The message of the API server quotes the refused values.

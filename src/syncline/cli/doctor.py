@@ -10,7 +10,7 @@ from msgspec import Struct
 from syncline.cli import connect
 from syncline.cli.shipped import shipped
 from syncline.cli.table import print_table
-from syncline.core.installation import tell_together
+from syncline.core.installation import describe_together
 from syncline.engine.selfcheck import Right, Shipped, check_crds, check_policies, check_rights
 from syncline.kube.client import Client
 from syncline.kube.config import Connection
@@ -70,7 +70,7 @@ async def _row(check: str, problems: Awaitable[list[str]], well: str) -> Row:
         return Row(check, UNKNOWN, f"this could not be checked, ask somebody who has the right: {error}")
     except KubeError as error:
         return Row(check, UNKNOWN, str(error))
-    return Row(check, NO if found else YES, tell_together(found) or well)
+    return Row(check, NO if found else YES, describe_together(found) or well)
 
 
 async def _namespace(client: Client, namespace: str) -> list[str]:

@@ -8,10 +8,10 @@ from typing import Any
 from syncline.api.common import API_VERSION
 from syncline.api.kinds import ALL_KINDS, CONFIG_SYNC, KINDS, SYNC_TARGET, TENANT_POLICY, Kind
 from syncline.cli import connect
+from syncline.cli.arguments import Reference, UsageError, reference, resource_of
 from syncline.cli.details import age, ready, resource_words, show_details, source_words, track_words
-from syncline.cli.subject import find_kind, not_served
+from syncline.cli.sync_ref import find_kind, not_served
 from syncline.cli.table import print_table
-from syncline.cli.words import Reference, UsageError, reference, resource_of
 from syncline.kube.client import Client
 from syncline.kube.config import Connection
 from syncline.kube.errors import Forbidden, NotFound

@@ -6,7 +6,7 @@ from typing import Any
 
 from syncline import deploy
 from syncline.cli import connect
-from syncline.cli.words import UsageError
+from syncline.cli.arguments import UsageError
 from syncline.core.profiles import READ, WRITE
 from syncline.deploy.names import AGGREGATE_LABEL, GRANTED_LABEL, LABELS
 from syncline.kube.client import Client, PatchKind

@@ -11,14 +11,14 @@ from syncline import deploy
 from syncline.api.common import ABANDON, FINALIZER, ObjectMeta
 from syncline.api.status import SyncStatus
 from syncline.cli import choices, connect
+from syncline.cli.arguments import SYNCS, resource_of
 from syncline.cli.grant import revoke_all
 from syncline.cli.table import printable
-from syncline.cli.words import SYNCS, resource_of
 from syncline.controllers.targets.prune import CLEANUP_FAILED
 from syncline.core.conditions import find
 from syncline.core.profiles import DEFAULT, MEANINGS
-from syncline.engine.record import Records
-from syncline.engine.view import MetaWire
+from syncline.engine.kind_informer import MetaWire
+from syncline.engine.sync_object import SyncObjectWriter
 from syncline.kube.client import Client, PatchKind
 from syncline.kube.config import Connection
 from syncline.kube.errors import NotFound
@@ -145,7 +145,7 @@ async def _delete_syncs(client: Client, *, keep: bool, timeout: float) -> list[t
         if not left or time.monotonic() > deadline:
             return left
         if keep:
-            await _let_go(client)
+            await _remove_finalizers(client)
         await asyncio.sleep(_POLL)
 
 
@@ -171,13 +171,13 @@ class _Deleted(Struct):
     status: SyncStatus = field(default_factory=SyncStatus)
 
 
-async def _let_go(client: Client) -> None:
+async def _remove_finalizers(client: Client) -> None:
     """Remove the finalizer directly, because the operator may not run any more."""
     for resource in _SYNCS:
-        records = Records(client, resource)
+        sync_objects = SyncObjectWriter(client, resource)
         for meta in await _list(client, resource):
             if meta.deletion_timestamp is not None:
-                await records.let_go(meta)
+                await sync_objects.remove_finalizer(meta)
 
 
 async def _list(client: Client, resource: Resource) -> list[ObjectMeta]:

@@ -5,11 +5,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from syncline.cli import connect
-from syncline.cli.words import SYNCS, UsageError, resource_of
+from syncline.cli.arguments import SYNCS, UsageError, resource_of
 from syncline.core.marks import MarkKeys, sync_id
 from syncline.deploy import NAMESPACE
+from syncline.engine.kind_informer import MetaWire
 from syncline.engine.markkeys import NAME, add_key, drop_key, noted_keys, read_mark_keys, write_takeovers
-from syncline.engine.view import MetaWire
 from syncline.kube.client import Client
 from syncline.kube.errors import NotFound
 

@@ -11,14 +11,14 @@ from typing import Any
 from syncline.api.common import GROUP, VERSION
 from syncline.api.kinds import KINDS
 from syncline.core.digest import DigestKey
-from syncline.core.objects import Seen, Target
-from syncline.core.ownership import place, read_marks
+from syncline.core.objects import Observed, Target
+from syncline.core.ownership import object_id_of, read_marks
 from syncline.core.scope import Namespace
 from syncline.core.selectors import is_glob
 from syncline.core.wire import DataWire, ObjectWire
 from syncline.engine.cluster import BUILT_IN, Cluster, kind_name
+from syncline.engine.kind_informer import KindInformer, MetaWire
 from syncline.engine.markkeys import MarkRing
-from syncline.engine.view import MetaWire, View
 from syncline.kube.client import Client
 from syncline.kube.errors import Forbidden, KubeError, NotFound
 from syncline.kube.reflector import AnyReflector
@@ -46,7 +46,7 @@ class PartialCluster(Cluster):
         self._within: dict[str, str] = {}
         self._hidden: set[str] = set()
 
-    async def look_around(self) -> None:
+    async def read_visible(self) -> None:
         """Check the rights of the user. Call it before `start`."""
         self._sees_namespaces = await may_follow(self.client, NAMESPACES)
         if not self._sees_namespaces:
@@ -91,19 +91,19 @@ class PartialCluster(Cluster):
             )
         return super().all_namespaces()
 
-    async def open(self, group: str, kind: str, version: str | None = None) -> View:
+    async def open_kind(self, group: str, kind: str, version: str | None = None) -> KindInformer:
         """Return the informer of a kind, with its readable objects."""
         name = kind_name(group, kind)
         if not self.is_open(name):
             await self._look_at_kind(name, BUILT_IN.get(name) or await self.discovery.find(group, kind, version))
-        return await super().open(group, kind, version)
+        return await super().open_kind(group, kind, version)
 
     async def read(self, target: Target, client: Client) -> DataWire | ObjectWire:
         """Read an object live, as `client`."""
         wire = await super().read(target, client)
         marks = read_marks(wire.metadata.annotations, self.marks.keys)
         if (marker := marks.marker or marks.claim) is not None:
-            self._learn_uid(marker.at, target)
+            self._learn_uid(marker.object_id, target)
         return wire
 
     def unseen(self) -> list[str]:
@@ -128,23 +128,23 @@ class PartialCluster(Cluster):
     def _namespace_of(self, name: str) -> str | None:
         return self._within.get(name)
 
-    def _begin(self, view: View) -> None:
-        if view.kind not in self._hidden:
-            super()._begin(view)
+    def _begin(self, informer: KindInformer) -> None:
+        if informer.kind not in self._hidden:
+            super()._begin(informer)
             return
-        for reflector in view.reflectors:
+        for reflector in informer.reflectors:
             reflector.synced.set()
 
-    def _copy_changed(self, old: Seen | None, new: Seen | None, by: str) -> None:
+    def _managed_changed(self, old: Observed | None, new: Observed | None, by: str) -> None:
         if new is not None and new.marker is not None:
-            self._learn_uid(new.marker.at, new.target)
-        super()._copy_changed(old, new, by)
+            self._learn_uid(new.marker.object_id, new.target)
+        super()._managed_changed(old, new, by)
 
     def _learn_uid(self, at: str, target: Target) -> None:
         """Take the UID of the cluster from the marker of an object that the marker names."""
-        here = place("", target.local())
-        if not self._found_uid and at.endswith(here):
-            self._found_uid = at.removesuffix(here)
+        object_id = object_id_of("", target.local())
+        if not self._found_uid and at.endswith(object_id):
+            self._found_uid = at.removesuffix(object_id)
 
     async def _look_at(self, name: str) -> None:
         try:

@@ -8,13 +8,13 @@ from typing import Any
 
 from syncline.api.configmapsync import KIND as CONFIG_MAP_SYNC
 from syncline.cli import connect
-from syncline.cli.preview import namespaces_of, previewer
+from syncline.cli.arguments import UsageError, read_syncs
+from syncline.cli.preview import namespaces_of, open_previewer
 from syncline.cli.table import print_table, printable
-from syncline.cli.words import UsageError, read_syncs
 from syncline.controllers.targets.preview import Preview
 from syncline.core.objects import Target
 from syncline.core.outcome import NOT_READY
-from syncline.engine.record import SyncWire
+from syncline.engine.sync_object import RawSync
 from syncline.kube.config import Connection
 from syncline.kube.errors import KubeError
 from syncline.telemetry import configure
@@ -61,18 +61,20 @@ def _plan_file(given: argparse.Namespace) -> int:
 
 async def _plan_all(connection: Connection, given: argparse.Namespace, manifests: list[dict[str, Any]]) -> int:
     home = given.namespace or connection.namespace or "default"
-    async with previewer(connection, given, namespaces_of(manifests, home)) as eyes:
-        wires = [await eyes.check(manifest, home) for manifest in manifests]
-        previews = [await eyes.preview(manifest["kind"], wire) for manifest, wire in zip(manifests, wires, strict=True)]
+    async with open_previewer(connection, given, namespaces_of(manifests, home)) as previewer:
+        wires = [await previewer.check(manifest, home) for manifest in manifests]
+        previews = [
+            await previewer.preview(manifest["kind"], wire) for manifest, wire in zip(manifests, wires, strict=True)
+        ]
     code = POSSIBLE
     for manifest, wire, preview in zip(manifests, wires, previews, strict=True):
         code = max(code, _show(manifest["kind"], wire, preview))
-    for note in eyes.unchecked():
+    for note in previewer.unchecked():
         print(printable(f"note: {note}"))
     return code
 
 
-def _show(kind: str, wire: SyncWire, preview: Preview) -> int:
+def _show(kind: str, wire: RawSync, preview: Preview) -> int:
     """Print the plan of one sync. Return whether all actions are possible."""
     print(f"{kind} {wire.metadata.namespace}/{wire.metadata.name}")
     # A ConfigMapSync writes only ConfigMaps in this cluster: the columns for kind and cluster are not needed.

@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 
 from syncline.cli import connect
-from syncline.cli.access import AccessReviews
-from syncline.cli.change import is_same, written
+from syncline.cli.access import RightsReviews
+from syncline.cli.arguments import UsageError
 from syncline.cli.partial import NotVisible, PartialCluster
+from syncline.cli.projected import is_same, written
 from syncline.cli.strict import explain
-from syncline.cli.words import UsageError
 from syncline.controllers.reconciler import Reconciler
 from syncline.controllers.sources.built import BuiltSource
 from syncline.controllers.sources.objects import ObjectSource
@@ -28,7 +28,7 @@ from syncline.engine.digestkey import read_digest_key
 from syncline.engine.markkeys import NAME as MARK_KEYS
 from syncline.engine.markkeys import MarkRing, read_mark_keys
 from syncline.engine.own_rights import OwnRights
-from syncline.engine.record import SyncWire
+from syncline.engine.sync_object import RawSync
 from syncline.fleet import Fleet
 from syncline.kube.client import Client
 from syncline.kube.config import Connection
@@ -51,7 +51,7 @@ class Previewer:
         client: Client,
         hub: PartialCluster,
         controllers: Sequence[Reconciler[ObjectSource] | Reconciler[BuiltSource]],
-        access: AccessReviews,
+        access: RightsReviews,
         unread: Sequence[str] = (),
     ) -> None:
         """`unread`: notes about objects that could not be read."""
@@ -61,7 +61,7 @@ class Previewer:
         self.access = access
         self._controllers = {controller.kind.name: controller for controller in controllers}
 
-    async def check(self, manifest: dict[str, Any], namespace: str) -> SyncWire:
+    async def check(self, manifest: dict[str, Any], namespace: str) -> RawSync:
         """Validate and default a manifest with a dry run. Identity and status come from the live object."""
         resource = self._controllers[manifest["kind"]].kind.resource
         meta = manifest["metadata"]
@@ -75,24 +75,24 @@ class Previewer:
                 raise
             raise UsageError(f"{manifest['kind']} {namespace}/{name}: {unknown}") from None
 
-    async def _checked(self, resource: Resource, name: str, namespace: str, body: dict[str, Any]) -> SyncWire:
+    async def _checked(self, resource: Resource, name: str, namespace: str, body: dict[str, Any]) -> RawSync:
         meta = body["metadata"]
         try:
             living = await self.client.get(resource, name, namespace)
         except NotFound:
-            checked = await self.client.create(resource, body, namespace, dry_run=True, strict=True, type=SyncWire)
+            checked = await self.client.create(resource, body, namespace, dry_run=True, strict=True, type=RawSync)
             return msgspec.structs.replace(checked, status=msgspec.Raw(b"{}"))
         # The request replaces the object, because fields that are not in the file must be removed.
         annotations = {**(living["metadata"].get("annotations") or {}), **(meta.get("annotations") or {})}
         body["metadata"] = {**living["metadata"], "annotations": annotations}
-        checked = await self.client.replace(resource, name, namespace, body, dry_run=True, strict=True, type=SyncWire)
+        checked = await self.client.replace(resource, name, namespace, body, dry_run=True, strict=True, type=RawSync)
         return msgspec.structs.replace(checked, status=msgspec.Raw(msgspec.json.encode(living.get("status") or {})))
 
-    async def read(self, kind: str, name: str, namespace: str) -> SyncWire:
+    async def read(self, kind: str, name: str, namespace: str) -> RawSync:
         """Read a sync that exists."""
-        return await self.client.get(self._controllers[kind].kind.resource, name, namespace, type=SyncWire)
+        return await self.client.get(self._controllers[kind].kind.resource, name, namespace, type=RawSync)
 
-    async def preview(self, kind: str, wire: SyncWire) -> Preview:
+    async def preview(self, kind: str, wire: RawSync) -> Preview:
         """Plan a reconcile without making it. Raises `NotVisible` if a necessary object is not readable."""
         await self.hub.look_at_namespaces(msgspec.json.decode(wire.spec))
         try:
@@ -128,7 +128,7 @@ async def _compared(preview: Preview) -> Preview:
 
 
 @asynccontextmanager
-async def previewer(
+async def open_previewer(
     connection: Connection, given: argparse.Namespace, namespaces: Iterable[str]
 ) -> AsyncIterator[Previewer]:
     """Fill the caches, and keep them until the end of the block. `given` has the settings of the operator.
@@ -148,7 +148,7 @@ async def previewer(
         home, *others = sorted(set(namespaces))
         marks = MarkRing(await _mark_keys(client, settings.namespace))
         hub = PartialCluster(client, home, key=await _key(client, settings.namespace), marks=marks)
-        await hub.look_around()
+        await hub.read_visible()
         await hub.identify()
         if not hub.sees_syncs:
             if others:
@@ -173,7 +173,7 @@ async def previewer(
         watches = [asyncio.create_task(reflector.run()) for reflector in reflectors]
         try:
             await _synced((hub.namespaces, *reflectors))
-            access = AccessReviews(client, connect.operator_user(given))
+            access = RightsReviews(client, connect.operator_user(given))
             yield Previewer(client, hub, syncs.all, access, unread)
         finally:
             for watch in watches:
@@ -226,7 +226,7 @@ async def _synced(reflectors: Sequence[AnyReflector]) -> None:
         await asyncio.sleep(_POLL)
 
 
-def goes_both_ways(wire: SyncWire) -> bool:
+def goes_both_ways(wire: RawSync) -> bool:
     """Whether a sync also writes to its source. A preview does not show these writes."""
     return msgspec.json.decode(wire.spec, type=_Direction).direction == "Bidirectional"
 

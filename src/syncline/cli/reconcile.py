@@ -10,10 +10,10 @@ from msgspec import Struct, field
 
 from syncline.api.common import REQUESTED_AT, ObjectMeta
 from syncline.api.status import SyncStatus
+from syncline.cli.arguments import UsageError
 from syncline.cli.run import duration
-from syncline.cli.subject import Subject, add_arguments, subject
+from syncline.cli.sync_ref import SyncRef, add_arguments, sync_ref
 from syncline.cli.table import printable
-from syncline.cli.words import UsageError
 from syncline.core.conditions import find
 from syncline.core.history import RETRYING
 
@@ -50,7 +50,7 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     resume.set_defaults(func=lambda given: asyncio.run(_suspend(given, suspended=False)))
 
 
-class _Spec(Struct):
+class _SuspendSpec(Struct):
     suspend: bool = False
 
 
@@ -58,7 +58,7 @@ class _Sync(Struct):
     """The fields of a sync that these commands read."""
 
     metadata: ObjectMeta
-    spec: _Spec
+    spec: _SuspendSpec
     status: SyncStatus = field(default_factory=SyncStatus)
 
     @property
@@ -70,7 +70,7 @@ class _Sync(Struct):
         )
 
     @property
-    def is_settled(self) -> bool:
+    def is_finished(self) -> bool:
         """Whether the result is known: ready or failed. A failure that is retried is a failure too."""
         if not self.is_handled:
             return False
@@ -83,35 +83,35 @@ class _Sync(Struct):
 
 
 async def _suspend(given: argparse.Namespace, *, suspended: bool) -> int:
-    async with subject(given) as sync:
-        await sync.merge({"spec": {"suspend": suspended}})
+    async with sync_ref(given) as sync:
+        await sync.merge_patch({"spec": {"suspend": suspended}})
         print(f"{sync} is {'suspended' if suspended else 'resumed'}")
     return 0
 
 
 async def _reconcile(given: argparse.Namespace) -> int:
-    async with subject(given) as sync:
+    async with sync_ref(given) as sync:
         if (await sync.read(_Sync)).spec.suspend:
             raise UsageError(f"{sync} is suspended: resume it first (syncline resume)")
         request = datetime.now(UTC).isoformat(timespec="microseconds")
-        await sync.merge({"metadata": {"annotations": {REQUESTED_AT: request}}})
+        await sync.merge_patch({"metadata": {"annotations": {REQUESTED_AT: request}}})
         if not given.wait:
             print(f"a reconcile of {sync} is requested; --wait waits for the result")
             return 0
-        return _tell(sync, await _settle(sync, given.timeout))
+        return _print_outcome(sync, await _wait_finished(sync, given.timeout))
 
 
-async def _settle(sync: Subject, timeout: float) -> _Sync:
+async def _wait_finished(sync: SyncRef, timeout: float) -> _Sync:
     """Wait until the result is known, or until the timeout."""
     deadline = time.monotonic() + timeout
     while True:
         seen = await sync.read(_Sync)
-        if seen.is_settled or seen.spec.suspend or time.monotonic() >= deadline:
+        if seen.is_finished or seen.spec.suspend or time.monotonic() >= deadline:
             return seen
         await asyncio.sleep(_POLL)
 
 
-def _tell(sync: Subject, seen: _Sync) -> int:
+def _print_outcome(sync: SyncRef, seen: _Sync) -> int:
     ready = find(seen.status.conditions, "Ready")
     if seen.is_handled and ready is not None and ready.status == "True":
         print(printable(f"{sync} is ready: {ready.message}"))

@@ -8,8 +8,8 @@ from typing import Any
 
 from syncline.api.configsync import PREVIOUS, ConfigSync, ConfigSyncStatus, Environment, EnvironmentStatus
 from syncline.api.kinds import CONFIG_SYNC
-from syncline.cli.subject import Subject, add_arguments, subject
-from syncline.cli.words import UsageError, shown_revision
+from syncline.cli.arguments import UsageError, shown_revision
+from syncline.cli.sync_ref import SyncRef, add_arguments, sync_ref
 
 _SHORTEST = 7
 _HEX = re.compile(r"[0-9a-f]{7,64}")
@@ -56,7 +56,7 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
 
 async def _rollback(given: argparse.Namespace) -> int:
     to = PREVIOUS if given.to.lower() == PREVIOUS.lower() else given.to.lower()
-    async with subject(given, CONFIG_SYNC) as sync:
+    async with sync_ref(given, CONFIG_SYNC) as sync:
         read = await sync.read(ConfigSync)
         track = f"{sync}, environment {given.env}," if given.env else str(sync)
         held, path, guard = _held(read, given.env, sync)
@@ -64,20 +64,20 @@ async def _rollback(given: argparse.Namespace) -> int:
         if given.clear:
             if held is None:
                 raise UsageError(f"{track} is not rolled back")
-            await sync.edit([*guard, {"op": "remove", "path": path}])
+            await sync.json_patch([*guard, {"op": "remove", "path": path}])
             print(f"{track} applies the revision of its spec again")
             return 0
         if held == to == PREVIOUS:
             raise UsageError(
                 f"{track} is already rolled back: write a commit with --to, or end the rollback with --clear first"
             )
-        await sync.edit([*guard, {"op": "add", "path": path, "value": {"to": to}}])
+        await sync.json_patch([*guard, {"op": "add", "path": path, "value": {"to": to}}])
         where = "the previous commit" if to == PREVIOUS else shown_revision(to)
         print(f"{track} is rolled back to {where}; --clear ends the rollback")
         return 0
 
 
-def _held(read: ConfigSync, env: str | None, sync: Subject) -> tuple[str | None, str, list[dict[str, Any]]]:
+def _held(read: ConfigSync, env: str | None, sync: SyncRef) -> tuple[str | None, str, list[dict[str, Any]]]:
     """Return the rollback in the spec, its JSON path, and the tests for a change."""
     environments = read.spec.environments
     if env is None:
@@ -112,7 +112,7 @@ async def _promote(given: argparse.Namespace) -> int:
     origin, goal = str(given.origin), str(given.goal)
     if origin == goal:
         raise UsageError("--from and --to are the same environment")
-    async with subject(given, CONFIG_SYNC) as sync:
+    async with sync_ref(given, CONFIG_SYNC) as sync:
         read = await sync.read(ConfigSync)
         _environment(read.spec.environments, origin, sync)
         place, environment = _environment(read.spec.environments, goal, sync)
@@ -127,7 +127,7 @@ async def _promote(given: argparse.Namespace) -> int:
         if environment.revision == commit:
             print(f"{sync}: {goal} is already at {shown_revision(commit)}")
             return 0
-        await sync.edit([_is_still(place, goal), {"op": "add", "path": f"{place}/revision", "value": commit}])
+        await sync.json_patch([_is_still(place, goal), {"op": "add", "path": f"{place}/revision", "value": commit}])
         print(f"{sync}: {goal} is set to {shown_revision(commit)}")
     return 0
 
@@ -162,7 +162,7 @@ def _known(reported: EnvironmentStatus | ConfigSyncStatus | None, results: Colle
     return [commit for commit in known if commit]
 
 
-def _environment(environments: list[Environment], name: str, sync: Subject) -> tuple[str, Environment]:
+def _environment(environments: list[Environment], name: str, sync: SyncRef) -> tuple[str, Environment]:
     """Return an environment of the spec, and its JSON path."""
     for number, environment in enumerate(environments):
         if environment.name == name:

@@ -16,7 +16,7 @@ from syncline.confinement.walls import NO_PROGRAM
 from syncline.programs import bury, kill, started
 
 if TYPE_CHECKING:
-    from syncline.confinement.walls import Wanted
+    from syncline.confinement.walls import WallSpec
 
 PROBE_SECONDS = 30.0
 LAUNCHER = str(Path(__file__).with_name("launcher.py"))
@@ -58,7 +58,7 @@ class Walls(Struct, frozen=True, kw_only=True):
     def around(self, program: Path | str, arguments: Sequence[str]) -> list[str]:
         """Return the command that runs a program with these permissions."""
         mapping = self.mapping or self.memory
-        wanted: Wanted = {
+        wanted: WallSpec = {
             "write": list(map(str, self.write)),
             "read": list(map(str, self.read)),
             "run": [*map(str, self.run), str(program)],

@@ -70,7 +70,7 @@ TYPE_CHECKING = False  # the import of `typing` takes as long as all other impor
 if TYPE_CHECKING:
     from typing import TypedDict
 
-    class Wanted(TypedDict):
+    class WallSpec(TypedDict):
         """The permissions, as in `programs.Walls`."""
 
         write: list[str]
@@ -88,7 +88,7 @@ if TYPE_CHECKING:
 def main() -> None:
     """Confine this process, then execute the program: `WALLS PROGRAM ARGUMENT...`."""
     walls, program, *arguments = sys.argv[1:]
-    wanted: Wanted = marshal.loads(bytes.fromhex(walls))  # noqa: S302 - from our own parent
+    wanted: WallSpec = marshal.loads(bytes.fromhex(walls))  # noqa: S302 - from our own parent
     limit(resource.RLIMIT_CORE, 0)
     limit(resource.RLIMIT_NOFILE, 256)
     for what, most in (
@@ -111,7 +111,7 @@ def main() -> None:
         sys.exit(NOT_FOUND)
 
 
-def _missing_walls(wanted: Wanted) -> list[str]:
+def _missing_walls(wanted: WallSpec) -> list[str]:
     """Confine this process, and return the features that this machine lacks."""
     if sys.platform != "linux":
         return ["Linux"]
@@ -138,7 +138,7 @@ def _be_first_to_go() -> None:
         pass
 
 
-def _deny(wanted: Wanted) -> bool:
+def _deny(wanted: WallSpec) -> bool:
     machine = os.uname().machine
     if machine not in _REACHING_OUT:
         return False
@@ -166,7 +166,7 @@ class _Port(ctypes.Structure):
     _fields_ = (("allowed", ctypes.c_uint64), ("port", ctypes.c_uint64))
 
 
-def _enclose(wanted: Wanted) -> bool:
+def _enclose(wanted: WallSpec) -> bool:
     """Allow only the given folders and files to read, write and execute. Return whether the kernel supports it."""
     libc = ctypes.CDLL(None, use_errno=True)
     version = libc.syscall(_CREATE_RULESET, None, 0, _VERSION)

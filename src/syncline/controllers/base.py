@@ -34,11 +34,11 @@ from syncline.core.marks import sync_id
 from syncline.engine.claims import Claim, Claims
 from syncline.engine.cluster import Cluster
 from syncline.engine.fanout import FanOut
-from syncline.engine.fights import Fights
-from syncline.engine.interests import Interest
-from syncline.engine.record import Records, StatusConflict, SyncGone, SyncWire
 from syncline.engine.statuses import is_refusal
+from syncline.engine.sync_object import RawSync, StatusConflict, SyncGone, SyncObjectWriter
 from syncline.engine.unkept import UnkeptFields
+from syncline.engine.watch_index import WatchSet
+from syncline.engine.write_loops import WriteLoops
 from syncline.fairness import on_behalf_of
 from syncline.kube.cache import Key
 from syncline.kube.errors import ApiError, KubeError
@@ -70,7 +70,7 @@ class KindSpec(Protocol):
     def tenancy(self) -> Tenancy:
         """What governs its syncs."""
 
-    def read(self, wire: SyncWire) -> AnySync:
+    def read(self, wire: RawSync) -> AnySync:
         """Decode a sync."""
 
     def extend_status(self, report: ReconcileResult, status: SyncStatus, now: str) -> SyncStatus:
@@ -84,7 +84,7 @@ class SharedServices(Struct, frozen=True):
     renderer: TransformPool
     events: EventRecorder
     claims: Claims
-    fights: Fights
+    write_loops: WriteLoops
     unkept: UnkeptFields
     quotas: Quotas
     authors: AuthorCheck | None = None
@@ -103,9 +103,9 @@ class BaseReconciler(ABC):
         self._kind = kind
         self._shared = shared
         self._hub = shared.hub
-        self._records = Records(shared.hub.client, kind.resource, shared.hub.marks)
+        self._sync_objects = SyncObjectWriter(shared.hub.client, kind.resource, shared.hub.marks)
         self._trust = StatusTrust(shared.hub.marks)
-        self._status = StatusWriter(kind.name, self._records, shared.events, self._own_write, kind.extend_status)
+        self._status = StatusWriter(kind.name, self._sync_objects, shared.events, self._own_write, kind.extend_status)
         self.triggers = Triggers(kind.name, self.queue, shared.hub, shared.claims)
         self._states: dict[Key, SyncState] = {}
         self._expiry: asyncio.TimerHandle | None = None
@@ -113,11 +113,11 @@ class BaseReconciler(ABC):
         self._events: EventBuffer[Key, AnySync] = EventBuffer(
             lambda sync: (sync.metadata.uid, sync.metadata.resource_version), self._sync_changed
         )
-        self.syncs: dict[str | None, Reflector[SyncWire, AnySync]] = {
+        self.syncs: dict[str | None, Reflector[RawSync, AnySync]] = {
             namespace: Reflector(
                 shared.hub.client,
                 kind.resource,
-                decode=SyncWire,
+                decode=RawSync,
                 project=kind.read,
                 namespace=namespace,
                 on_change=self._events.add,
@@ -139,7 +139,7 @@ class BaseReconciler(ABC):
         """Release what a sync has written; None once that is done."""
 
     @abstractmethod
-    def _watches_of(self, sync: AnySync) -> tuple[Interest, Claim | None]:
+    def _watches_of(self, sync: AnySync) -> tuple[WatchSet, Claim | None]:
         """Return what enqueues a sync, and what it claims, by its spec alone."""
 
     @abstractmethod
@@ -161,10 +161,10 @@ class BaseReconciler(ABC):
             self.triggers.drop_watches(key)
         elif old is None or _spec_of(old) != _spec_of(new) or new.deleting:
             try:
-                interest, claim = self._watches_of(new)
+                watches, claim = self._watches_of(new)
             except SyncError:
-                interest, claim = Interest(), None
-            self.triggers.set_watches(key, interest, claim, from_spec=True)
+                watches, claim = WatchSet(), None
+            self.triggers.set_watches(key, watches, claim, from_spec=True)
         self.triggers.sync_changed(key, old, new, by)
         self._shared.quotas.sync_changed(self._kind.name, key, new)
         if (old is None) != (new is None):
@@ -302,7 +302,7 @@ class BaseReconciler(ABC):
         state.finalizer_added = None
         self._remember_deleted(sync, state)
         with _finalizer_refusal("the sync stays until then"):
-            await self._records.let_go(sync.metadata)
+            await self._sync_objects.remove_finalizer(sync.metadata)
 
     def _remember_deleted(self, sync: AnySync, state: SyncState, *, pending: bool = False) -> None:
         key = key_of(sync)
@@ -333,7 +333,7 @@ class BaseReconciler(ABC):
         lost = state.lost_sync(now.metadata.uid if now is not None else "", time.monotonic()) if state else None
         if state is not None and lost is not None:
             try:
-                await self._records.verify(lost.metadata)
+                await self._sync_objects.verify(lost.metadata)
             except SyncGone:
                 log.info("the sync was deleted while its finalizer was being added", sync="/".join(key))
                 self._remember_deleted(lost, state, pending=True)
@@ -362,7 +362,7 @@ class BaseReconciler(ABC):
     async def _ensure_finalizer(self, sync: AnySync, state: SyncState) -> AnySync:
         """Add the finalizer before the first write, so that no copy can outlive its sync unseen."""
         with self._own_write(sync.metadata) as observe, _finalizer_refusal("nothing is written without it"):
-            wire = await self._records.hold(sync.metadata)
+            wire = await self._sync_objects.add_finalizer(sync.metadata)
             if wire is None:
                 return sync
             state.finalizer_added = sync, time.monotonic()
@@ -375,11 +375,11 @@ class BaseReconciler(ABC):
         sync = reflector.get(key) if reflector is not None else None
         return self._trust.trusted(sync) if sync is not None else None
 
-    def _reflector(self, namespace: str) -> Reflector[SyncWire, AnySync] | None:
+    def _reflector(self, namespace: str) -> Reflector[RawSync, AnySync] | None:
         return self.syncs.get(None if None in self.syncs else namespace)
 
     @contextmanager
-    def _own_write(self, meta: ObjectMeta) -> Iterator[Callable[[SyncWire], None]]:
+    def _own_write(self, meta: ObjectMeta) -> Iterator[Callable[[RawSync], None]]:
         """While we write to a sync: tell our own write from those of others, whichever way we learn of it first."""
         key = Key(meta.namespace, meta.name)
         with self._events.hold(key):
@@ -389,7 +389,7 @@ class BaseReconciler(ABC):
                 self._observe_write(conflict.live, by="")
                 raise
 
-    def _observe_write(self, wire: SyncWire, by: str) -> None:
+    def _observe_write(self, wire: RawSync, by: str) -> None:
         """Take in a sync that the server answered; an edit by its user is passed on like one that a watch tells."""
         key = Key(wire.metadata.namespace, wire.metadata.name)
         reflector = self._reflector(key.namespace)

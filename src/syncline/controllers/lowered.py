@@ -20,11 +20,11 @@ from syncline.core.scope import Scope
 from syncline.core.selectors import selector_words
 from syncline.core.spec_scope import OWN_CLUSTER, ClusterScope, ClusterSelector, NamespaceScope, SourceScope, SpecScope
 from syncline.core.tenancy import NO_LIMITS, TenantLimits
-from syncline.engine.attention import Selection
-from syncline.engine.claims import Claim, Want
+from syncline.engine.claims import Claim, ClaimedTarget
 from syncline.engine.cluster import kind_name
-from syncline.engine.interests import Interest
-from syncline.engine.record import Sync
+from syncline.engine.sync_object import Sync
+from syncline.engine.watch_filter import LabelQuery
+from syncline.engine.watch_index import WatchSet
 from syncline.kube.cache import Key
 from syncline.render.transform_pool import is_template
 
@@ -181,7 +181,7 @@ class LoweredSpec(Struct, frozen=True, kw_only=True):
                 if ref is not None:
                     yield Target(self.sync.metadata.namespace, ref.name, "Secret")
 
-    def watches(self) -> Interest:
+    def watches(self) -> WatchSet:
         """Return what should enqueue the sync, before any cluster was looked at."""
         # Whether a kind is in namespaces only the server knows: until it was asked, both are of interest.
         named = {
@@ -191,12 +191,12 @@ class LoweredSpec(Struct, frozen=True, kw_only=True):
             for namespace in (ref.namespace, "")
         }
         selected = (ref for ref in self.reads if ref.selector is not None)
-        return Interest(
+        return WatchSet(
             objects=frozenset(named | set(self.patch_refs()) | set(self.secret_refs())),
-            selections=tuple(
-                (ref.kind_name, Selection(ref.namespace, ref.selector)) for ref in selected if ref.selector is not None
+            queries=tuple(
+                (ref.kind_name, LabelQuery(ref.namespace, ref.selector)) for ref in selected if ref.selector is not None
             ),
-            names=frozenset(want.name for want in self.wants()),
+            names=frozenset(claimed.name for claimed in self.wants()),
             targets=any(
                 destination.connection is not None and destination.connection.type == "SyncTarget"
                 for destination in self.destinations
@@ -208,7 +208,7 @@ class LoweredSpec(Struct, frozen=True, kw_only=True):
             ),
         )
 
-    def wants(self) -> Iterator[Want]:
+    def wants(self) -> Iterator[ClaimedTarget]:
         """Yield what is wanted in this cluster as far as the names are known from the spec alone."""
         for destination in self.destinations:
             for ref in self.reads:
@@ -216,16 +216,16 @@ class LoweredSpec(Struct, frozen=True, kw_only=True):
                 if not destination.local or destination.scope is None or not name or is_template(name):
                     continue
                 source = Target(ref.namespace, ref.name, ref.kind_name)
-                yield Want(("", ref.kind_name, name), destination.scope if ref.namespace else None, source)
+                yield ClaimedTarget(("", ref.kind_name, name), destination.scope if ref.namespace else None, source)
 
-    def claim(self, more: tuple[Want, ...] = ()) -> Claim | None:
+    def claim(self, more: tuple[ClaimedTarget, ...] = ()) -> Claim | None:
         """Return what the sync lays claim to; one that is suspended or being deleted to nothing."""
         if self.suspended or self.sync.deleting:
             return None
         return Claim(
             ref=self.sync.owner.ref,
             created=self.sync.metadata.creation_timestamp,
-            wants=(*self.wants(), *more),
+            targets=(*self.wants(), *more),
             user=self.user,
         )
 

@@ -18,7 +18,7 @@ from syncline.controllers.targets.visibility import Visibility
 from syncline.controllers.targets.write_access import WriteAccess, split_allowed
 from syncline.core.objects import Desired
 from syncline.core.outcome import Outcome
-from syncline.core.plan import Action, Edit, Verb
+from syncline.core.plan import Action, Change, Verb
 from syncline.engine.cluster import kind_name
 from syncline.engine.writer import Writer
 
@@ -92,14 +92,14 @@ class UnitPlanner(Struct, frozen=True):
             if lowered.two_way is None:
                 return await plan_one(writer, desired, kept=kept)
             pair, upstream = two_way_of(lowered.two_way, lowered, writer, item)
-            return await plan_pair(pair.preview(upstream, desired, kept=kept), desired)
+            return await plan_pair(pair.preview(upstream, desired, created_once=kept), desired)
         if refusal.reason == "KindNotServed" and desired.target.kind in defined:
             return Action(
                 verb=Verb.CREATE,
                 target=desired.target,
                 reason="Created",
                 message="its kind is not served yet; it is created after its definition, which is applied too",
-                edit=Edit(digest=desired.digest),
+                change=Change(digest=desired.digest),
             )
         return refusal
 

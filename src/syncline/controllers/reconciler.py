@@ -49,8 +49,8 @@ from syncline.core.outcome import Outcome
 from syncline.core.tenancy import NOT_ALLOWED
 from syncline.engine.claims import Claim
 from syncline.engine.fanout import FanOut
-from syncline.engine.interests import Interest
-from syncline.engine.record import SyncWire
+from syncline.engine.sync_object import RawSync
+from syncline.engine.watch_index import WatchSet
 from syncline.engine.writer import Writer
 from syncline.kube.cache import Key
 
@@ -71,7 +71,7 @@ class SyncKind(KindSpec, Protocol):
     def admit(self, sync: AnySync) -> LoweredSpec:
         """Lower a spec that is to be carried out now; raises `SyncError` where it must not be."""
 
-    def watches(self, sync: AnySync) -> tuple[Interest, Claim | None]:
+    def watches(self, sync: AnySync) -> tuple[WatchSet, Claim | None]:
         """Return what enqueues a sync, and what it claims, by its spec alone."""
 
     def record_units(self, lowered: LoweredSpec, status: SyncStatus) -> SyncStatus:
@@ -373,7 +373,7 @@ class Reconciler(BaseReconciler, Generic[Source]):
         units = tuple(UnitResult(desired=one) for one in desired)
         return ReconcileResult(sync=lowered.sync, problem=problem, plan=tuple(lines), units=units)
 
-    async def preview(self, wire: SyncWire, access: WriteAccess = UNCHECKED) -> Preview:
+    async def preview(self, wire: RawSync, access: WriteAccess = UNCHECKED) -> Preview:
         """Plan a reconcile without doing it; the sync need not exist. What `access` refuses is reported as failed."""
         sync = self._trust.trusted(self.kind.read(wire))
         try:
@@ -437,7 +437,7 @@ class Reconciler(BaseReconciler, Generic[Source]):
             site.owner,
             site.destination.policy,
             claims=self._shared.claims,
-            fights=self._shared.fights,
+            write_loops=self._shared.write_loops,
             unkept=self._shared.unkept,
         )
 
@@ -453,7 +453,7 @@ class Reconciler(BaseReconciler, Generic[Source]):
         """Reconcile a sync soon."""
         self.queue.add(key)
 
-    def _watches_of(self, sync: AnySync) -> tuple[Interest, Claim | None]:
+    def _watches_of(self, sync: AnySync) -> tuple[WatchSet, Claim | None]:
         return self.kind.watches(sync)
 
     def _sync_changed(self, key: Key, old: AnySync | None, new: AnySync | None, by: str) -> None:

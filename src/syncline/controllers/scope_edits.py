@@ -107,17 +107,17 @@ def _managed(
     for site in (*connected.sites, *connected.former, *connected.renamed):
         ways.setdefault(site.cluster.uid, set()).add(connection_id(site.destination.connection))
     connections = {uid: frozenset(found) for uid, found in ways.items()}
-    for site, seen in objects:
-        target = seen.target
+    for site, observed in objects:
+        target = observed.target
         yield ManagedObject(
-            id=managed_id(site, seen),
+            id=managed_id(site, observed),
             environment=environment,
             connections=connections[site.cluster.uid],
             cluster=site.destination.cluster,
             kind=target.kind,
             namespace=site.cluster.namespace(target.namespace) if target.namespace else None,
             name=target.name,
-            source=seen.marker.source if copies and seen.marker is not None else "",
+            source=observed.marker.source if copies and observed.marker is not None else "",
         )
 
 

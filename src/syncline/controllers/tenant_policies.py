@@ -16,7 +16,7 @@ from syncline.core.scope import Namespace
 from syncline.core.selectors import selector_matches
 from syncline.core.tenancy import NO_LIMITS, PolicyRules, TenantLimits
 from syncline.engine.cluster import Cluster
-from syncline.engine.record import Sync, SyncWire, read_sync
+from syncline.engine.sync_object import RawSync, Sync, read_sync
 from syncline.kube.cache import Key
 from syncline.kube.client import Client
 from syncline.kube.reflector import Reflector
@@ -52,8 +52,8 @@ class TenantPolicyInformer:
         self._on_change = on_change
         self._listeners: list[Callable[[str], None]] = []
         self._loaded: tuple[ObservedPolicy, ...] = ()
-        self.reflector: Reflector[SyncWire, ObservedPolicy] = Reflector(
-            hub.client, RESOURCE, decode=SyncWire, project=_read, on_change=self._changed
+        self.reflector: Reflector[RawSync, ObservedPolicy] = Reflector(
+            hub.client, RESOURCE, decode=RawSync, project=_read, on_change=self._changed
         )
 
     def listen(self, listener: Callable[[str], None]) -> None:
@@ -62,7 +62,7 @@ class TenantPolicyInformer:
 
     async def load(self, client: Client) -> None:
         """Read all policies once, for a command that only looks. Raises what any read raises."""
-        wires, _ = await client.list(RESOURCE, type=SyncWire)
+        wires, _ = await client.list(RESOURCE, type=RawSync)
         self._loaded = tuple(map(_read, wires))
 
     def limits(self, namespace: str) -> TenantLimits:
@@ -121,7 +121,7 @@ class _Selector(Struct, rename="camel"):
     namespace_selector: LabelSelector
 
 
-def _read(wire: SyncWire) -> ObservedPolicy:
+def _read(wire: RawSync) -> ObservedPolicy:
     sync = read_sync(api.KIND, TenantPolicySpec, TenantPolicyStatus, wire)
     if sync.spec is not None:
         return ObservedPolicy(sync=sync, selector=sync.spec.namespace_selector)

@@ -8,12 +8,12 @@ from msgspec import structs
 
 from syncline.api.common import FINALIZER, PUSHED_AT
 from syncline.controllers.lowered import AnySync
-from syncline.core.objects import Seen, Target
+from syncline.core.objects import Observed, Target
 from syncline.core.outcome import Outcome
 from syncline.core.scope import Namespace
 from syncline.engine.claims import Claim, Claims
 from syncline.engine.cluster import BUILT_IN, Cluster
-from syncline.engine.interests import Interest, Interests
+from syncline.engine.watch_index import WatchIndex, WatchSet
 from syncline.kube.cache import Key
 from syncline.kube.queue import Queue
 
@@ -33,7 +33,7 @@ class Triggers:
         self._hub = hub
         self._claims = claims
         self._clusters: dict[str, Cluster] = {}
-        self._interests = Interests()
+        self._watch_index = WatchIndex()
         self._blocked: dict[Key, dict[ObjectPlace, tuple[int, Outcome]]] = {}
         self._moved: dict[Key, set[ObjectPlace]] = {}
         self.ended: dict[Key, bool] = {}
@@ -71,17 +71,17 @@ class Triggers:
         elif not by and _own_fields(old) != _own_fields(new):
             self._queue.add(key, delay=REPAIR_DELAY)
 
-    def set_watches(self, key: Key, interest: Interest, claim: Claim | None, *, from_spec: bool = False) -> None:
+    def set_watches(self, key: Key, watches: WatchSet, claim: Claim | None, *, from_spec: bool = False) -> None:
         """Enqueue this sync for these things from now on; without a claim it wants nothing (suspended, deleted).
 
         `from_spec`: the claim is what the spec alone tells, until the next pass has looked.
         """
-        before = self._interests.get(key)
-        if before != interest:
-            self._retain(interest)
+        before = self._watch_index.get(key)
+        if before != watches:
+            self._retain(watches)
             if before is not None:
                 self._release(before)
-            self._interests.put(key, interest)
+            self._watch_index.put(key, watches)
         if claim is None:
             self._claims.drop(self._ref(key))
         elif from_spec:
@@ -91,10 +91,10 @@ class Triggers:
 
     def drop_watches(self, key: Key) -> None:
         """Enqueue this sync for nothing any more, and others that were refused because of it."""
-        interest = self._interests.get(key)
-        if interest is not None:
-            self._interests.drop(key)
-            self._release(interest)
+        watches = self._watch_index.get(key)
+        if watches is not None:
+            self._watch_index.drop(key)
+            self._release(watches)
         self._blocked.pop(key, None)
         self._moved.pop(key, None)
         self._claims.waiters.drop(self._ref(key))
@@ -102,17 +102,17 @@ class Triggers:
 
     def cluster_changed(self, name: str) -> None:
         """Enqueue all that write to a cluster: it was lost, or is back."""
-        for key in self._interests.of_cluster(name):
+        for key in self._watch_index.of_cluster(name):
             self._queue.add(key)
 
     def kinds_changed(self) -> None:
         """Enqueue the syncs of kinds that may be served now, or no more."""
-        for key in self._interests.of_other_kinds(BUILT_IN.keys()):
+        for key in self._watch_index.of_other_kinds(BUILT_IN.keys()):
             self._queue.add(key, priority=1)
 
     def targets_changed(self) -> None:
         """Enqueue the syncs that may mean a SyncTarget: one came, changed or went."""
-        for key in self._interests.of_targets():
+        for key in self._watch_index.of_targets():
             self._queue.add(key)
 
     def begin_pass(self, key: Key) -> None:
@@ -148,7 +148,7 @@ class Triggers:
 
     def _namespace_changed(self, cluster: Cluster, old: Namespace | None, new: Namespace | None) -> None:
         names = {namespace.name for namespace in (old, new) if namespace is not None}
-        for key in self._interests.of_namespace(cluster.name, old, new):
+        for key in self._watch_index.of_namespace(cluster.name, old, new):
             known = self._blocked.get(key, {})
             for place in [place for place in known if place[0] == cluster.name and place[1].namespace in names]:
                 del known[place]
@@ -163,7 +163,7 @@ class Triggers:
 
     def _enqueue_owner(self, ref: str) -> None:
         key = self._named(ref)
-        if key is not None and self._interests.get(key) is not None:
+        if key is not None and self._watch_index.get(key) is not None:
             self._queue.add(key)
 
     def _named(self, ref: str) -> Key | None:
@@ -173,61 +173,61 @@ class Triggers:
         name = name.partition("/")[0]
         return Key(namespace, name) if kind == self._kind and namespace and name else None
 
-    def _managed_changed(self, cluster: Cluster, old: Seen | None, new: Seen | None, by: str) -> None:
+    def _managed_changed(self, cluster: Cluster, old: Observed | None, new: Observed | None, by: str) -> None:
         # What controllers note in a status, for example, is nothing that a plan looks at.
         moved = old is None or new is None or not _plan_equal(old, new)
-        for seen in (old, new):
-            if seen is None:
+        for observed in (old, new):
+            if observed is None:
                 continue
-            key = self._named(seen.marker.sync) if moved and seen.marker is not None else None
+            key = self._named(observed.marker.sync) if moved and observed.marker is not None else None
             if key is not None:
                 if key in self.ended and new is not None:
                     self.ended[key] = True
-                if self._ref(key) != by and (self._interests.get(key) is not None or key in self.ended):
+                if self._ref(key) != by and (self._watch_index.get(key) is not None or key in self.ended):
                     self._queue.add(key)
             # A clone of a copy carries our label too, and may be a source or in the way.
-            self._unmanaged_changed(cluster, seen.target, by)
+            self._unmanaged_changed(cluster, observed.target, by)
 
     def _unmanaged_changed(self, cluster: Cluster, target: Target, by: str) -> None:
         """Take a change of an object; the sync that learned it by its own request acts on it already."""
         if cluster is self._hub:
             self._enqueue_readers(target, by)
         place = (cluster.name, target)
-        for sync in self._interests.of_name((cluster.name, target.kind, target.name)):
+        for sync in self._watch_index.of_name((cluster.name, target.kind, target.name)):
             if self._ref(sync) == by:
                 continue
             if sync in self._moved:
                 self._moved[sync].add(place)
             if self._blocked.get(sync, {}).pop(place, None) is not None:
                 self._queue.add(sync)
-        for waiter in self._claims.waiters.at(place):
+        for waiter in self._claims.waiters.for_target(place):
             if waiter != by:
                 self._enqueue_waiter(waiter)
 
     def _view_completed(self, cluster: Cluster, kind: str) -> None:
-        for sync in self._interests.of_kind(cluster.name, kind):
+        for sync in self._watch_index.of_kind(cluster.name, kind):
             self._queue.add(sync, priority=1)
 
-    def _retain(self, interest: Interest) -> None:
-        for target in interest.objects:
-            self._hub.attention.pay(target.kind, (target.name,))
-        for kind, selection in interest.selections:
-            self._hub.attention.pay(kind, (), (selection,))
-        for cluster, kind, name in interest.names:
+    def _retain(self, watches: WatchSet) -> None:
+        for target in watches.objects:
+            self._hub.watch_filter.retain(target.kind, (target.name,))
+        for kind, query in watches.queries:
+            self._hub.watch_filter.retain(kind, (), (query,))
+        for cluster, kind, name in watches.names:
             if (known := self._clusters.get(cluster)) is not None:
-                known.attention.pay(kind, (name,))
+                known.watch_filter.retain(kind, (name,))
 
-    def _release(self, interest: Interest) -> None:
-        for target in interest.objects:
-            self._hub.attention.end(target.kind, (target.name,))
-        for kind, selection in interest.selections:
-            self._hub.attention.end(kind, (), (selection,))
-        for cluster, kind, name in interest.names:
+    def _release(self, watches: WatchSet) -> None:
+        for target in watches.objects:
+            self._hub.watch_filter.release(target.kind, (target.name,))
+        for kind, query in watches.queries:
+            self._hub.watch_filter.release(kind, (), (query,))
+        for cluster, kind, name in watches.names:
             if (known := self._clusters.get(cluster)) is not None:
-                known.attention.end(kind, (name,))
+                known.watch_filter.release(kind, (name,))
 
     def _enqueue_readers(self, target: Target, by: str = "") -> None:
-        for sync in self._interests.of_object(target):
+        for sync in self._watch_index.of_object(target):
             if self._ref(sync) != by:
                 self._queue.add(sync)
 
@@ -240,7 +240,7 @@ class Triggers:
         return f"{self._kind}/{key.namespace}/{key.name}"
 
 
-def _plan_equal(old: Seen, new: Seen) -> bool:
+def _plan_equal(old: Observed, new: Observed) -> bool:
     """Whether a copy is the same to any plan: the version only guards a write, and who wrote last is only told."""
     return structs.replace(old, version=new.version, changed_by=new.changed_by) == new
 

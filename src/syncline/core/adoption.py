@@ -10,8 +10,8 @@ from collections.abc import Collection, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
-from syncline.core.carry import is_allocated
 from syncline.core.fields import APPLY, MANAGER, UPDATE, Json, Tree, join
+from syncline.core.strip import is_allocated
 
 FORMER_MANAGERS = frozenset(
     {

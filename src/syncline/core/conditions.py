@@ -19,7 +19,7 @@ class Finding(Struct, frozen=True):
     message: str
 
 
-def settle_conditions(
+def update_conditions(
     known: Sequence[Condition], findings: Iterable[Finding], generation: int, now: str
 ) -> list[Condition]:
     """Return the findings as conditions; a time moves only with a status. What is not found any more goes."""

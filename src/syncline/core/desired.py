@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from syncline.api.configsync import Ignored
 from syncline.core.content import ContentError, exact_content
-from syncline.core.digest import DigestKey, leaves_digest
-from syncline.core.ignoring import Path, compared_leaves, ignored, without
+from syncline.core.digest import DigestKey, combined_digest
+from syncline.core.ignored_fields import Path, compared_values, ignored, remove_paths
 from syncline.core.objects import Body, Content, Desired
 from syncline.core.ownership import BASE, MARKER, OWNER_LABEL
 from syncline.core.placing import Placed
@@ -70,17 +70,17 @@ def from_manifest(placed: Placed, entries: Sequence[Ignored], key: DigestKey, re
             content = exact_content(target.kind, fields)
         except ContentError as error:
             raise DesiredError(f"{placed.origin}: {error}") from error
-        leaves = compared_leaves(content.leaves(key), paths)
-        digest = leaves_digest(leaves)
+        leaves = compared_values(content.value_digests(key), paths)
+        digest = combined_digest(leaves)
     else:
         body = Body(str(manifest["apiVersion"]), str(manifest["kind"]), fields)
-        digest = Body(body.api_version, body.kind, without(fields, paths)).digest(key)
+        digest = Body(body.api_version, body.kind, remove_paths(fields, paths)).digest(key)
     return Desired(
         target=target,
         content=content,
         body=body,
         digest=digest,
-        leaves=leaves,
+        value_digests=leaves,
         key=key.id,
         source=placed.origin,
         revision=revision,
@@ -103,5 +103,5 @@ def _texts(placed: Placed, found: Any, what: str, paths: Sequence[Path]) -> Mapp
         return {}
     if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
         raise DesiredError(f"{placed.origin}: the {what} of {placed.target} must be texts; put their values in quotes")
-    left = without({"metadata": {what: found}}, paths)["metadata"].get(what, {})
+    left = remove_paths({"metadata": {what: found}}, paths)["metadata"].get(what, {})
     return {name: value for name, value in left.items() if name not in _UNWANTED}

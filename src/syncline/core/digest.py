@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 # 96 bits a value: short enough for an annotation that lists hundreds of them, long enough never to meet twice.
-LEAF_SIZE = 12
+VALUE_DIGEST_SIZE = 12
 # A longer value of an annotation is held and compared as its digest.
 BRIEF = 64
 
@@ -28,12 +28,12 @@ class DigestKey(Struct, frozen=True):
         return _hash(b"syncline", 4, self.secret) if self.secret else ""
 
 
-def leaf_digests(data: Mapping[str, str], binary_data: Mapping[str, str], key: DigestKey) -> dict[str, str]:
+def value_digests(data: Mapping[str, str], binary_data: Mapping[str, str], key: DigestKey) -> dict[str, str]:
     """Digest each value, by its path (`data/KEY`, `binaryData/KEY`)."""
     secret = key.secret
-    leaves = {f"data/{name}": _hash(value.encode(), LEAF_SIZE, secret) for name, value in data.items()}
+    leaves = {f"data/{name}": _hash(value.encode(), VALUE_DIGEST_SIZE, secret) for name, value in data.items()}
     for name, value in binary_data.items():
-        leaves[f"binaryData/{name}"] = _hash(value.encode(), LEAF_SIZE, secret)
+        leaves[f"binaryData/{name}"] = _hash(value.encode(), VALUE_DIGEST_SIZE, secret)
     return leaves
 
 
@@ -42,9 +42,9 @@ def body_digest(fields: Mapping[str, Any], key: DigestKey) -> str:
     return _hash(msgspec.json.encode(fields, order="sorted"), 16, key.secret)
 
 
-def leaves_digest(leaves: Mapping[str, str]) -> str:
+def combined_digest(digests: Mapping[str, str]) -> str:
     """Digest a whole content from the digests of its values, so that a merge needs no values to name its result."""
-    return _hash(msgspec.json.encode(leaves, order="sorted"), 16)
+    return _hash(msgspec.json.encode(digests, order="sorted"), 16)
 
 
 def short_digest(*parts: str) -> str:

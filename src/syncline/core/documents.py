@@ -50,14 +50,14 @@ def is_deep(value: Any) -> bool:
 
 def _read_yaml(text: str) -> Any:
     try:
-        _check_events(yaml.parse(text, Loader=_Loader))
-        return yaml.load(text, Loader=_Loader)  # noqa: S506  # a SafeLoader underneath
+        _check_events(yaml.parse(text, Loader=_DocumentLoader))
+        return yaml.load(text, Loader=_DocumentLoader)  # noqa: S506  # a SafeLoader underneath
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         raise DocumentError(f"{_line(mark)}neither YAML nor JSON") from None
 
 
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # libyaml where it is built in
+class _DocumentLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # libyaml where it is built in
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()
         for key, _ in node.value:
@@ -81,7 +81,7 @@ def _resolvers() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
     return kept
 
 
-_Loader.yaml_implicit_resolvers = _resolvers()
+_DocumentLoader.yaml_implicit_resolvers = _resolvers()
 
 
 def _check_events(events: Iterator[yaml.Event]) -> None:

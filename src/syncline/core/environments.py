@@ -20,7 +20,15 @@ from syncline.api.source import GitSource, Source
 from syncline.core.digest import short_digest
 from syncline.core.history import applied
 from syncline.core.objects import Target
-from syncline.core.revisions import Decision, Head, Hold, Past, RevisionHealth, Situation, decide
+from syncline.core.revisions import (
+    ActiveRollback,
+    AppliedRevision,
+    Decision,
+    HeadRevision,
+    RevisionHealth,
+    RevisionState,
+    decide,
+)
 from syncline.core.spec_scope import EnvironmentScope
 
 
@@ -192,18 +200,20 @@ def choose_revision(
     spec: ConfigSyncSpec,
     environment: EnvironmentSpec,
     recorded: EnvironmentState,
-    head: Head,
+    head: HeadRevision,
     *,
     health: RevisionHealth,
     requested: bool,
 ) -> Decision:
     """Decide which revision an environment applies, given the health of the current one and a request for a sync."""
-    hold = Hold(recorded.rollback.to, recorded.rollback.requested) if recorded.rollback is not None else None
+    rollback = (
+        ActiveRollback(recorded.rollback.to, recorded.rollback.requested) if recorded.rollback is not None else None
+    )
     return decide(
-        Situation(
+        RevisionState(
             head=head,
             rollback_to=environment.rollback,
-            hold=hold,
+            active_rollback=rollback,
             history=[_applied_revision(entry, spec) for entry in applied(recorded.history)],
             current=recorded.revision,
             health=health,
@@ -214,8 +224,8 @@ def choose_revision(
     )
 
 
-def _applied_revision(entry: HistoryEntry, spec: ConfigSyncSpec) -> Past:
+def _applied_revision(entry: HistoryEntry, spec: ConfigSyncSpec) -> AppliedRevision:
     healthy = None
     if spec.wait:
         healthy = True if entry.result == "Synced" else False if entry.result == "Failed" else None
-    return Past(entry.revision, healthy)
+    return AppliedRevision(entry.revision, healthy)

@@ -109,7 +109,7 @@ _decode_tree = msgspec.json.Decoder(dict[str, Any]).decode
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]+").fullmatch
 
 
-class Entry(Protocol):
+class ManagedFieldsEntry(Protocol):
     """One entry of `managedFields`."""
 
     @property
@@ -133,7 +133,7 @@ class Entry(Protocol):
         """What: `fieldsV1` as JSON."""
 
 
-def owned(entries: Sequence[Entry], group: str = "", manager: str = MANAGER) -> bytes:
+def owned_fields(entries: Sequence[ManagedFieldsEntry], group: str = "", manager: str = MANAGER) -> bytes:
     """Return what the manager owns of an object of a kind of the group, for `lost_paths`; equal trees, equal bytes."""
     ours = [entry for entry in entries if entry.manager == manager and not entry.subresource]
     others = [entry for entry in entries if entry.manager != manager and entry.subresource != _STATUS]
@@ -194,7 +194,7 @@ def extra_paths(fields: bytes) -> tuple[str, ...]:
     return tuple(path.removeprefix(".") for path in _others(tree))
 
 
-def holder(entries: Iterable[Entry], path: str, manager: str = MANAGER) -> str:
+def manager_of(entries: Iterable[ManagedFieldsEntry], path: str, manager: str = MANAGER) -> str:
     """Name who has the field at a path of `lost_paths`; where nobody has it, who else wrote last; or nobody: empty."""
     others = [entry for entry in entries if entry.manager != manager and entry.subresource != _STATUS]
     having = [entry for entry in others if _has(_tree(entry.fields), path if path.startswith("[") else f".{path}")]
@@ -202,7 +202,7 @@ def holder(entries: Iterable[Entry], path: str, manager: str = MANAGER) -> str:
     return max(reversed(having or others), key=lambda entry: entry.time).manager if others else ""
 
 
-def apply_ready(
+def to_apply_patch(
     managed: Sequence[Mapping[str, Any]], uid: str, version: str, manager: str = MANAGER, *, alone: bool = False
 ) -> list[Json] | None:
     """Return the JSON patch that makes what we own by a create or patch ours by apply; None when nothing is to do.

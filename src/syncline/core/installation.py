@@ -8,7 +8,7 @@ Manifest = Mapping[str, Any]
 INSTALL = "run `syncline install` of this version"
 
 
-def tell_together(problems: Iterable[str]) -> str:
+def describe_together(problems: Iterable[str]) -> str:
     """Tell several problems in one text, each remedy once: `remedy: cause; cause`."""
     causes: dict[str, list[str]] = {}
     for problem in problems:

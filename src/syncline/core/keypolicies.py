@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from syncline.core.merge import Leaves, Merge, merge_one_way
+from syncline.core.merge import Merge, ValueDigests, merge_one_way
 from syncline.core.selectors import glob_matches
 from syncline.core.twoway import STRATEGIES, Agreement, Base, Flow, Side, agree
 
@@ -50,7 +50,7 @@ class KeyedMerge(Merge, frozen=True):
 
 
 def merge_by_key(
-    base: Leaves, source: Leaves, destination: Leaves, policies: KeyPolicies, *, adopting: bool
+    base: ValueDigests, source: ValueDigests, destination: ValueDigests, policies: KeyPolicies, *, adopting: bool
 ) -> KeyedMerge:
     """Bring the source's changes to the destination, as the policy of each key says.
 
@@ -61,8 +61,8 @@ def merge_by_key(
         for policy, paths in policies.divide({*base, *source, *destination}).items()
     ]
     return KeyedMerge(
-        take=_joined(part.take for part in parts),
-        drop=_joined(part.drop for part in parts),
+        set=_joined(part.set for part in parts),
+        unset=_joined(part.unset for part in parts),
         conflicts=_joined(part.conflicts for part in parts),
         base={path: digest for part in parts for path, digest in part.base.items()},
         result={path: digest for part in parts for path, digest in part.result.items()},
@@ -76,13 +76,13 @@ def _merge_part(
 ) -> KeyedMerge:
     if policy == "Merge":
         merged = merge_one_way(base, source, destination)
-        return KeyedMerge(merged.take, merged.drop, merged.conflicts, merged.base, merged.result)
+        return KeyedMerge(merged.set, merged.unset, merged.conflicts, merged.base, merged.result)
     edited = () if adopting else tuple(path for path in {*base, *destination} if _differ(path, base, destination))
     if policy == "Skip" and edited and destination != source:
         return KeyedMerge((), (), (), base, destination, edited=edited)
     return KeyedMerge(
-        take=tuple(path for path in source if _differ(path, source, destination)),
-        drop=tuple(path for path in destination if path not in source),
+        set=tuple(path for path in source if _differ(path, source, destination)),
+        unset=tuple(path for path in destination if path not in source),
         conflicts=(),
         base=source,
         result=source,
@@ -92,8 +92,8 @@ def _merge_part(
 
 def agree_by_key(
     base: Base | None,
-    upstream: Leaves,
-    downstream: Leaves,
+    upstream: ValueDigests,
+    downstream: ValueDigests,
     policies: KeyPolicies,
     later: Side = "Upstream",
     *,
@@ -115,20 +115,20 @@ def agree_by_key(
         up=_flow(part.up for part in parts),
         down=_flow(part.down for part in parts),
         conflicts=_joined(part.conflicts for part in parts),
-        held=_joined(part.held for part in parts),
-        local=_joined(part.local for part in parts),
+        deferred=_joined(part.deferred for part in parts),
+        local_only=_joined(part.local_only for part in parts),
         overruled=_joined(part.overruled for part in parts),
         upstream={path: digest for part in parts for path, digest in (part.upstream or {}).items()},
         downstream={path: digest for part in parts for path, digest in (part.downstream or {}).items()},
-        was=base,
+        previous_base=base,
     )
 
 
-def _only(leaves: Leaves, paths: frozenset[str]) -> dict[str, str]:
+def _only(leaves: ValueDigests, paths: frozenset[str]) -> dict[str, str]:
     return {path: digest for path, digest in leaves.items() if path in paths}
 
 
-def _differ(path: str, one: Leaves, other: Leaves) -> bool:
+def _differ(path: str, one: ValueDigests, other: ValueDigests) -> bool:
     return one.get(path) != other.get(path)
 
 
@@ -138,4 +138,4 @@ def _joined(found: Iterable[Iterable[str]]) -> tuple[str, ...]:
 
 def _flow(flows: Iterable[Flow]) -> Flow:
     flows = list(flows)
-    return Flow(_joined(flow.take for flow in flows), _joined(flow.drop for flow in flows))
+    return Flow(_joined(flow.set for flow in flows), _joined(flow.unset for flow in flows))

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-Leaves = Mapping[str, str]
+ValueDigests = Mapping[str, str]
 
 _TWINS = {"data": "binaryData", "binaryData": "data"}
 
@@ -17,9 +17,9 @@ _TWINS = {"data": "binaryData", "binaryData": "data"}
 class Merge(Struct, frozen=True):
     """What to do at the destination, and what holds afterwards."""
 
-    take: tuple[str, ...]
+    set: tuple[str, ...]
     """Paths whose value is to become the source's."""
-    drop: tuple[str, ...]
+    unset: tuple[str, ...]
     """Paths to remove."""
     conflicts: tuple[str, ...]
     """Paths changed on both sides."""
@@ -29,7 +29,7 @@ class Merge(Struct, frozen=True):
     """Digests of the destination afterwards."""
 
 
-def merge_one_way(base: Leaves, source: Leaves, destination: Leaves) -> Merge:
+def merge_one_way(base: ValueDigests, source: ValueDigests, destination: ValueDigests) -> Merge:
     """Bring the source's changes to the destination and keep the edits made there."""
     take, drop, conflicts = [], [], []
     new_base: dict[str, str] = {}
@@ -62,6 +62,6 @@ def _twin(path: str) -> str:
     return f"{_TWINS.get(part, '')}/{name}"
 
 
-def _held(path: str, base: Leaves, destination: Leaves) -> bool:
+def _held(path: str, base: ValueDigests, destination: ValueDigests) -> bool:
     """Whether an edit at the destination keeps a value here that the source does not have."""
     return path in destination and destination[path] != base.get(path)

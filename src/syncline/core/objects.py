@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from syncline.core.digest import DigestKey, body_digest, leaf_digests, leaves_digest
+from syncline.core.digest import DigestKey, body_digest, combined_digest, value_digests
 from syncline.core.health import Health
 
 PLAIN = DigestKey()
@@ -46,15 +46,15 @@ class Content(Struct, frozen=True):
     type: str = ""
     """Of a Secret; it cannot be changed."""
 
-    def leaves(self, key: DigestKey = PLAIN) -> dict[str, str]:
+    def value_digests(self, key: DigestKey = PLAIN) -> dict[str, str]:
         """Return the path of each value with the digest of the value."""
-        return leaf_digests(self.data, self.binary_data, key)
+        return value_digests(self.data, self.binary_data, key)
 
     def digest(self, key: DigestKey = PLAIN) -> str:
         """Digest data and binaryData; `immutable` is a property of the object, not of what it says."""
-        return leaves_digest(self.leaves(key))
+        return combined_digest(self.value_digests(key))
 
-    def at(self, path: str) -> str:
+    def value_at(self, path: str) -> str:
         """Return the value at a path of `leaves`."""
         part, _, name = path.partition("/")
         return (self.data if part == "data" else self.binary_data)[name]
@@ -80,7 +80,7 @@ class Desired(Struct, frozen=True, kw_only=True):
     body: Body | None = None
     """Of a kind that is not compared by content: then `content` is empty."""
     digest: str
-    leaves: Mapping[str, str] | None = None
+    value_digests: Mapping[str, str] | None = None
     """The digests of the single values, where the caller has them."""
     key: str = ""
     """Names the key that the digests were made with."""
@@ -93,17 +93,24 @@ class Desired(Struct, frozen=True, kw_only=True):
     ignored: tuple[tuple[str, ...], ...] = ()
     """Paths (see `ignoring`) to what is left to others: it is sent at creation only, and counts in no digest."""
 
-    def values(self) -> Mapping[str, str]:
+    def digests_by_path(self) -> Mapping[str, str]:
         """Return the digests of the single values."""
-        return self.leaves if self.leaves is not None else self.content.leaves()
+        return self.value_digests if self.value_digests is not None else self.content.value_digests()
 
 
-class Marker(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+class Marker(
+    Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    gc=False,
+    rename={"object_id": "at", "hub_uid": "hub"},
+):
     """What the annotation on every copy says: whose it is, that it is this very object, and what was sent."""
 
     sync: str
-    at: str
-    hub: str = ""
+    object_id: str
+    hub_uid: str = ""
     source: str = ""
     revision: str = ""
     digest: str = ""
@@ -119,7 +126,7 @@ class Marker(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Always last. As written, the id of the key and the MAC (`marks`); as read, only the id of the key."""
 
 
-class Seen(Struct, frozen=True, kw_only=True):
+class Observed(Struct, frozen=True, kw_only=True):
     """An object as observed at a target. `content` is there only when it was read live; the cache drops bodies."""
 
     target: Target
@@ -137,10 +144,10 @@ class Seen(Struct, frozen=True, kw_only=True):
     labels: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}
     base: Mapping[str, str] | None = None
-    leaves: Mapping[str, str] | None = None
+    value_digests: Mapping[str, str] | None = None
     fields: bytes | None = None
-    """Which fields the API server counts as ours (see `fields.owned`), of a kind that is not compared by content."""
-    lost: tuple[str, ...] = ()
+    """Which fields the API server counts as ours (`fields.owned_fields`), of a kind that is not compared by content."""
+    lost_fields: tuple[str, ...] = ()
     """Fields of ours that somebody has changed, where a plan has looked for them."""
     applied: bool = False
     """Whether our fields are those of a server-side apply, so that the next one removes what it no longer sends."""

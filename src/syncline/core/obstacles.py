@@ -13,13 +13,13 @@ import msgspec
 from msgspec import Struct
 
 from syncline.core.fields import Json, elements_of
-from syncline.core.writing import escape
+from syncline.core.request_bodies import escape
 
 _INDEX = re.compile(r"\[[^\]]*\]")
 _NOT_PATCHED = frozenset({"apiVersion", "kind", "metadata", "status"})
 
 
-class _Place(Struct, frozen=True):
+class _FieldPosition(Struct, frozen=True):
     """A map of the object: where it is, what it is called, and which maps the server may mean."""
 
     pointer: str
@@ -30,11 +30,13 @@ class _Place(Struct, frozen=True):
     def is_near(self) -> bool:
         return self.field in self.near
 
-    def below(self, name: str) -> "_Place":
-        return _Place(f"{self.pointer}/{escape(name)}", f"{self.field}.{name}" if self.field else name, self.near)
+    def below(self, name: str) -> "_FieldPosition":
+        return _FieldPosition(
+            f"{self.pointer}/{escape(name)}", f"{self.field}.{name}" if self.field else name, self.near
+        )
 
-    def item(self, index: int) -> "_Place":
-        return _Place(f"{self.pointer}/{index}", self.field, self.near)
+    def item(self, index: int) -> "_FieldPosition":
+        return _FieldPosition(f"{self.pointer}/{index}", self.field, self.near)
 
 
 def clearing_patch(
@@ -42,17 +44,17 @@ def clearing_patch(
 ) -> list[Json] | None:
     """Return the JSON patch that puts ours in the place of theirs, or None where nothing of others is in the way.
 
-    `fields` is what `fields.owned` returned for the live object, `named` the fields that the server has named, such as
-    `spec.template.spec.volumes[0].hostPath`: only what is beside them goes.
+    `fields` is what `fields.owned_fields` returned for the live object. `named` are the fields that the server has named,
+    such as `spec.template.spec.volumes[0].hostPath`: only their neighbours are removed.
     """
     bare = frozenset(_INDEX.sub("", field) for field in named if field)
     near = bare | {field.rpartition(".")[0] for field in bare}
     body = {name: value for name, value in sent.items() if name not in _NOT_PATCHED}
-    return list(_clear_map(body, live, msgspec.json.decode(fields), _Place("", "", near))) or None
+    return list(_clear_map(body, live, msgspec.json.decode(fields), _FieldPosition("", "", near))) or None
 
 
 def _clear_map(
-    sent: Mapping[str, Any], live: Mapping[str, Any], tree: Mapping[str, Any], here: _Place
+    sent: Mapping[str, Any], live: Mapping[str, Any], tree: Mapping[str, Any], here: _FieldPosition
 ) -> Iterator[Json]:
     theirs = [
         element[2:]
@@ -74,7 +76,9 @@ def _clear_map(
             yield {"op": "add", "path": inside.pointer, "value": value}
 
 
-def _clear_items(sent: Sequence[Any], live: Sequence[Any], tree: Mapping[str, Any], here: _Place) -> Iterator[Json]:
+def _clear_items(
+    sent: Sequence[Any], live: Sequence[Any], tree: Mapping[str, Any], here: _FieldPosition
+) -> Iterator[Json]:
     for item, element in zip(sent, elements_of(sent, tree), strict=False):
         if element[:2] != "k:" or not isinstance(item, dict):
             continue

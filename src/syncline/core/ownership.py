@@ -17,7 +17,7 @@ from msgspec import Struct, structs
 from syncline.api.common import GROUP
 from syncline.core.digest import short_digest
 from syncline.core.marks import NO_KEYS, UNSIGNED, MarkKeys, Proof
-from syncline.core.objects import Marker, Seen, Target
+from syncline.core.objects import Marker, Observed, Target
 
 OWNER_LABEL = f"{GROUP}/owner"
 MARKER = f"{GROUP}/copy"
@@ -27,7 +27,7 @@ RECONCILE = f"{GROUP}/reconcile"
 DISABLED = "Disabled"
 
 _decoder = msgspec.json.Decoder(Marker)
-_SHARED = ("sync", "hub", "source", "revision", "digest", "key", "mode", "owner", "proof")
+_SHARED = ("sync", "hub_uid", "source", "revision", "digest", "key", "mode", "owner", "proof")
 
 
 class Owner(Struct, frozen=True):
@@ -37,11 +37,11 @@ class Owner(Struct, frozen=True):
     namespace: str
     name: str
     uid: str
-    hub: str = ""
+    hub_uid: str = ""
     """The UID of the cluster that the sync is in, where it writes to another one: there, other hubs may write too."""
-    part: str = ""
+    environment: str = ""
     """The part of a sync that has copies of its own, such as an environment."""
-    heir_of: tuple[str, ...] = ()
+    inherits_from: tuple[str, ...] = ()
     """Owners, by `ref`, that are no more and whose copies this one takes over: parts that left the sync."""
     keys: MarkKeys = NO_KEYS
     """What its marks are signed with."""
@@ -54,37 +54,37 @@ class Owner(Struct, frozen=True):
     @property
     def ref(self) -> str:
         """Name the owner in markers."""
-        return f"{self.sync}/{self.part}" if self.part else self.sync
+        return f"{self.sync}/{self.environment}" if self.environment else self.sync
 
     @property
     def label(self) -> str:
         """Value of the owner label; safe for any name, since it is a hash of the UID."""
-        return _label(self.uid, self.part)
+        return _label(self.uid, self.environment)
 
 
-class Standing(Enum):
+class Ownership(Enum):
     """How an object at a target stands to a sync."""
 
     OURS = "ours"
     """Written by this very sync."""
-    FORMER = "former"
+    PREVIOUS = "former"
     """Written by a sync of this name that is gone, or by a part that left the sync: ours to take again."""
     RENEWABLE = "renewable"
     """Its mark names this sync and proves nothing, but may be taken over: ours where it is wanted, never to remove."""
     UNPROVEN = "unproven"
     """Its mark names a key that was lost: perhaps ours, so it is neither touched nor taken for a stranger's."""
-    RIVAL = "rival"
+    OTHER_SYNC = "rival"
     """Written by another sync."""
     FOREIGN = "foreign"
     """Anything else."""
 
 
 @lru_cache(maxsize=4096)
-def _label(uid: str, part: str) -> str:
-    return short_digest(uid, part) if part else short_digest(uid)
+def _label(uid: str, environment: str) -> str:
+    return short_digest(uid, environment) if environment else short_digest(uid)
 
 
-def place(cluster_id: str, target: Target) -> str:
+def object_id_of(cluster_id: str, target: Target) -> str:
     """Name a target over all clusters and times; `cluster_id` is the UID of that cluster."""
     return f"{cluster_id}/{target.kind}/{target.namespace}/{target.name}"
 
@@ -126,24 +126,24 @@ def read_marks(annotations: Mapping[str, str], keys: MarkKeys, *, unsigned: bool
             return Marks(claim=marker)
 
 
-def standing(seen: Seen, owner: Owner, here: str) -> Standing:
+def ownership_of(observed: Observed, owner: Owner, object_id: str) -> Ownership:
     """Tell whose the object is, from what it carries alone."""
-    marker = seen.marker or seen.claim
-    if not seen.owner or marker is None or marker.at != here:
-        return Standing.FOREIGN
-    inherited = marker.hub == owner.hub and marker.sync in owner.heir_of
-    named = (marker.sync, marker.hub) == (owner.ref, owner.hub)
-    if not is_proven(seen, owner):
-        return _standing_of_claim(marker, owner, named=named or inherited)
+    marker = observed.marker or observed.claim
+    if not observed.owner or marker is None or marker.object_id != object_id:
+        return Ownership.FOREIGN
+    inherited = marker.hub_uid == owner.hub_uid and marker.sync in owner.inherits_from
+    named = (marker.sync, marker.hub_uid) == (owner.ref, owner.hub_uid)
+    if not is_proven(observed, owner):
+        return _ownership_of_claim(marker, owner, named=named or inherited)
     if not named:
-        return Standing.FORMER if inherited else Standing.RIVAL
-    is_its_own = seen.owner == owner.label and marker.owner in (owner.label, "")
-    return Standing.OURS if is_its_own else Standing.FORMER
+        return Ownership.PREVIOUS if inherited else Ownership.OTHER_SYNC
+    is_its_own = observed.owner == owner.label and marker.owner in (owner.label, "")
+    return Ownership.OURS if is_its_own else Ownership.PREVIOUS
 
 
-def is_proven(seen: Seen, owner: Owner) -> bool:
+def is_proven(observed: Observed, owner: Owner) -> bool:
     """Whether we wrote the marker of an object, or it counts as long as this sync may take unsigned ones over."""
-    marker = seen.marker
+    marker = observed.marker
     if marker is None:
         return False
     if marker.proof == UNSIGNED:
@@ -151,28 +151,28 @@ def is_proven(seen: Seen, owner: Owner) -> bool:
     return marker.proof in owner.keys
 
 
-def recognise(seen: Seen, owner: Owner, here: str) -> Seen:
+def recognise(observed: Observed, owner: Owner, object_id: str) -> Observed:
     """Return an object that a sync wants with the marker that counts for that sync: one that it may take over too."""
-    claim = seen.claim
-    if claim is None or standing(seen, owner, here) is not Standing.RENEWABLE:
-        return seen
-    return structs.replace(seen, marker=claim, digest=seen.digest or claim.digest)
+    claim = observed.claim
+    if claim is None or ownership_of(observed, owner, object_id) is not Ownership.RENEWABLE:
+        return observed
+    return structs.replace(observed, marker=claim, digest=observed.digest or claim.digest)
 
 
-def must_renew(seen: Seen, owner: Owner, here: str) -> bool:
+def must_renew(observed: Observed, owner: Owner, object_id: str) -> bool:
     """Whether the mark of an object is to be signed anew: it is this sync's, and not signed with the current key."""
-    marker = seen.marker or seen.claim
+    marker = observed.marker or observed.claim
     if marker is None or not owner.keys.current or marker.proof == owner.keys.current:
         return False
-    return standing(seen, owner, here) in (Standing.OURS, Standing.RENEWABLE)
+    return ownership_of(observed, owner, object_id) in (Ownership.OURS, Ownership.RENEWABLE)
 
 
-def _standing_of_claim(claim: Marker, owner: Owner, *, named: bool) -> Standing:
-    if claim.hub != owner.hub:
-        return Standing.RIVAL  # another hub has other keys; what it says of itself only keeps us away
+def _ownership_of_claim(claim: Marker, owner: Owner, *, named: bool) -> Ownership:
+    if claim.hub_uid != owner.hub_uid:
+        return Ownership.OTHER_SYNC  # another hub has other keys; what it says of itself only keeps us away
     if named and claim.proof in owner.keys.taken_over_by(owner.uid):
-        return Standing.RENEWABLE
+        return Ownership.RENEWABLE
     if not named and claim.proof in owner.keys.takeovers:
-        return Standing.RIVAL  # the sync that it names may still take it over
+        return Ownership.OTHER_SYNC  # the sync that it names may still take it over
     is_lost = claim.proof != UNSIGNED and owner.keys.may_be_lost(claim.proof)
-    return Standing.UNPROVEN if is_lost else Standing.FOREIGN
+    return Ownership.UNPROVEN if is_lost else Ownership.FOREIGN

@@ -125,8 +125,8 @@ def json_patch(target: Any, operations: Sequence[Any]) -> Any:
     room = COPY_LIMIT
     for step in steps:
         try:
-            room -= _carry_out(document, step, room)
-        except _WrongError as wrong:
+            room -= _apply_operation(document, step, room)
+        except _InvalidPatchError as wrong:
             raise PatchError(f"{step}: {wrong}", f"operation {step.index} ({step.op}) cannot be carried out") from None
     return document[""]
 
@@ -142,7 +142,7 @@ class _Operation(Struct, frozen=True, kw_only=True):
         return f"operation {self.index} ({self.op} {_pointer(self.path)})"
 
 
-class _WrongError(Exception):
+class _InvalidPatchError(Exception):
     """Why an operation cannot be carried out, before it is known which."""
 
 
@@ -162,20 +162,20 @@ def _read_operation(index: int, raw: Any) -> _Operation:
         raise PatchError(f"{where}: needs from, the path to {op} from")
     try:
         return _Operation(index=index, op=op, path=_parts(path), origin=_parts(origin), value=raw.get("value"))
-    except _WrongError as wrong:
+    except _InvalidPatchError as wrong:
         raise PatchError(f"{where}: {wrong}") from None
 
 
 def _parts(pointer: str) -> tuple[str, ...]:
     """Split a JSON pointer; the first part leads to the root of the document."""
     if pointer and not pointer.startswith("/"):
-        raise _WrongError("a path begins with a slash, such as /spec/replicas, or is empty for the whole object")
+        raise _InvalidPatchError("a path begins with a slash, such as /spec/replicas, or is empty for the whole object")
     if _BAD_ESCAPE(pointer):
-        raise _WrongError("in a path, write ~0 for ~ and ~1 for /")
+        raise _InvalidPatchError("in a path, write ~0 for ~ and ~1 for /")
     return tuple(part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/"))
 
 
-def _carry_out(document: Json, step: _Operation, room: int) -> int:
+def _apply_operation(document: Json, step: _Operation, room: int) -> int:
     """Change the document; return how much was copied."""
     match step.op:
         case "add":
@@ -194,7 +194,7 @@ def _carry_out(document: Json, step: _Operation, room: int) -> int:
         case _:
             found = _find(document, step.path)
             if not _same(found, step.value):
-                raise _WrongError(f"the test fails: there is {_called(found)}, but of another value")
+                raise _InvalidPatchError(f"the test fails: there is {_called(found)}, but of another value")
     return 0
 
 
@@ -203,7 +203,7 @@ def _find(document: Any, path: Sequence[str]) -> Any:
     for depth, part in enumerate(path):
         key = _key(found, part, path[:depth])
         if isinstance(found, dict) and key not in found:
-            raise _WrongError(_missing(found, part, path[:depth]))
+            raise _InvalidPatchError(_missing(found, part, path[:depth]))
         found = found[key]
     return found
 
@@ -213,15 +213,19 @@ def _key(parent: Any, part: str, path: Sequence[str], *, room: int = 0) -> Any:
     if isinstance(parent, dict):
         return part
     if not isinstance(parent, list):
-        raise _WrongError(f"{_pointer(path)} is {_called(parent)}, which has no {part}")
+        raise _InvalidPatchError(f"{_pointer(path)} is {_called(parent)}, which has no {part}")
     if part == "-" and room:
         return len(parent)
     if not _INDEX(part):
-        raise _WrongError(f"{_pointer(path)} is a list, so write the number of an item (from 0) in place of {part}")
+        raise _InvalidPatchError(
+            f"{_pointer(path)} is a list, so write the number of an item (from 0) in place of {part}"
+        )
     # A number of many digits is none of the items; to read it would take long.
     index = int(part) if len(part) <= len(str(len(parent))) else len(parent) + room
     if index >= len(parent) + room:
-        raise _WrongError(f"{_pointer(path)} is a list of {len(parent)}, which has no item {part} (the first is 0)")
+        raise _InvalidPatchError(
+            f"{_pointer(path)} is a list of {len(parent)}, which has no item {part} (the first is 0)"
+        )
     return index
 
 
@@ -245,7 +249,7 @@ def _move(document: Json, origin: Sequence[str], path: Sequence[str]) -> None:
     if path == origin:
         return
     if path[: len(origin)] == origin:
-        raise _WrongError(f"{_pointer(origin)} cannot be moved into itself")
+        raise _InvalidPatchError(f"{_pointer(origin)} cannot be moved into itself")
     _add(document, path, _remove(document, origin))
 
 
@@ -253,7 +257,7 @@ def _remove(document: Json, path: Sequence[str]) -> Any:
     value = _find(document, path)
     parent = _find(document, path[:-1])
     if parent is document:
-        raise _WrongError("the whole object cannot be removed")
+        raise _InvalidPatchError("the whole object cannot be removed")
     del parent[_key(parent, path[-1], path[:-1])]
     return value
 
@@ -272,7 +276,7 @@ def _size(value: Any, limit: int) -> int:
     for part in _sizes(value):
         size += part
         if size > limit:
-            raise _WrongError("the copies make the object too large")
+            raise _InvalidPatchError("the copies make the object too large")
     return size
 
 

@@ -13,11 +13,11 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from syncline.api.configsync import Target as Listed
-from syncline.core.filing import DATA_KINDS, DataFile, FilingError, Volume
+from syncline.api.configsync import ConfigSyncTarget
+from syncline.core.file_data import DATA_KINDS, DataFileLike, DataObject, FileDataError
+from syncline.core.manifest_errors import group_of, kind_of, validate
 from syncline.core.objects import Target
 from syncline.core.patching import PatchError, patched
-from syncline.core.shape import group_of, kind_of, problems
 
 Json = dict[str, Any]
 ScopeOf = Callable[[str, str, str], bool | None]
@@ -26,7 +26,7 @@ ScopeOf = Callable[[str, str, str], bool | None]
 _DEFINITION = "CustomResourceDefinition.apiextensions.k8s.io"
 
 
-class Document(Protocol):
+class DocumentLike(Protocol):
     """A manifest, and where it was written."""
 
     @property
@@ -42,12 +42,12 @@ class Document(Protocol):
         """The line that it begins at, from 1; 0 where that means nothing."""
 
 
-class Build(Struct, frozen=True):
+class BuildOutput(Struct, frozen=True):
     """What one build made, and the targets that it was made for."""
 
-    documents: Sequence[Document]
-    files: Sequence[DataFile] = ()
-    listed: Sequence[Listed] = ()
+    documents: Sequence[DocumentLike]
+    files: Sequence[DataFileLike] = ()
+    listed: Sequence[ConfigSyncTarget] = ()
 
 
 class Placed(Struct, frozen=True, kw_only=True):
@@ -61,7 +61,7 @@ class Placed(Struct, frozen=True, kw_only=True):
     """False where the cluster does not know the kind yet, so that its namespace is a guess."""
 
 
-class Reported(Struct, frozen=True):
+class Unplaced(Struct, frozen=True):
     """What is in the source and goes nowhere."""
 
     what: str
@@ -76,16 +76,16 @@ class Placement(Struct, frozen=True, kw_only=True):
     """What a build comes to."""
 
     objects: tuple[Placed, ...] = ()
-    reported: tuple[Reported, ...] = ()
+    unplaced: tuple[Unplaced, ...] = ()
     errors: tuple[str, ...] = ()
     fields: Mapping[str, tuple[str, str]] = {}
     """Of errors that are about one field: the origin that the error begins with, and the path of the field."""
     notes: tuple[str, ...] = ()
 
 
-def by_values(listed: Sequence[Listed]) -> list[tuple[Mapping[str, Any], tuple[Listed, ...]]]:
+def by_values(listed: Sequence[ConfigSyncTarget]) -> list[tuple[Mapping[str, Any], tuple[ConfigSyncTarget, ...]]]:
     """Group targets by the template values they bring along: one build for each group, those without values first."""
-    groups: list[tuple[Mapping[str, Any], list[Listed]]] = [({}, [])]
+    groups: list[tuple[Mapping[str, Any], list[ConfigSyncTarget]]] = [({}, [])]
     for one in listed:
         for values, members in groups:
             if values == one.values:
@@ -96,26 +96,26 @@ def by_values(listed: Sequence[Listed]) -> list[tuple[Mapping[str, Any], tuple[L
     return [(values, tuple(members)) for values, members in groups if members or not listed]
 
 
-def place(builds: Sequence[Build], *, namespace: str, scope: ScopeOf, forced: str | None = None) -> Placement:
+def place(builds: Sequence[BuildOutput], *, namespace: str, scope: ScopeOf, forced: str | None = None) -> Placement:
     """Find the place of everything that was built.
 
     `namespace` is for manifests that name none; `forced` puts all objects that are in a namespace into this one,
     whatever manifests and targets say.
     """
-    desk = _Desk(namespace, forced, scope)
+    placer = _Placer(namespace, forced, scope)
     for build in builds:
-        desk.read(build)
+        placer.read(build)
     if any(build.listed for build in builds):
         for build in builds:
-            desk.place_listed(build)
+            placer.place_listed(build)
     else:
-        for document in desk.sound(builds):
-            desk.put(document.manifest, _origin(document), None)
-    desk.report(builds)
-    return desk.placement()
+        for document in placer.sound(builds):
+            placer.put(document.manifest, _origin(document), None)
+    placer.report(builds)
+    return placer.placement()
 
 
-class _Desk:
+class _Placer:
     """The work on one placement."""
 
     def __init__(self, namespace: str, forced: str | None, scope: ScopeOf) -> None:
@@ -127,7 +127,7 @@ class _Desk:
         self._used: set[str] = set()
         """What has found a place: files by path, manifests by what they make."""
         self._objects: dict[Target, Placed] = {}
-        self._reported: list[Reported] = []
+        self._unplaced: list[Unplaced] = []
         self._errors: list[str] = []
         self._fields: dict[str, tuple[str, str]] = {}
         self._notes: list[str] = []
@@ -135,16 +135,16 @@ class _Desk:
     def placement(self) -> Placement:
         return Placement(
             objects=tuple(self._objects.values()),
-            reported=tuple(dict.fromkeys(self._reported)),
+            unplaced=tuple(dict.fromkeys(self._unplaced)),
             errors=tuple(dict.fromkeys(self._errors)),
             fields=self._fields,
             notes=tuple(dict.fromkeys(self._notes)),
         )
 
-    def read(self, build: Build) -> None:
+    def read(self, build: BuildOutput) -> None:
         """Check the documents, and learn the kinds that they define."""
         for document in build.documents:
-            found, origin = problems(document.manifest), _origin(document)
+            found, origin = validate(document.manifest), _origin(document)
             for path, problem in found:
                 error = f"{origin}: {_called(document.manifest)} {problem}"
                 self._errors.append(error)
@@ -158,14 +158,14 @@ class _Desk:
                     key = (str(spec.get("group")), str(names.get("kind")))
                     self._definitions[key] = spec.get("scope") != "Cluster"
 
-    def sound(self, builds: Sequence[Build]) -> Iterator[Document]:
+    def sound(self, builds: Sequence[BuildOutput]) -> Iterator[DocumentLike]:
         """Yield what can be placed."""
         for build in builds:
             yield from (one for one in build.documents if id(one) not in self._broken)
 
-    def place_listed(self, build: Build) -> None:
+    def place_listed(self, build: BuildOutput) -> None:
         """Place what is listed, and say what is listed in vain."""
-        volumes: dict[tuple[str, str, str], Volume] = {}
+        volumes: dict[tuple[str, str, str], DataObject] = {}
         for listed in build.listed:
             matching = [] if listed.key else self._matching(listed, build)
             for document in matching:
@@ -173,10 +173,12 @@ class _Desk:
                 self.put(document.manifest, _origin(document), listed)
             if not matching:
                 self._fill(listed, build, volumes)
-        for volume in volumes.values():
-            self._file(volume)
+        for data_object in volumes.values():
+            self._file(data_object)
 
-    def _fill(self, listed: Listed, build: Build, volumes: dict[tuple[str, str, str], Volume]) -> None:
+    def _fill(
+        self, listed: ConfigSyncTarget, build: BuildOutput, volumes: dict[tuple[str, str, str], DataObject]
+    ) -> None:
         """Make of files what no manifest makes."""
         kind = DATA_KINDS.get(listed.type.lower())
         if kind is None:
@@ -188,26 +190,26 @@ class _Desk:
             return
         place = (kind, self._forced or listed.namespace or self._namespace, listed.name)
         try:
-            self._used.update(volumes.setdefault(place, Volume(*place)).take(listed, build.files))
-        except FilingError as error:
+            self._used.update(volumes.setdefault(place, DataObject(*place)).take(listed, build.files))
+        except FileDataError as error:
             self._errors.append(f"targets: {error}")
 
-    def _matching(self, listed: Listed, build: Build) -> list[Document]:
+    def _matching(self, listed: ConfigSyncTarget, build: BuildOutput) -> list[DocumentLike]:
         """Return the manifests that a target means: of several namespaces that of its own, if that is among them."""
         found = [one for one in self.sound([build]) if _matches(listed, one.manifest)]
         own = [one for one in found if one.manifest["metadata"].get("namespace") == listed.namespace]
         return own if listed.namespace and own else found
 
-    def _file(self, volume: Volume) -> None:
+    def _file(self, data_object: DataObject) -> None:
         """Put an object that is made of files; all targets that fill it have their overrides."""
-        manifest: Json | None = volume.manifest()
-        for listed in volume.filled_by:
+        manifest: Json | None = data_object.manifest()
+        for listed in data_object.filled_by:
             if manifest is not None:
-                manifest = self._overridden(manifest, volume.origin, listed)
-        if manifest is not None and volume.filled_by:
-            self.put(manifest, volume.origin, None)
+                manifest = self._overridden(manifest, data_object.origin, listed)
+        if manifest is not None and data_object.filled_by:
+            self.put(manifest, data_object.origin, None)
 
-    def put(self, manifest: Json, origin: str, listed: Listed | None) -> None:
+    def put(self, manifest: Json, origin: str, listed: ConfigSyncTarget | None) -> None:
         """Settle the namespace of an object, override it, and take its place."""
         metadata = manifest["metadata"]
         namespaced = self._is_namespaced(manifest)
@@ -235,7 +237,7 @@ class _Desk:
         found = self._scope(group, version, kind)
         return self._definitions.get((group, kind)) if found is None else found
 
-    def _overridden(self, manifest: Json, origin: str, listed: Listed) -> Json | None:
+    def _overridden(self, manifest: Json, origin: str, listed: ConfigSyncTarget) -> Json | None:
         if not listed.overrides:
             return manifest
         where = f"targets: overrides of {listed.type} {listed.name} ({origin})"
@@ -248,24 +250,24 @@ class _Desk:
         except PatchError as error:
             self._errors.append(f"{where}: {error}")
             return None
-        found = problems(result)
+        found = validate(result)
         self._errors += [f"{where}: {_called(result)} {problem}" for _, problem in found]
         return None if found else result
 
-    def report(self, builds: Sequence[Build]) -> None:
+    def report(self, builds: Sequence[BuildOutput]) -> None:
         """Say what goes nowhere."""
         listing = any(build.listed for build in builds)
         for document in self.sound(builds) if listing else ():
             if _made(document) not in self._used:
                 reason = "is not in targets, so it is not applied"
-                self._reported.append(Reported(_called(document.manifest), _origin(document), reason))
+                self._unplaced.append(Unplaced(_called(document.manifest), _origin(document), reason))
         for file in (file for build in builds for file in build.files):
             if file.path not in self._used:
                 reason = "is no manifest, and no target of type ConfigMap or Secret takes it"
-                self._reported.append(Reported("the file", file.path, reason))
+                self._unplaced.append(Unplaced("the file", file.path, reason))
 
 
-def _matches(listed: Listed, manifest: Json) -> bool:
+def _matches(listed: ConfigSyncTarget, manifest: Json) -> bool:
     kind, _, group = listed.type.partition(".")
     return (
         manifest["metadata"]["name"] == listed.name
@@ -274,7 +276,7 @@ def _matches(listed: Listed, manifest: Json) -> bool:
     )
 
 
-def _origin(document: Document) -> str:
+def _origin(document: DocumentLike) -> str:
     return f"{document.file}:{document.line}" if document.line else document.file
 
 
@@ -288,7 +290,7 @@ def _called(manifest: Any) -> str:
     return " ".join(words) or "the document"
 
 
-def _made(document: Document) -> str:
+def _made(document: DocumentLike) -> str:
     metadata = document.manifest["metadata"]
     return f"{kind_of(document.manifest)} {metadata.get('namespace') or ''}/{metadata['name']}"
 

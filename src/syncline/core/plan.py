@@ -10,14 +10,14 @@ from enum import Enum
 from msgspec import Struct, field, structs
 
 from syncline.api.common import GROUP, ManagementPolicy, TargetState
-from syncline.core.carry import is_allocated
-from syncline.core.digest import brief, leaves_digest
+from syncline.core.digest import brief, combined_digest
 from syncline.core.fields import extra_paths, is_ours, lost_paths
-from syncline.core.ignoring import compared_leaves, without
+from syncline.core.ignored_fields import compared_values, remove_paths
 from syncline.core.keypolicies import KeyedMerge, KeyPolicies, KeyPolicy, merge_by_key
-from syncline.core.objects import Content, Desired, Marker, Seen, Target
-from syncline.core.ownership import MARKER, Owner, Standing, recognise, standing
-from syncline.core.sanitize import is_state
+from syncline.core.objects import Content, Desired, Marker, Observed, Target
+from syncline.core.ownership import MARKER, Owner, Ownership, ownership_of, recognise
+from syncline.core.sanitize import is_controller_state
+from syncline.core.strip import is_allocated
 
 # The base is an annotation; Kubernetes allows 256 KiB for all annotations of an object together.
 MAX_BASE = 64 * 1024
@@ -46,16 +46,16 @@ class Verb(Enum):
 WRITES = frozenset(set(Verb) - {Verb.READ, Verb.LEAVE})
 
 
-class Edit(Struct, frozen=True, kw_only=True):
+class Change(Struct, frozen=True, kw_only=True):
     """The change that an update makes. `whole` replaces the content; otherwise `take` and `drop` name single values."""
 
-    whole: bool = True
-    take: tuple[str, ...] = ()
-    drop: tuple[str, ...] = ()
+    replace_all: bool = True
+    set: tuple[str, ...] = ()
+    unset: tuple[str, ...] = ()
     digest: str
     base: Mapping[str, str] | None = None
     mode: str = "Created"
-    extras: bool = False
+    exact: bool = False
     """Whether the object is ours to the last field (Overwrite): what we did not send is removed."""
     guard_version: bool = False
     """Whether the write must fail if anybody wrote since the object was seen."""
@@ -73,9 +73,9 @@ class Action(Struct, frozen=True, kw_only=True):
     reason: str
     message: str
     state: TargetState = "Synced"
-    edit: Edit | None = None
+    change: Change | None = None
     drift: bool = False
-    lost: tuple[str, ...] = ()
+    lost_fields: tuple[str, ...] = ()
     """Of a repaired drift: the fields that somebody has taken, where they are known."""
     conflicts: tuple[str, ...] = field(default=())
     uid: str = ""
@@ -97,84 +97,94 @@ class Policy(Struct, frozen=True, kw_only=True):
 
 
 def plan(
-    desired: Desired, seen: Seen | None, owner: Owner, here: str, policy: Policy, *, rival: str = "", kept: bool = False
+    desired: Desired,
+    observed: Observed | None,
+    owner: Owner,
+    object_id: str,
+    policy: Policy,
+    *,
+    competing_owner: str = "",
+    created_once: bool = False,
 ) -> Action:
     """Decide what to do at one target.
 
-    `here` names the place (`ownership.place`); `rival` names the living sync with the better claim, if there is one:
-    the owner of what was seen, or an older sync that wants the same absent object; `kept` says that, under Keep, this
-    place has had its copy.
+    `object_id` names the target (`ownership.object_id_of`). `competing_owner` names the existing sync with the better
+    claim, if there is one: the owner of the observed object, or an older sync that claims the same absent object.
+    `created_once` says that, under Keep, the target has had its object.
     """
-    if seen is None:
-        return _plan_absent(desired, policy, rival, kept=kept)
-    if (first := _plan_first(desired, seen)) is not None:
+    if observed is None:
+        return _plan_absent(desired, policy, competing_owner, created_once=created_once)
+    if (first := _plan_guards(desired, observed)) is not None:
         return first
-    whose = standing(seen, owner, here)
-    if whose is Standing.UNPROVEN:
+    whose = ownership_of(observed, owner, object_id)
+    if whose is Ownership.UNPROVEN:
         return _leave(desired, MARK_UNPROVEN, UNPROVEN_MESSAGE, "Conflict")
-    seen = recognise(seen, owner, here)
+    observed = recognise(observed, owner, object_id)
     if desired.body is not None:
-        seen = _judged(desired, seen, extras=policy.management == "Overwrite")
+        observed = _detect_drift(desired, observed, exact=policy.management == "Overwrite")
     elif desired.ignored:
-        seen = _without_ignored(desired, seen)
-    if whose in (Standing.OURS, Standing.RENEWABLE, Standing.FORMER):
-        return _plan_ours(desired, seen, policy, former=whose is Standing.FORMER)
-    if rival:
+        observed = _without_ignored(desired, observed)
+    if whose in (Ownership.OURS, Ownership.RENEWABLE, Ownership.PREVIOUS):
+        return _plan_ours(desired, observed, policy, previous=whose is Ownership.PREVIOUS)
+    if competing_owner:
         return _leave(
-            desired, "OwnedByOther", f"the object belongs to {rival}, which keeps it until it lets go", "Conflict"
+            desired,
+            "OwnedByOther",
+            f"the object belongs to {competing_owner}, which keeps it until it lets go",
+            "Conflict",
         )
-    if whose is Standing.FOREIGN:
+    if whose is Ownership.FOREIGN:
         # What a stranger says of itself, in a marker or a base that it was copied with, is no record of ours.
-        seen = structs.replace(seen, marker=None, base=None)
-    return _plan_foreign(desired, seen, policy)
+        observed = structs.replace(observed, marker=None, base=None)
+    return _plan_foreign(desired, observed, policy)
 
 
-def _plan_first(desired: Desired, seen: Seen) -> Action | None:
+def _plan_guards(desired: Desired, observed: Observed) -> Action | None:
     """Decide what goes before any comparison."""
-    if seen.deleting:
+    if observed.deleting:
         return _leave(
             desired, "Terminating", "the object is being deleted; it is written again once it is gone", "Pending"
         )
-    if seen.reconcile_disabled:
+    if observed.reconcile_disabled:
         return _leave(
             desired, "ReconcileDisabled", "left alone: it is annotated syncline.dev/reconcile: Disabled", "Skipped"
         )
-    if desired.ignored and desired.body is None and seen.leaves is None:
+    if desired.ignored and desired.body is None and observed.value_digests is None:
         return Action(verb=Verb.READ, target=desired.target, reason="Read", message="some values are not compared")
     return None
 
 
-def _judged(desired: Desired, seen: Seen, *, extras: bool) -> Seen:
+def _detect_drift(desired: Desired, observed: Observed, *, exact: bool) -> Observed:
     """Tell whether an object of a kind that is not compared by content is as we sent it.
 
     Its digest is that of what was sent: it holds as long as the server counts every field of it as ours; and, where
     the object is ours to the last field, as long as nobody has added any.
     """
-    marker = seen.marker
+    marker = observed.marker
     if marker is None or desired.body is None or marker.digest != desired.digest:
-        return seen
-    fields = seen.fields or b"{}"
+        return observed
+    fields = observed.fields or b"{}"
     # A record that somebody else has written is no record of ours.
     record = marker.unkept if marker.unkept and is_ours(fields, "metadata", "annotations", MARKER) else ()
-    lost = lost_paths(without(desired.body.fields, desired.ignored), fields, record)
-    if extras:
-        lost += tuple(path for path in extra_paths(fields) if not is_allocated(seen.target.kind, path))
-    return structs.replace(seen, digest="", lost=lost) if lost else seen
+    lost = lost_paths(remove_paths(desired.body.fields, desired.ignored), fields, record)
+    if exact:
+        lost += tuple(path for path in extra_paths(fields) if not is_allocated(observed.target.kind, path))
+    return structs.replace(observed, digest="", lost_fields=lost) if lost else observed
 
 
-def _without_ignored(desired: Desired, seen: Seen) -> Seen:
+def _without_ignored(desired: Desired, observed: Observed) -> Observed:
     """Take a ConfigMap or Secret for what it says beside the values that are left to others."""
-    leaves = compared_leaves(seen.leaves or {}, desired.ignored)
-    return structs.replace(seen, leaves=leaves, digest=leaves_digest(leaves))
+    leaves = compared_values(observed.value_digests or {}, desired.ignored)
+    return structs.replace(observed, value_digests=leaves, digest=combined_digest(leaves))
 
 
-def _plan_absent(desired: Desired, policy: Policy, rival: str, *, kept: bool) -> Action:
-    if rival:
-        message = f"{rival} wants the same object, and is older: take the target out of one of the two"
+def _plan_absent(desired: Desired, policy: Policy, competing_owner: str, *, created_once: bool) -> Action:
+    if competing_owner:
+        message = f"{competing_owner} wants the same object, and is older: take the target out of one of the two"
         return _leave(desired, "ClaimedByOther", message, "Conflict")
-    if policy.management == "Keep" and kept:
+    if policy.management == "Keep" and created_once:
         return _leave(desired, "Kept", "it had its copy; Keep does not create a copy again that was deleted", "Skipped")
-    base = desired.values() if policy.merges else None
+    base = desired.digests_by_path() if policy.merges else None
     if base is not None and (refusal := base_too_large(desired, base)):
         return refusal
     return Action(
@@ -182,11 +192,11 @@ def _plan_absent(desired: Desired, policy: Policy, rival: str, *, kept: bool) ->
         target=desired.target,
         reason="Created",
         message="the target has no such object",
-        edit=Edit(digest=desired.digest, base=base),
+        change=Change(digest=desired.digest, base=base),
     )
 
 
-def _plan_foreign(desired: Desired, seen: Seen, policy: Policy) -> Action:
+def _plan_foreign(desired: Desired, observed: Observed, policy: Policy) -> Action:
     match policy.management:
         case "Keep":
             return _leave(desired, "NotOurs", "an object that is not ours exists; Keep leaves it as it is", "Skipped")
@@ -202,16 +212,16 @@ def _plan_foreign(desired: Desired, seen: Seen, policy: Policy) -> Action:
             mode, message = "Adopted", "taken over from whoever made it (Adopt)"
         case "Overwrite":
             mode, message = "Overwritten", "made exactly the source (Overwrite)"
-    return _converge(desired, seen, policy, Verb.ADOPT, mode=mode, why=("Adopted", message))
+    return _plan_update(desired, observed, policy, Verb.ADOPT, mode=mode, why=("Adopted", message))
 
 
-def _plan_ours(desired: Desired, seen: Seen, policy: Policy, *, former: bool) -> Action:
-    marker = seen.marker
+def _plan_ours(desired: Desired, observed: Observed, policy: Policy, *, previous: bool) -> Action:
+    marker = observed.marker
     assert marker is not None  # noqa: S101 - ours means that it has one
     # Digests of another key say nothing: whether somebody edited the copy is not known then.
     readable = not desired.key or marker.key == desired.key
-    edited = seen.digest != marker.digest and readable
-    equal = seen.digest == desired.digest and seen.type == desired.content.type
+    edited = observed.digest != marker.digest and readable
+    equal = observed.digest == desired.digest and observed.type == desired.content.type
     if policy.management == "Keep":
         if equal:
             return _leave(desired, "Synced", "equal to the source", "Synced")
@@ -219,26 +229,27 @@ def _plan_ours(desired: Desired, seen: Seen, policy: Policy, *, former: bool) ->
     skips = policy.conflict == "Skip" and not policy.key_policies
     stays = skips or (policy.conflict == "Report" and marker.digest == desired.digest)
     if stays and not equal and (edited or not readable):
-        return _plan_edited(desired, seen, policy, readable=readable)
-    if former:
+        return _plan_edited(desired, observed, policy, readable=readable)
+    if previous:
         reason, message = "Reowned", "written by an earlier sync of this name; owned again"
     elif edited and not equal and (policy.key_policies or policy.conflict != "Merge"):
-        reason, message = "DriftRepaired", lost_message(seen.lost, seen.changed_by)
+        reason, message = "DriftRepaired", lost_message(observed.lost_fields, observed.changed_by)
     elif not equal:
         reason, message = "SourceChanged", "the source has changed"
     else:
         reason, message = "MetadataRepaired", METADATA_DIFFERS
-    action = _converge(desired, seen, policy, Verb.UPDATE, mode=marker.mode, why=(reason, message))
-    if former or not _settled(action, desired, seen, marker):
+    action = _plan_update(desired, observed, policy, Verb.UPDATE, mode=marker.mode, why=(reason, message))
+    if previous or not _is_noop(action, desired, observed, marker):
         return action
     if action.conflicts:
         return _leave(desired, action.reason, action.message, action.state, action.conflicts)
     return _leave(desired, "Synced", "agrees with the source", "Synced")
 
 
-def _plan_edited(desired: Desired, seen: Seen, policy: Policy, *, readable: bool) -> Action:
+def _plan_edited(desired: Desired, observed: Observed, policy: Policy, *, readable: bool) -> Action:
     if policy.conflict == "Report":
-        message = f"{lost_message(seen.lost, seen.changed_by)}; driftPolicy Report leaves it until the source changes"
+        drift = lost_message(observed.lost_fields, observed.changed_by)
+        message = f"{drift}; driftPolicy Report leaves it until the source changes"
         return _leave(desired, "Drifted", message, "Conflict")
     if not readable:
         message = (
@@ -246,104 +257,108 @@ def _plan_edited(desired: Desired, seen: Seen, policy: Policy, *, readable: bool
             "copy, or set conflictPolicy: SourceWins"
         )
         return _leave(desired, "RecordLost", message, "Conflict")
-    by = f" by {seen.changed_by}" if seen.changed_by else ""
+    by = f" by {observed.changed_by}" if observed.changed_by else ""
     message = f"the copy was changed{by}; conflictPolicy Skip leaves it until it equals the source or is deleted"
     return _leave(desired, "Edited", message, "Conflict")
 
 
-def _settled(action: Action, desired: Desired, seen: Seen, marker: Marker) -> bool:
+def _is_noop(action: Action, desired: Desired, observed: Observed, marker: Marker) -> bool:
     """Whether the update would write what is there already."""
-    edit = action.edit
+    change = action.change
     return (
         action.verb is Verb.UPDATE
-        and edit is not None
-        and edit.metadata_only
-        and (marker.digest == edit.digest or edit.base is not None)
+        and change is not None
+        and change.metadata_only
+        and (marker.digest == change.digest or change.base is not None)
         and (not desired.key or marker.key == desired.key)
-        and seen.base == edit.base
-        and (seen.immutable or not desired.content.immutable)
-        and not metadata_differs(desired, seen, extras=edit.extras)
+        and observed.base == change.base
+        and (observed.immutable or not desired.content.immutable)
+        and not metadata_differs(desired, observed, exact=change.exact)
     )
 
 
-def _whole_edit(desired: Desired, seen: Seen, policy: Policy, verb: Verb, *, mode: str) -> Edit:
+def _whole_edit(desired: Desired, observed: Observed, policy: Policy, verb: Verb, *, mode: str) -> Change:
     # SourceWins may overwrite an edit made since; every other case must not.
     lax = policy.conflict == "SourceWins" and verb is Verb.UPDATE
-    take, drop = _difference(desired, seen)
-    return Edit(
-        whole=not desired.ignored or desired.body is not None,
-        take=take,
-        drop=drop,
+    take, drop = _difference(desired, observed)
+    return Change(
+        replace_all=not desired.ignored or desired.body is not None,
+        set=take,
+        unset=drop,
         digest=desired.digest,
         mode=mode,
-        extras=policy.management == "Overwrite",
+        exact=policy.management == "Overwrite",
         guard_version=not lax,
-        metadata_only=seen.digest == desired.digest,
+        metadata_only=observed.digest == desired.digest,
     )
 
 
-def _converge(desired: Desired, seen: Seen, policy: Policy, verb: Verb, *, mode: str, why: tuple[str, str]) -> Action:
+def _plan_update(
+    desired: Desired, observed: Observed, policy: Policy, verb: Verb, *, mode: str, why: tuple[str, str]
+) -> Action:
     """Make the object agree with the source, in whole or merged."""
     reason, message = why
     extras = policy.management == "Overwrite"
     merged: KeyedMerge | None = None
     if policy.merges:
         leaves = (
-            seen.leaves if seen.leaves is not None else (seen.content.leaves() if seen.content is not None else None)
+            observed.value_digests
+            if observed.value_digests is not None
+            else (observed.content.value_digests() if observed.content is not None else None)
         )
         if leaves is None:
             return Action(
                 verb=Verb.READ, target=desired.target, reason="Read", message="a merge needs the object's values"
             )
         merged = merge_by_key(
-            _base(desired, seen, leaves),
-            desired.values(),
+            _base(desired, observed, leaves),
+            desired.digests_by_path(),
             leaves,
             KeyPolicies(policy.conflict, policy.key_policies),
             adopting=verb is Verb.ADOPT,
         )
         if refusal := base_too_large(desired, merged.base):
             return refusal
-        edit = Edit(
-            whole=False,
-            take=merged.take,
-            drop=merged.drop,
-            digest=leaves_digest(merged.result),
+        change = Change(
+            replace_all=False,
+            set=merged.set,
+            unset=merged.unset,
+            digest=combined_digest(merged.result),
             base=merged.base,
             mode=mode,
-            extras=extras,
+            exact=extras,
             guard_version=True,
-            metadata_only=not merged.take and not merged.drop,
+            metadata_only=not merged.set and not merged.unset,
         )
     else:
-        edit = _whole_edit(desired, seen, policy, verb, mode=mode)
+        change = _whole_edit(desired, observed, policy, verb, mode=mode)
     drift = reason == "DriftRepaired" and (merged is None or bool(merged.repaired))
     if merged is not None:
-        reason, message = _merge_report((reason, message), merged, desired, seen)
+        reason, message = _merge_report((reason, message), merged, desired, observed)
     conflicts = (*merged.conflicts, *merged.edited) if merged is not None else ()
     state: TargetState = "Conflict" if conflicts else "Synced"
-    retyped = seen.type != desired.content.type
-    if retyped or (seen.immutable and not edit.metadata_only):
-        return _plan_immutable(desired, seen, edit, state, conflicts)
+    retyped = observed.type != desired.content.type
+    if retyped or (observed.immutable and not change.metadata_only):
+        return _plan_immutable(desired, observed, change, state, conflicts)
     return Action(
         verb=verb,
         target=desired.target,
         reason=reason,
         message=message,
         state=state,
-        edit=edit,
+        change=change,
         drift=drift,
-        lost=seen.lost if drift else (),
+        lost_fields=observed.lost_fields if drift else (),
         conflicts=conflicts,
     )
 
 
-def _merge_report(why: tuple[str, str], merged: KeyedMerge, desired: Desired, seen: Seen) -> tuple[str, str]:
+def _merge_report(why: tuple[str, str], merged: KeyedMerge, desired: Desired, observed: Observed) -> tuple[str, str]:
     """Return reason and message of a merge."""
     reason, message = why
-    changed = bool(merged.take or merged.drop)
+    changed = bool(merged.set or merged.unset)
     if reason == "DriftRepaired":
-        message = lost_message(tuple(path.partition("/")[2] for path in merged.repaired), seen.changed_by)
+        message = lost_message(tuple(path.partition("/")[2] for path in merged.repaired), observed.changed_by)
         if not merged.repaired:
             reason, message = "SourceChanged", "the source has changed"
     if reason == "SourceChanged" and not changed:
@@ -351,9 +366,9 @@ def _merge_report(why: tuple[str, str], merged: KeyedMerge, desired: Desired, se
         reason, message = "MetadataRepaired", METADATA_DIFFERS
     notes: list[str] = []
     if merged.edited:
-        lost = seen.marker is not None and bool(desired.key) and seen.marker.key != desired.key
+        lost = observed.marker is not None and bool(desired.key) and observed.marker.key != desired.key
         reason = "RecordLost" if lost else "Edited"
-        by = f" by {seen.changed_by}" if seen.changed_by else ""
+        by = f" by {observed.changed_by}" if observed.changed_by else ""
         found = "differ from the source, and who changed them is not known" if lost else f"changed here{by}"
         notes.append(f"{found}; Skip leaves them until they equal the source: {names_of(merged.edited)}")
     if merged.conflicts:
@@ -362,22 +377,28 @@ def _merge_report(why: tuple[str, str], merged: KeyedMerge, desired: Desired, se
     return reason, "; ".join(notes) or message
 
 
-def _difference(desired: Desired, seen: Seen) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _difference(desired: Desired, observed: Observed) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return which values to write and to remove, where some are left to others; else all are."""
     if not desired.ignored or desired.body is not None:
         return (), ()
-    wanted, there = desired.values(), seen.leaves or {}
+    wanted, there = desired.digests_by_path(), observed.value_digests or {}
     take = tuple(path for path, digest in wanted.items() if there.get(path) != digest)
     return take, tuple(path for path in there if path not in wanted)
 
 
-def _plan_immutable(desired: Desired, seen: Seen, edit: Edit, state: TargetState, conflicts: tuple[str, ...]) -> Action:
+def _plan_immutable(
+    desired: Desired, observed: Observed, change: Change, state: TargetState, conflicts: tuple[str, ...]
+) -> Action:
     """Replace what cannot be changed, where we made it or may overwrite it."""
-    what = "immutable and differs" if seen.type == desired.content.type else f"of the unchangeable type {seen.type}"
-    if edit.mode == "Adopted" and not edit.extras:
+    what = (
+        "immutable and differs"
+        if observed.type == desired.content.type
+        else f"of the unchangeable type {observed.type}"
+    )
+    if change.mode == "Adopted" and not change.exact:
         message = f"the adopted object is {what}; delete it, or set resourceManagementPolicy: Overwrite"
         return _leave(desired, "Immutable", message, "Failed")
-    if not edit.whole and seen.content is None:
+    if not change.replace_all and observed.content is None:
         return Action(verb=Verb.READ, target=desired.target, reason="Read", message="a merge needs the object's values")
     return Action(
         verb=Verb.RECREATE,
@@ -385,19 +406,19 @@ def _plan_immutable(desired: Desired, seen: Seen, edit: Edit, state: TargetState
         reason="Recreated",
         message=f"the object is {what}, so it is deleted and created again",
         state=state,
-        edit=edit,
+        change=change,
         conflicts=conflicts,
     )
 
 
-def _base(desired: Desired, seen: Seen, leaves: Mapping[str, str]) -> Mapping[str, str]:
+def _base(desired: Desired, observed: Observed, leaves: Mapping[str, str]) -> Mapping[str, str]:
     """Return the recorded base; without one, an untouched copy is its own base, and anything else has none."""
-    marker = seen.marker
+    marker = observed.marker
     if marker is None or (desired.key and marker.key != desired.key):
         return {}
-    if seen.base is not None:
-        return seen.base
-    return leaves if marker.digest == seen.digest else {}
+    if observed.base is not None:
+        return observed.base
+    return leaves if marker.digest == observed.digest else {}
 
 
 def base_too_large(desired: Desired, base: Mapping[str, str]) -> Action | None:
@@ -412,18 +433,18 @@ def base_too_large(desired: Desired, base: Mapping[str, str]) -> Action | None:
     return _leave(desired, "BaseTooLarge", message, "Failed")
 
 
-def metadata_differs(desired: Desired, seen: Seen, *, extras: bool) -> bool:
+def metadata_differs(desired: Desired, observed: Observed, *, exact: bool) -> bool:
     """Whether labels or annotations that we send are missing or changed, or ones that we no longer send are there."""
-    marker = seen.marker
-    return _map_differs(desired.labels, seen.labels, marker.labels if marker else (), extras=extras) or _map_differs(
-        desired.annotations, seen.annotations, marker.annotations if marker else (), extras=extras
+    marker = observed.marker
+    return _map_differs(desired.labels, observed.labels, marker.labels if marker else (), exact=exact) or _map_differs(
+        desired.annotations, observed.annotations, marker.annotations if marker else (), exact=exact
     )
 
 
-def _map_differs(wanted: Mapping[str, str], there: Mapping[str, str], sent: tuple[str, ...], *, extras: bool) -> bool:
+def _map_differs(wanted: Mapping[str, str], there: Mapping[str, str], sent: tuple[str, ...], *, exact: bool) -> bool:
     if any(there.get(key) != brief(value) for key, value in wanted.items()):
         return True
-    gone = extra_keys(there) if extras else there.keys() & set(sent)
+    gone = extra_keys(there) if exact else there.keys() & set(sent)
     return any(key not in wanted for key in gone) or set(sent) != wanted.keys()
 
 
@@ -439,7 +460,7 @@ def extra_keys(there: Mapping[str, str]) -> set[str]:
 
     Not what controllers note about the object itself, nor what its users tell us there.
     """
-    return {key for key in there if not is_state(key) and not key.startswith(f"{GROUP}/")}
+    return {key for key in there if not is_controller_state(key) and not key.startswith(f"{GROUP}/")}
 
 
 def names_of(paths: tuple[str, ...]) -> str:
@@ -454,17 +475,20 @@ def _leave(desired: Desired, reason: str, message: str, state: TargetState, conf
     )
 
 
-def merged_content(desired: Desired, seen: Seen, edit: Edit) -> Content:
+def merged_content(desired: Desired, observed: Observed, change: Change) -> Content:
     """Return the content that the target is to have; a merge needs the body that was read."""
-    if edit.whole:
+    if change.replace_all:
         return desired.content
-    assert seen.content is not None  # noqa: S101 - the plan asked for it
-    parts: dict[str, dict[str, str]] = {"data": dict(seen.content.data), "binaryData": dict(seen.content.binary_data)}
-    for path in edit.drop:
+    assert observed.content is not None  # noqa: S101 - the plan asked for it
+    parts: dict[str, dict[str, str]] = {
+        "data": dict(observed.content.data),
+        "binaryData": dict(observed.content.binary_data),
+    }
+    for path in change.unset:
         part, _, name = path.partition("/")
         del parts[part][name]
-    for path in edit.take:
+    for path in change.set:
         part, _, name = path.partition("/")
-        parts[part][name] = desired.content.at(path)
+        parts[part][name] = desired.content.value_at(path)
     wanted = desired.content
     return Content(data=parts["data"], binary_data=parts["binaryData"], immutable=wanted.immutable, type=wanted.type)

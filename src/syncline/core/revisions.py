@@ -24,14 +24,14 @@ _FULL = (40, 64)
 _SHORT = 12
 
 
-class Head(Struct, frozen=True):
+class HeadRevision(Struct, frozen=True):
     """What the source is at; without a commit, the reason why that is not known."""
 
     commit: str | None
     reason: str = ""
 
 
-class Past(Struct, frozen=True):
+class AppliedRevision(Struct, frozen=True):
     """A revision that was applied."""
 
     commit: str
@@ -39,7 +39,7 @@ class Past(Struct, frozen=True):
     """None where nobody waited for it."""
 
 
-class Hold(Struct, frozen=True):
+class ActiveRollback(Struct, frozen=True):
     """A rollback in force, as status has it.
 
     `requested` is what the spec asked for; of a rollback after a failure, the commit that failed.
@@ -54,15 +54,15 @@ class Hold(Struct, frozen=True):
         return self.requested != PREVIOUS and not self.to.startswith(self.requested)
 
 
-class Situation(Struct, frozen=True, kw_only=True):
+class RevisionState(Struct, frozen=True, kw_only=True):
     """All that the decision depends on."""
 
-    head: Head
+    head: HeadRevision
     rollback_to: str | None = None
     """What the spec asks for."""
-    hold: Hold | None = None
+    active_rollback: ActiveRollback | None = None
     """What status says is in force."""
-    history: Sequence[Past] = ()
+    history: Sequence[AppliedRevision] = ()
     """Newest first."""
     current: str | None = None
     """The revision that is applied now, whole or in part."""
@@ -83,55 +83,64 @@ class Decision(Struct, frozen=True, kw_only=True):
     """Whether something other than the head is wanted, so that news from the source change nothing."""
     reason: Reason
     why: str
-    rollback: Hold | None = None
+    rollback: ActiveRollback | None = None
     """The rollback that is in force from now on."""
 
 
-def decide(now: Situation) -> Decision:
+def decide(state: RevisionState) -> Decision:
     """Decide which revision to apply. Total; to decide again after having applied it decides the same."""
-    if now.rollback_to is not None:
-        return _asked_for(now, now.rollback_to)
-    if now.policy == "Rollback" and not now.requested and (decision := _after_failure(now)):
+    if state.rollback_to is not None:
+        return _asked_for(state, state.rollback_to)
+    if state.policy == "Rollback" and not state.requested and (decision := _after_failure(state)):
         return decision
-    if now.head.commit is None:
-        return Decision(commit=now.current, held=False, reason="HeadUnknown", why=now.head.reason)
-    return Decision(commit=now.head.commit, held=False, reason="Head", why="follows the source")
+    if state.head.commit is None:
+        return Decision(commit=state.current, held=False, reason="HeadUnknown", why=state.head.reason)
+    return Decision(commit=state.head.commit, held=False, reason="Head", why="follows the source")
 
 
-def _asked_for(now: Situation, to: str) -> Decision:
-    if now.hold is not None and now.hold.requested == to and not now.hold.after_failure:
-        return _rolled_back(now.hold)
-    found, problem = _previous(now) if to == PREVIOUS else _named(now, to)
+def _asked_for(state: RevisionState, to: str) -> Decision:
+    if (
+        state.active_rollback is not None
+        and state.active_rollback.requested == to
+        and not state.active_rollback.after_failure
+    ):
+        return _rolled_back(state.active_rollback)
+    found, problem = _previous(state) if to == PREVIOUS else _named(state, to)
     if found is None:
         # What was in force stays known: it may say which revision has failed.
-        return Decision(commit=now.current, held=True, reason="NotFound", why=problem, rollback=now.hold)
-    return _rolled_back(Hold(found, to))
+        return Decision(commit=state.current, held=True, reason="NotFound", why=problem, rollback=state.active_rollback)
+    return _rolled_back(ActiveRollback(found, to))
 
 
-def _rolled_back(hold: Hold) -> Decision:
-    what = "the previous revision" if hold.requested == PREVIOUS else "a revision"
-    why = f"rolled back to {what}, {hold.to[:_SHORT]}, as spec.rollback asks; remove it to follow the source again"
-    return Decision(commit=hold.to, held=True, reason="RolledBack", why=why, rollback=hold)
+def _rolled_back(rollback: ActiveRollback) -> Decision:
+    what = "the previous revision" if rollback.requested == PREVIOUS else "a revision"
+    why = f"rolled back to {what}, {rollback.to[:_SHORT]}, as spec.rollback asks; remove it to follow the source again"
+    return Decision(commit=rollback.to, held=True, reason="RolledBack", why=why, rollback=rollback)
 
 
-def _previous(now: Situation) -> tuple[str | None, str]:
-    if now.current is None:
+def _previous(state: RevisionState) -> tuple[str | None, str]:
+    if state.current is None:
         return None, "nothing was applied yet, so there is no previous revision: remove spec.rollback"
-    failed = {past.commit for past in now.history if past.healthy is False}
-    failed -= {past.commit for past in now.history if past.healthy} | {now.last_healthy or ""}
-    if now.hold is not None and now.hold.after_failure:
-        failed.add(now.hold.requested)
-    before = [past.commit for past in now.history if past.commit != now.current]
+    failed = {applied.commit for applied in state.history if applied.healthy is False}
+    failed -= {applied.commit for applied in state.history if applied.healthy} | {state.last_healthy or ""}
+    if state.active_rollback is not None and state.active_rollback.after_failure:
+        failed.add(state.active_rollback.requested)
+    before = [applied.commit for applied in state.history if applied.commit != state.current]
     for commit in before:
         if commit not in failed:
             return commit, ""
     known = "all revisions before have failed" if before else "the history has no revision before"
-    return None, f"{known} {now.current[:_SHORT]}: write a commit into spec.rollback.to, or remove spec.rollback"
+    return None, f"{known} {state.current[:_SHORT]}: write a commit into spec.rollback.to, or remove spec.rollback"
 
 
-def _named(now: Situation, to: str) -> tuple[str | None, str]:
-    known = [now.head.commit, now.current, now.last_healthy, now.hold.to if now.hold else None]
-    known += [past.commit for past in now.history]
+def _named(state: RevisionState, to: str) -> tuple[str | None, str]:
+    known = [
+        state.head.commit,
+        state.current,
+        state.last_healthy,
+        state.active_rollback.to if state.active_rollback else None,
+    ]
+    known += [applied.commit for applied in state.history]
     matching = {commit for commit in known if commit is not None and commit.startswith(to)}
     if len(matching) == 1:
         return matching.pop(), ""
@@ -143,23 +152,28 @@ def _named(now: Situation, to: str) -> tuple[str | None, str]:
     return None, f"spec.rollback.to: {to} begins no revision of status.history: write the whole commit"
 
 
-def _after_failure(now: Situation) -> Decision | None:
+def _after_failure(state: RevisionState) -> Decision | None:
     """Return to the last healthy revision, or stay there; None where the head is to be followed."""
-    head = now.head.commit or now.current
-    if now.hold is not None and now.hold.after_failure and now.head.commit in (None, now.hold.requested):
-        return _back(now.hold)
-    failed = now.health == "Failed" and now.current == head and now.current != now.last_healthy
-    if not failed or now.current is None:
+    head = state.head.commit or state.current
+    if (
+        state.active_rollback is not None
+        and state.active_rollback.after_failure
+        and state.head.commit in (None, state.active_rollback.requested)
+    ):
+        return _back(state.active_rollback)
+    failed = state.health == "Failed" and state.current == head and state.current != state.last_healthy
+    if not failed or state.current is None:
         return None
-    if now.last_healthy is None:
-        why = f"{now.current[:_SHORT]} is not healthy, and no revision before it was: it stays; push a better one"
-        return Decision(commit=now.current, held=False, reason="NothingHealthy", why=why)
-    return _back(Hold(now.last_healthy, now.current))
+    if state.last_healthy is None:
+        why = f"{state.current[:_SHORT]} is not healthy, and no revision before it was: it stays; push a better one"
+        return Decision(commit=state.current, held=False, reason="NothingHealthy", why=why)
+    return _back(ActiveRollback(state.last_healthy, state.current))
 
 
-def _back(hold: Hold) -> Decision:
+def _back(rollback: ActiveRollback) -> Decision:
     why = (
-        f"{hold.requested[:_SHORT]} did not become healthy, so the last healthy revision, {hold.to[:_SHORT]}, is back; "
+        f"{rollback.requested[:_SHORT]} did not become healthy, so the last healthy revision, {rollback.to[:_SHORT]}, "
+        "is back; "
         "push a better one, or ask for a sync to try it again"
     )
-    return Decision(commit=hold.to, held=True, reason="RolledBackOnFailure", why=why, rollback=hold)
+    return Decision(commit=rollback.to, held=True, reason="RolledBackOnFailure", why=why, rollback=rollback)

@@ -18,7 +18,7 @@ def needed_verbs(action: Action, *, by_content: bool) -> tuple[str, ...]:
         case Verb.RELEASE:
             return ("patch",)
         case Verb.UPDATE | Verb.ADOPT:
-            replaces = action.edit is not None and action.edit.extras and not by_content
+            replaces = action.change is not None and action.change.exact and not by_content
             return ("update", "patch") if replaces else ("patch",)
         case Verb.READ | Verb.LEAVE:
             return ()

@@ -103,7 +103,9 @@ STATE = frozenset(
 _OURS = "syncline.dev/"
 
 
-def travelling(entries: Mapping[str, str], include: Iterable[str] = (), exclude: Iterable[str] = ()) -> dict[str, str]:
+def copied_metadata(
+    entries: Mapping[str, str], include: Iterable[str] = (), exclude: Iterable[str] = ()
+) -> dict[str, str]:
     """Return the labels or annotations that a copy carries too.
 
     `include` and `exclude` are globs. What matches `include` travels although it is a tool's; what matches `exclude`
@@ -114,13 +116,13 @@ def travelling(entries: Mapping[str, str], include: Iterable[str] = (), exclude:
         key: value
         for key, value in entries.items()
         if not key.startswith(_OURS)
-        and not is_state(key)
+        and not is_controller_state(key)
         and (not _is_stripped(key) or _matches(include, key))
         and not _matches(exclude, key)
     }
 
 
-def is_state(key: str) -> bool:
+def is_controller_state(key: str) -> bool:
     """Whether a label or annotation records the state of the very object that it is on."""
     return key in STATE or key.startswith(STATE_PREFIXES) or _domain(key).endswith(STATE_DOMAINS)
 

@@ -103,7 +103,7 @@ class Judgement(Struct, frozen=True):
     """The ids of the unwanted objects that edits of the spec remove; all others are derived."""
 
 
-def object_id(cluster_uid: str, kind: str, namespace: str, name: str, uid: str) -> bytes:
+def short_object_id(cluster_uid: str, kind: str, namespace: str, name: str, uid: str) -> bytes:
     """Name an object shortly; objects that share an id by chance are far too few to matter to a guard that counts."""
     return bytes.fromhex(short_digest(cluster_uid, kind, namespace, name, uid))[:ID_SIZE]
 

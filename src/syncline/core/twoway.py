@@ -14,7 +14,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from syncline.core.merge import Leaves
+from syncline.core.merge import ValueDigests
 
 Side = Literal["Upstream", "Downstream"]
 Strategy = Literal["UpstreamWins", "DownstreamWins", "LastWriteWins", "Merge", "Skip"]
@@ -36,13 +36,13 @@ STRATEGIES: dict[str, Strategy] = {
 class Base(Struct, frozen=True):
     """What the two sides held when they last agreed: digests only, so that nobody's values are stored."""
 
-    up: Leaves
+    up: ValueDigests
     """Upstream, in the form in which it is sent down."""
-    down: Leaves
+    down: ValueDigests
     """Downstream, as the server returned it."""
 
     @classmethod
-    def same(cls, leaves: Leaves) -> "Base":
+    def same(cls, leaves: ValueDigests) -> "Base":
         """Return the base of two sides that store exactly what they are sent, as ConfigMaps do."""
         return cls(leaves, leaves)
 
@@ -57,13 +57,13 @@ class Changes(Struct, frozen=True):
 class Flow(Struct, frozen=True):
     """What is to be written to one side."""
 
-    take: tuple[str, ...] = ()
+    set: tuple[str, ...] = ()
     """Paths whose value is to become the other side's."""
-    drop: tuple[str, ...] = ()
+    unset: tuple[str, ...] = ()
     """Paths to remove; all of them are there."""
 
     def __bool__(self) -> bool:
-        return bool(self.take or self.drop)
+        return bool(self.set or self.unset)
 
 
 class Agreement(Struct, frozen=True, kw_only=True):
@@ -80,25 +80,25 @@ class Agreement(Struct, frozen=True, kw_only=True):
     """What is written to the downstream side."""
     conflicts: tuple[str, ...] = ()
     """Paths at which each side keeps its own value until a person decides."""
-    held: tuple[str, ...] = ()
+    deferred: tuple[str, ...] = ()
     """Paths changed upstream only that wait, under Skip, until the conflicts are gone."""
-    local: tuple[str, ...] = ()
+    local_only: tuple[str, ...] = ()
     """Paths of the losing side that the winner never had: they stay there and go nowhere."""
     overruled: tuple[str, ...] = ()
     """Paths at which one side's edit or deletion gives way to the other side: no conflict, but worth an event."""
-    upstream: Leaves | None = None
+    upstream: ValueDigests | None = None
     """The upstream side once written, if its server stores what it is sent; None where nothing was decided."""
-    downstream: Leaves | None = None
+    downstream: ValueDigests | None = None
     """The downstream side once written, if its server stores what it is sent; None where nothing was decided."""
-    was: Base | None = None
+    previous_base: Base | None = None
     """The base that this was decided on."""
 
     @property
     def base(self) -> Base | None:
         """The base to record once both sides are written; None only where nothing was decided and there was none."""
-        return self.settled()
+        return self.final_base()
 
-    def settled(self, *, up: Leaves | None = None, down: Leaves | None = None) -> Base | None:
+    def final_base(self, *, up: ValueDigests | None = None, down: ValueDigests | None = None) -> Base | None:
         """Return the base to record once both sides are written, from what their servers made of it.
 
         `up` and `down` are the leaves that the write returned, or a dry run of it; leave out a side that was not
@@ -107,33 +107,33 @@ class Agreement(Struct, frozen=True, kw_only=True):
         """
         return self._record((), up, down)
 
-    def interim(self, written: Side, returned: Leaves | None = None) -> Base | None:
+    def interim(self, written: Side, returned: ValueDigests | None = None) -> Base | None:
         """Return the base to record while only one side is written and the other write has failed or is to come.
 
         What flows to the other side keeps its old base. Without a base there is none in between either: a first
         contact is a first contact until it is through.
         """
-        if self.was is None:
+        if self.previous_base is None:
             return None
         if written == "Upstream":
-            return self._record((*self.down.take, *self.down.drop), returned, None)
-        return self._record((*self.up.take, *self.up.drop), None, returned)
+            return self._record((*self.down.set, *self.down.unset), returned, None)
+        return self._record((*self.up.set, *self.up.unset), None, returned)
 
-    def _record(self, waiting: Iterable[str], up: Leaves | None, down: Leaves | None) -> Base | None:
+    def _record(self, waiting: Iterable[str], up: ValueDigests | None, down: ValueDigests | None) -> Base | None:
         up, down = (self.upstream if up is None else up), (self.downstream if down is None else down)
         if up is None or down is None:
-            return self.was
-        was = self.was or Base.same({})
-        undecided = (*self.conflicts, *self.held, *self.local, *waiting)
-        slots = _slots((*undecided, *was.up, *was.down, *up, *down))
+            return self.previous_base
+        was = self.previous_base or Base.same({})
+        undecided = (*self.conflicts, *self.deferred, *self.local_only, *waiting)
+        slots = _group_paths((*undecided, *was.up, *was.down, *up, *down))
         kept = {path for paths in slots if not paths.isdisjoint(undecided) for path in paths}
         return Base(_with_old(up, was.up, kept), _with_old(down, was.down, kept))
 
 
 def agree(
     base: Base | None,
-    upstream: Leaves | None,
-    downstream: Leaves | None,
+    upstream: ValueDigests | None,
+    downstream: ValueDigests | None,
     strategy: Strategy,
     later: Side = "Upstream",
     *,
@@ -153,56 +153,58 @@ def agree(
     a path that was changed on both sides.
     """
     if upstream is None or downstream is None:
-        return Agreement(was=base)
+        return Agreement(previous_base=base)
     if upstream == downstream or (base is not None and (base.up, base.down) == (upstream, downstream)):
         # Most passes end here, and an object may have thousands of paths.
-        return Agreement(upstream=upstream, downstream=downstream, was=base)
-    apart = [topic for topic in _topics(base, upstream, downstream, oneway) if not topic.agreed(alike)]
-    free = [topic for topic in apart if not topic.oneway]
+        return Agreement(upstream=upstream, downstream=downstream, previous_base=base)
+    apart = [group for group in _path_groups(base, upstream, downstream, oneway) if not group.agreed(alike)]
+    free = [group for group in apart if not group.oneway]
     rules = _Rules(
         strategy=strategy,
         later=later,
         on_conflict=on_conflict,
         exact=exact,
         first=base is None,
-        edited_up=any(topic.up_changed for topic in free),
-        edited_down=any(topic.down_changed for topic in free),
+        edited_up=any(group.up_changed for group in free),
+        edited_down=any(group.down_changed for group in free),
     )
-    rulings = [(topic, rules.rule(topic)) for topic in apart]
+    rulings = [(group, rules.rule(group)) for group in apart]
 
-    def paths(which: Callable[[_Topic, _Ruling], bool]) -> tuple[str, ...]:
-        return tuple(sorted(path for topic, ruling in rulings if which(topic, ruling) for path in topic.present))
+    def paths(which: Callable[[_PathGroup, _Ruling], bool]) -> tuple[str, ...]:
+        return tuple(sorted(path for group, ruling in rulings if which(group, ruling) for path in group.present))
 
-    down = _flow((topic.up, topic.down) for topic, ruling in rulings if ruling == "Down")
-    up = _flow((topic.down, topic.up) for topic, ruling in rulings if ruling == "Up")
+    down = _flow((group.up, group.down) for group, ruling in rulings if ruling == "Down")
+    up = _flow((group.down, group.up) for group, ruling in rulings if ruling == "Up")
     return Agreement(
         up=up,
         down=down,
         conflicts=paths(lambda _, ruling: ruling == "Conflict"),
-        held=paths(lambda _, ruling: ruling == "Held"),
-        local=paths(lambda _, ruling: ruling == "Local"),
+        deferred=paths(lambda _, ruling: ruling == "Held"),
+        local_only=paths(lambda _, ruling: ruling == "Local"),
         overruled=paths(
-            lambda topic, ruling: (ruling == "Down" and topic.down_changed) or (ruling == "Up" and topic.up_changed)
+            lambda group, ruling: (ruling == "Down" and group.down_changed) or (ruling == "Up" and group.up_changed)
         ),
         upstream=_after(upstream, up, downstream),
         downstream=_after(downstream, down, upstream),
-        was=base,
+        previous_base=base,
     )
 
 
 def changes(
     base: Base | None,
-    upstream: Leaves,
-    downstream: Leaves,
+    upstream: ValueDigests,
+    downstream: ValueDigests,
     *,
     oneway: AbstractSet[str] = frozenset(),
     alike: AbstractSet[str] = frozenset(),
 ) -> Changes:
     """Return what each side changed of what may flow both ways; their writers decide which side was later."""
-    free = [topic for topic in _topics(base, upstream, downstream, oneway) if not (topic.oneway or topic.agreed(alike))]
+    free = [
+        group for group in _path_groups(base, upstream, downstream, oneway) if not (group.oneway or group.agreed(alike))
+    ]
     return Changes(
-        up=tuple(sorted(path for topic in free if topic.up_changed for path in topic.present)),
-        down=tuple(sorted(path for topic in free if topic.down_changed for path in topic.present)),
+        up=tuple(sorted(path for group in free if group.up_changed for path in group.present)),
+        down=tuple(sorted(path for group in free if group.down_changed for path in group.present)),
     )
 
 
@@ -210,11 +212,11 @@ _Ruling = Literal["Down", "Up", "Conflict", "Held", "Local"]
 _WINNERS: dict[str, Side] = {"UpstreamWins": "Upstream", "DownstreamWins": "Downstream"}
 
 
-class _Topic(Struct, frozen=True, kw_only=True):
+class _PathGroup(Struct, frozen=True, kw_only=True):
     """Paths that are decided together, with what each side holds there; a side that has none of them holds nothing."""
 
-    up: Leaves
-    down: Leaves
+    up: ValueDigests
+    down: ValueDigests
     up_changed: bool
     down_changed: bool
     oneway: bool
@@ -239,61 +241,63 @@ class _Rules(Struct, frozen=True, kw_only=True):
     edited_up: bool
     edited_down: bool
 
-    def rule(self, topic: _Topic) -> _Ruling:
+    def rule(self, group: _PathGroup) -> _Ruling:
         """Decide a topic on which the sides are apart."""
-        if topic.oneway:
-            return _prevail("Upstream", topic, exact=False)
+        if group.oneway:
+            return _side_wins("Upstream", group, exact=False)
         if self.first:
-            return self._meet(topic)
+            return self._first_contact(group)
         if (winner := _WINNERS.get(self.strategy)) is not None:
-            return _prevail(winner, topic, exact=self.exact)
+            return _side_wins(winner, group, exact=self.exact)
         if self.strategy == "LastWriteWins" and self.edited_up and self.edited_down:
             # The later object wins whole: nobody is to meet a mixture that nobody wrote.
-            return _prevail(self.later, topic, exact=True)
+            return _side_wins(self.later, group, exact=True)
         if self.strategy == "Skip" and self.edited_down:
-            return "Conflict" if topic.down_changed else "Held"
-        return self._merge(topic)
+            return "Conflict" if group.down_changed else "Held"
+        return self._merge(group)
 
-    def _merge(self, topic: _Topic) -> _Ruling:
-        if topic.up_changed and topic.down_changed:
-            return self._meet(topic)
-        return "Down" if topic.up_changed else "Up"
+    def _merge(self, group: _PathGroup) -> _Ruling:
+        if group.up_changed and group.down_changed:
+            return self._first_contact(group)
+        return "Down" if group.up_changed else "Up"
 
-    def _meet(self, topic: _Topic) -> _Ruling:
+    def _first_contact(self, group: _PathGroup) -> _Ruling:
         """Prefer something to nothing; two different values are for the named winner, or for a person."""
-        if not (topic.up and topic.down):
-            return "Down" if topic.up else "Up"
+        if not (group.up and group.down):
+            return "Down" if group.up else "Up"
         named = self.on_conflict if self.strategy == "Merge" else self.strategy
         winner = self.later if named == "LastWriteWins" else _WINNERS.get(named)
         if winner is None:
             return "Conflict"
-        return _prevail(winner, topic, exact=True)
+        return _side_wins(winner, group, exact=True)
 
 
-def _prevail(winner: Side, topic: _Topic, *, exact: bool) -> _Ruling:
+def _side_wins(winner: Side, group: _PathGroup, *, exact: bool) -> _Ruling:
     """Let one side have its way on all that it has, or has had."""
-    mine, changed = (topic.up, topic.up_changed) if winner == "Upstream" else (topic.down, topic.down_changed)
+    mine, changed = (group.up, group.up_changed) if winner == "Upstream" else (group.down, group.down_changed)
     if not (mine or changed or exact):
         return "Local"
     return "Down" if winner == "Upstream" else "Up"
 
 
-def _topics(base: Base | None, upstream: Leaves, downstream: Leaves, oneway: AbstractSet[str]) -> list[_Topic]:
+def _path_groups(
+    base: Base | None, upstream: ValueDigests, downstream: ValueDigests, oneway: AbstractSet[str]
+) -> list[_PathGroup]:
     was = base or Base.same({})
     shielded = {_name(path) for path in oneway}
     return [
-        _Topic(
+        _PathGroup(
             up=(up := _part(upstream, paths)),
             down=(down := _part(downstream, paths)),
             up_changed=up != _part(was.up, paths),
             down_changed=down != _part(was.down, paths),
             oneway=any(_covered(path, shielded) for path in paths),
         )
-        for paths in _slots((*was.up, *was.down, *upstream, *downstream))
+        for paths in _group_paths((*was.up, *was.down, *upstream, *downstream))
     ]
 
 
-def _slots(paths: Iterable[str]) -> list[set[str]]:
+def _group_paths(paths: Iterable[str]) -> list[set[str]]:
     """Group paths that may not be able to stand beside each other in one object."""
     slots: list[set[str]] = []
     root: tuple[str, ...] | None = None
@@ -317,11 +321,11 @@ def _covered(path: str, shielded: AbstractSet[str]) -> bool:
     return any("/".join(segments[:end]) in shielded for end in range(1, len(segments) + 1)) if shielded else False
 
 
-def _part(leaves: Leaves, paths: AbstractSet[str]) -> dict[str, str]:
+def _part(leaves: ValueDigests, paths: AbstractSet[str]) -> dict[str, str]:
     return {path: leaves[path] for path in paths if path in leaves}
 
 
-def _flow(pairs: Iterable[tuple[Leaves, Leaves]]) -> Flow:
+def _flow(pairs: Iterable[tuple[ValueDigests, ValueDigests]]) -> Flow:
     take: list[str] = []
     drop: list[str] = []
     for wanted, there in pairs:
@@ -330,10 +334,10 @@ def _flow(pairs: Iterable[tuple[Leaves, Leaves]]) -> Flow:
     return Flow(tuple(sorted(take)), tuple(sorted(drop)))
 
 
-def _after(there: Leaves, flow: Flow, other: Leaves) -> dict[str, str]:
-    gone = set(flow.drop)
-    return {path: digest for path, digest in there.items() if path not in gone} | _part(other, set(flow.take))
+def _after(there: ValueDigests, flow: Flow, other: ValueDigests) -> dict[str, str]:
+    gone = set(flow.unset)
+    return {path: digest for path, digest in there.items() if path not in gone} | _part(other, set(flow.set))
 
 
-def _with_old(new: Leaves, old: Leaves, kept: AbstractSet[str]) -> dict[str, str]:
+def _with_old(new: ValueDigests, old: ValueDigests, kept: AbstractSet[str]) -> dict[str, str]:
     return {path: digest for path, digest in new.items() if path not in kept} | _part(old, kept)

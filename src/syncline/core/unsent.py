@@ -11,8 +11,8 @@ Json = dict[str, Any]
 def drop_unsent(live: Json, ours: Mapping[str, Any], sent: Mapping[str, Any]) -> bool:
     """Drop from an object the fields that are ours and are not sent; return whether there were any.
 
-    `ours` is what `fields.owned` returned: null stands for what is somebody else's, and stays. What the server fills in
-    for a field that is gone is not known here.
+    `ours` is what `fields.owned_fields` returned: null stands for a field of somebody else, which stays. The values that
+    the server fills in for a removed field are not known here.
     """
     dropped = False
     for element, below in ours.items():

@@ -10,11 +10,11 @@ import msgspec
 from msgspec import Struct, field
 
 from syncline.api.common import ObjectMeta
-from syncline.core.digest import DigestKey, brief, leaf_digests, leaves_digest
-from syncline.core.fields import APPLY, MANAGER, owned
+from syncline.core.digest import DigestKey, brief, combined_digest, value_digests
+from syncline.core.fields import APPLY, MANAGER, owned_fields
 from syncline.core.health import Health, health_of
 from syncline.core.marks import NO_KEYS, MarkKeys
-from syncline.core.objects import HEALTHY, PLAIN, Content, Marker, Seen, Target
+from syncline.core.objects import HEALTHY, PLAIN, Content, Marker, Observed, Target
 from syncline.core.ownership import BASE, DISABLED, MARKER, OWNER_LABEL, PRUNE, RECONCILE, read_marks
 
 _base_decoder = msgspec.json.Decoder(dict[str, str])
@@ -52,7 +52,7 @@ class ManagedFields(Struct, rename={"fields": "fieldsV1"}):
     fields: msgspec.Raw = msgspec.Raw(b"")
 
 
-class CopyMeta(ObjectMeta, kw_only=True, rename="camel"):
+class ManagedMeta(ObjectMeta, kw_only=True, rename="camel"):
     """Metadata with the managers of fields, to name who changed a copy."""
 
     managed_fields: list[ManagedFields] = field(default_factory=list)
@@ -61,7 +61,7 @@ class CopyMeta(ObjectMeta, kw_only=True, rename="camel"):
 class DataWire(Struct, kw_only=True, rename="camel"):
     """A ConfigMap or Secret, decoded no further than needed."""
 
-    metadata: CopyMeta = field(default_factory=CopyMeta)
+    metadata: ManagedMeta = field(default_factory=ManagedMeta)
     data: dict[str, str] | None = None
     binary_data: dict[str, str] | None = None
     immutable: bool | None = None
@@ -77,14 +77,14 @@ class DataWire(Struct, kw_only=True, rename="camel"):
 class ObjectWire(Struct, kw_only=True, rename="camel"):
     """An object of any other kind: what it says about itself is enough."""
 
-    metadata: CopyMeta = field(default_factory=CopyMeta)
+    metadata: ManagedMeta = field(default_factory=ManagedMeta)
     api_version: str = ""
     kind: str = ""
     spec: msgspec.Raw = msgspec.Raw(b"")
     status: msgspec.Raw = msgspec.Raw(b"")
 
 
-def see(
+def to_observed(
     wire: DataWire | ObjectWire,
     *,
     kind: str = "ConfigMap",
@@ -93,7 +93,7 @@ def see(
     key: DigestKey = PLAIN,
     marks: MarkKeys = NO_KEYS,
     unsigned: bool = False,
-) -> Seen:
+) -> Observed:
     """Reduce an object to what a plan needs; the body is dropped unless asked for.
 
     `unsigned`: whether a mark without a proof may count (see `ownership.read_marks`).
@@ -105,12 +105,12 @@ def see(
     base = _read_base(meta.annotations.get(BASE))
     leaves: dict[str, str] | None = None
     if isinstance(wire, DataWire):
-        leaves = leaf_digests(wire.data or {}, wire.binary_data or {}, key)
-        digest = leaves_digest(leaves)
+        leaves = value_digests(wire.data or {}, wire.binary_data or {}, key)
+        digest = combined_digest(leaves)
         edited = marker is not None and marker.digest != digest
     else:
         digest, edited = marker.digest if marker is not None else "", True
-    return Seen(
+    return Observed(
         target=Target(meta.namespace, meta.name, kind, cluster),
         uid=meta.uid,
         version=meta.resource_version,
@@ -123,10 +123,10 @@ def see(
         labels={key: value for key, value in meta.labels.items() if key != OWNER_LABEL} or _NOTHING,
         annotations={key: brief(value) for key, value in meta.annotations.items() if key not in _MARKS} or _NOTHING,
         base=base,
-        leaves=leaves if base is not None or body else None,
+        value_digests=leaves if base is not None or body else None,
         fields=None
         if isinstance(wire, DataWire)
-        else _shared(owned(meta.managed_fields, group=kind.partition(".")[2])),
+        else _shared(owned_fields(meta.managed_fields, group=kind.partition(".")[2])),
         applied=_is_applied(meta),
         prune_disabled=meta.annotations.get(PRUNE) == DISABLED,
         reconcile_disabled=meta.annotations.get(RECONCILE) == DISABLED,
@@ -139,9 +139,9 @@ def see(
     )
 
 
-def _names(marker: Marker | None, kind: str, meta: CopyMeta) -> bool:
+def _names(marker: Marker | None, kind: str, meta: ManagedMeta) -> bool:
     """Whether a marker names this object, whatever the cluster."""
-    return marker is not None and marker.at.partition("/")[2] == f"{kind}/{meta.namespace}/{meta.name}"
+    return marker is not None and marker.object_id.partition("/")[2] == f"{kind}/{meta.namespace}/{meta.name}"
 
 
 def _health(wire: ObjectWire, kind: str) -> Health:
@@ -176,7 +176,7 @@ def _any(raw: msgspec.Raw) -> Any:
     return msgspec.json.decode(raw) if bytes(raw) else {}
 
 
-def _is_applied(meta: CopyMeta) -> bool:
+def _is_applied(meta: ManagedMeta) -> bool:
     ours = {entry.operation for entry in meta.managed_fields if entry.manager == MANAGER and not entry.subresource}
     return ours <= {APPLY}
 
@@ -196,7 +196,7 @@ def _read_base(text: str | None) -> dict[str, str] | None:
         return None
 
 
-def _last_manager(meta: CopyMeta, marker: Marker | None) -> str:
+def _last_manager(meta: ManagedMeta, marker: Marker | None) -> str:
     """Name who wrote last, other than us; times are whole seconds of one server, so a tie is the later entry."""
     if marker is None:
         return ""

@@ -10,18 +10,20 @@ Manifest = dict[str, Any]
 
 def to_yaml(manifests: Iterable[Manifest]) -> str:
     """Return one YAML stream. The same manifests always result in the same text."""
-    return yaml.dump_all(manifests, Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True, explicit_start=True)
+    return yaml.dump_all(
+        manifests, Dumper=_ManifestDumper, sort_keys=False, width=120, allow_unicode=True, explicit_start=True
+    )
 
 
-class _Dumper(yaml.SafeDumper):
+class _ManifestDumper(yaml.SafeDumper):
     """Writes a shared value twice, not as an alias: nobody expects an alias in a manifest."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
         return True
 
 
-def _string(dumper: _Dumper, value: str) -> yaml.ScalarNode:
+def _string(dumper: _ManifestDumper, value: str) -> yaml.ScalarNode:
     return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
 
 
-_Dumper.add_representer(str, _string)
+_ManifestDumper.add_representer(str, _string)

@@ -18,12 +18,12 @@ from syncline.kube.resources import Resource
 from syncline.kube.reviews import may_self
 
 # How long an answer is believed.
-LASTS = 20.0
+ANSWER_TTL = 20.0
 # As many answers are kept; a flood of questions pushes out the oldest.
 CAPACITY = 10_000
 
 
-class Access(Struct, frozen=True, kw_only=True):
+class AccessRequest(Struct, frozen=True, kw_only=True):
     """A right that somebody may have: over all objects of a namespace, or over one; without a namespace, over all."""
 
     verb: str
@@ -32,7 +32,7 @@ class Access(Struct, frozen=True, kw_only=True):
     name: str = ""
 
 
-async def is_allowed(client: Client, access: Access, *, fair_key: str = "") -> bool:
+async def is_allowed(client: Client, access: AccessRequest, *, fair_key: str = "") -> bool:
     """Ask the API server whether whom the client acts as has a right.
 
     An identity that may not even ask has none. Raises `KubeError` where there is no answer.
@@ -60,23 +60,23 @@ class AccessReviews:
         self._client = client
         self._capacity = capacity
         self._clock = clock
-        self._answers: OrderedDict[tuple[str | None, Access], tuple[float, asyncio.Task[bool]]] = OrderedDict()
+        self._answers: OrderedDict[tuple[str | None, AccessRequest], tuple[float, asyncio.Task[bool]]] = OrderedDict()
 
-    async def may(self, user: str | None, access: Access, *, by: str = "") -> bool:
+    async def may(self, user: str | None, access: AccessRequest, *, by: str = "") -> bool:
         """Tell whether a user (None: the operator itself) has a right; `by` is the sync that wants to know.
 
         Whoever has it in all namespaces need not be asked about each. Raises `KubeError` where there is no answer.
         """
         if access.namespace:
-            everywhere = Access(verb=access.verb, resource=access.resource)
+            everywhere = AccessRequest(verb=access.verb, resource=access.resource)
             if await self._answer(user, everywhere, by):
                 return True
         return await self._answer(user, access, by)
 
-    async def _answer(self, user: str | None, access: Access, by: str) -> bool:
+    async def _answer(self, user: str | None, access: AccessRequest, by: str) -> bool:
         key, now = (user, access), self._clock()
         asked, task = self._answers.get(key, (0.0, None))
-        if task is None or now - asked >= LASTS or _has_failed(task):
+        if task is None or now - asked >= ANSWER_TTL or _has_failed(task):
             client = self._client if user is None else self._client.impersonating(user)
             task = asyncio.create_task(is_allowed(client, access, fair_key=by))
             self._answers[key] = (now, task)

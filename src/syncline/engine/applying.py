@@ -10,18 +10,18 @@ import msgspec
 from msgspec import structs
 
 from syncline.core.adoption import hand_over, hand_over_patch
-from syncline.core.carry import allocated
-from syncline.core.fields import apply_ready, owned, unkept
-from syncline.core.grafting import grafted
-from syncline.core.ignoring import without
-from syncline.core.objects import Desired, Seen
+from syncline.core.fields import owned_fields, to_apply_patch, unkept
+from syncline.core.ignored_fields import remove_paths
+from syncline.core.live_fields import keep_live_fields
+from syncline.core.objects import Desired, Observed
 from syncline.core.obstacles import clearing_patch
-from syncline.core.ownership import OWNER_LABEL, Owner, place
-from syncline.core.plan import Action, Edit, Verb
-from syncline.core.wire import CopyMeta, ObjectWire
-from syncline.core.writing import apply_body, create_body, marks_patch, replace_body
+from syncline.core.ownership import OWNER_LABEL, Owner, object_id_of
+from syncline.core.plan import Action, Change, Verb
+from syncline.core.request_bodies import apply_body, create_body, marks_patch, replace_body
+from syncline.core.strip import preserve_allocated
+from syncline.core.wire import ManagedMeta, ObjectWire
 from syncline.engine.cluster import Cluster
-from syncline.engine.unkept import UnkeptFields, Way
+from syncline.engine.unkept import RequestKind, UnkeptFields
 from syncline.kube.client import Client, PatchKind
 from syncline.kube.errors import Conflict, Invalid
 from syncline.kube.resources import Resource
@@ -43,11 +43,11 @@ class Applier:
         self._owner = owner
         self._fields = fields
 
-    async def create(self, desired: Desired, edit: Edit) -> ObjectWire:
+    async def create(self, desired: Desired, change: Change) -> ObjectWire:
         """Create the object; the marks on it say what the server has not kept of it."""
-        here = place(self._cluster.uid, desired.target)
-        edit = self._expecting(desired, edit, CREATE)
-        body = create_body(desired, self._owner, here, edit, desired.content)
+        object_id = object_id_of(self._cluster.uid, desired.target)
+        change = self._expecting(desired, change, CREATE)
+        body = create_body(desired, self._owner, object_id, change, desired.content)
         wire = await self._client.create(
             self.resource(desired),
             body,
@@ -55,97 +55,99 @@ class Applier:
             type=ObjectWire,
             fair_key=self._owner.ref,
         )
-        corrected = self._corrected(desired, edit, wire, CREATE)
+        corrected = self._corrected(desired, change, wire, CREATE)
         if corrected is None:
             return wire
-        seen = self._cluster.view(desired.target.kind).see(wire)
-        return await self._patch(desired, marks_patch(desired, seen, self._owner, here, corrected))
+        observed = self._cluster.informer(desired.target.kind).to_observed(wire)
+        return await self._patch(desired, marks_patch(desired, observed, self._owner, object_id, corrected))
 
-    async def apply(self, action: Action, edit: Edit, desired: Desired, seen: Seen) -> ObjectWire:
+    async def apply(self, action: Action, change: Change, desired: Desired, observed: Observed) -> ObjectWire:
         """Make the object what the plan wants."""
-        here, guard = place(self._cluster.uid, desired.target), ""
-        edit = self._expecting(desired, edit, APPLY)
-        if edit.extras:
-            whole, spared = (await self._spared(desired))[0], ""
+        object_id, guard = object_id_of(self._cluster.uid, desired.target), ""
+        change = self._expecting(desired, change, APPLY)
+        if change.exact:
+            whole, spared = (await self._with_live_ignored(desired))[0], ""
             # It bears our mark from here on, so that nobody's write in between makes it less ours.
-            await self._replace(action, edit, whole, seen, here)
+            await self._replace(action, change, whole, observed, object_id)
         else:
-            version = await self._own_fields(action, edit, desired, seen, here)
-            guard = version if action.verb is Verb.ADOPT or edit.guard_version else ""
-            whole, spared = await self._spared(desired)
+            version = await self._own_fields(action, change, desired, observed, object_id)
+            guard = version if action.verb is Verb.ADOPT or change.guard_version else ""
+            whole, spared = await self._with_live_ignored(desired)
         try:
-            wire = await self._send(whole, edit, seen, spared or guard)
+            wire = await self._send(whole, change, observed, spared or guard)
         except Invalid as error:
-            if action.verb is Verb.ADOPT or edit.extras or not await self._clear(whole, seen, error):
+            if action.verb is Verb.ADOPT or change.exact or not await self._clear(whole, observed, error):
                 raise
-            version = await self._take_up(desired, seen.uid)
-            whole, spared = await self._spared(desired)
-            wire = await self._send(whole, edit, seen, spared or (version if guard else ""))
-        corrected = self._corrected(desired, edit, wire, APPLY)
-        return wire if corrected is None else await self._send_again(desired, corrected, seen)
+            version = await self._migrate_managed_fields(desired, observed.uid)
+            whole, spared = await self._with_live_ignored(desired)
+            wire = await self._send(whole, change, observed, spared or (version if guard else ""))
+        corrected = self._corrected(desired, change, wire, APPLY)
+        return wire if corrected is None else await self._send_again(desired, corrected, observed)
 
     def resource(self, desired: Desired) -> Resource:
         """Return where to write: in the version that the body is of."""
-        resource = self._cluster.view(desired.target.kind).resource
+        resource = self._cluster.informer(desired.target.kind).resource
         version = desired.body.api_version.rpartition("/")[2] if desired.body is not None else resource.version
         return resource if version == resource.version else structs.replace(resource, version=version)
 
-    def _way(self, desired: Desired, operation: str) -> Way:
+    def _request_kind(self, desired: Desired, operation: str) -> RequestKind:
         assert desired.body is not None  # noqa: S101 - others are not written here
-        return Way(self._cluster.uid, desired.body.api_version, desired.body.kind, operation)
+        return RequestKind(self._cluster.uid, desired.body.api_version, desired.body.kind, operation)
 
-    def _expecting(self, desired: Desired, edit: Edit, operation: str) -> Edit:
+    def _expecting(self, desired: Desired, change: Change, operation: str) -> Change:
         """Have the marks say what the server is expected not to keep."""
-        return structs.replace(edit, unkept=self._fields.expected(self._way(desired, operation), _compared(desired)))
+        return structs.replace(
+            change, unkept=self._fields.expected(self._request_kind(desired, operation), _compared(desired))
+        )
 
-    def _corrected(self, desired: Desired, edit: Edit, wire: ObjectWire, operation: str) -> Edit | None:
+    def _corrected(self, desired: Desired, change: Change, wire: ObjectWire, operation: str) -> Change | None:
         """Return the edit whose marks say what the server has not kept in truth; None where they say it already."""
         entries = wire.metadata.managed_fields
-        found = unkept(_compared(desired), owned(entries, group=desired.target.kind.partition(".")[2]))
-        if found == edit.unkept:
+        found = unkept(_compared(desired), owned_fields(entries, group=desired.target.kind.partition(".")[2]))
+        if found == change.unkept:
             return None
-        self._fields.learn(self._way(desired, operation), found)
-        return structs.replace(edit, unkept=found)
+        self._fields.learn(self._request_kind(desired, operation), found)
+        return structs.replace(change, unkept=found)
 
-    async def _send(self, desired: Desired, edit: Edit, seen: Seen, guard: str) -> ObjectWire:
-        here = place(self._cluster.uid, desired.target)
+    async def _send(self, desired: Desired, change: Change, observed: Observed, guard: str) -> ObjectWire:
+        object_id = object_id_of(self._cluster.uid, desired.target)
         return await self._client.patch(
             self.resource(desired),
             desired.target.name,
             desired.target.namespace or None,
-            apply_body(desired, seen, self._owner, here, edit, version=guard),
+            apply_body(desired, observed, self._owner, object_id, change, version=guard),
             PatchKind.APPLY,
             force=True,
             type=ObjectWire,
             fair_key=self._owner.ref,
         )
 
-    async def _send_again(self, desired: Desired, edit: Edit, seen: Seen) -> ObjectWire:
+    async def _send_again(self, desired: Desired, change: Change, observed: Observed) -> ObjectWire:
         """Apply what was applied just now with other marks; the kind's own controllers write at the same time."""
         tries = TRIES
         while True:
-            whole, spared = await self._spared(desired)
+            whole, spared = await self._with_live_ignored(desired)
             try:
-                return await self._send(whole, edit, seen, spared)
+                return await self._send(whole, change, observed, spared)
             except Conflict:
                 tries -= 1
                 if not tries:
                     raise
 
-    async def _clear(self, desired: Desired, seen: Seen, error: Invalid) -> bool:
+    async def _clear(self, desired: Desired, observed: Observed, error: Invalid) -> bool:
         """Put ours in the place of what others have added and the server finds in its way; tell whether that was so."""
         assert desired.body is not None  # noqa: S101 - others are not written here
         live = await self._read(desired)
         meta = live["metadata"]
-        if (meta.get("labels") or {}).get(OWNER_LABEL, "") != seen.owner:
+        if (meta.get("labels") or {}).get(OWNER_LABEL, "") != observed.owner:
             return False
-        entries = msgspec.json.decode(msgspec.json.encode(meta), type=CopyMeta).managed_fields
-        fields = owned(entries, group=desired.target.kind.partition(".")[2])
+        entries = msgspec.json.decode(msgspec.json.encode(meta), type=ManagedMeta).managed_fields
+        fields = owned_fields(entries, group=desired.target.kind.partition(".")[2])
         steps = clearing_patch(desired.body.fields, live, fields, error.fields)
         if steps is None:
             return False
         guards: list[Json] = [
-            {"op": "test", "path": "/metadata/uid", "value": seen.uid},
+            {"op": "test", "path": "/metadata/uid", "value": observed.uid},
             {"op": "replace", "path": "/metadata/resourceVersion", "value": meta["resourceVersion"]},
         ]
         try:
@@ -170,44 +172,48 @@ class Applier:
             fair_key=self._owner.ref,
         )
 
-    async def _spared(self, desired: Desired) -> tuple[Desired, str]:
+    async def _with_live_ignored(self, desired: Desired) -> tuple[Desired, str]:
         """Send what is left to others as it is now; the version makes the server refuse it if that changed since."""
         if not desired.ignored or desired.body is None:
             return desired, ""
         live = await self._read(desired)
-        fields = grafted(desired.body.fields, live, desired.ignored)
+        fields = keep_live_fields(desired.body.fields, live, desired.ignored)
         return structs.replace(desired, body=structs.replace(desired.body, fields=fields)), str(
             live["metadata"]["resourceVersion"]
         )
 
-    async def _replace(self, action: Action, edit: Edit, desired: Desired, seen: Seen, here: str) -> None:
+    async def _replace(
+        self, action: Action, change: Change, desired: Desired, observed: Observed, object_id: str
+    ) -> None:
         """Make the object exactly the source; what the server has allocated, finalizers and owners stay."""
         resource, target = self.resource(desired), desired.target
         live = await self._read(desired)
-        body = allocated(live, replace_body(desired, live, self._owner, here, edit))
+        body = preserve_allocated(live, replace_body(desired, live, self._owner, object_id, change))
         owner = (live["metadata"].get("labels") or {}).get(OWNER_LABEL, "")
-        if action.verb is Verb.ADOPT or owner != seen.owner:
-            body["metadata"]["resourceVersion"] = seen.version  # refused if it is no longer what was planned for
-        body["metadata"]["uid"] = seen.uid
+        if action.verb is Verb.ADOPT or owner != observed.owner:
+            body["metadata"]["resourceVersion"] = observed.version  # refused if it is no longer what was planned for
+        body["metadata"]["uid"] = observed.uid
         wire = await self._client.replace(
             resource, target.name, target.namespace or None, body, type=ObjectWire, fair_key=self._owner.ref
         )
-        await self._take_up(desired, wire.metadata.uid, alone=True)
+        await self._migrate_managed_fields(desired, wire.metadata.uid, alone=True)
 
-    async def _own_fields(self, action: Action, edit: Edit, desired: Desired, seen: Seen, here: str) -> str:
+    async def _own_fields(
+        self, action: Action, change: Change, desired: Desired, observed: Observed, object_id: str
+    ) -> str:
         """Before an apply: have the server count as applied by us what is ours; return the version to go on from."""
         if action.verb is Verb.ADOPT:
             resource, target = self.resource(desired), desired.target
             live: Json = await self._client.get(resource, target.name, target.namespace or None, metadata_only=True)
-            body = apply_body(desired, seen, self._owner, here, edit)
+            body = apply_body(desired, observed, self._owner, object_id, change)
             managed = hand_over(live["metadata"].get("managedFields") or [], body, target.kind)
             if managed is not None:
                 # Refused where the object is no longer the one that the plan was made for.
-                wire = await self._patch(desired, hand_over_patch(managed, seen.uid, seen.version))
+                wire = await self._patch(desired, hand_over_patch(managed, observed.uid, observed.version))
                 return wire.metadata.resource_version
-        return seen.version if seen.applied else await self._take_up(desired, seen.uid)
+        return observed.version if observed.applied else await self._migrate_managed_fields(desired, observed.uid)
 
-    async def _take_up(self, desired: Desired, uid: str, *, alone: bool = False) -> str:
+    async def _migrate_managed_fields(self, desired: Desired, uid: str, *, alone: bool = False) -> str:
         """Before the first apply: let the server count what we created as applied, or removed fields would stay.
 
         `alone`: and nothing as anybody else's.
@@ -217,7 +223,7 @@ class Applier:
             live = await self._read(desired)
             meta = live["metadata"]
             version = str(meta["resourceVersion"])
-            patch = apply_ready(meta.get("managedFields") or [], uid, version, alone=alone)
+            patch = to_apply_patch(meta.get("managedFields") or [], uid, version, alone=alone)
             if patch is None:
                 return version
             try:
@@ -234,4 +240,4 @@ class Applier:
 def _compared(desired: Desired) -> Json:
     """Return what is compared of an object: all but what is left to others."""
     assert desired.body is not None  # noqa: S101 - others are not written here
-    return without(desired.body.fields, desired.ignored)
+    return remove_paths(desired.body.fields, desired.ignored)

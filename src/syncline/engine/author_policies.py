@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from syncline.api.common import ObjectMeta
 from syncline.core.author_policies import INSTALL, VERSION_LABEL, Live, Manifest, find_problem, is_about_authors
-from syncline.engine.view import MetaWire
+from syncline.engine.kind_informer import MetaWire
 from syncline.kube.cache import Key
 from syncline.kube.client import Client
 from syncline.kube.errors import KubeError

@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 
 from syncline.core.objects import Target
 from syncline.core.scope import Namespace, Scope
-from syncline.engine.access import LASTS, Access, AccessReviews
+from syncline.engine.access import ANSWER_TTL, AccessRequest, AccessReviews
 from syncline.engine.waiters import Waiters, sync_of
 from syncline.kube.client import Client
 from syncline.kube.errors import Forbidden, NotFound
@@ -25,7 +25,7 @@ Name = tuple[str, str, str]
 MOST_REVIEWED = 8
 
 
-class Want(Struct, frozen=True):
+class ClaimedTarget(Struct, frozen=True):
     """Copies of one name in one cluster; for a kind that is in no namespace the scope says nothing."""
 
     name: Name
@@ -45,7 +45,7 @@ class Claim(Struct, frozen=True, kw_only=True):
 
     ref: str
     created: str
-    wants: tuple[Want, ...]
+    targets: tuple[ClaimedTarget, ...]
     user: str | None = None
     """Whom the sync acts as in its own cluster; None: the operator itself."""
     dry_run: bool = False
@@ -64,7 +64,7 @@ class Claims:
         self._client = client
         self._kinds = kinds
         self._claims: dict[str, Claim] = {}
-        self._by_name: dict[Name, dict[str, list[Want]]] = {}
+        self._by_name: dict[Name, dict[str, list[ClaimedTarget]]] = {}
         self._extended: set[str] = set()
         self._listeners: list[Callable[[str], None]] = []
         self._rechecks: dict[str, asyncio.TimerHandle] = {}
@@ -84,10 +84,10 @@ class Claims:
         if before is not None:
             self._remove(before)
         self._claims[claim.ref] = claim
-        for want in claim.wants:
-            self._by_name.setdefault(want.name, {}).setdefault(claim.ref, []).append(want)
+        for claimed in claim.targets:
+            self._by_name.setdefault(claimed.name, {}).setdefault(claim.ref, []).append(claimed)
         if before is not None:
-            self._tell_waiters(claim.ref)
+            self._notify_waiters(claim.ref)
 
     def extend(self, claim: Claim) -> None:
         """Enter the claim of an edited sync as far as its spec tells; other names stay claimed until its next pass.
@@ -95,12 +95,12 @@ class Claims:
         Otherwise an edit would give away every target whose name is not known before the sources are read.
         """
         before = self._claims.get(claim.ref)
-        names = {want.name for want in claim.wants}
-        kept = tuple(want for want in before.wants if want.name not in names) if before is not None else ()
-        self.put(structs.replace(claim, wants=(*claim.wants, *kept)))
+        names = {claimed.name for claimed in claim.targets}
+        kept = tuple(claimed for claimed in before.targets if claimed.name not in names) if before is not None else ()
+        self.put(structs.replace(claim, targets=(*claim.targets, *kept)))
         self._extended.add(claim.ref)
 
-    def settle_extended(self, claim: Claim) -> None:
+    def replace_extended(self, claim: Claim) -> None:
         """Enter what the spec tells of a claim that was extended, once a pass has ended that could not tell more."""
         if claim.ref in self._extended:
             self.put(claim)
@@ -114,33 +114,33 @@ class Claims:
         if (recheck := self._rechecks.pop(ref, None)) is not None:
             recheck.cancel()
         self.waiters.drop(ref)
-        self._tell_waiters(ref)
+        self._notify_waiters(ref)
 
     def wait(self, ref: str, cluster: str, target: Target, winner: str = "") -> None:
         """Note that a sync waits for a target that another one has; one that claims nothing waits for nothing."""
         if ref in self._claims:
             self.waiters.add(ref, (cluster, target.local()), winner)
 
-    def wait_no_more(self, ref: str, cluster: str, target: Target) -> None:
+    def stop_waiting(self, ref: str, cluster: str, target: Target) -> None:
         """Note that nobody has the target that a sync waited for."""
         self.waiters.discard(ref, (cluster, target.local()))
 
     def _remove(self, claim: Claim) -> None:
-        for name in {want.name for want in claim.wants}:
+        for name in {claimed.name for claimed in claim.targets}:
             refs = self._by_name[name]
             del refs[claim.ref]
             if not refs:
                 del self._by_name[name]
 
-    def _tell_waiters(self, ref: str) -> None:
+    def _notify_waiters(self, ref: str) -> None:
         for waiter in self.waiters.for_sync(ref):
             for listener in self._listeners:
                 listener(waiter)
 
-    def _look_again(self, ref: str) -> None:
+    def _schedule_recheck(self, ref: str) -> None:
         """Have a sync look again once the answer that it waits because of is not believed any more."""
         if ref not in self._rechecks:
-            self._rechecks[ref] = asyncio.get_running_loop().call_later(LASTS, self._recheck, ref)
+            self._rechecks[ref] = asyncio.get_running_loop().call_later(ANSWER_TTL, self._recheck, ref)
 
     def _recheck(self, ref: str) -> None:
         del self._rechecks[ref]
@@ -148,7 +148,7 @@ class Claims:
             for listener in self._listeners:
                 listener(ref)
 
-    def older(self, ref: str, cluster: str, target: Target, namespace: Namespace | None) -> list[Claim]:
+    def older_claimants(self, ref: str, cluster: str, target: Target, namespace: Namespace | None) -> list[Claim]:
         """Return the claims of older syncs on a target of that cluster, the oldest first."""
         refs = self._by_name.get((cluster, target.kind, target.name), {})
         mine = self._claims.get(ref)
@@ -159,7 +159,7 @@ class Claims:
             for other, wants in refs.items()
             if not (claim := self._claims[other]).dry_run
             and claim.age < mine.age
-            and any(want.covers(target, namespace) for want in wants)
+            and any(claimed.covers(target, namespace) for claimed in wants)
         ]
         return sorted(older, key=lambda claim: claim.age)
 
@@ -170,11 +170,11 @@ class Claims:
 
         Raises `KubeError` where the API server does not say who could create it.
         """
-        older = self.older(ref, cluster, target, namespace)
+        older = self.older_claimants(ref, cluster, target, namespace)
         if not older:
             return ""
         mine = self._claims[ref].user
-        access = Access(verb="create", resource=resource, namespace=target.namespace)
+        access = AccessRequest(verb="create", resource=resource, namespace=target.namespace)
         # In another cluster all who share a claim share the credential: none can do what the others cannot.
         for claim in older[:1] if cluster else reviewed(older, mine):
             # It may change while the server is asked: that is told from now on.
@@ -182,9 +182,9 @@ class Claims:
             if cluster or claim.user == mine:
                 return claim.ref
             if await self.access.may(claim.user, access, by=ref):
-                self._look_again(ref)
+                self._schedule_recheck(ref)
                 return claim.ref
-            self.wait_no_more(ref, cluster, target)
+            self.stop_waiting(ref, cluster, target)
         return ""
 
     def user_of(self, ref: str) -> str | None:
@@ -199,9 +199,11 @@ class Claims:
         resource = self._kinds.get(kind)
         if resource is None or not namespace or not name:
             return False
-        return await self.access.may(user, Access(verb="get", resource=resource, namespace=namespace, name=name), by=by)
+        return await self.access.may(
+            user, AccessRequest(verb="get", resource=resource, namespace=namespace, name=name), by=by
+        )
 
-    async def alive(self, ref: str) -> bool:
+    async def owner_exists(self, ref: str) -> bool:
         """Whether the sync that a marker names exists; what we cannot know counts as alive."""
         if sync_of(ref) in self._claims:
             return True

@@ -20,11 +20,11 @@ WIDTH = 32
 IN_PROGRESS = "InProgress"
 """The reason of an outcome that is not known yet."""
 # How often progress is told.
-TICK = 2.0
+PROGRESS_EVERY = 2.0
 # After so long without any the stragglers are left behind; sooner where the sync has something new to do.
-PATIENCE = 6.0
-HURRY = 0.5
-_GLANCE = 0.25
+STALL_AFTER = 6.0
+YIELD_AFTER = 0.5
+_POLL = 0.25
 _UNREPORTED = 1000
 
 
@@ -45,31 +45,33 @@ class FanOut:
     async def run(self, jobs: Iterable[tuple[Target, Job]], progress: Progress) -> list[Outcome]:
         """Carry out the jobs; a target that is still busy, from this turn or an earlier one, is Pending."""
         given = list(jobs)
-        crew = _Crew(self._busy, (one for one in given if one[0] not in self._busy))
+        workers = _Workers(self._busy, (one for one in given if one[0] not in self._busy))
         busy = [_still_busy(target) for target, _ in given if target in self._busy]
-        tasks = crew.start()
+        tasks = workers.start()
         clock = asyncio.get_running_loop().time
         told = moved = clock()
         known = 0
         try:
-            while tasks and clock() - moved < (HURRY if self._is_wanted() and not crew.waits_here() else PATIENCE):
-                _, tasks = await asyncio.wait(tasks, timeout=_GLANCE)
-                if len(crew.finished) > known:
-                    known, moved = len(crew.finished), clock()
-                if tasks and clock() - told >= TICK:
-                    await _tell(progress, crew.outcomes())
+            while tasks and clock() - moved < (
+                YIELD_AFTER if self._is_wanted() and not workers.has_local_backlog() else STALL_AFTER
+            ):
+                _, tasks = await asyncio.wait(tasks, timeout=_POLL)
+                if len(workers.finished) > known:
+                    known, moved = len(workers.finished), clock()
+                if tasks and clock() - told >= PROGRESS_EVERY:
+                    await _report(progress, workers.outcomes())
                     told = clock()
         except asyncio.CancelledError:
             # A graceful stop lets the writes in flight finish, and starts no more.
-            crew.dismiss()
+            workers.cancel_queued()
             await _give_up(tasks, None)
             raise
-        late = crew.in_hand()
+        late = workers.in_flight()
         for task in tasks:
             self._late.add(task)
-            task.add_done_callback(partial(self._came_home, crew, late))
+            task.add_done_callback(partial(self._on_late_done, workers, late))
         # The turn of those not begun comes with the next one, which may want something else of them.
-        return [*busy, *map(self._reported, crew.outcomes()), *map(_still_busy, (*late, *crew.dismiss()))]
+        return [*busy, *map(self._reported, workers.outcomes()), *map(_still_busy, (*late, *workers.cancel_queued()))]
 
     @property
     def in_flight(self) -> int:
@@ -80,11 +82,11 @@ class FanOut:
         """Wait so long for the stragglers, then give them up."""
         await _give_up(set(self._late), grace)
 
-    def _came_home(self, crew: "_Crew", late: set[Target], task: asyncio.Task[None]) -> None:
+    def _on_late_done(self, workers: "_Workers", late: set[Target], task: asyncio.Task[None]) -> None:
         self._late.discard(task)
-        for target in [target for target in late if target in crew.finished]:
+        for target in [target for target in late if target in workers.finished]:
             late.discard(target)
-            outcome = crew.finished[target]
+            outcome = workers.finished[target]
             if outcome is not None and outcome.written is not None and not outcome.gone:
                 self._unreported[target] = outcome
         while len(self._unreported) > _UNREPORTED:  # of targets that no run has any more
@@ -98,7 +100,7 @@ class FanOut:
         return earlier if earlier is not None and is_idle else outcome
 
 
-class _Crew:
+class _Workers:
     """The workers of one turn. Each cluster has its own: one that does not answer keeps none from the others."""
 
     def __init__(self, busy: set[Target], jobs: Iterable[tuple[Target, Job]]) -> None:
@@ -119,14 +121,14 @@ class _Crew:
     def outcomes(self) -> list[Outcome]:
         return [outcome for outcome in self.finished.values() if outcome is not None]
 
-    def in_hand(self) -> set[Target]:
+    def in_flight(self) -> set[Target]:
         return self._started - self.finished.keys()
 
-    def waits_here(self) -> bool:
+    def has_local_backlog(self) -> bool:
         """Whether anything in the cluster of the sync itself was not begun with: slow is not silent there."""
         return bool(self._queues.get(""))
 
-    def dismiss(self) -> list[Target]:
+    def cancel_queued(self) -> list[Target]:
         """Begin with nothing more; return what was not begun with."""
         left = [target for queue in self._queues.values() for target, _ in queue]
         for queue in self._queues.values():
@@ -142,7 +144,7 @@ class _Crew:
                 self.finished[target] = await job()
             except Exception as error:
                 log.exception("a target failed in an unforeseen way", **target.fields())
-                self.finished[target] = _unforeseen(target, error)
+                self.finished[target] = _internal_error(target, error)
             finally:
                 self._busy.discard(target)
 
@@ -157,7 +159,7 @@ async def _give_up(tasks: set[asyncio.Task[None]], grace: float | None) -> None:
             task.cancel()
 
 
-async def _tell(progress: Progress, so_far: list[Outcome]) -> None:
+async def _report(progress: Progress, so_far: list[Outcome]) -> None:
     """Tell how far it is; where that fails, the writes go on, and the end of the turn tells it all."""
     try:
         await progress(so_far)
@@ -171,6 +173,6 @@ def _still_busy(target: Target) -> Outcome:
     )
 
 
-def _unforeseen(target: Target, error: Exception) -> Outcome:
+def _internal_error(target: Target, error: Exception) -> Outcome:
     message = f"unforeseen {type(error).__name__}; the operator's log has the details"
     return Outcome(target=target, state="Failed", reason="InternalError", message=message, retry=True)

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
 
-from syncline.core.installation import tell_together
+from syncline.core.installation import describe_together
 from syncline.engine.author_policies import AuthorPolicies
 from syncline.engine.selfcheck import Right, Shipped, check_crds, check_rights
 from syncline.kube.client import Client
@@ -49,12 +49,12 @@ class Installation:
 
     def crds_fit(self) -> tuple[bool, str]:
         """Say whether the CRDs are those that this version needs."""
-        found = tell_together(self._crd_problems)
+        found = describe_together(self._crd_problems)
         return not found, found or "our kinds are served as this version needs them"
 
     def rights_suffice(self) -> tuple[bool, str]:
         """Say whether the operator has the rights that every profile gives."""
-        found = tell_together(self._missing_rights)
+        found = describe_together(self._missing_rights)
         return not found, found or "the operator has the rights of the shipped core roles"
 
     async def _keep(self, look: Callable[[], Awaitable[bool]], changed: asyncio.Event) -> None:
@@ -70,7 +70,7 @@ class Installation:
 
     async def _look_at_crds(self) -> bool:
         found = await check_crds(self._client, self._shipped)
-        _tell(found, self._crd_problems)
+        _report(found, self._crd_problems)
         self._crd_problems = found
         metrics.set_self_check("crds", ok=not found)
         return True  # a change is told
@@ -80,13 +80,13 @@ class Installation:
             return await may_self(self._client, right.attributes())
 
         found = await check_rights(self._shipped.rights, may)
-        _tell(found, self._missing_rights)
+        _report(found, self._missing_rights)
         self._missing_rights = found
         metrics.set_self_check("rights", ok=not found)
         return not found
 
 
-def _tell(found: Sequence[str], before: Sequence[str]) -> None:
+def _report(found: Sequence[str], before: Sequence[str]) -> None:
     for problem in found:
         if problem not in before:
             log.warning("the installation is not whole", why=problem)

@@ -2,7 +2,7 @@
 
 from syncline.kube.client import Client
 from syncline.kube.reviews import may_get_url, review_token
-from syncline.telemetry import Access, Guard, Scrapers, ServingCertificate
+from syncline.telemetry import Guard, Scrapers, ScrapeVerdict, ServingCertificate
 
 PATH = "/metrics"
 CERT_DIR_FLAG = "--metrics-cert-dir"
@@ -12,11 +12,11 @@ _SERVICE = "syncline-metrics"
 def metrics_guard(client: Client, namespace: str, cert_dir: str) -> Guard:
     """Return what protects the metrics; raises `BindError` where the folder has no certificate."""
 
-    async def review(token: str) -> Access:
+    async def review(token: str) -> ScrapeVerdict:
         user = await review_token(client, token)
         if user is None:
-            return Access.UNAUTHENTICATED
-        return Access.ALLOWED if await may_get_url(client, user, PATH) else Access.FORBIDDEN
+            return ScrapeVerdict.UNAUTHENTICATED
+        return ScrapeVerdict.ALLOWED if await may_get_url(client, user, PATH) else ScrapeVerdict.FORBIDDEN
 
     if cert_dir:
         certificate = ServingCertificate.from_folder(CERT_DIR_FLAG, cert_dir)

@@ -7,7 +7,7 @@ from typing import TypeVar
 import structlog
 from msgspec import Struct
 
-from syncline.core.installation import tell_together
+from syncline.core.installation import describe_together
 from syncline.engine.installation import Installation
 from syncline.kube.errors import KubeError
 from syncline.kube.reflector import AnyReflector
@@ -87,7 +87,7 @@ class Readiness:
     def _authors_checked(self) -> tuple[bool, str]:
         if self._waived.author_checks:
             return True, "nobody asks whether authors are checked, as --allow-unchecked-authors says"
-        problems = tell_together(self._installation.policies.problems())
+        problems = describe_together(self._installation.policies.problems())
         return not problems, problems or "authors are checked"
 
     def _builds_confined(self) -> tuple[bool, str]:

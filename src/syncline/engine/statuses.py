@@ -11,8 +11,8 @@ from syncline.api.status import SyncStatus
 from syncline.api.synctarget import SyncTargetStatus
 from syncline.api.tenantpolicy import TenantPolicyStatus
 from syncline.core.author_policies import AUTHOR_UNCHECKED
-from syncline.core.conditions import Finding, find, settle_conditions
-from syncline.engine.record import Records, SyncWire
+from syncline.core.conditions import Finding, find, update_conditions
+from syncline.engine.sync_object import RawSync, SyncObjectWriter
 from syncline.kube.errors import ApiError, BadRequest, Forbidden, Invalid
 
 log = structlog.get_logger(__name__)
@@ -31,34 +31,36 @@ class Stored(Struct, Generic[Status], frozen=True, kw_only=True):
 
     status: Status
     """What was to be stored in the end: the status itself, or the essential of it."""
-    wire: SyncWire | None = None
+    wire: RawSync | None = None
     """The object with the status; None where nothing had to be written, or could be."""
     refusal: ApiError | None = None
     """Why the status itself is not stored."""
 
 
-async def store(records: Records, metadata: ObjectMeta, old: Status, new: Status, now: str) -> Stored[Status]:
+async def store(
+    sync_objects: SyncObjectWriter, metadata: ObjectMeta, old: Status, new: Status, now: str
+) -> Stored[Status]:
     """Store a status if it differs from the old one.
 
     Where the API server refuses it, the inventory is stored with a Ready=False that says what was refused. Raises what
     may pass by itself.
     """
-    if records.signed(metadata, new) == old:
+    if sync_objects.signed(metadata, new) == old:
         return Stored(status=old)
-    new = records.signed(metadata, fit(new))
+    new = sync_objects.signed(metadata, fit(new))
     try:
-        return Stored(status=new, wire=await records.write_status(metadata, old, new))
+        return Stored(status=new, wire=await sync_objects.write_status(metadata, old, new))
     except ApiError as error:
         if not is_refusal(error):
             raise
         refusal = error
     log.warning("the API server refused a status", error=str(refusal))
-    conditions = settle_conditions(old.conditions, [_refused(new, refusal)], metadata.generation, now)
-    least = records.signed(
+    conditions = update_conditions(old.conditions, [_refused(new, refusal)], metadata.generation, now)
+    least = sync_objects.signed(
         metadata, fit(essential(new, conditions=conditions, observed_generation=metadata.generation))
     )
     try:
-        return Stored(status=least, wire=await records.write_status(metadata, old, least), refusal=refusal)
+        return Stored(status=least, wire=await sync_objects.write_status(metadata, old, least), refusal=refusal)
     except ApiError as error:
         if not is_refusal(error):
             raise

@@ -13,7 +13,7 @@ MAX_KINDS = 256
 MAX_FIELDS = 1024
 
 
-class Way(NamedTuple):
+class RequestKind(NamedTuple):
     """How an object is written: a create and an apply do not keep the same."""
 
     cluster: str
@@ -26,14 +26,14 @@ class UnkeptFields:
     """The fields of each kind, as `fields.unkept` names them. Can be lost."""
 
     def __init__(self) -> None:
-        self._fields: dict[Way, set[str]] = {}
+        self._fields: dict[RequestKind, set[str]] = {}
 
-    def expected(self, way: Way, sent: Mapping[str, Any]) -> tuple[str, ...]:
+    def expected(self, way: RequestKind, sent: Mapping[str, Any]) -> tuple[str, ...]:
         """Return what the server is expected not to keep of an object."""
         known = self._fields.get(way)
         return tuple(sorted(known & empty_fields(sent))) if known else ()
 
-    def learn(self, way: Way, unkept: tuple[str, ...]) -> None:
+    def learn(self, way: RequestKind, unkept: tuple[str, ...]) -> None:
         """Take note of what the server has not kept; the kind that was learned of first makes room."""
         known = self._fields.setdefault(way, set())
         known.update(unkept[: MAX_FIELDS - len(known)])

@@ -10,26 +10,26 @@ from msgspec import Struct
 
 from syncline.core.objects import Target
 
-Spot = tuple[str, Target]
+ClaimKey = tuple[str, Target]
 """A cluster, and a target in it by the name that it has there."""
 
 
 class _Wait(Struct, gc=False):
     winner: str
-    round: int
+    pass_number: int
 
 
 class Waiters:
     """The syncs that wait, by the refs of their owners."""
 
     def __init__(self) -> None:
-        self._waits: dict[str, dict[Spot, _Wait]] = {}
+        self._waits: dict[str, dict[ClaimKey, _Wait]] = {}
         self._rounds: dict[str, int] = {}
-        self._by_spot = _Refs()
-        self._by_winner = _Refs()
-        self._by_namespace = _Refs()
+        self._by_target = _RefCounts()
+        self._by_winner = _RefCounts()
+        self._by_namespace = _RefCounts()
 
-    def add(self, ref: str, spot: Spot, winner: str = "") -> None:
+    def add(self, ref: str, spot: ClaimKey, winner: str = "") -> None:
         """Note that a sync waits for a target; `winner` is the sync that has it, if that is known here."""
         self.discard(ref, spot)
         wait = _Wait(sync_of(winner), self._rounds.get(ref, 0))
@@ -37,7 +37,7 @@ class Waiters:
         for index, entry in self._entries(spot, wait):
             index.add(entry, ref)
 
-    def discard(self, ref: str, spot: Spot) -> None:
+    def discard(self, ref: str, spot: ClaimKey) -> None:
         """Note that a sync does not wait for a target."""
         waits = self._waits.get(ref, {})
         wait = waits.pop(spot, None)
@@ -55,10 +55,10 @@ class Waiters:
     def end(self, ref: str) -> None:
         """Note that a pass has ended: what it has not waited for is not waited for any more."""
         now = self._rounds.pop(ref, 0)
-        for spot in [spot for spot, wait in self._waits.get(ref, {}).items() if wait.round != now]:
+        for spot in [spot for spot, wait in self._waits.get(ref, {}).items() if wait.pass_number != now]:
             self.discard(ref, spot)
         for wait in self._waits.get(ref, {}).values():
-            wait.round = 0
+            wait.pass_number = 0
 
     def drop(self, ref: str) -> None:
         """Forget a sync that waits for nothing any more."""
@@ -66,9 +66,9 @@ class Waiters:
         for spot in list(self._waits.get(ref, ())):
             self.discard(ref, spot)
 
-    def at(self, spot: Spot) -> tuple[str, ...]:
+    def for_target(self, spot: ClaimKey) -> tuple[str, ...]:
         """Return the syncs that wait for a target."""
-        return self._by_spot.of(spot)
+        return self._by_target.of(spot)
 
     def in_namespace(self, cluster: str, namespace: str) -> tuple[str, ...]:
         """Return the syncs that wait for a target in a namespace."""
@@ -85,15 +85,15 @@ class Waiters:
     def __len__(self) -> int:
         return sum(map(len, self._waits.values()))
 
-    def _entries(self, spot: Spot, wait: _Wait) -> "Iterator[tuple[_Refs, Hashable]]":
+    def _entries(self, spot: ClaimKey, wait: _Wait) -> "Iterator[tuple[_RefCounts, Hashable]]":
         cluster, target = spot
-        yield self._by_spot, spot
+        yield self._by_target, spot
         yield self._by_namespace, (cluster, target.namespace)
         if wait.winner:
             yield self._by_winner, wait.winner
 
 
-class _Refs:
+class _RefCounts:
     """The syncs under each entry, with the number of their waits."""
 
     def __init__(self) -> None:

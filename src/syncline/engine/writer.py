@@ -7,23 +7,23 @@ import structlog
 from msgspec import structs
 
 from syncline.api.common import TargetState
-from syncline.core.carry import carried
-from syncline.core.fields import holder
-from syncline.core.objects import Content, Desired, Seen, Target
+from syncline.core.fields import manager_of
+from syncline.core.objects import Content, Desired, Observed, Target
 from syncline.core.outcome import Outcome, outcome_of
-from syncline.core.ownership import Owner, Standing, must_renew, place, recognise, standing
-from syncline.core.plan import NAMED, Action, Edit, Policy, Verb, lost_message, merged_content, plan
+from syncline.core.ownership import Owner, Ownership, must_renew, object_id_of, ownership_of, recognise
+from syncline.core.plan import NAMED, Action, Change, Policy, Verb, lost_message, merged_content, plan
+from syncline.core.prune_plan import plan_prune
 from syncline.core.remedies import grant_writer, lacks_right, with_cause
-from syncline.core.surplus import plan_removal
+from syncline.core.request_bodies import create_body, release_patch, renewal_patch, update_patch, write_digest
+from syncline.core.strip import strip_cluster_fields
 from syncline.core.wire import DataWire, ObjectWire
-from syncline.core.writing import create_body, release_patch, renewal_patch, update_patch, write_digest
-from syncline.engine.access import Access
+from syncline.engine.access import AccessRequest
 from syncline.engine.applying import Applier
 from syncline.engine.claims import Claims
 from syncline.engine.cluster import Cluster
-from syncline.engine.fights import Fights
+from syncline.engine.kind_informer import KindInformer
 from syncline.engine.unkept import UnkeptFields
-from syncline.engine.view import View
+from syncline.engine.write_loops import WriteLoops
 from syncline.kube.client import Client, PatchKind
 from syncline.kube.errors import (
     AlreadyExists,
@@ -47,7 +47,7 @@ TERMINATING = "NamespaceTerminating"
 # Their data goes with them, so they are never deleted to be created again.
 IRREPLACEABLE = frozenset({"PersistentVolumeClaim"})
 # Objects that an account knows of, whatever it may read: it made them.
-_OWN = (Standing.OURS, Standing.FORMER, Standing.RENEWABLE)
+_KNOWN = (Ownership.OURS, Ownership.PREVIOUS, Ownership.RENEWABLE)
 # A sync that may not be named.
 ANOTHER = "another sync"
 # How API servers say that a field cannot be changed.
@@ -73,7 +73,7 @@ class Writer:
         policy: Policy,
         *,
         claims: Claims,
-        fights: Fights,
+        write_loops: WriteLoops,
         unkept: UnkeptFields,
     ) -> None:
         self._cluster = cluster
@@ -81,7 +81,7 @@ class Writer:
         self._owner = owner
         self._policy = policy
         self._claims = claims
-        self._fights = fights
+        self._write_loops = write_loops
         self._applier = Applier(cluster, client, owner, unkept)
 
     @property
@@ -89,39 +89,47 @@ class Writer:
         """Name the sync that this writes for."""
         return self._owner.sync
 
-    async def observed(self, target: Target) -> Seen | None:
+    async def observed(self, target: Target) -> Observed | None:
         """Return what the caches know of a target. An account learns nothing of what it could not read itself.
 
         To it, such an object is not there: it tries to create its own, and the API server says what there is to say.
         """
-        seen, user = self._cluster.at(target), self._client.user
-        if seen is None or user is None or standing(seen, self._owner, place(self._cluster.uid, target)) in _OWN:
-            return seen
-        access = Access(verb="get", resource=self._view(target).resource, namespace=target.namespace, name=target.name)
-        return seen if await self._claims.access.may(user, access, by=self.sync) else None
+        observed, user = self._cluster.managed_at(target), self._client.user
+        if (
+            observed is None
+            or user is None
+            or ownership_of(observed, self._owner, object_id_of(self._cluster.uid, target)) in _KNOWN
+        ):
+            return observed
+        access = AccessRequest(
+            verb="get", resource=self._informer(target).resource, namespace=target.namespace, name=target.name
+        )
+        return observed if await self._claims.access.may(user, access, by=self.sync) else None
 
-    async def decide(self, desired: Desired, seen: Seen | None, *, kept: bool = False) -> Action:
+    async def plan(self, desired: Desired, observed: Observed | None, *, created_once: bool = False) -> Action:
         """Plan one target, with what is known of other syncs."""
-        here = place(self._cluster.uid, desired.target)
-        rival = await self._rival(desired, seen, here)
-        return plan(desired, seen, self._owner, here, self._policy, rival=rival, kept=kept)
+        object_id = object_id_of(self._cluster.uid, desired.target)
+        rival = await self._competing_owner(desired, observed, object_id)
+        return plan(
+            desired, observed, self._owner, object_id, self._policy, competing_owner=rival, created_once=created_once
+        )
 
-    async def settle(self, desired: Desired, *, kept: bool = False) -> Outcome:
+    async def apply(self, desired: Desired, *, created_once: bool = False) -> Outcome:
         """Bring one target about. What the API server says against it becomes the outcome; nothing is raised."""
         invalid, overtaken = 0, False
         action: Action | None = None
         try:
-            seen = await self._first_look(desired, kept=kept)
+            observed = await self._first_observed(desired, created_once=created_once)
             for _ in range(TRIES):
                 try:
-                    action = await self.decide(desired, seen, kept=kept)
+                    action = await self.plan(desired, observed, created_once=created_once)
                     if action.verb is Verb.LEAVE:
-                        await self.renew(seen)
+                        await self.renew(observed)
                         return outcome_of(action)
                     if action.verb is not Verb.READ:
-                        action = await self._told(_guarded(action) if overtaken else action, desired)
-                        outcome, wire = await self._execute(action, desired, seen)
-                        left = self._left_to_do(desired, wire) if wire is not None else None
+                        action = await self._name_drift_manager(_guarded(action) if overtaken else action, desired)
+                        outcome, wire = await self._execute(action, desired, observed)
+                        left = self._remaining_action(desired, wire) if wire is not None else None
                         if left is None:
                             return outcome
                         if overtaken or left.verb is action.verb is Verb.RECREATE:
@@ -132,16 +140,18 @@ class Writer:
                     # Refused twice, it is not the patch that came too late but the content that cannot be.
                     invalid += isinstance(error, Invalid)
                     if invalid > 1 and action is not None and desired.body is not None:
-                        return await self._refused(action, desired, error)
-                    if not is_surprise(error, existed=seen is not None) or invalid > 1:
+                        return await self._handle_immutable(action, desired, error)
+                    if not is_stale(error, existed=observed is not None) or invalid > 1:
                         raise
                     log.debug("planned anew", cause=type(error).__name__, **desired.target.fields())
-                seen = await self.look(desired)
+                observed = await self.get_live(desired)
         except KubeError as error:
             return _failed_repair(action, error) or self._failure(desired.target, error)
         return contended(desired.target)
 
-    async def remove(self, seen: Seen, reason: str, message: str, *, keep_edited: bool = False) -> Outcome | None:
+    async def remove(
+        self, observed: Observed, reason: str, message: str, *, keep_edited: bool = False
+    ) -> Outcome | None:
         """Let go of one object, or return None where there is none that is ours.
 
         `keep_edited` holds for what is there at the moment of the write, not only for what was seen: after a conflict
@@ -150,36 +160,38 @@ class Writer:
         invalid = 0
         try:
             for _ in range(TRIES):
-                action = plan_removal(seen, self._owner, self._cluster.uid, reason, message, keep_edited=keep_edited)
+                action = plan_prune(observed, self._owner, self._cluster.uid, reason, message, keep_edited=keep_edited)
                 if action is None:
                     return None
                 if action.verb is Verb.LEAVE:
                     return outcome_of(action, gone=True)
                 try:
-                    with self._view(seen.target).copies.writing(seen.target):
-                        await self._let_go(action, seen)
+                    with self._informer(observed.target).managed.suppress_events(observed.target):
+                        await self._delete_or_release(action, observed)
                     return outcome_of(action, written=True, gone=True)
                 except KubeError as error:
                     # Refused twice, it is not that the object has changed: an admission policy says no.
                     invalid += isinstance(error, Invalid)
-                    if not is_surprise(error, existed=True) or invalid > 1:
+                    if not is_stale(error, existed=True) or invalid > 1:
                         raise
-                fresh = self._view(seen.target).see(await self._cluster.read(seen.target, self._client))
-                seen = structs.replace(fresh, target=seen.target)
+                fresh = self._informer(observed.target).to_observed(
+                    await self._cluster.read(observed.target, self._client)
+                )
+                observed = structs.replace(fresh, target=observed.target)
         except NotFound:
-            self._view(seen.target).copies.observe_gone(seen, self._owner.sync)
+            self._informer(observed.target).managed.observe_gone(observed, self._owner.sync)
             return None
         except KubeError as error:
-            return self._failure(seen.target, error, gone=True)
-        return contended(seen.target, gone=True)
+            return self._failure(observed.target, error, gone=True)
+        return contended(observed.target, gone=True)
 
     async def ask_to_create(self, desired: Desired) -> Outcome:
         """Return what the API server has against creating an object, and create nothing.
 
         For a target of which the sync may not know why nothing is written there: it hears what it would hear anyway.
         """
-        here = place(self._cluster.uid, desired.target)
-        body = create_body(desired, self._owner, here, Edit(digest=desired.digest), desired.content)
+        object_id = object_id_of(self._cluster.uid, desired.target)
+        body = create_body(desired, self._owner, object_id, Change(digest=desired.digest), desired.content)
         resource, namespace = self._applier.resource(desired), desired.target.namespace or None
         try:
             await self._client.create(resource, body, namespace, dry_run=True, fair_key=self._owner.ref)
@@ -187,100 +199,106 @@ class Writer:
             return self._failure(desired.target, error)
         return contended(desired.target)
 
-    async def look(self, desired: Desired) -> Seen | None:
+    async def get_live(self, desired: Desired) -> Observed | None:
         """Read the target live, body included."""
         try:
             wire = await self._cluster.read(desired.target, self._client)
         except NotFound:
             return None
-        view = self._view(desired.target)
-        view.observe_unmanaged(wire.metadata, self._owner.sync)
-        return self.recognised(view.see(wire, body=True))
+        informer = self._informer(desired.target)
+        informer.observe_unmanaged(wire.metadata, self._owner.sync)
+        return self.with_own_marker(informer.to_observed(wire, body=True))
 
-    async def renew(self, seen: Seen | None) -> None:
+    async def renew(self, observed: Observed | None) -> None:
         """Sign the mark of an object anew that is left as it is, where its key is not the current one.
 
         Not more than a few at a time, and not where somebody has just written it: the next pass looks again.
         """
-        if seen is None or not must_renew(seen, self._owner, place(self._cluster.uid, seen.target)):
+        if observed is None or not must_renew(observed, self._owner, object_id_of(self._cluster.uid, observed.target)):
             return
         marks = self._cluster.marks
-        if seen.deleting or seen.reconcile_disabled:
+        if observed.deleting or observed.reconcile_disabled:
             marks.unfinished.add(self._owner.sync)
             return
         if not marks.may_renew(self._owner.sync):
             return
         try:
-            with self._view(seen.target).copies.writing(seen.target):
-                wire = await self._patch(seen, renewal_patch(seen, self._owner))
-                self._view(seen.target).copies.observe(wire, self._owner.sync)
+            with self._informer(observed.target).managed.suppress_events(observed.target):
+                wire = await self._patch(observed, renewal_patch(observed, self._owner))
+                self._informer(observed.target).managed.observe(wire, self._owner.sync)
         except KubeError as error:
             marks.unfinished.add(self._owner.sync)
-            log.debug("a mark could not be signed anew yet", error=str(error), **seen.target.fields())
+            log.debug("a mark could not be signed anew yet", error=str(error), **observed.target.fields())
 
-    def recognised(self, seen: Seen | None) -> Seen | None:
+    def with_own_marker(self, observed: Observed | None) -> Observed | None:
         """Return an object with the marker that counts for this sync."""
-        return recognise(seen, self._owner, place(self._cluster.uid, seen.target)) if seen is not None else None
+        return (
+            recognise(observed, self._owner, object_id_of(self._cluster.uid, observed.target))
+            if observed is not None
+            else None
+        )
 
-    async def _first_look(self, desired: Desired, *, kept: bool) -> Seen | None:
+    async def _first_observed(self, desired: Desired, *, created_once: bool) -> Observed | None:
         """Return what is known of the target before anything is planned.
 
         Under Keep it is noted for good that a namespace has had its copy, so the first time the server is asked: what
         the cache has may have gone with an earlier namespace of that name, since the two are watched separately.
         """
-        seen = self.recognised(await self.observed(desired.target))
-        if seen is None or kept or self._policy.management != "Keep":
-            return seen
-        return await self.look(desired)
+        observed = self.with_own_marker(await self.observed(desired.target))
+        if observed is None or created_once or self._policy.management != "Keep":
+            return observed
+        return await self.get_live(desired)
 
-    def _left_to_do(self, desired: Desired, wire: Wire) -> Action | None:
+    def _remaining_action(self, desired: Desired, wire: Wire) -> Action | None:
         """Return what is still to be done after a write of ours, by its own answer; None: nothing is.
 
         The watch does not tell of it: for the cache, an answer is what we know already.
         """
-        view, here = self._view(desired.target), place(self._cluster.uid, desired.target)
+        informer, object_id = self._informer(desired.target), object_id_of(self._cluster.uid, desired.target)
         # The cache has reduced this very answer already, without the body: few plans need that.
-        seen = view.copies.reflector.get_same(wire)
-        action = plan(desired, seen, self._owner, here, self._policy) if seen is not None else None
+        observed = informer.managed.reflector.get_same(wire)
+        action = plan(desired, observed, self._owner, object_id, self._policy) if observed is not None else None
         if action is None or action.verb is Verb.READ:
-            action = plan(desired, view.see(wire, body=True), self._owner, here, self._policy)
+            action = plan(desired, informer.to_observed(wire, body=True), self._owner, object_id, self._policy)
         return None if action.verb is Verb.LEAVE else action
 
-    def _view(self, target: Target) -> View:
-        return self._cluster.view(target.kind)
+    def _informer(self, target: Target) -> KindInformer:
+        return self._cluster.informer(target.kind)
 
-    async def _rival(self, desired: Desired, seen: Seen | None, here: str) -> str:
+    async def _competing_owner(self, desired: Desired, observed: Observed | None, object_id: str) -> str:
         """Name the sync with the better claim, if there is one, and note that ours waits for it."""
         target, sync, cluster = desired.target, self._owner.sync, self._cluster.name
-        if seen is None:
+        if observed is None:
             return await self._claimed_by(target)
-        marker = seen.marker or seen.claim
-        if marker is None or standing(seen, self._owner, here) is not Standing.RIVAL:
+        marker = observed.marker or observed.claim
+        if marker is None or ownership_of(observed, self._owner, object_id) is not Ownership.OTHER_SYNC:
             return ""
-        if marker.hub != self._owner.hub:  # a sync of another cluster: whether it lives cannot be known from here
+        if (
+            marker.hub_uid != self._owner.hub_uid
+        ):  # a sync of another cluster: whether it lives cannot be known from here
             self._claims.wait(sync, cluster, target)
             return f"{marker.sync} of another cluster"
         # It may go while the server is asked for it: that is told from now on.
         self._claims.wait(sync, cluster, target, marker.sync)
         # Anybody can write a mark that proves nothing, to learn whether there is such a sync.
-        is_guess = seen.marker is None and not await self._may_know(marker.sync)
-        if is_guess or await self._claims.alive(marker.sync):
+        is_guess = observed.marker is None and not await self._may_know(marker.sync)
+        if is_guess or await self._claims.owner_exists(marker.sync):
             return marker.sync
-        self._claims.wait_no_more(sync, cluster, target)
+        self._claims.stop_waiting(sync, cluster, target)
         return ""
 
     async def _claimed_by(self, target: Target) -> str:
         """Name the sync with the better claim on a target that is not there, as far as this one may know of it."""
         sync, cluster, user = self.sync, self._cluster.name, self._client.user
         namespace = self._cluster.namespace(target.namespace) if target.namespace else None
-        resource = self._view(target).resource
+        resource = self._informer(target).resource
         winner = await self._claims.winner(sync, cluster, target, namespace, resource)
         if not winner:
             return winner
-        create = Access(verb="create", resource=resource, namespace=target.namespace)
+        create = AccessRequest(verb="create", resource=resource, namespace=target.namespace)
         if user is not None and not await self._claims.access.may(user, create, by=sync):
             # It cannot be served anyway, whoever else wants the target: the API server says so.
-            self._claims.wait_no_more(sync, cluster, target)
+            self._claims.stop_waiting(sync, cluster, target)
             return ""
         return winner if await self._may_know(winner) else ANOTHER
 
@@ -290,72 +308,75 @@ class Writer:
         user = self._claims.user_of(self.sync) if self._cluster.name else self._client.user
         return user is None or await self._claims.may_read(user, ref, by=self.sync)
 
-    async def _told(self, action: Action, desired: Desired) -> Action:
+    async def _name_drift_manager(self, action: Action, desired: Desired) -> Action:
         """Name who has taken a field of ours; the last one to write need not be the one."""
-        if not action.lost:
+        if not action.lost_fields:
             return action
         target = desired.target
         wire = await self._client.get(
             self._applier.resource(desired), target.name, target.namespace or None, type=ObjectWire, metadata_only=True
         )
         return structs.replace(
-            action, message=lost_message(action.lost, holder(wire.metadata.managed_fields, action.lost[0]))
+            action,
+            message=lost_message(action.lost_fields, manager_of(wire.metadata.managed_fields, action.lost_fields[0])),
         )
 
-    async def carry_out(self, action: Action, desired: Desired, seen: Seen | None) -> Outcome:
+    async def execute(self, action: Action, desired: Desired, observed: Observed | None) -> Outcome:
         """Write, unless somebody keeps undoing just that. Raises what the server says against it."""
-        outcome, _ = await self._execute(action, desired, seen)
+        outcome, _ = await self._execute(action, desired, observed)
         return outcome
 
-    async def _execute(self, action: Action, desired: Desired, seen: Seen | None) -> tuple[Outcome, Wire | None]:
+    async def _execute(
+        self, action: Action, desired: Desired, observed: Observed | None
+    ) -> tuple[Outcome, Wire | None]:
         """Write, and return what the server has made of it; None where nothing was written."""
-        edit, target = action.edit, desired.target
-        assert edit is not None  # noqa: S101 - every write of the plan has one
-        here = place(self._cluster.uid, target)
+        change, target = action.change, desired.target
+        assert change is not None  # noqa: S101 - every write of the plan has one
+        object_id = object_id_of(self._cluster.uid, target)
         namespace = self._cluster.namespace(target.namespace)
         # An object in another namespace of the same name is another matter.
-        digest = f"{namespace.uid if namespace is not None else ''}/{write_digest(desired, self._owner, edit)}"
-        if (earlier := self._fights.pausing(here, digest, time.monotonic())) is not None:
-            if seen is not None and seen.version == earlier.version:  # nobody but us has written
+        digest = f"{namespace.uid if namespace is not None else ''}/{write_digest(desired, self._owner, change)}"
+        if (earlier := self._write_loops.paused_by(object_id, digest, time.monotonic())) is not None:
+            if observed is not None and observed.version == earlier.version:  # nobody but us has written
                 return _altered(target, action), None
-            return _fight(target, earlier.count, seen), None
+            return _write_loop(target, earlier.count, observed), None
         try:
-            with self._view(target).copies.writing(target):
-                wire = await self._write(action, edit, desired, seen)
+            with self._informer(target).managed.suppress_events(target):
+                wire = await self._write(action, change, desired, observed)
         except _NotRecreated as refusal:
             return _not_recreated(action, refusal.error), None
-        self._fights.record(here, digest, wire.metadata.resource_version, time.monotonic())
+        self._write_loops.record(object_id, digest, wire.metadata.resource_version, time.monotonic())
         return outcome_of(action, written=True), wire
 
-    async def _write(self, action: Action, edit: Edit, desired: Desired, seen: Seen | None) -> Wire:
+    async def _write(self, action: Action, change: Change, desired: Desired, observed: Observed | None) -> Wire:
         wire: Wire
-        if action.verb is Verb.CREATE or seen is None:
-            wire = await self._create(desired, edit, desired.content)
+        if action.verb is Verb.CREATE or observed is None:
+            wire = await self._create(desired, change, desired.content)
         elif action.verb is Verb.RECREATE:
-            content = desired.content if desired.body is not None else merged_content(desired, seen, edit)
-            await self._check_create(desired, edit, content)
-            await self._delete(seen)
-            wire = await self._create(desired, edit, content)
+            content = desired.content if desired.body is not None else merged_content(desired, observed, change)
+            await self._check_create(desired, change, content)
+            await self._delete(observed)
+            wire = await self._create(desired, change, content)
         elif desired.body is not None:
-            wire = await self._applier.apply(action, edit, desired, seen)
+            wire = await self._applier.apply(action, change, desired, observed)
         else:
-            here = place(self._cluster.uid, desired.target)
-            wire = await self._patch(seen, update_patch(desired, seen, self._owner, here, edit))
-        self._view(desired.target).copies.observe(wire, self._owner.sync)
+            object_id = object_id_of(self._cluster.uid, desired.target)
+            wire = await self._patch(observed, update_patch(desired, observed, self._owner, object_id, change))
+        self._informer(desired.target).managed.observe(wire, self._owner.sync)
         return wire
 
-    async def _refused(self, action: Action, desired: Desired, error: KubeError) -> Outcome:
+    async def _handle_immutable(self, action: Action, desired: Desired, error: KubeError) -> Outcome:
         """Deal with a change that the server refuses: a field that cannot be changed, or content that cannot be."""
-        target, seen = desired.target, await self.look(desired)
-        here = place(self._cluster.uid, target)
-        if seen is None or standing(seen, self._owner, here) not in (
-            Standing.OURS,
-            Standing.RENEWABLE,
-            Standing.FORMER,
+        target, observed = desired.target, await self.get_live(desired)
+        object_id = object_id_of(self._cluster.uid, target)
+        if observed is None or ownership_of(observed, self._owner, object_id) not in (
+            Ownership.OURS,
+            Ownership.RENEWABLE,
+            Ownership.PREVIOUS,
         ):
             return self._failure(target, error)
-        edit = Edit(digest=desired.digest, mode=seen.marker.mode if seen.marker else "Created")
-        if not await self._could_be_created(desired, edit, error):
+        change = Change(digest=desired.digest, mode=observed.marker.mode if observed.marker else "Created")
+        if not await self._could_be_created(desired, change, error):
             return _failed_repair(action, error) or self._failure(target, error)
         if self._policy.management != "Overwrite" or target.kind in IRREPLACEABLE:
             hint = "delete the copy to have it created again"
@@ -368,46 +389,48 @@ class Writer:
             message = f"the API server refuses the change; {hint}: {error}"
             return Outcome(target=target, state="Failed", reason="Immutable", message=message)
         message = "a field that cannot be changed differs, so it is deleted and created again"
-        anew = Action(verb=Verb.RECREATE, target=target, reason="Recreated", message=message, edit=edit)
-        return await self.carry_out(anew, desired, seen)
+        anew = Action(verb=Verb.RECREATE, target=target, reason="Recreated", message=message, change=change)
+        return await self.execute(anew, desired, observed)
 
-    async def _could_be_created(self, desired: Desired, edit: Edit, error: KubeError) -> bool:
+    async def _could_be_created(self, desired: Desired, change: Change, error: KubeError) -> bool:
         """Tell whether it is only the change that the server refuses, not what the object would be then."""
         try:
-            await self._check_create(desired, edit, desired.content)
+            await self._check_create(desired, change, desired.content)
         except _NotRecreated as refusal:
             # Where the name alone stands in the way, as without the right to create, only the words are left to go by.
             return not isinstance(refusal.error, Invalid) and any(word in str(error).lower() for word in IMMUTABLE)
         return True
 
-    async def _let_go(self, action: Action, seen: Seen) -> None:
-        copies = self._view(seen.target).copies
+    async def _delete_or_release(self, action: Action, observed: Observed) -> None:
+        managed = self._informer(observed.target).managed
         if action.verb is Verb.DELETE:
-            if not await self._delete(seen):
+            if not await self._delete(observed):
                 return
-            copies.observe_gone(seen, self._owner.sync)
+            managed.observe_gone(observed, self._owner.sync)
         else:
-            wire = await self._patch(seen, release_patch(seen))
-            copies.observe_gone(seen, self._owner.sync, wire.metadata.resource_version)
-        self._fights.forget(place(self._cluster.uid, seen.target))
+            wire = await self._patch(observed, release_patch(observed))
+            managed.observe_gone(observed, self._owner.sync, wire.metadata.resource_version)
+        self._write_loops.forget(object_id_of(self._cluster.uid, observed.target))
 
-    async def _create(self, desired: Desired, edit: Edit, content: Content) -> Wire:
+    async def _create(self, desired: Desired, change: Change, content: Content) -> Wire:
         if desired.body is not None:
-            return await self._applier.create(desired, edit)
-        body = create_body(desired, self._owner, place(self._cluster.uid, desired.target), edit, content)
-        view, namespace = self._view(desired.target), desired.target.namespace or None
-        return await self._client.create(view.resource, body, namespace, type=view.wire, fair_key=self._owner.ref)
+            return await self._applier.create(desired, change)
+        body = create_body(desired, self._owner, object_id_of(self._cluster.uid, desired.target), change, content)
+        informer, namespace = self._informer(desired.target), desired.target.namespace or None
+        return await self._client.create(
+            informer.resource, body, namespace, type=informer.wire, fair_key=self._owner.ref
+        )
 
-    async def _check_create(self, desired: Desired, edit: Edit, content: Content) -> None:
+    async def _check_create(self, desired: Desired, change: Change, content: Content) -> None:
         """Ask whether the object could be created: before it is deleted for that, or it would be gone.
 
         It is created in a dry run under the very name that is taken. The server looks for the name last, in its
         storage; rights, validation, policies, webhooks and quotas (for which it is one more) come first. So the answer
         that it exists already means that nothing else stands in the way. Raises `_NotRecreated` where something does.
         """
-        body = create_body(desired, self._owner, place(self._cluster.uid, desired.target), edit, content)
+        body = create_body(desired, self._owner, object_id_of(self._cluster.uid, desired.target), change, content)
         if desired.target.kind == "Service":  # the addresses and ports that it has now are free once it is gone
-            body |= carried(body)
+            body |= strip_cluster_fields(body)
         resource, namespace = self._applier.resource(desired), desired.target.namespace or None
         try:
             await self._client.create(resource, body, namespace, dry_run=True, fair_key=self._owner.ref)
@@ -416,28 +439,28 @@ class Writer:
         except (BadRequest, Forbidden, Invalid) as error:
             raise _NotRecreated(error) from error
 
-    async def _delete(self, seen: Seen) -> bool:
+    async def _delete(self, observed: Observed) -> bool:
         """Delete this very object, in the very state in which it was seen, and in the background what it owns."""
-        place, view = seen.target, self._view(seen.target)
+        place, informer = observed.target, self._informer(observed.target)
         return await self._client.delete(
-            view.resource,
+            informer.resource,
             place.name,
             place.namespace or None,
-            uid=seen.uid,
-            version=seen.version,
-            propagation=None if view.wire is DataWire else "Background",
+            uid=observed.uid,
+            version=observed.version,
+            propagation=None if informer.wire is DataWire else "Background",
             fair_key=self._owner.ref,
         )
 
-    async def _patch(self, seen: Seen, patch: list[dict[str, Any]]) -> Wire:
-        view = self._view(seen.target)
+    async def _patch(self, observed: Observed, patch: list[dict[str, Any]]) -> Wire:
+        informer = self._informer(observed.target)
         return await self._client.patch(
-            view.resource,
-            seen.target.name,
-            seen.target.namespace or None,
+            informer.resource,
+            observed.target.name,
+            observed.target.namespace or None,
             patch,
             PatchKind.JSON,
-            type=view.wire,
+            type=informer.wire,
             fair_key=self._owner.ref,
         )
 
@@ -451,7 +474,7 @@ class Writer:
         return structs.replace(outcome, message=with_cause(remedy, outcome.message))
 
 
-def is_surprise(error: KubeError, *, existed: bool) -> bool:
+def is_stale(error: KubeError, *, existed: bool) -> bool:
     """Whether the world is only not as it was seen: then look again."""
     if isinstance(error, Unreachable):
         return error.ambiguous
@@ -491,12 +514,12 @@ def _not_recreated(action: Action, error: ApiError) -> Outcome:
 
 def _guarded(action: Action) -> Action:
     """Let the server refuse the write if anybody wrote since the object was seen."""
-    assert action.edit is not None  # noqa: S101 - every write of the plan has one
-    return structs.replace(action, edit=structs.replace(action.edit, guard_version=True))
+    assert action.change is not None  # noqa: S101 - every write of the plan has one
+    return structs.replace(action, change=structs.replace(action.change, guard_version=True))
 
 
 def _altered(target: Target, left: Action) -> Outcome:
-    what = names if (names := ", ".join(left.lost[:NAMED])) else "its content, labels or annotations"
+    what = names if (names := ", ".join(left.lost_fields[:NAMED])) else "its content, labels or annotations"
     message = (
         f"{what} of the object differ from what was sent, although nobody else has written it: an admission webhook or "
         "policy changes it on the way; exempt the object from that, or put into the source what is made of it"
@@ -504,9 +527,9 @@ def _altered(target: Target, left: Action) -> Outcome:
     return Outcome(target=target, state="Conflict", reason="Altered", message=message, retry=True)
 
 
-def _fight(target: Target, rounds: int, seen: Seen | None) -> Outcome:
-    who = (seen.changed_by if seen is not None else "") or "somebody"
-    how = "changed" if seen is not None else "deleted"
+def _write_loop(target: Target, rounds: int, observed: Observed | None) -> Outcome:
+    who = (observed.changed_by if observed is not None else "") or "somebody"
+    how = "changed" if observed is not None else "deleted"
     message = (
         f"written {rounds} times in a short while and {how} again each time, last by {who}; repairs are spaced out: "
         "let one of the two manage the object, or annotate it with syncline.dev/reconcile: Disabled"

@@ -9,11 +9,11 @@
 This package knows nothing about syncs and plans. It provides clients, and reports changes of their clusters.
 """
 
+from syncline.fleet.circuit_breaker import ClusterHealth, Timeouts
 from syncline.fleet.credentials import Credentials
 from syncline.fleet.errors import ClusterDown, NotResolved
 from syncline.fleet.fleet import Fleet
-from syncline.fleet.member import Member
-from syncline.fleet.pulse import Health, Pace
+from syncline.fleet.remote_cluster import RemoteCluster
 from syncline.fleet.resolve import (
     MemberKey,
     ReadSecret,
@@ -28,16 +28,16 @@ from syncline.fleet.secrets import SecretWire
 
 __all__ = [
     "ClusterDown",
+    "ClusterHealth",
     "Credentials",
     "Fleet",
-    "Health",
-    "Member",
     "MemberKey",
     "NotResolved",
-    "Pace",
     "ReadSecret",
+    "RemoteCluster",
     "Resolved",
     "SecretWire",
+    "Timeouts",
     "may_use",
     "no_target",
     "resolve",

@@ -39,11 +39,11 @@ def is_cluster(metadata: ObjectMeta) -> bool:
 def connection(value: Callable[[str], bytes | None], name: str) -> Connection:
     """Return the connection that such a Secret describes. Raises `ConfigError`."""
     config = _mapping(value(CONFIG_KEY) or b"{}")
-    _vet(config, _CONFIG)
+    _validate(config, _CONFIG)
     tls = config.get("tlsClientConfig") or {}
     if not isinstance(tls, dict):
         raise ConfigError("tlsClientConfig must be an object")
-    _vet(tls, _TLS)
+    _validate(tls, _TLS)
     certificate, key = _pem(tls, "certData"), _pem(tls, "keyData")
     if (certificate is None) != (key is None):
         raise ConfigError("certData and keyData are needed together: add the missing one")
@@ -65,7 +65,7 @@ def _mapping(content: bytes) -> dict[str, Any]:
         raise ConfigError(f"{CONFIG_KEY} is not a JSON object") from None
 
 
-def _vet(settings: Mapping[str, Any], allowed: set[str]) -> None:
+def _validate(settings: Mapping[str, Any], allowed: set[str]) -> None:
     for key, setting in settings.items():
         if not setting or key in allowed:
             continue

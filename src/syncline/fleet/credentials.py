@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from syncline.fleet.addresses import check_server
 from syncline.fleet.errors import NotResolved
-from syncline.fleet.expiry import Life, certificate_life, token_life
+from syncline.fleet.expiry import ValidityPeriod, certificate_validity, token_validity
 from syncline.kube.config import Connection, is_server_url
 from syncline.kube.errors import ConfigError
 
@@ -26,7 +26,7 @@ class Credentials(Struct, frozen=True, kw_only=True):
     """A fingerprint that is equal for equal content. It must not be logged."""
     perishable: str = ""
     """The part that expires first: the token or the client certificate."""
-    life: Life | None = None
+    validity: ValidityPeriod | None = None
 
     def __repr__(self) -> str:
         """Return the origin of the credential, without its content."""
@@ -35,25 +35,27 @@ class Credentials(Struct, frozen=True, kw_only=True):
     @property
     def expires(self) -> datetime | None:
         """The time when the credential expires, if it contains this."""
-        return self.life.ends if self.life else None
+        return self.validity.ends if self.validity else None
 
     def expired(self, now: datetime | None = None) -> bool:
         """Whether the credential has expired."""
-        return self.life is not None and self.life.ends <= (now or datetime.now(UTC))
+        return self.validity is not None and self.validity.ends <= (now or datetime.now(UTC))
 
     def warning(self, now: datetime) -> str | None:
         """Return a warning 7 days, or a fifth of its lifetime, before the expiry, whichever is later."""
-        if self.life is None or self.life.ends - now > self.life.margin(NOTICE):
+        if self.validity is None or self.validity.ends - now > self.validity.margin(NOTICE):
             return None
         verb = "expired" if self.expired(now) else "expires"
-        return f"the {self.perishable} in {self.origin} {verb} on {self.life.ends:%Y-%m-%dT%H:%M:%SZ}: renew it there"
+        return (
+            f"the {self.perishable} in {self.origin} {verb} on {self.validity.ends:%Y-%m-%dT%H:%M:%SZ}: renew it there"
+        )
 
     def same_server(self, other: "Credentials") -> bool:
         """Whether both connect to the same server with the same certificate authority."""
         return _way(self.connection) == _way(other.connection)
 
 
-def vet(connection: Connection, origin: str, *, allow_loopback: bool) -> Credentials:
+def validate(connection: Connection, origin: str, *, allow_loopback: bool) -> Credentials:
     """Return a connection as a valid credential.
 
     Raises `NotResolved`. Its message names the origin and the mistake, and quotes nothing of the credential.
@@ -64,14 +66,14 @@ def vet(connection: Connection, origin: str, *, allow_loopback: bool) -> Credent
     except ConfigError as error:
         raise NotResolved("InvalidCredentials", f"{origin}: {str(error).removeprefix(f'{origin}: ')}") from None
     lives = {
-        "token": token_life(connection.token) if connection.token else None,
-        "client certificate": certificate_life(connection.client_cert_pem) if connection.client_cert_pem else None,
+        "token": token_validity(connection.token) if connection.token else None,
+        "client certificate": certificate_validity(connection.client_cert_pem) if connection.client_cert_pem else None,
     }
     perishable, life = min(
         ((name, life) for name, life in lives.items() if life), key=lambda item: item[1].ends, default=("", None)
     )
     return Credentials(
-        connection=connection, origin=origin, digest=_digest(connection), perishable=perishable, life=life
+        connection=connection, origin=origin, digest=_digest(connection), perishable=perishable, validity=life
     )
 
 

@@ -18,7 +18,7 @@ _CENTURY = 50
 """RFC 5280: two-digit years below this number belong to this century."""
 
 
-class Life(Struct, frozen=True):
+class ValidityPeriod(Struct, frozen=True):
     """The validity of a credential."""
 
     begins: datetime | None
@@ -34,7 +34,7 @@ class _Claims(Struct):
     iat: float | None = None
 
 
-def token_life(token: str) -> Life | None:
+def token_validity(token: str) -> ValidityPeriod | None:
     """Return the validity of a JSON web token; None for a token without an expiry, and for other strings."""
     parts = token.split(".")
     try:
@@ -43,12 +43,12 @@ def token_life(token: str) -> Life | None:
         if said.exp is None:
             return None
         begins = datetime.fromtimestamp(said.iat, UTC) if said.iat is not None else None
-        return Life(begins, datetime.fromtimestamp(said.exp, UTC))
+        return ValidityPeriod(begins, datetime.fromtimestamp(said.exp, UTC))
     except (ValueError, OverflowError, OSError, RecursionError):
         return None
 
 
-def certificate_life(pem: bytes) -> Life | None:
+def certificate_validity(pem: bytes) -> ValidityPeriod | None:
     """Return the validity of a certificate, or of the first in a chain to expire; None if it is unreadable."""
     try:
         lives = [_validity(base64.b64decode(block)) for block in _PEM.findall(pem)]
@@ -57,7 +57,7 @@ def certificate_life(pem: bytes) -> Life | None:
     return min(lives, key=lambda life: life.ends, default=None)
 
 
-def _validity(der: bytes) -> Life:
+def _validity(der: bytes) -> ValidityPeriod:
     _, at, _ = _open(der, 0, _SEQUENCE)
     _, at, _ = _open(der, at, _SEQUENCE)
     if der[at] == _VERSION:
@@ -67,7 +67,7 @@ def _validity(der: bytes) -> Life:
     _, at, _ = _open(der, at, _SEQUENCE)
     begins, at = _time(der, at)
     ends, _ = _time(der, at)
-    return Life(begins, ends)
+    return ValidityPeriod(begins, ends)
 
 
 def _open(der: bytes, at: int, expected: int | None = None) -> tuple[int, int, int]:

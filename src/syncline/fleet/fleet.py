@@ -9,10 +9,10 @@ import structlog
 from structlog.typing import FilteringBoundLogger
 
 from syncline.fleet.addresses import OwnThreads, address_check
+from syncline.fleet.circuit_breaker import Timeouts
 from syncline.fleet.credentials import Credentials
-from syncline.fleet.line import MAX_ANSWER
-from syncline.fleet.member import Member
-from syncline.fleet.pulse import Pace
+from syncline.fleet.gated_transport import MAX_ANSWER
+from syncline.fleet.remote_cluster import RemoteCluster
 from syncline.fleet.resolve import MemberKey
 from syncline.kube.errors import KubeError
 from syncline.kube.transport import Dialing
@@ -32,21 +32,21 @@ class Fleet:
     message of one namespace is shown in the other.
     """
 
-    def __init__(self, *, allow_loopback: bool = False, pace: Pace | None = None) -> None:
+    def __init__(self, *, allow_loopback: bool = False, timeouts: Timeouts | None = None) -> None:
         self.allow_loopback = allow_loopback
-        self._pace = pace or Pace()
+        self._timeouts = timeouts or Timeouts()
         self._dialing = Dialing(
-            connect_timeout=self._pace.connect,
+            connect_timeout=self._timeouts.connect,
             max_answer=MAX_ANSWER,
             check_address=address_check(allow_loopback=allow_loopback),
             resolver=OwnThreads(),
         )
-        self._bound: dict[MemberKey, Member] = {}
+        self._bound: dict[MemberKey, RemoteCluster] = {}
         self._rereads: dict[MemberKey, Reread] = {}
         self._uses: dict[Hashable, frozenset[MemberKey]] = {}
         self._users: Counter[MemberKey] = Counter()
-        self._idle: dict[Member, asyncio.TimerHandle] = {}
-        self._listeners: list[Callable[[Member], None]] = []
+        self._idle: dict[RemoteCluster, asyncio.TimerHandle] = {}
+        self._listeners: list[Callable[[RemoteCluster], None]] = []
         self._closing: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
@@ -55,20 +55,20 @@ class Fleet:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    def __iter__(self) -> Iterator[Member]:
+    def __iter__(self) -> Iterator[RemoteCluster]:
         return iter(tuple(dict.fromkeys(self._bound.values())))
 
-    def listen(self, on_change: Callable[[Member], None]) -> None:
+    def listen(self, on_change: Callable[[RemoteCluster], None]) -> None:
         """Register a callback for changes of a member: up, down, or another cause. The callback must be fast."""
         self._listeners.append(on_change)
 
-    def find(self, key: MemberKey) -> Member | None:
+    def find(self, key: MemberKey) -> RemoteCluster | None:
         """Return the member of a key, if there is one."""
         return self._bound.get(key)
 
-    def member(
+    def get_or_create(
         self, key: MemberKey, credentials: Credentials, *, user: Hashable | None = None, reread: Reread | None = None
-    ) -> Member:
+    ) -> RemoteCluster:
         """Return the member of a key, with these credentials from now on.
 
         This call sends no request to the cluster. If the content has changed, the member continues with the new
@@ -87,13 +87,13 @@ class Fleet:
         if reread is not None:
             self._rereads[key] = reread
         if user is not None:
-            self.keep(user, self._uses.get(user, frozenset()) | {key})
+            self.retain(user, self._uses.get(user, frozenset()) | {key})
         self._watch_idle(member)
         if held is not None and held is not member:
             self._watch_idle(held)
         return member
 
-    def keep(self, user: Hashable, keys: Collection[MemberKey]) -> None:
+    def retain(self, user: Hashable, keys: Collection[MemberKey]) -> None:
         """Set the members that a user needs: exactly these. None means that the user no longer exists."""
         before, now = self._uses.pop(user, frozenset()), frozenset(keys)
         if now:
@@ -114,7 +114,7 @@ class Fleet:
         while self._closing:
             await asyncio.wait(self._closing)
 
-    def _with_content(self, namespace: str, credentials: Credentials) -> Member | None:
+    def _with_content(self, namespace: str, credentials: Credentials) -> RemoteCluster | None:
         return next(
             (
                 member
@@ -124,22 +124,22 @@ class Fleet:
             None,
         )
 
-    def _keys(self, member: Member) -> set[MemberKey]:
+    def _keys(self, member: RemoteCluster) -> set[MemberKey]:
         return {key for key, each in self._bound.items() if each is member}
 
-    def _make(self, key: MemberKey, credentials: Credentials) -> Member:
-        return Member(
+    def _make(self, key: MemberKey, credentials: Credentials) -> RemoteCluster:
+        return RemoteCluster(
             key.namespace,
             key.name,
             credentials,
-            pace=self._pace,
+            timeouts=self._timeouts,
             dialing=self._dialing,
             reread=self._reread,
-            on_change=self._tell,
+            on_change=self._notify,
             on_other_cluster=self._replace,
         )
 
-    async def _reread(self, member: Member) -> None:
+    async def _reread(self, member: RemoteCluster) -> None:
         """Read all Secrets of a member again, and use a changed credential from now on."""
         found: dict[MemberKey, Credentials] = {}
         keys = self._keys(member)
@@ -160,7 +160,7 @@ class Fleet:
                 return
             for key, credentials in found.items():
                 if self._bound.get(key) is member:
-                    self.member(key, credentials)
+                    self.get_or_create(key, credentials)
         except KubeError as error:
             log.warning(
                 "the cluster refused the credential, and the new credential is not valid",
@@ -168,7 +168,7 @@ class Fleet:
                 error=str(error),
             )
 
-    def _replace(self, member: Member) -> None:
+    def _replace(self, member: RemoteCluster) -> None:
         """Create a new member, because the Secret now refers to another cluster and the caches are not valid for it."""
         keys = self._keys(member)
         if not keys:
@@ -178,14 +178,14 @@ class Fleet:
         self._end(member, "Replaced", "its Secret now refers to another cluster")
         self._watch_idle(fresh)
 
-    def _tell(self, member: Member) -> None:
+    def _notify(self, member: RemoteCluster) -> None:
         for listener in self._listeners:
             try:
                 listener(member)
             except Exception:  # an error in one callback must not stop the other callbacks or the probes
                 log.exception("a callback for a change of a cluster failed", cluster=member.name)
 
-    def _watch_idle(self, member: Member) -> None:
+    def _watch_idle(self, member: RemoteCluster) -> None:
         """Close a member some time after its last use, or immediately if no key refers to it."""
         timer = self._idle.pop(member, None)
         if timer is not None:
@@ -195,13 +195,13 @@ class Fleet:
             self._end(member, "Closed", "its Secret has changed")
         elif not any(self._users[key] > 0 for key in keys):
             loop = asyncio.get_running_loop()
-            self._idle[member] = loop.call_later(self._pace.idle, self._expire, member)
+            self._idle[member] = loop.call_later(self._timeouts.idle, self._expire, member)
 
-    def _expire(self, member: Member) -> None:
+    def _expire(self, member: RemoteCluster) -> None:
         self._idle.pop(member, None)
         self._end(member, "Closed", "no sync uses it any more")
 
-    def _end(self, member: Member, reason: str, message: str) -> None:
+    def _end(self, member: RemoteCluster, reason: str, message: str) -> None:
         for key in self._keys(member):
             self._bound.pop(key)
             self._rereads.pop(key, None)

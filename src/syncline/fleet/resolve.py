@@ -13,7 +13,7 @@ from msgspec import Struct
 from syncline.api.connection import ClusterConnection, SecretKeyRef
 from syncline.api.synctarget import SyncTarget
 from syncline.core.selectors import glob_matches, selector_matches, selector_words
-from syncline.fleet.credentials import Credentials, vet
+from syncline.fleet.credentials import Credentials, validate
 from syncline.fleet.errors import NotResolved
 from syncline.fleet.secrets import SecretWire, kubeconfig_connection, token_connection
 from syncline.kube.errors import ApiError, ConfigError, NotFound
@@ -174,7 +174,7 @@ async def _follow(
         raise NotResolved(
             "InvalidSpec", f"the connection of type {connection.type} lacks a field, or is not allowed here: correct it"
         )
-    return MemberKey(namespace, "Secret", ref.name, part), vet(found, secret.origin, allow_loopback=allow_loopback)
+    return MemberKey(namespace, "Secret", ref.name, part), validate(found, secret.origin, allow_loopback=allow_loopback)
 
 
 async def _read(ref: SecretKeyRef, namespace: str, read_secret: ReadSecret) -> SecretWire:

@@ -21,22 +21,22 @@ from syncline.git.errors import (
     GitError,
     HostKeyUnknown,
     InvalidSource,
-    OverQuota,
+    MirrorOverQuota,
     PathNotFound,
     Refused,
     RepositoryNotFound,
+    RepositoryUnreachable,
     RevisionNotFound,
     TooLarge,
-    Unreachable,
     Unverified,
 )
-from syncline.git.folder import default_folder
 from syncline.git.limits import Limits
+from syncline.git.mirror_store import default_folder
 from syncline.git.mirrors import Mirrors
 from syncline.git.refs import Commit, pinned
 from syncline.git.remotes import AuthType, Remote, remote_from
-from syncline.git.tree import Entry, Mode, Tree
-from syncline.git.watch import Status
+from syncline.git.tree import CommitTree, Mode, TreeEntry
+from syncline.git.watch import RemoteStatus
 
 __all__ = [
     "AuthType",
@@ -44,24 +44,24 @@ __all__ = [
     "CacheFailure",
     "CertificateUntrusted",
     "Commit",
+    "CommitTree",
     "CredentialError",
-    "Entry",
     "GitError",
     "HostKeyUnknown",
     "InvalidSource",
     "Limits",
+    "MirrorOverQuota",
     "Mirrors",
     "Mode",
-    "OverQuota",
     "PathNotFound",
     "Refused",
     "Remote",
+    "RemoteStatus",
     "RepositoryNotFound",
+    "RepositoryUnreachable",
     "RevisionNotFound",
-    "Status",
     "TooLarge",
-    "Tree",
-    "Unreachable",
+    "TreeEntry",
     "Unverified",
     "default_folder",
     "pinned",

@@ -34,7 +34,7 @@ class Ticket:
             self._give_back()
 
 
-class Budget:
+class MemoryBudget:
     """Bytes that all may take together, and half of them one tenant."""
 
     def __init__(self, most: int, make_room: MakeRoom) -> None:

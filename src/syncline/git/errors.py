@@ -85,7 +85,7 @@ class NeedsMore(TooLarge):
         return TooLarge.__name__
 
 
-class OverQuota(GitError):
+class MirrorOverQuota(GitError):
     """What one tenant may keep on disk is used up; it says nothing about others who want the same."""
 
     def __init__(self, tenant: str) -> None:
@@ -102,10 +102,15 @@ class Unverified(GitError):
     """The commit is not signed by a key that the sync trusts."""
 
 
-class Unreachable(GitError):
-    """No usable answer from the server; what was read before still holds."""
+class RepositoryUnreachable(GitError):
+    """The server gives no usable answer; earlier reads still hold."""
 
     transient = True
+
+    @property
+    def reason(self) -> str:
+        """The same word as for an API server that gives no answer."""
+        return "Unreachable"
 
 
 class CacheFailure(GitError):

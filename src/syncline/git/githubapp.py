@@ -15,9 +15,15 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding
 
-from syncline.git.errors import AuthenticationFailed, CertificateUntrusted, CredentialError, Refused, Unreachable
-from syncline.git.location import addresses, host_refusal
+from syncline.git.errors import (
+    AuthenticationFailed,
+    CertificateUntrusted,
+    CredentialError,
+    Refused,
+    RepositoryUnreachable,
+)
 from syncline.git.remotes import GitHubApp, Remote, rsa_key
+from syncline.git.url import addresses, host_refusal
 
 _CLAIM_SECONDS = 540
 _CLOCK_SKEW = 60
@@ -77,11 +83,11 @@ class AppTokens:
                 f"the certificate of {app.api} is not to be trusted; give its authority"
             ) from None
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Unreachable(
+            raise RepositoryUnreachable(
                 f"no token of the GitHub App: {app.api} cannot be reached ({type(error).__name__})"
             ) from None
         if status in _TRANSIENT:
-            raise Unreachable(f"no token of the GitHub App: {app.api} answers {status}")
+            raise RepositoryUnreachable(f"no token of the GitHub App: {app.api} answers {status}")
         if status != _CREATED:
             raise AuthenticationFailed(
                 f"no token of the GitHub App: {app.api} answers {status}; check appID, installationID and privateKey"
@@ -89,7 +95,7 @@ class AppTokens:
         try:
             return msgspec.json.decode(body, type=_Answer)
         except msgspec.DecodeError:
-            raise Unreachable(f"no token of the GitHub App: the answer of {app.api} cannot be read") from None
+            raise RepositoryUnreachable(f"no token of the GitHub App: the answer of {app.api} cannot be read") from None
 
     def _check(self, app: GitHubApp) -> None:
         parts = urlsplit(app.api)

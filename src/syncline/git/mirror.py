@@ -14,16 +14,24 @@ from typing import Protocol, TypeVar
 
 from syncline.confinement.programs import Unconfined
 from syncline.git.budget import Ticket
-from syncline.git.command import Caps, Finished, Sink, run
-from syncline.git.diagnosis import Damaged, NotOffered
-from syncline.git.errors import CacheFailure, GitError, NeedsMore, Refused, RevisionNotFound, TooLarge, Unreachable
-from syncline.git.folder import size as size_on_disk
+from syncline.git.errors import (
+    CacheFailure,
+    GitError,
+    NeedsMore,
+    Refused,
+    RepositoryUnreachable,
+    RevisionNotFound,
+    TooLarge,
+)
 from syncline.git.limits import Limits
 from syncline.git.locks import open_lock
+from syncline.git.mirror_store import size as size_on_disk
+from syncline.git.process import ProcessLimits, ProcessResult, Sink, run
 from syncline.git.refs import HEADS, TAGS, Commit
 from syncline.git.remotes import Remote
-from syncline.git.transport import Transport
-from syncline.git.tree import Entry, Listing, ListingReader
+from syncline.git.tool_errors import Damaged, NotOffered
+from syncline.git.transport import GitTransport
+from syncline.git.tree import Listing, ListingReader, TreeEntry
 
 T = TypeVar("T")
 
@@ -49,24 +57,24 @@ _SHA1_DIGITS = 40
 _WRITING = frozenset({"init", "update-ref", "repack", "prune"})
 
 
-class Room(Protocol):
+class ReserveDisk(Protocol):
     """Holds room for so many bytes on disk, or as many as there are."""
 
     def __call__(self, wanted: int, *, passing: bool = False) -> AbstractAsyncContextManager[int]:
-        """Hold it for the length of a block; raises `CacheFailure`, and `OverQuota` for who may have no more.
+        """Hold it for the length of a block; raises `CacheFailure`, and `MirrorOverQuota` for who may have no more.
 
         `passing`: it is given back in the end, so it counts towards no quota.
         """
 
 
-Hold = Callable[[int], Awaitable[Ticket]]
+ReserveMemory = Callable[[int], Awaitable[Ticket]]
 """Takes room for so many bytes of memory."""
 
 
 class Mirror:
     """The objects of one remote, as far as somebody asked for them."""
 
-    def __init__(self, path: Path, lock: Path, remote: Remote, transport: Transport, limits: Limits) -> None:
+    def __init__(self, path: Path, lock: Path, remote: Remote, transport: GitTransport, limits: Limits) -> None:
         self.path = path
         self.remote = remote
         self._lock = lock
@@ -78,7 +86,7 @@ class Mirror:
         self._reads: dict[str, _Read] = {}
         self._reading: asyncio.Task[None] | None = None
 
-    async def fetch(self, commit: Commit, room: Room, *, keep: Collection[str] = ()) -> None:
+    async def fetch(self, commit: Commit, room: ReserveDisk, *, keep: Collection[str] = ()) -> None:
         """Have a commit, and the tag that led to it, on disk; `keep` are others that must stay."""
         if self.has(commit):
             return
@@ -93,15 +101,15 @@ class Mirror:
             with contextlib.suppress(GitError):
                 await self._pack({commit.sha, commit.tag, *keep}, room)
 
-    async def listing(self, commit: Commit, room: Room, hold: Hold) -> tuple[Listing, str]:
+    async def listing(self, commit: Commit, room: ReserveDisk, hold: ReserveMemory) -> tuple[Listing, str]:
         """Return what a commit has, which must have been fetched, and which tenant the memory for it is counted to."""
         return await self._repairing(lambda: self._list(commit, hold), commit, room)
 
-    async def blobs(self, commit: Commit, entries: Sequence[Entry], room: Room) -> Mapping[str, bytes]:
+    async def blobs(self, commit: Commit, entries: Sequence[TreeEntry], room: ReserveDisk) -> Mapping[str, bytes]:
         """Return the content of entries of a commit, by their ids."""
         return await self._repairing(lambda: self._read({entry.id: entry.size for entry in entries}), commit, room)
 
-    async def objects(self, commit: Commit, ids: Sequence[str], room: Room) -> Mapping[str, bytes]:
+    async def objects(self, commit: Commit, ids: Sequence[str], room: ReserveDisk) -> Mapping[str, bytes]:
         """Return commits and tags as they are stored."""
         return await self._repairing(lambda: self._read(dict.fromkeys(ids, _SMALL)), commit, room)
 
@@ -123,7 +131,7 @@ class Mirror:
         """Whether a commit, and the tag that led to it, is on disk."""
         return all((self.path / _KEPT / each).is_file() for each in (commit.sha, commit.tag) if each)
 
-    async def _fetch(self, path: Path, commit: Commit, room: Room) -> None:
+    async def _fetch(self, path: Path, commit: Commit, room: ReserveDisk) -> None:
         if not self._is_large:
             try:
                 small = min(self._limits.small_fetch_bytes, self._limits.repository_bytes)
@@ -137,7 +145,7 @@ class Mirror:
         # What comes later is only what is new.
         self._is_large = False
 
-    async def _fetch_within(self, path: Path, commit: Commit, most: int, room: Room) -> None:
+    async def _fetch_within(self, path: Path, commit: Commit, most: int, room: ReserveDisk) -> None:
         # Whoever fetched before may have been killed.
         await asyncio.to_thread(_tidy, path)
         await self._init(path, commit)
@@ -204,7 +212,7 @@ class Mirror:
         if finished.code:
             raise CacheFailure(f"no mirror can be made in the folder for mirrors: {finished.error.strip()[:200]}")
 
-    async def _rebuild(self, commit: Commit, room: Room) -> None:
+    async def _rebuild(self, commit: Commit, room: ReserveDisk) -> None:
         """Fetch into a new place and put it in the place of the old; the old stays for as long as that fails."""
         fresh = self.path.with_suffix(".new")
         old = self.path.with_suffix(".old")
@@ -213,7 +221,7 @@ class Mirror:
         try:
             await self._fetch(fresh, commit, room)
         except Damaged as damaged:
-            raise Unreachable(str(damaged)) from None
+            raise RepositoryUnreachable(str(damaged)) from None
         finally:
             if not (fresh / _KEPT / commit.sha).exists():
                 await asyncio.to_thread(shutil.rmtree, fresh, ignore_errors=True)
@@ -223,7 +231,7 @@ class Mirror:
         self._generation += 1
         await asyncio.to_thread(shutil.rmtree, old, ignore_errors=True)
 
-    async def _repairing(self, work: Callable[[], Awaitable[T]], commit: Commit, room: Room) -> T:
+    async def _repairing(self, work: Callable[[], Awaitable[T]], commit: Commit, room: ReserveDisk) -> T:
         """Do something; if the mirror turns out to be damaged, build it anew and do it again."""
         generation = self._generation
         try:
@@ -239,7 +247,7 @@ class Mirror:
         except Damaged as damaged:
             raise CacheFailure(f"the mirror is damaged again right after it was fetched: {damaged}") from None
 
-    async def _list(self, commit: Commit, hold: Hold) -> tuple[Listing, str]:
+    async def _list(self, commit: Commit, hold: ReserveMemory) -> tuple[Listing, str]:
         raw = (await self._read({commit.sha: _SMALL}))[commit.sha]
         if not raw.startswith(b"tree "):
             raise RevisionNotFound(f"{commit.sha} is not a commit; check the revision")
@@ -251,7 +259,7 @@ class Mirror:
             async with self._transport.large(self.remote):
                 return await self._listed(root, self._limits.listing_bytes, hold)
 
-    async def _listed(self, root: str, most: int, hold: Hold) -> tuple[Listing, str]:
+    async def _listed(self, root: str, most: int, hold: ReserveMemory) -> tuple[Listing, str]:
         reader = ListingReader(root, self._limits, most)
 
         async def take(chunk: bytes) -> None:
@@ -295,7 +303,7 @@ class Mirror:
                 try:
                     contents = await self._cat(list(batch), size)
                     for identity, read in batch.items():
-                        _settle(read, contents.get(identity, Damaged(f"the object {identity} is not there")))
+                        _set_result(read, contents.get(identity, Damaged(f"the object {identity} is not there")))
                 except GitError as error:
                     _fail(batch.values(), error)
                 finally:
@@ -311,7 +319,7 @@ class Mirror:
             raise TooLarge("a commit or tag is larger than allowed")
         return await asyncio.to_thread(_contents, finished.out)
 
-    async def _pack(self, keep: set[str], room: Room) -> None:
+    async def _pack(self, keep: set[str], room: ReserveDisk) -> None:
         """Let go of old commits when there have been many fetches."""
         if len(list((self.path / "objects" / "pack").glob("*.pack"))) <= self._limits.packs:
             return
@@ -334,9 +342,9 @@ class Mirror:
         seconds: float = _LOCAL_SECONDS,
         file_size: int = _SMALL,
         sink: Sink | None = None,
-    ) -> Finished:
+    ) -> ProcessResult:
         at = path or self.path
-        caps = Caps(
+        caps = ProcessLimits(
             seconds,
             output=output,
             file_size=file_size,
@@ -380,7 +388,7 @@ class _Read:
         content.add_done_callback(lambda done: done.cancelled() or done.exception())
 
 
-def _settle(read: _Read, content: bytes | Damaged) -> None:
+def _set_result(read: _Read, content: bytes | Damaged) -> None:
     if read.content.done():
         return
     if isinstance(content, Damaged):

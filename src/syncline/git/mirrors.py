@@ -14,21 +14,21 @@ import msgspec
 
 from syncline.core.quotas import charged
 from syncline.fairness import on_behalf_of
-from syncline.git.budget import Budget, Ticket
-from syncline.git.command import Caps
-from syncline.git.errors import CacheFailure, GitError, OverQuota, Refused, TooLarge
-from syncline.git.folder import Folder, age, size
+from syncline.git.budget import MemoryBudget, Ticket
+from syncline.git.errors import CacheFailure, GitError, MirrorOverQuota, Refused, TooLarge
 from syncline.git.kept_refs import KeptRefs
 from syncline.git.limits import Limits
 from syncline.git.metrics import FETCH_SECONDS, FETCHES
 from syncline.git.mirror import Mirror, no_room
+from syncline.git.mirror_store import MirrorStore, age, size
+from syncline.git.process import ProcessLimits
 from syncline.git.refs import Commit, Refs, check_revision, pinned
 from syncline.git.remotes import Remote
 from syncline.git.signatures import signer
 from syncline.git.submodules import absolute, remote_of, urls
-from syncline.git.transport import Transport
-from syncline.git.tree import Entry, Tree
-from syncline.git.watch import Status, Watch
+from syncline.git.transport import GitTransport
+from syncline.git.tree import CommitTree, TreeEntry
+from syncline.git.watch import RemoteStatus, RemoteWatch
 
 T = TypeVar("T")
 
@@ -71,8 +71,8 @@ class Mirrors:
     ) -> None:
         self._limits = limits or Limits()
         self._on_change = on_change
-        self._folder = Folder(folder)
-        self._transport = Transport(
+        self._folder = MirrorStore(folder)
+        self._transport = GitTransport(
             self._folder.run,
             self._limits,
             allow_insecure=allow_insecure,
@@ -81,13 +81,13 @@ class Mirrors:
             tenants=lambda remote: self._tenants_of(remote.key),
         )
         self._kept = KeptRefs(self._limits.all_refs_bytes)
-        self._budget = Budget(self._limits.listings_bytes, self._forget_tree)
-        self._watches: OrderedDict[str, Watch] = OrderedDict()
+        self._budget = MemoryBudget(self._limits.listings_bytes, self._forget_tree)
+        self._watches: OrderedDict[str, RemoteWatch] = OrderedDict()
         self._mirrors: dict[str, Mirror] = {}
         self._followed: dict[Hashable, str] = {}
         self._tenants: dict[str, dict[Hashable, str]] = {}
         self._parents: OrderedDict[str, set[str]] = OrderedDict()
-        self._trees: OrderedDict[Hashable, tuple[Tree, str]] = OrderedDict()
+        self._trees: OrderedDict[Hashable, tuple[CommitTree, str]] = OrderedDict()
         self._verified: dict[Hashable, str] = {}
         self._shared: dict[Hashable, asyncio.Task[Any]] = {}
         self._sizes: dict[str, int] = {}
@@ -138,10 +138,10 @@ class Mirrors:
         if watch := self._watches.get(key):
             watch.unfollow(who)
 
-    def status(self, remote: Remote) -> Status:
+    def status(self, remote: Remote) -> RemoteStatus:
         """Return how the last check of a remote went; nothing is known of one that was never asked for."""
         watch = self._watches.get(remote.key)
-        return watch.status if watch else Status()
+        return watch.status if watch else RemoteStatus()
 
     async def resolve(self, remote: Remote, revision: str) -> Commit:
         """Return the commit that a revision means now.
@@ -149,7 +149,7 @@ class Mirrors:
         By the last check if it is no older than the interval, else by a new one. Raises the failure of that check, or
         `RevisionNotFound`. A full commit id needs no check, so it is good in an outage.
         """
-        self._transport.locate(remote.url)
+        self._transport.parse_url(remote.url)
         check_revision(revision)
         return pinned(revision) or await self._watch(remote).resolve(revision)
 
@@ -160,7 +160,7 @@ class Mirrors:
         """
         await self._watch(remote).check(asyncio.get_running_loop().time() if since is None else since)
 
-    async def tree(self, remote: Remote, commit: Commit | str, *, submodules: bool = False) -> Tree:
+    async def tree(self, remote: Remote, commit: Commit | str, *, submodules: bool = False) -> CommitTree:
         """Return the files of a commit, fetching it if it is not here yet.
 
         What is here needs no server. The files of submodules are among those of the tree if they are asked for.
@@ -189,14 +189,14 @@ class Mirrors:
         self._transport.close()
         await asyncio.to_thread(self._folder.close)
 
-    def _watch(self, remote: Remote) -> Watch:
+    def _watch(self, remote: Remote) -> RemoteWatch:
         watch = self._watches.get(remote.key)
         if watch is None:
 
             async def look(everything: bool) -> Refs:
                 return await self._transport.refs(remote, everything=everything)
 
-            watch = self._watches[remote.key] = Watch(look, self._on_change, self._kept)
+            watch = self._watches[remote.key] = RemoteWatch(look, self._on_change, self._kept)
             idle = [key for key, each in self._watches.items() if each.is_idle and each is not watch]
             for key in idle[: max(0, len(idle) - _UNFOLLOWED)]:
                 self._kept.drop(self._watches.pop(key))
@@ -211,14 +211,14 @@ class Mirrors:
             self._mirrors[name] = Mirror(path, lock, remote, self._transport, self._limits)
         return self._mirrors[name]
 
-    async def _tree(self, remote: Remote, commit: Commit, levels: int) -> Tree:
+    async def _tree(self, remote: Remote, commit: Commit, levels: int) -> CommitTree:
         key = (remote.key, commit.sha, levels)
         if kept := self._trees.get(key):
             self._trees.move_to_end(key)
             return kept[0]
         return await self._share(key, lambda: self._load(remote, commit, levels))
 
-    async def _load(self, remote: Remote, commit: Commit, levels: int) -> Tree:
+    async def _load(self, remote: Remote, commit: Commit, levels: int) -> CommitTree:
         mirror = await self._fetched(remote, commit)
 
         async def hold(size: int) -> Ticket:
@@ -226,11 +226,11 @@ class Mirrors:
 
         listing, tenant = await mirror.listing(commit, partial(self._room, mirror), hold)
 
-        async def blobs(entries: Sequence[Entry]) -> Mapping[str, bytes]:
+        async def blobs(entries: Sequence[TreeEntry]) -> Mapping[str, bytes]:
             fetched = await self._fetched(remote, commit)
             return await fetched.blobs(commit, entries, partial(self._room, fetched))
 
-        tree = Tree(commit, listing, blobs, self._limits)
+        tree = CommitTree(commit, listing, blobs, self._limits)
         if levels and tree.submodules:
             mounts = await self._mounts(mirror, tree, levels)
             cost = tree.cost + sum(mount.cost for mount in mounts.values())
@@ -241,24 +241,24 @@ class Mirrors:
                     f"takes more than {most} bytes"
                 )
             ticket = await hold(cost)
-            tree = Tree(commit, listing, blobs, self._limits, mounts)
+            tree = CommitTree(commit, listing, blobs, self._limits, mounts)
             ticket.tie(tree)
         self._trees[remote.key, commit.sha, levels] = tree, tenant
         return tree
 
-    async def _mounts(self, mirror: Mirror, tree: Tree, levels: int) -> dict[str, Tree]:
+    async def _mounts(self, mirror: Mirror, tree: CommitTree, levels: int) -> dict[str, CommitTree]:
         """Return the trees of a tree's submodules, by where they are."""
         if len(tree.submodules) > self._limits.submodules:
             raise TooLarge(f"the commit has more than {self._limits.submodules} submodules")
         said = tree.entry(".gitmodules")
         places = urls(await mirror.settings(said.id)) if said else {}
-        mounts: dict[str, Tree] = {}
-        at = self._transport.locate(mirror.remote.url)
+        mounts: dict[str, CommitTree] = {}
+        at = self._transport.parse_url(mirror.remote.url)
         for entry in tree.submodules:
             if entry.path not in places:
                 raise Refused(f"the submodule {entry.path!r} has no URL in .gitmodules")
             url = absolute(mirror.remote.url, places[entry.path])
-            remote = remote_of(mirror.remote, at, url, self._transport.locate(url))
+            remote = remote_of(mirror.remote, at, url, self._transport.parse_url(url))
             self._parents.setdefault(remote.key, set()).add(mirror.remote.key)
             self._parents.move_to_end(remote.key)
             while len(self._parents) > _MOST_PARENTS:
@@ -281,7 +281,7 @@ class Mirrors:
             try:
                 with FETCH_SECONDS.time():
                     await mirror.fetch(commit, partial(self._room, mirror), keep=keep)
-            except OverQuota as error:
+            except MirrorOverQuota as error:
                 FETCHES.labels(error.reason).inc()
                 if not await self._renew(mirror, error.tenant):
                     raise
@@ -319,7 +319,7 @@ class Mirrors:
         mirror = await self._fetched(remote, commit)
         ids = [each for each in (commit.sha, commit.tag) if each]
         raw = await mirror.objects(commit, ids, partial(self._room, mirror))
-        caps = Caps(
+        caps = ProcessLimits(
             _CHECK_SECONDS,
             output=_CHECK_BYTES,
             file_size=_CHECK_BYTES,
@@ -341,7 +341,7 @@ class Mirrors:
                 yield allowed
             except CacheFailure:
                 if promised < wanted and allowed == promised:
-                    raise OverQuota(on_behalf_of.get()) from None
+                    raise MirrorOverQuota(on_behalf_of.get()) from None
                 raise
 
     @asynccontextmanager
@@ -354,7 +354,7 @@ class Mirrors:
             return
         promised = min(wanted, quota - self._charged(tenant) - self._promised[tenant])
         if promised <= 0:
-            raise OverQuota(tenant)
+            raise MirrorOverQuota(tenant)
         self._promised[tenant] += promised
         try:
             yield promised
@@ -414,7 +414,7 @@ class Mirrors:
         if anew or now - self._measured > _MEASURED:
             self._measured = now
             await self._evict(0)
-            self._sizes = {use.name: use.size for use in await asyncio.to_thread(self._folder.uses)}
+            self._sizes = {use.name: use.size for use in await asyncio.to_thread(self._folder.mirrors_by_use)}
         return sum(self._sizes.values()) + self._reserved.total()
 
     async def _evict(self, wanted: int) -> int:
@@ -424,7 +424,7 @@ class Mirrors:
         """
         followed = {self._folder.name(mirror.remote) for mirror in self._mirrors.values() if self._is_used(mirror)}
         freed = 0
-        for use in await asyncio.to_thread(self._folder.uses):
+        for use in await asyncio.to_thread(self._folder.mirrors_by_use):
             # What another process made may be followed there.
             least = 0.0 if use.name in self._mirrors else _RECENT
             if use.name in followed or age(use) < (least if freed < wanted else _FORGOTTEN):
@@ -455,18 +455,18 @@ class Mirrors:
             task = self._shared.get(key)
             if task is None:
                 task = self._shared[key] = asyncio.ensure_future(work())
-                task.add_done_callback(lambda done: self._settle(key, done))
+                task.add_done_callback(lambda done: self._forget_shared(key, done))
             await asyncio.wait([task])
             try:
                 return cast("T", task.result())
-            except OverQuota as error:
+            except MirrorOverQuota as error:
                 if error.tenant == on_behalf_of.get():
                     raise
                 # It was begun for somebody who may have no more: begin it anew for this one.
             finally:
                 del task  # an error would lead back to itself by it, and keep in memory what it has met
 
-    def _settle(self, key: Hashable, done: "asyncio.Future[Any]") -> None:
+    def _forget_shared(self, key: Hashable, done: "asyncio.Future[Any]") -> None:
         self._shared.pop(key, None)
         if not done.cancelled():
             done.exception()  # nobody may be left to hear of it

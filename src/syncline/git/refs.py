@@ -20,7 +20,7 @@ from hashlib import blake2b
 
 from msgspec import Struct
 
-from syncline.git.errors import GitError, InvalidSource, NeedsMore, RevisionNotFound, TooLarge, Unreachable
+from syncline.git.errors import GitError, InvalidSource, NeedsMore, RepositoryUnreachable, RevisionNotFound, TooLarge
 from syncline.git.versions import Range, Version
 
 HEADS = "refs/heads/"
@@ -135,7 +135,9 @@ class RefsReader:
             self._ids[name] = told
             self._size += _cost(name)
         else:
-            raise Unreachable("the server's list of refs cannot be read; check that the URL is a Git repository")
+            raise RepositoryUnreachable(
+                "the server's list of refs cannot be read; check that the URL is a Git repository"
+            )
         self._check(0)
 
     def _check(self, pending: int) -> None:

@@ -24,7 +24,7 @@ from msgspec import Struct
 from msgspec.msgpack import encode
 
 from syncline.git.errors import CredentialError
-from syncline.git.location import canonical
+from syncline.git.url import canonical
 
 AuthType = Literal["Token", "Basic", "SSH", "GitHubApp"]
 Secret = Mapping[str, bytes]

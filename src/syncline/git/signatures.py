@@ -15,8 +15,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from syncline.confinement.programs import Unconfined
-from syncline.git.command import Caps, Finished, run
 from syncline.git.errors import CacheFailure, CredentialError, Refused, Unverified
+from syncline.git.process import ProcessLimits, ProcessResult, run
 from syncline.git.refs import Commit
 
 _PGP = b"-----BEGIN PGP PUBLIC KEY BLOCK-----"
@@ -62,7 +62,7 @@ class Signed(Struct, frozen=True):
 
 
 async def signer(
-    commit: Commit, raw_commit: bytes, raw_tag: bytes, keys: Mapping[str, bytes], folder: Path, *, caps: Caps
+    commit: Commit, raw_commit: bytes, raw_tag: bytes, keys: Mapping[str, bytes], folder: Path, *, caps: ProcessLimits
 ) -> str:
     """Return who signed; raise `Unverified` where nobody did whom the keys name.
 
@@ -101,7 +101,7 @@ def _is_about(raw_tag: bytes, commit: Commit) -> bool:
     return f"object {commit.sha}".encode() in head and f"tag {commit.tag_name}".encode() in head
 
 
-async def _by_ssh(signed: Signed, keys: Mapping[str, bytes], folder: Path, caps: Caps) -> str:
+async def _by_ssh(signed: Signed, keys: Mapping[str, bytes], folder: Path, caps: ProcessLimits) -> str:
     allowed = allowed_signers(keys)
     if not allowed:
         raise Unverified("it is signed with ssh, and the Secret of verify.secretRef has no ssh keys")
@@ -142,7 +142,7 @@ def _stamp(seconds: int) -> str:
     return dt.datetime.fromtimestamp(min(seconds, _LAST_SECOND), dt.UTC).strftime("%Y%m%d%H%M%SZ")
 
 
-async def _by_pgp(signed: Signed, keys: Mapping[str, bytes], folder: Path, caps: Caps) -> str:
+async def _by_pgp(signed: Signed, keys: Mapping[str, bytes], folder: Path, caps: ProcessLimits) -> str:
     armoured = [value for _, value in sorted(keys.items()) if _PGP in value]
     if not armoured:
         raise Unverified("it is signed with PGP, and the Secret of verify.secretRef has no PGP keys")
@@ -162,7 +162,7 @@ async def _by_pgp(signed: Signed, keys: Mapping[str, bytes], folder: Path, caps:
     return f"{good[1][:200]} ({valid[2] or valid[1]})"
 
 
-async def _run(arguments: list[str], caps: Caps, given: bytes | None = None) -> Finished:
+async def _run(arguments: list[str], caps: ProcessLimits, given: bytes | None = None) -> ProcessResult:
     try:
         return await run(arguments, caps, given=given)
     except TimeoutError:

@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 from msgspec.structs import replace
 
 from syncline.git.errors import InvalidSource, Refused
-from syncline.git.location import Location, canonical
 from syncline.git.remotes import Remote
+from syncline.git.url import GitUrl, canonical
 
 _SETTING = re.compile(r"submodule\.(.*)\.(path|url)", re.DOTALL)
 
@@ -40,7 +40,7 @@ def absolute(base: str, url: str) -> str:
     return root + joined
 
 
-def remote_of(parent: Remote, at: Location, url: str, location: Location) -> Remote:
+def remote_of(parent: Remote, at: GitUrl, url: str, location: GitUrl) -> Remote:
     """Return the remote of a submodule: with the credential of its parent on the same server, with none elsewhere."""
     if at.origin == location.origin:
         return replace(parent, url=canonical(url))

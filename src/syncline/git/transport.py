@@ -23,8 +23,6 @@ from msgspec.structs import replace
 
 from syncline.confinement.programs import Unconfined
 from syncline.fairness import FairSemaphore
-from syncline.git.command import Caps, Finished, Sink, run
-from syncline.git.diagnosis import Damaged, Redirected, diagnose, scrub
 from syncline.git.errors import (
     AuthenticationFailed,
     CacheFailure,
@@ -33,13 +31,15 @@ from syncline.git.errors import (
     NeedsMore,
     Refused,
     RepositoryNotFound,
-    Unreachable,
+    RepositoryUnreachable,
 )
 from syncline.git.githubapp import AppTokens
 from syncline.git.limits import Limits
-from syncline.git.location import Location, addresses, as_address, host_refusal, locate
+from syncline.git.process import ProcessLimits, ProcessResult, Sink, run
 from syncline.git.refs import Refs, RefsReader
 from syncline.git.remotes import Basic, Bearer, GitHubApp, Proxy, Remote, Ssh
+from syncline.git.tool_errors import Damaged, Redirected, scrub, to_git_error
+from syncline.git.url import GitUrl, addresses, as_address, host_refusal, parse_url
 
 _INFO_REFS = "/info/refs"
 _REDIRECTION = re.compile(r"Recv header: [Ll]ocation: (\S+)")
@@ -89,7 +89,7 @@ class _Call(Struct, frozen=True):
     """What one call of `git` needs to know."""
 
     url: str
-    location: Location
+    location: GitUrl
     environment: dict[str, str]
     secrets: tuple[str, ...]
     folder: Path
@@ -109,7 +109,7 @@ class _AgainError(Exception):
         self.cause = cause
 
 
-class Transport:
+class GitTransport:
     """Talks to Git servers. Whoever makes it closes it."""
 
     def __init__(
@@ -144,9 +144,9 @@ class Transport:
         """End the threads that look names up."""
         self._lookups.shutdown(wait=False, cancel_futures=True)
 
-    def locate(self, url: str) -> Location:
+    def parse_url(self, url: str) -> GitUrl:
         """Take a URL apart, or raise `InvalidSource` or `Refused`."""
-        return locate(url, allow_insecure=self._allow_insecure, allow_loopback=self._allow_loopback)
+        return parse_url(url, allow_insecure=self._allow_insecure, allow_loopback=self._allow_loopback)
 
     def large(self, remote: Remote) -> AbstractAsyncContextManager[None]:
         """Wait for one of the few slots for what is large."""
@@ -171,7 +171,7 @@ class Transport:
 
     async def _refs(self, remote: Remote, size: int, memory: int, *, everything: bool) -> Refs:
         wanted = ["--symref"] if everything else ["--heads", "--tags"]
-        caps = Caps(self._limits.check_seconds, output=2 * self._limits.refs_bytes, memory=memory)
+        caps = ProcessLimits(self._limits.check_seconds, output=2 * self._limits.refs_bytes, memory=memory)
         readers: list[RefsReader] = []
 
         def sink() -> Sink:
@@ -185,7 +185,7 @@ class Transport:
         try:
             await self._talk(remote, ["ls-remote", "--quiet", *wanted, "--end-of-options"], [], caps, sink)
         except Damaged as unknown:
-            raise Unreachable(str(unknown)) from None
+            raise RepositoryUnreachable(str(unknown)) from None
         return readers[-1].finish()
 
     async def fetch(
@@ -195,7 +195,7 @@ class Transport:
         arguments = [f"--git-dir={repository}", "fetch", "--quiet", "--force", "--no-tags", "--no-write-fetch-head"]
         arguments += ["--no-recurse-submodules", "--no-auto-maintenance", f"--depth={depth}", "--end-of-options"]
         memory = self._limits.large_memory_bytes if large else self._limits.memory_bytes
-        caps = Caps(self._limits.fetch_seconds, file_size=file_size, memory=memory, write=(repository,))
+        caps = ProcessLimits(self._limits.fetch_seconds, file_size=file_size, memory=memory, write=(repository,))
         await self._talk(remote, arguments, refspecs, caps)
 
     async def _talk(
@@ -203,9 +203,9 @@ class Transport:
         remote: Remote,
         before: Sequence[str],
         after: Sequence[str],
-        caps: Caps,
+        caps: ProcessLimits,
         sink: Callable[[], Sink] | None = None,
-    ) -> Finished:
+    ) -> ProcessResult:
         """Call `git` with the URL between two lots of arguments, again where a first failure teaches how."""
         try:
             return await self._try(remote, [before, after], caps, sink, attempt=0)
@@ -220,19 +220,19 @@ class Transport:
         self,
         remote: Remote,
         around: Sequence[Sequence[str]],
-        caps: Caps,
+        caps: ProcessLimits,
         sink: Callable[[], Sink] | None,
         *,
         attempt: int,
-    ) -> Finished:
+    ) -> ProcessResult:
         before, after = around
         async with self._call(remote, attempt) as call:
             finished = await self._run(["git", *before, call.url, *after], call, caps, sink() if sink else None)
             if finished.flooded:
-                raise Unreachable(f"{call.location.host}: the server sends more than allowed")
+                raise RepositoryUnreachable(f"{call.location.host}: the server sends more than allowed")
             if finished.code == 0:
                 return finished
-            error = diagnose(finished.error, call.location, call.secrets)
+            error = to_git_error(finished.error, call.location, call.secrets)
             match error:
                 case Redirected():
                     await self._learn(remote, call)
@@ -242,11 +242,13 @@ class Transport:
                     raise _AgainError(error)
                 case RepositoryNotFound() if self._moved.pop(remote.key, None):
                     raise _AgainError(error)
-                case Unreachable() if call.has_other_addresses:
+                case RepositoryUnreachable() if call.has_other_addresses:
                     raise _AgainError(error)
             raise error
 
-    async def _run(self, arguments: Sequence[str], call: _Call, caps: Caps, sink: Sink | None = None) -> Finished:
+    async def _run(
+        self, arguments: Sequence[str], call: _Call, caps: ProcessLimits, sink: Sink | None = None
+    ) -> ProcessResult:
         at = self._slots_at.get(call.location.origin)
         if at is None:
             most = self._limits.talks_per_host
@@ -258,7 +260,9 @@ class Transport:
         except Unconfined as refused:
             raise Refused(str(refused)) from None
         except TimeoutError:
-            raise Unreachable(f"{call.location.host}: no end after {caps.seconds:g} s; git was stopped") from None
+            raise RepositoryUnreachable(
+                f"{call.location.host}: no end after {caps.seconds:g} s; git was stopped"
+            ) from None
         except OSError as error:
             raise CacheFailure(f"git cannot be started: {error.strerror}") from None
 
@@ -270,14 +274,16 @@ class Transport:
         await self._run(
             arguments,
             replace(call, environment=environment),
-            Caps(self._limits.check_seconds, output=_TRACE, file_size=_TRACE, memory=self._limits.memory_bytes),
+            ProcessLimits(
+                self._limits.check_seconds, output=_TRACE, file_size=_TRACE, memory=self._limits.memory_bytes
+            ),
         )
         found = _REDIRECTION.findall(trace.read_text(errors="replace")) if trace.exists() else []
         target = urljoin(call.url + _INFO_REFS, found[-1]) if found else ""
         base, refs, _ = target.partition(_INFO_REFS)
         shown = urlsplit(target)._replace(netloc=(urlsplit(target).hostname or ""), query="").geturl()
         try:
-            same = bool(refs) and self.locate(base).origin == call.location.origin
+            same = bool(refs) and self.parse_url(base).origin == call.location.origin
         except (InvalidSource, Refused):
             same = False
         if not same:
@@ -292,7 +298,7 @@ class Transport:
     @asynccontextmanager
     async def _call(self, remote: Remote, attempt: int) -> AsyncIterator[_Call]:
         """Prepare a call; what it needs on disk is gone afterwards."""
-        location = self.locate(self._moved.get(remote.key, remote.url))
+        location = self.parse_url(self._moved.get(remote.key, remote.url))
         found = await self._addresses(location, remote.proxy, self._tenants(remote))
         secrets = remote.secrets
         credential = remote.credential
@@ -334,7 +340,7 @@ class Transport:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    async def _addresses(self, location: Location, proxy: Proxy | None, tenants: Collection[str]) -> list[str]:
+    async def _addresses(self, location: GitUrl, proxy: Proxy | None, tenants: Collection[str]) -> list[str]:
         """Look up whom `git` will connect to: the server, or its proxy, which then looks up the server."""
         host, port = (proxy.host, proxy.port) if proxy else (location.host, location.port)
         if why := host_refusal(host, allow_loopback=self._allow_loopback):
@@ -359,7 +365,7 @@ def _header(credential: Basic | Bearer | None) -> str:
             return ""
 
 
-def _http_settings(folder: Path, remote: Remote, header: str, location: Location, found: Sequence[str]) -> str:
+def _http_settings(folder: Path, remote: Remote, header: str, location: GitUrl, found: Sequence[str]) -> str:
     # Without an authority of its own, the server is trusted as the system says; with one, by that alone.
     host, port = (remote.proxy.host, remote.proxy.port) if remote.proxy else (location.host, location.port)
     settings = {"proxy": remote.proxy.url if remote.proxy else ""}
@@ -385,7 +391,7 @@ def _quoted(value: str) -> str:
     return f'"{escaped}"'
 
 
-def _ssh(folder: Path, credential: Ssh, location: Location, address: str) -> str:
+def _ssh(folder: Path, credential: Ssh, location: GitUrl, address: str) -> str:
     identity = _write(folder / "identity", credential.identity)
     known = _write(folder / "known_hosts", credential.known_hosts)
     alias = location.host if location.port == 22 else f"[{location.host}]:{location.port}"  # noqa: PLR2004 - ssh

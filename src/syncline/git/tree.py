@@ -10,10 +10,10 @@ from hashlib import sha256
 
 from msgspec import Struct
 
-from syncline.git.diagnosis import Damaged
 from syncline.git.errors import GitError, InvalidSource, NeedsMore, PathNotFound, Refused, TooLarge
 from syncline.git.limits import Limits
 from syncline.git.refs import Commit
+from syncline.git.tool_errors import Damaged
 
 _MAX_LINKS = 40
 _MAX_PATTERN = 1024
@@ -36,7 +36,7 @@ class Mode(StrEnum):
 _MODES = {mode.value: mode for mode in Mode}
 
 
-class Entry(Struct, frozen=True, gc=False):
+class TreeEntry(Struct, frozen=True, gc=False):
     """A file of a commit, or a link, or the place of a submodule."""
 
     path: str
@@ -46,7 +46,7 @@ class Entry(Struct, frozen=True, gc=False):
     """In bytes; 0 for a submodule."""
 
 
-Blobs = Callable[[Sequence[Entry]], Awaitable[Mapping[str, bytes]]]
+Blobs = Callable[[Sequence[TreeEntry]], Awaitable[Mapping[str, bytes]]]
 """Reads the content of entries, by their ids."""
 
 
@@ -54,7 +54,7 @@ class Listing(Struct, frozen=True, weakref=True):
     """What `git ls-tree` says of a commit."""
 
     root: str
-    entries: tuple[Entry, ...]
+    entries: tuple[TreeEntry, ...]
     """Sorted by path."""
     folders: Mapping[str, str]
     """The ids of folders, by path."""
@@ -62,11 +62,16 @@ class Listing(Struct, frozen=True, weakref=True):
     """About how many bytes it takes of memory."""
 
 
-class Tree:
+class CommitTree:
     """The files of one commit. Everything but content is in memory and cannot go away."""
 
     def __init__(
-        self, commit: Commit, listing: Listing, blobs: Blobs, limits: Limits, mounts: Mapping[str, "Tree"] | None = None
+        self,
+        commit: Commit,
+        listing: Listing,
+        blobs: Blobs,
+        limits: Limits,
+        mounts: Mapping[str, "CommitTree"] | None = None,
     ) -> None:
         self.commit = commit
         self._listing = listing
@@ -75,11 +80,11 @@ class Tree:
         self._mounts = dict(mounts or {})
         entries = [entry for entry in listing.entries if entry.path not in self._mounts]
         for place, tree in self._mounts.items():
-            entries += [Entry(f"{place}/{each.path}", each.mode, each.id, each.size) for each in tree.entries]
-        self.entries: tuple[Entry, ...] = tuple(sorted(entries, key=_path)) if self._mounts else listing.entries
+            entries += [TreeEntry(f"{place}/{each.path}", each.mode, each.id, each.size) for each in tree.entries]
+        self.entries: tuple[TreeEntry, ...] = tuple(sorted(entries, key=_path)) if self._mounts else listing.entries
         """All files, links and submodules, sorted by path."""
         self._paths = [entry.path for entry in self.entries]
-        self._globs: dict[str, tuple[Entry, ...]] = {}
+        self._globs: dict[str, tuple[TreeEntry, ...]] = {}
 
     @property
     def root(self) -> str:
@@ -92,11 +97,11 @@ class Tree:
         return self._listing.cost + sum(tree.cost for tree in self._mounts.values())
 
     @property
-    def submodules(self) -> tuple[Entry, ...]:
+    def submodules(self) -> tuple[TreeEntry, ...]:
         """The places of submodules, whether their files are here or not."""
         return tuple(entry for entry in self._listing.entries if entry.mode is Mode.SUBMODULE)
 
-    def entry(self, path: str) -> Entry | None:
+    def entry(self, path: str) -> TreeEntry | None:
         """Return the file, link or submodule at a path."""
         index = bisect_left(self._paths, path)
         return self.entries[index] if index < len(self._paths) and self._paths[index] == path else None
@@ -106,7 +111,7 @@ class Tree:
         plain = normalize(path)
         return not plain or bool(self._under(plain))
 
-    def find(self, pattern: str) -> tuple[Entry, ...]:
+    def find(self, pattern: str) -> tuple[TreeEntry, ...]:
         """Return the files and links of a file, folder or glob, sorted by path.
 
         In a glob, `*` and `?` stay within one folder, `**` does not, and a folder that matches stands for what is in
@@ -145,7 +150,7 @@ class Tree:
 
         Raises `PathNotFound` for a path that is no file, and `TooLarge` for more than the limits allow at once.
         """
-        wanted: dict[str, Entry] = {}
+        wanted: dict[str, TreeEntry] = {}
         for path in paths:
             entry = self.entry(path)
             if entry is None or entry.mode is Mode.SUBMODULE:
@@ -160,7 +165,7 @@ class Tree:
             )
         return await self._read(wanted)
 
-    async def _read(self, wanted: Mapping[str, Entry]) -> dict[str, bytes]:
+    async def _read(self, wanted: Mapping[str, TreeEntry]) -> dict[str, bytes]:
         result: dict[str, bytes] = {}
         for place, tree in self._mounts.items():
             inside = [path for path in wanted if path.startswith(f"{place}/")]
@@ -200,7 +205,7 @@ class Tree:
                 raise PathNotFound(f"{path!r} leads to {done!r}, which the commit {self.commit.sha[:12]} does not have")
         raise Refused(f"the link {path!r} leads round in a circle")
 
-    async def _target(self, link: Entry) -> list[str]:
+    async def _target(self, link: TreeEntry) -> list[str]:
         if link.size > _LONGEST_LINK:
             raise Refused(f"the link {link.path!r} is too long")
         target = (await self.read([link.path]))[link.path].decode(errors="backslashreplace")
@@ -208,7 +213,7 @@ class Tree:
             raise Refused(f"the link {link.path!r} leads out of the repository")
         return [part for part in target.split("/") if part not in ("", ".")]
 
-    def _match(self, plain: str) -> tuple[Entry, ...]:
+    def _match(self, plain: str) -> tuple[TreeEntry, ...]:
         if not plain:
             return self.entries
         if entry := self.entry(plain):
@@ -221,14 +226,14 @@ class Tree:
             self._globs[plain] = self._glob(plain)
         return self._globs[plain]
 
-    def _glob(self, plain: str) -> tuple[Entry, ...]:
+    def _glob(self, plain: str) -> tuple[TreeEntry, ...]:
         # Only what is below the folders that are written out can match.
         start = plain[: min(plain.index(wild) for wild in _WILD if wild in plain)].rpartition("/")[0]
         pattern = glob(plain)
         candidates = self._under(start) if start else self.entries
         return tuple(entry for entry in candidates if pattern.match(entry.path))
 
-    def _under(self, folder: str) -> tuple[Entry, ...]:
+    def _under(self, folder: str) -> tuple[TreeEntry, ...]:
         # "0" is what follows "/" in the order of characters.
         return self.entries[bisect_left(self._paths, f"{folder}/") : bisect_left(self._paths, f"{folder}0")]
 
@@ -305,7 +310,7 @@ class ListingReader:
         self._root = root
         self._limits = limits
         self._most = most
-        self._entries: list[Entry] = []
+        self._entries: list[TreeEntry] = []
         self._folders: dict[str, str] = {}
         self._rest = b""
         self._cost = 0
@@ -353,7 +358,7 @@ class ListingReader:
         else:
             # Modes of old tools, such as 100664, count as files.
             known = _MODES.get(mode, Mode.REGULAR)
-            self._entries.append(Entry(path, known, identity, 0 if size == "-" else int(size)))
+            self._entries.append(TreeEntry(path, known, identity, 0 if size == "-" else int(size)))
 
 
 def parse_listing(root: str, output: bytes, limits: Limits) -> Listing:
@@ -363,5 +368,5 @@ def parse_listing(root: str, output: bytes, limits: Limits) -> Listing:
     return reader.finish()
 
 
-def _path(entry: Entry) -> str:
+def _path(entry: TreeEntry) -> str:
     return entry.path

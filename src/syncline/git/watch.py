@@ -10,7 +10,7 @@ import structlog
 from msgspec import Struct
 from structlog.typing import FilteringBoundLogger
 
-from syncline.git.errors import GitError, Unreachable
+from syncline.git.errors import GitError, RepositoryUnreachable
 from syncline.git.kept_refs import KeptRefs
 from syncline.git.limits import Limits
 from syncline.git.metrics import CHECKS
@@ -31,11 +31,11 @@ SLACK = 60.0
 
 _MANY = 5_000
 
-Look = Callable[[bool], Awaitable[Refs]]
+ListRefs = Callable[[bool], Awaitable[Refs]]
 """Asks the server what it has; for everything, or for branches and tags only."""
 
 
-class Status(Struct, frozen=True):
+class RemoteStatus(Struct, frozen=True):
     """How it stands with a remote."""
 
     checked: dt.datetime | None = None
@@ -49,16 +49,18 @@ class _Follower(Struct, frozen=True):
     revisions: frozenset[str]
 
 
-class Watch:
+class RemoteWatch:
     """One remote. Checks are shared by all who want one at the same time."""
 
-    def __init__(self, look: Look, on_change: Callable[[Hashable], None], kept: KeptRefs | None = None) -> None:
-        self._look = look
+    def __init__(
+        self, list_refs: ListRefs, on_change: Callable[[Hashable], None], kept: KeptRefs | None = None
+    ) -> None:
+        self._list_refs = list_refs
         self._on_change = on_change
         self._kept = kept or KeptRefs(Limits().all_refs_bytes)
         self._followers: dict[Hashable, _Follower] = {}
         self._digest = b""
-        self._status = Status()
+        self._status = RemoteStatus()
         self._everything = False
         self._interval = UNFOLLOWED_SECONDS
         self._started = float("-inf")
@@ -70,7 +72,7 @@ class Watch:
         self._rescheduled = asyncio.Event()
 
     @property
-    def status(self) -> Status:
+    def status(self) -> RemoteStatus:
         """How it stood after the last check."""
         return self._status
 
@@ -124,13 +126,13 @@ class Watch:
         if self._status.failure is not None:
             # It is raised many times: it must not gather up all the places where it was.
             raise self._status.failure.with_traceback(None)
-        refs = self._kept.get(self) or await self._asked_again()
+        refs = self._kept.get(self) or await self._resolve_again()
         return choose(refs, revision)
 
-    async def _asked_again(self) -> Refs:
+    async def _resolve_again(self) -> Refs:
         """Ask for a list that was too large to be kept; it is gone when the caller is done with it."""
         try:
-            return await self._look(self._everything)
+            return await self._list_refs(self._everything)
         except GitError as error:
             self._fail(error)
             raise
@@ -176,12 +178,14 @@ class Watch:
     async def _ask(self, started: float) -> None:
         before, known, failed, everything = self._kept.get(self), self._digest, self._status.failure, self._everything
         try:
-            refs = await self._look(everything)
+            refs = await self._list_refs(everything)
         except GitError as error:
             self._fail(error)
         except Exception as error:  # noqa: BLE001  # a remote that nobody looks at any more is worse than any of them
             log.warning("git.check_failed", error=type(error).__name__)
-            self._fail(Unreachable(f"the check failed for a reason that should not be: {type(error).__name__}"))
+            self._fail(
+                RepositoryUnreachable(f"the check failed for a reason that should not be: {type(error).__name__}")
+            )
         else:
             CHECKS.labels("ok").inc()
             self._failures = 0
@@ -189,11 +193,11 @@ class Watch:
             self._digest = await asyncio.to_thread(getattr, refs, "digest") if len(refs.ids) > _MANY else refs.digest
             self._kept.put(self, refs)
             self._told_everything = everything
-            self._status = Status(dt.datetime.now(dt.UTC))
+            self._status = RemoteStatus(dt.datetime.now(dt.UTC))
             if failed is not None:
-                self._tell(self._followers)
+                self._notify(self._followers)
             elif known and known != self._digest:
-                self._tell(self._concerned(before, refs) if before is not None else self._followers)
+                self._notify(self._concerned(before, refs) if before is not None else self._followers)
         finally:
             self._finished = started
 
@@ -201,9 +205,9 @@ class Watch:
         CHECKS.labels(error.reason).inc()
         failed = self._status.failure
         self._failures += 1
-        self._status = Status(self._status.checked, error.with_traceback(None))
+        self._status = RemoteStatus(self._status.checked, error.with_traceback(None))
         if failed is None or failed.reason != error.reason:
-            self._tell(self._followers)
+            self._notify(self._followers)
 
     def _concerned(self, before: Refs, after: Refs) -> list[Hashable]:
         """Return those for whom a revision now means something else."""
@@ -217,7 +221,7 @@ class Watch:
             if not follower.revisions or any(changed[revision] for revision in follower.revisions)
         ]
 
-    def _tell(self, followers: Iterable[Hashable]) -> None:
+    def _notify(self, followers: Iterable[Hashable]) -> None:
         for who in list(followers):
             self._on_change(who)
 

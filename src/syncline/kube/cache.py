@@ -22,7 +22,7 @@ class Key(NamedTuple):
     name: str
 
 
-class Entry(Struct, Generic[T], frozen=True, gc=False):
+class CacheEntry(Struct, Generic[T], frozen=True, gc=False):
     """What is held of one object."""
 
     uid: str
@@ -30,7 +30,7 @@ class Entry(Struct, Generic[T], frozen=True, gc=False):
     value: T
 
 
-class Change(NamedTuple, Generic[T]):
+class CacheChange(NamedTuple, Generic[T]):
     """A difference that somebody may want to act on."""
 
     key: Key
@@ -65,7 +65,7 @@ class Cache(Generic[T]):
     """
 
     def __init__(self) -> None:
-        self._entries: dict[Key, Entry[T]] = {}
+        self._entries: dict[Key, CacheEntry[T]] = {}
         self._gone: dict[Key, _Gone] = {}
         self._touched: set[Key] | None = None
 
@@ -77,7 +77,7 @@ class Cache(Generic[T]):
         entry = self._entries.get(key)
         return entry.value if entry else None
 
-    def entry(self, key: Key) -> Entry[T] | None:
+    def entry(self, key: Key) -> CacheEntry[T] | None:
         """Return what is held of an object, with its uid and version."""
         return self._entries.get(key)
 
@@ -90,7 +90,7 @@ class Cache(Generic[T]):
         """Iterate over all; do not change the cache meanwhile."""
         return ((key, entry.value) for key, entry in self._entries.items())
 
-    def observe(self, key: Key, uid: str, version: str, value: T | None) -> Change[T] | None:
+    def observe(self, key: Key, uid: str, version: str, value: T | None) -> CacheChange[T] | None:
         """Take a state that a watch told, or that the server answered to a request of ours.
 
         A value of None means that nothing of this object is to be held.
@@ -100,14 +100,14 @@ class Cache(Generic[T]):
             return None
         held = self._entries.get(key)
         if value is not None:
-            self._entries[key] = Entry(uid, version, value)
+            self._entries[key] = CacheEntry(uid, version, value)
         elif held is not None:
             del self._entries[key]
         else:
             return None
-        return Change(key, held.value if held else None, value)
+        return CacheChange(key, held.value if held else None, value)
 
-    def vanish(self, key: Key, uid: str, version: str | None) -> Change[T] | None:
+    def vanish(self, key: Key, uid: str, version: str | None) -> CacheChange[T] | None:
         """Take the end of an object: it was deleted, or left the selection.
 
         Without a version: we deleted this very object, and the server confirmed that it is gone.
@@ -124,13 +124,13 @@ class Cache(Generic[T]):
         if held is None:
             return None
         del self._entries[key]
-        return Change(key, held.value, None)
+        return CacheChange(key, held.value, None)
 
     def begin_list(self) -> None:
         """Start to remember what is learned of single objects: a list taken meanwhile may not know it yet."""
         self._touched = set()
 
-    def replace(self, listed: dict[Key, Entry[T]], version: str) -> list[Change[T]]:
+    def replace(self, listed: dict[Key, CacheEntry[T]], version: str) -> list[CacheChange[T]]:
         """Take a complete list, and return all differences, deletions included.
 
         The list is the truth, also where it is older than what is held: then the server was restored from a backup.
@@ -146,15 +146,15 @@ class Cache(Generic[T]):
                 del after[key]
         self._entries = after
         self._gone = {key: gone for key, gone in self._gone.items() if key not in after}
-        changes: list[Change[T]] = []
+        changes: list[CacheChange[T]] = []
         for key, held in before.items():
             if key not in after:
                 self._bury(key, held.uid, version)
-                changes.append(Change(key, held.value, None))
+                changes.append(CacheChange(key, held.value, None))
         for key, entry in after.items():
             old = before.get(key)
             if old is None or (old.uid, old.version) != (entry.uid, entry.version):
-                changes.append(Change(key, old.value if old else None, entry.value))
+                changes.append(CacheChange(key, old.value if old else None, entry.value))
         return changes
 
     def _is_news(self, key: Key, uid: str, version: str) -> bool:

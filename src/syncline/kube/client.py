@@ -27,7 +27,7 @@ from syncline.kube.nesting import shallow
 from syncline.kube.resources import Resource
 from syncline.kube.retry import Retry
 from syncline.kube.session import Request, Session
-from syncline.kube.transport import TooLarge, query_of
+from syncline.kube.transport import AnswerTooLarge, query_of
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -188,7 +188,7 @@ class Client:
             )
             try:
                 answer: _List[T] = await self._ask(request, _List[type])  # type: ignore[valid-type]
-            except TooLarge:  # big objects: smaller pages
+            except AnswerTooLarge:  # big objects: smaller pages
                 if page <= 1:
                     raise
                 page = max(1, page // 4)
@@ -340,7 +340,7 @@ class Client:
             content_type=_JSON,
             fair_key=fair_key,
         )
-        return (await self._ask(request, _Kind)).kind == "Status"
+        return (await self._ask(request, _KindOnly)).kind == "Status"
 
     async def watch(
         self,
@@ -385,7 +385,7 @@ class Client:
 
     async def version(self) -> str:
         """Return the server's version, such as v1.37.1."""
-        return (await self._ask(Request(verb="get", resource="version", path="/version"), _Version)).git_version
+        return (await self._ask(Request(verb="get", resource="version", path="/version"), _ServerVersion)).git_version
 
     async def document(self, path: str, *, type: type[T] = _OBJECT, accept: str = _JSON) -> T:
         """GET what is no object of a kind, such as the list of API groups."""
@@ -418,11 +418,11 @@ class _List(msgspec.Struct, Generic[T]):
     items: list[T] | None
 
 
-class _Kind(msgspec.Struct):
+class _KindOnly(msgspec.Struct):
     kind: str = ""
 
 
-class _Version(msgspec.Struct, rename="camel"):
+class _ServerVersion(msgspec.Struct, rename="camel"):
     git_version: str = ""
 
 

@@ -132,7 +132,7 @@ def parse_kubeconfig(
     return _parse(content, trusted=trusted, base_dir=base_dir).connection(context)
 
 
-class _Entry(Struct):
+class _KubeconfigEntry(Struct):
     name: str
     cluster: dict[str, Any] = field(default_factory=dict)
     user: dict[str, Any] = field(default_factory=dict)
@@ -141,9 +141,9 @@ class _Entry(Struct):
 
 
 class _Kubeconfig(Struct, rename={"current_context": "current-context"}):
-    clusters: list[_Entry] | None = None
-    users: list[_Entry] | None = None
-    contexts: list[_Entry] | None = None
+    clusters: list[_KubeconfigEntry] | None = None
+    users: list[_KubeconfigEntry] | None = None
+    contexts: list[_KubeconfigEntry] | None = None
     current_context: str | None = None
 
     def add(self, other: "_Kubeconfig") -> None:
@@ -160,11 +160,11 @@ class _Kubeconfig(Struct, rename={"current_context": "current-context"}):
         chosen = _named(self.contexts, wanted, "context").context
         cluster = _named(self.clusters, _text(chosen, "cluster", "context") or "", "cluster")
         user_name = _text(chosen, "user", "context")
-        user = _named(self.users, user_name, "user") if user_name else _Entry("")
+        user = _named(self.users, user_name, "user") if user_name else _KubeconfigEntry("")
         return _connect(wanted, _text(chosen, "namespace", "context") or "default", cluster, user)
 
 
-def _connect(name: str, namespace: str, cluster: _Entry, user: _Entry) -> Connection:
+def _connect(name: str, namespace: str, cluster: _KubeconfigEntry, user: _KubeconfigEntry) -> Connection:
     server = _text(cluster.cluster, "server", "cluster") or ""
     if not is_server_url(server):
         raise ConfigError(f"cluster {_shown(cluster.name)}: server must be an https URL without user or query")
@@ -204,7 +204,7 @@ def is_server_url(server: str) -> bool:
     return plain and addressed and not ("@" in url.netloc or url.query or url.fragment)
 
 
-def _exec(user: _Entry) -> ExecPlugin | None:
+def _exec(user: _KubeconfigEntry) -> ExecPlugin | None:
     spec = user.user.get("exec")
     if spec is None:
         return None
@@ -252,11 +252,11 @@ def _parse(content: bytes, *, trusted: bool, base_dir: Path | None) -> _Kubeconf
             if key in entry.user:
                 raise ConfigError(f"user {_shown(entry.name)}: {key} is not accepted: {why}")
         if not trusted:
-            _vet(entry)
+            _validate(entry)
     return config
 
 
-def _vet(entry: _Entry) -> None:
+def _validate(entry: _KubeconfigEntry) -> None:
     for kind, settings, allowed in (
         ("cluster", entry.cluster, _INLINE_CLUSTER),
         ("user", entry.user, _INLINE_USER),
@@ -283,7 +283,7 @@ def _field(key: str) -> str:
     return key if _FIELD.fullmatch(key) else "an unknown field"
 
 
-def _named(entries: list[_Entry] | None, name: str, kind: str) -> _Entry:
+def _named(entries: list[_KubeconfigEntry] | None, name: str, kind: str) -> _KubeconfigEntry:
     for entry in entries or ():
         if entry.name == name:
             return entry
@@ -297,7 +297,7 @@ def _text(settings: Mapping[str, Any], key: str, kind: str) -> str | None:
     return value
 
 
-def _pem(entry: _Entry, key: str) -> bytes | None:
+def _pem(entry: _KubeconfigEntry, key: str) -> bytes | None:
     settings = entry.user or entry.cluster
     if data := _text(settings, f"{key}-data", entry.name):
         try:
@@ -308,7 +308,7 @@ def _pem(entry: _Entry, key: str) -> bytes | None:
     return _read(path) if path else None
 
 
-def _file(entry: _Entry, path: str | None) -> Path | None:
+def _file(entry: _KubeconfigEntry, path: str | None) -> Path | None:
     if not path:
         return None
     if entry.base_dir is None:

@@ -108,7 +108,7 @@ class Discovery:
         part = _together(await asyncio.gather(*(self._read_root(root) for root in ROOTS)))
         return _Reading(asyncio.get_running_loop().time(), part)
 
-    async def _read_root(self, root: str) -> "_Part":
+    async def _read_root(self, root: str) -> "_ApiRoot":
         answer = await self._client.document(root, type=_Root, accept=_ACCEPT)
         if answer.kind == _AGGREGATED:
             return _aggregated(answer)
@@ -117,27 +117,27 @@ class Discovery:
         versions = [*(answer.versions or ()), *(name for group in answer.groups or () for name in group.ordered())]
         return _together(await asyncio.gather(*(self._read_version(root, name) for name in versions)))
 
-    async def _read_version(self, root: str, name: str) -> "_Part":
+    async def _read_version(self, root: str, name: str) -> "_ApiRoot":
         """Read one version of one group. One that fails leaves the others alone; a server out of reach does not."""
         try:
             async with asyncio.timeout(VERSION_SECONDS):
                 answer = await self._client.document(f"{root}/{name}", type=_Resources)
         except (ApiError, BadAnswer, TimeoutError):
-            return _Part([], [name])
+            return _ApiRoot([], [name])
         group, _, version = name.rpartition("/")
         entries = [entry for entry in answer.resources or () if "/" not in entry.name]  # what has one is a subresource
-        return _Part([entry.served(group, version) for entry in entries], [])
+        return _ApiRoot([entry.served(group, version) for entry in entries], [])
 
 
-class _Part(NamedTuple):
+class _ApiRoot(NamedTuple):
     """What is served, best version of each group first, and the group versions that did not answer."""
 
     served: list[Served]
     silent: list[str]
 
 
-def _together(parts: Iterable[_Part]) -> _Part:
-    whole = _Part([], [])
+def _together(parts: Iterable[_ApiRoot]) -> _ApiRoot:
+    whole = _ApiRoot([], [])
     for part in parts:
         whole.served.extend(part.served)
         whole.silent.extend(part.silent)
@@ -147,7 +147,7 @@ def _together(parts: Iterable[_Part]) -> _Part:
 class _Reading:
     """What was served at one time."""
 
-    def __init__(self, time: float, part: _Part) -> None:
+    def __init__(self, time: float, part: _ApiRoot) -> None:
         self.time = time
         self.silent = tuple(part.silent)
         self._by_kind: dict[tuple[str, str], list[Served]] = {}
@@ -218,8 +218,8 @@ def _choice(texts: Iterable[str]) -> str:
     return " or ".join([*dict.fromkeys(texts)][:_NAMED])
 
 
-def _aggregated(answer: "_Root") -> _Part:
-    part = _Part([], [])
+def _aggregated(answer: "_Root") -> _ApiRoot:
+    part = _ApiRoot([], [])
     for group in answer.items or ():
         name = group.metadata.name
         for version in group.versions or ():
@@ -230,17 +230,17 @@ def _aggregated(answer: "_Root") -> _Part:
 
 
 # Lists of the wire may be absent, and are null where a Go server has nothing to put in them.
-class _Meta(Struct):
+class _GroupMeta(Struct):
     name: str = ""
 
 
-class _Kind(Struct):
+class _ResponseKind(Struct):
     kind: str = ""
 
 
 class _AggregatedResource(Struct, rename="camel"):
     resource: str
-    response_kind: _Kind | None = None
+    response_kind: _ResponseKind | None = None
     scope: str = ""
     singular_resource: str = ""
     verbs: list[str] | None = None
@@ -262,7 +262,7 @@ class _AggregatedVersion(Struct):
 
 
 class _AggregatedGroup(Struct):
-    metadata: _Meta = field(default_factory=_Meta)
+    metadata: _GroupMeta = field(default_factory=_GroupMeta)
     versions: list[_AggregatedVersion] | None = None
 
 

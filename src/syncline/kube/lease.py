@@ -22,7 +22,7 @@ from syncline.kube.resources import LEASES
 log: FilteringBoundLogger = structlog.get_logger(__name__)
 
 
-class _Spec(Struct, kw_only=True, rename="camel", omit_defaults=True):
+class _LeaseSpec(Struct, kw_only=True, rename="camel", omit_defaults=True):
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
     acquire_time: str | None = None
@@ -35,7 +35,7 @@ class _Lease(Struct, kw_only=True, rename="camel", omit_defaults=True):
     kind: str = LEASES.kind
     metadata: dict[str, Any] = field(default_factory=dict)
     """Whole, as it came: what we do not know of is not ours to drop."""
-    spec: _Spec = field(default_factory=_Spec)
+    spec: _LeaseSpec = field(default_factory=_LeaseSpec)
 
 
 class LeaderElection:
@@ -87,11 +87,11 @@ class LeaderElection:
             patience = self._renewed_at + self._renew - started if self.leading.is_set() else self._renew
             try:
                 async with asyncio.timeout(max(0.0, patience)):
-                    mine = await self._turn()
+                    mine = await self._renew_or_acquire()
                 self._failing = False
             except (KubeError, TimeoutError) as error:
                 mine = self.leading.is_set() and _now() < self._renewed_at + self._renew
-                self._tell_failure(error)
+                self._log_failure(error)
             else:
                 self._renewed_at = started if mine else self._renewed_at
             self._become(leading=mine)
@@ -111,14 +111,14 @@ class LeaderElection:
         except (KubeError, TimeoutError) as error:
             self._log.warning("the lease could not be released; it runs out by itself", error=str(error))
 
-    async def _turn(self) -> bool:
+    async def _renew_or_acquire(self) -> bool:
         """Renew, or take the lease if it may be taken; true when it is ours from now on."""
         if not self.leading.is_set() or self._lease is None:
-            await self._look()
+            await self._read()
         try:
             return await self._try()
         except (Conflict, AlreadyExists, NotFound):  # not as we knew it, perhaps by an earlier write of our own
-            await self._look()
+            await self._read()
             return await self._try()
 
     async def _try(self) -> bool:
@@ -131,7 +131,7 @@ class LeaderElection:
     def _is_ours(self) -> bool:
         return self._lease is not None and self._lease.spec.holder_identity == self.identity
 
-    async def _look(self) -> None:
+    async def _read(self) -> None:
         try:
             found = await self._client.get(LEASES, self._name, self._namespace, type=_Lease)
         except NotFound:
@@ -150,7 +150,7 @@ class LeaderElection:
         taking = spec.holder_identity != self.identity
         return _Lease(
             metadata=lease.metadata,
-            spec=_Spec(
+            spec=_LeaseSpec(
                 holder_identity=self.identity,
                 lease_duration_seconds=max(1, round(self._duration)),
                 acquire_time=now if taking else spec.acquire_time,
@@ -179,7 +179,7 @@ class LeaderElection:
             self.leading.clear()
             self._log.warning("no longer leading", holder=self.holder)
 
-    def _tell_failure(self, error: Exception) -> None:
+    def _log_failure(self, error: Exception) -> None:
         if not self._failing:
             self._failing = True
             self._log.warning("cannot renew or take the lease; trying on", error=str(error) or "no answer in time")

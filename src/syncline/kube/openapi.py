@@ -87,7 +87,7 @@ class OpenAPI:
         if len(body) > INDEX_LIMIT:
             raise BadAnswer(f"the index of {_ROOT} is larger than {INDEX_LIMIT >> 20} MiB")
         try:
-            index = msgspec.json.decode(body, type=_Index)
+            index = msgspec.json.decode(body, type=_OpenAPIIndex)
         except (ValueError, RecursionError):
             raise BadAnswer(f"the answer to {_ROOT} is no index of OpenAPI documents") from None
         return {path: _hash(entry.url) for path, entry in index.paths.items()}
@@ -123,11 +123,11 @@ class _Path(Struct, rename={"url": "serverRelativeURL"}):
     url: str = ""
 
 
-class _Index(Struct):
+class _OpenAPIIndex(Struct):
     paths: dict[str, _Path]
 
 
-class _Document(Struct):
+class _OpenAPIDocument(Struct):
     components: msgspec.Raw = msgspec.Raw(b"{}")
 
 
@@ -148,7 +148,7 @@ def _packed(body: bytes, path: str) -> SchemaDocument:
         raise BadAnswer(f"the OpenAPI document of {path} is larger than {DOCUMENT_LIMIT >> 20} MiB")
     try:
         # Most of a document is about paths and parameters, which nobody asks for.
-        components = bytes(msgspec.json.decode(body, type=_Document).components)
+        components = bytes(msgspec.json.decode(body, type=_OpenAPIDocument).components)
     except (ValueError, RecursionError):
         raise BadAnswer(f"the OpenAPI document of {path} cannot be read") from None
     return SchemaDocument(hashlib.blake2b(components, digest_size=16).digest(), zlib.compress(components, 1))

@@ -33,7 +33,7 @@ class QueueClosed(Exception):  # noqa: N818  # a state, not a mistake
     """There is nothing more to get."""
 
 
-class _Entry(Generic[K]):
+class _QueueEntry(Generic[K]):
     __slots__ = ("due", "key", "priority", "since", "timer")
 
     def __init__(self, key: K, due: float, priority: int) -> None:
@@ -66,7 +66,7 @@ class Queue(Generic[K]):
         self._share = share
         self._retry_first = retry_first
         self._retry_cap = retry_cap
-        self._waiting: dict[K, _Entry[K]] = {}
+        self._waiting: dict[K, _QueueEntry[K]] = {}
         self._again: dict[K, tuple[float, int]] = {}
         self._working: set[K] = set()
         self._failures: dict[K, int] = {}
@@ -74,7 +74,7 @@ class Queue(Generic[K]):
         self._begun: Counter[str] = Counter()
         self._workers: int | None = None
         self._full: set[str] = set()
-        self._due: Lanes[_Entry[K]] = Lanes(lambda entry: self._waiting.get(entry.key) is entry)
+        self._due: Lanes[_QueueEntry[K]] = Lanes(lambda entry: self._waiting.get(entry.key) is entry)
         self._news = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._closed = False
@@ -170,19 +170,19 @@ class Queue(Generic[K]):
             if held.timer:
                 held.timer.cancel()
         # A held entry that is due already stays in its lane and is passed over when it comes up.
-        entry = self._waiting[key] = _Entry(key, due, priority)
+        entry = self._waiting[key] = _QueueEntry(key, due, priority)
         if due <= self._loop.time():
             entry.since = held.since if held and held.since is not None else due
             self._put(entry)
         else:
             entry.timer = self._loop.call_at(due, self._fall_due, entry)
 
-    def _fall_due(self, entry: _Entry[K]) -> None:
+    def _fall_due(self, entry: _QueueEntry[K]) -> None:
         entry.timer = None
         entry.since = entry.due
         self._put(entry)
 
-    def _put(self, entry: _Entry[K]) -> None:
+    def _put(self, entry: _QueueEntry[K]) -> None:
         self._due.push(self._group(entry.key), entry.priority, entry)
         self._news.set()
 

@@ -19,7 +19,7 @@ from msgspec import Struct
 from structlog.typing import FilteringBoundLogger
 
 from syncline.kube import metrics
-from syncline.kube.cache import Cache, Change, Entry, Key, is_older
+from syncline.kube.cache import Cache, CacheChange, CacheEntry, Key, is_older
 from syncline.kube.client import Client
 from syncline.kube.errors import (
     ApiError,
@@ -36,7 +36,7 @@ from syncline.kube.errors import (
     Unreachable,
 )
 from syncline.kube.resources import SECRETS, Resource
-from syncline.kube.wire import Metadata, Reader, Reading, W, ends_initial_events
+from syncline.kube.wire import DecodedObject, Metadata, ObjectReader, W, ends_initial_events
 
 __all__ = ["AnyReflector", "Key", "Reflector", "ReflectorStatus", "Timing"]
 
@@ -117,7 +117,7 @@ class Reflector(Generic[W, T]):
         self.synced = asyncio.Event()
         """Set after the first complete list, and from then on."""
         self._client = client
-        self._reader = Reader(resource.plural, decode)
+        self._reader = ObjectReader(resource.plural, decode)
         self._project = project
         self._on_change = on_change
         self._selection: dict[str, Any] = {
@@ -223,12 +223,12 @@ class Reflector(Generic[W, T]):
             self._tell(change, "")
         self.synced.set()
 
-    async def _list_streamed(self) -> tuple[dict[Key, Entry[T]], str]:
+    async def _list_streamed(self) -> tuple[dict[Key, CacheEntry[T]], str]:
         """Take the list as a stream (WatchList), which costs neither side a page in memory.
 
         Nothing counts before the mark at its end: a stream that breaks off earlier is a failed list.
         """
-        listed: dict[Key, Entry[T]] = {}
+        listed: dict[Key, CacheEntry[T]] = {}
         lines = self._client.watch(
             self.resource,
             initial=True,
@@ -257,8 +257,8 @@ class Reflector(Generic[W, T]):
             # A server that knows nothing of WatchList takes it for a plain watch, and never sends the mark.
             self._streams = self._streams and self._unended < _UNENDED_LIMIT
 
-    async def _list_paged(self) -> tuple[dict[Key, Entry[T]], str]:
-        listed: dict[Key, Entry[T]] = {}
+    async def _list_paged(self) -> tuple[dict[Key, CacheEntry[T]], str]:
+        listed: dict[Key, CacheEntry[T]] = {}
         version = ""
         async for page in self._client.pages(self.resource, type=msgspec.Raw, page=self._page, **self._selection):
             self._heard()
@@ -267,7 +267,7 @@ class Reflector(Generic[W, T]):
                 self._collect(listed, self._reader.item(item))
         return listed, version
 
-    def _collect(self, listed: dict[Key, Entry[T]], reading: Reading[W]) -> None:
+    def _collect(self, listed: dict[Key, CacheEntry[T]], reading: DecodedObject[W]) -> None:
         key = _key(reading.metadata)
         known = listed.get(key)
         if known is not None and is_older(reading.metadata.resource_version, known.version):
@@ -306,7 +306,7 @@ class Reflector(Generic[W, T]):
             self._streak += 1  # closed at once, without a word: a proxy on its way down, perhaps
             metrics.watch_restarts.labels(self.resource.plural, "Closed").inc()
 
-    def _follow(self, reading: Reading[W]) -> None:
+    def _follow(self, reading: DecodedObject[W]) -> None:
         meta = reading.metadata
         key, version = _key(meta), meta.resource_version
         change = None
@@ -322,7 +322,7 @@ class Reflector(Generic[W, T]):
             self._version = version
         self._pass_on(change, "")
 
-    def _reduce(self, reading: Reading[W]) -> Entry[T] | None:
+    def _reduce(self, reading: DecodedObject[W]) -> CacheEntry[T] | None:
         """Return what to hold of an object: what `project` says or, where that cannot be had, what is held already."""
         meta = reading.metadata
         held = self._cache.entry(_key(meta))
@@ -335,7 +335,7 @@ class Reflector(Generic[W, T]):
         except Exception as error:  # noqa: BLE001  # a mistake with one object must not hide all the others
             self._log_mistake("an object cannot be projected and is passed over", _key(meta), error)
             return known
-        return Entry(meta.uid, meta.resource_version, value) if value is not None else None
+        return CacheEntry(meta.uid, meta.resource_version, value) if value is not None else None
 
     async def _check_version(self) -> None:
         """After a broken connection: versions lower than ours mean that the server was restored from a backup.
@@ -372,12 +372,12 @@ class Reflector(Generic[W, T]):
         self._broken = False
         self._contact = asyncio.get_running_loop().time()
 
-    def _pass_on(self, change: Change[T] | None, by: str) -> None:
+    def _pass_on(self, change: CacheChange[T] | None, by: str) -> None:
         if change:
             metrics.cached.labels(self.resource.plural, self._part).set(len(self))
             self._tell(change, by)
 
-    def _tell(self, change: Change[T], by: str) -> None:
+    def _tell(self, change: CacheChange[T], by: str) -> None:
         try:
             self._on_change(*change, by)
         except Exception as error:  # noqa: BLE001  # as above

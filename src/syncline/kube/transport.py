@@ -49,7 +49,7 @@ class Dialing(Struct, frozen=True, kw_only=True):
     """Who looks names up; None: the threads that the whole process shares."""
 
 
-class TooLarge(BadAnswer):
+class AnswerTooLarge(BadAnswer):
     """The answer is larger than we are willing to hold; ask for less of it."""
 
 
@@ -272,7 +272,7 @@ async def _read(response: aiohttp.ClientResponse, most: int) -> bytes:
             chunks.append(chunk)
     if max(size, announced) > most:
         response.close()
-        raise TooLarge(f"the answer is larger than {most >> 20} MiB", ambiguous=response.method != "GET")
+        raise AnswerTooLarge(f"the answer is larger than {most >> 20} MiB", ambiguous=response.method != "GET")
     return b"".join(chunks)
 
 

@@ -36,7 +36,7 @@ class HasMetadata(Protocol):
 W = TypeVar("W", bound=HasMetadata)
 
 
-class Reading(NamedTuple, Generic[W]):
+class DecodedObject(NamedTuple, Generic[W]):
     """What a line or an item says."""
 
     kind: str
@@ -46,7 +46,7 @@ class Reading(NamedTuple, Generic[W]):
     """None for an object that does not have the caller's shape. One such object must not hide all the others."""
 
 
-class Reader(Generic[W]):
+class ObjectReader(Generic[W]):
     """Decodes for one resource and one struct."""
 
     def __init__(self, resource: str, shape: type[W]) -> None:
@@ -55,7 +55,7 @@ class Reader(Generic[W]):
         self._decode_event = msgspec.json.Decoder(event).decode
         self._decode_item = msgspec.json.Decoder(shape).decode
 
-    def line(self, line: bytes) -> Reading[W]:
+    def line(self, line: bytes) -> DecodedObject[W]:
         """Read a line of a watch. Raises what an ERROR event says, and `BadAnswer` for what is no event."""
         try:
             try:
@@ -64,26 +64,26 @@ class Reader(Generic[W]):
                 line = shallow(line, _EVENT_LEVEL)
                 event = self._decode_event(line)
             if event.type != "ERROR":
-                return Reading(event.type, event.object.metadata, event.object)
+                return DecodedObject(event.type, event.object.metadata, event.object)
         except (ValueError, RecursionError):
             pass  # another shape: an error, a bookmark with nulls, an object that the caller cannot read, or rubbish
         try:
             bare = _decode_bare_event(line)
             if bare.type == "ERROR":
                 raise from_status(read_status(bytes(bare.object)), verb="watch", resource=self._resource)
-            return Reading(bare.type, _decode_bare_object(bare.object).metadata, None)
+            return DecodedObject(bare.type, _decode_bare_object(bare.object).metadata, None)
         except (ValueError, RecursionError):
             raise BadAnswer("a line of the watch is not an event") from None
 
-    def item(self, item: msgspec.Raw) -> Reading[W]:
+    def item(self, item: msgspec.Raw) -> DecodedObject[W]:
         """Read an item of a list. Raises `BadAnswer` for what is no object."""
         try:
             obj = self._decode_item(item)
-            return Reading("ADDED", obj.metadata, obj)
+            return DecodedObject("ADDED", obj.metadata, obj)
         except (ValueError, RecursionError):
             pass
         try:
-            return Reading("ADDED", _decode_bare_object(item).metadata, None)
+            return DecodedObject("ADDED", _decode_bare_object(item).metadata, None)
         except (ValueError, RecursionError):
             raise BadAnswer("an item of the list is not an object") from None
 

@@ -70,7 +70,7 @@ class OverBudgetError(Exception):
     """The requests that are read at this moment use the whole budget. The sender can retry soon."""
 
 
-class Budget:
+class BodyBudget:
     """A budget of bytes for all requests together."""
 
     def __init__(self, limit: int) -> None:

@@ -28,8 +28,8 @@ from syncline.core.pushes import Push, Unread, read_push
 from syncline.kube.errors import KubeError
 from syncline.receiver import metrics
 from syncline.receiver.forwarded import HEADER, Network, client_of, is_trusted
-from syncline.receiver.limits import Buckets, Budget, Deliveries, OverBudgetError, source_of
-from syncline.receiver.proofs import fits
+from syncline.receiver.limits import BodyBudget, Buckets, Deliveries, OverBudgetError, source_of
+from syncline.receiver.signatures import is_authentic
 from syncline.telemetry.bind import OFF
 from syncline.telemetry.http import Endpoint
 
@@ -98,7 +98,7 @@ class Receiver:
         self._sources = Buckets(rate=SOURCE_RATE, burst=SOURCE_BURST, capacity=REMEMBERED, clock=time.monotonic)
         self._pairs = Buckets(rate=PAIR_RATE, burst=PAIR_BURST, capacity=REMEMBERED, clock=time.monotonic)
         self._syncs = Buckets(rate=SYNC_RATE, burst=SYNC_BURST, capacity=REMEMBERED, clock=time.monotonic)
-        self._budget = Budget(HELD_LIMIT)
+        self._budget = BodyBudget(HELD_LIMIT)
         self._deliveries = Deliveries(REMEMBERED)
 
     @property
@@ -161,8 +161,8 @@ class Receiver:
 
     def _prove(self, request: web.Request, body: bytes, namespace: str, name: str) -> None:
         own = self._secrets(namespace, name)
-        by_sync = fits(request.headers, body, own or ())
-        by_all = fits(request.headers, body, self._global)
+        by_sync = is_authentic(request.headers, body, own or ())
+        by_all = is_authentic(request.headers, body, self._global)
         if not (by_sync or by_all):
             raise _Refusal(401, "unauthorized", "no valid signature or token: check the secret of the webhook")
         if own is None:

@@ -27,7 +27,7 @@ from syncline.render.key_services import KeyServices
 from syncline.render.sops import DATA_KEY, may_be_encrypted
 from syncline.render.temp_folders import TempFolders, write_tree
 from syncline.render.tool_errors import chart_error, kustomize_error
-from syncline.render.tree import Tree, covers
+from syncline.render.tree import FileTree, covers
 from syncline.render.validation import InvalidObject, Validation, validate
 from syncline.render.workers.pool import OutOfMemory, WorkerPool
 from syncline.render.workers.process import BUILD, WorkerProcess
@@ -121,7 +121,7 @@ class BuildPool:
         Raises BuildError where the files or the recipe are wrong, and RenderFailed when the work took too much time or
         memory, now or a short while ago, or could not be done at all.
         """
-        tree = Tree(files)
+        tree = FileTree(files)
         plan = await find_inputs(TreeReader(tree), recipe)
         if plan.problems:
             raise plan.problems[0]
@@ -213,8 +213,8 @@ class BuildPool:
         while work.plan.templates:
             # What a kustomization names is known when it is rendered; and so on, base by base.
             await self._prepare(process, work, work.plan.templates)
-            await work.look_again()
-        work.settle()
+            await work.find_inputs_again()
+        work.select_files()
         await self._prepare(process, work, work.paths)
         match work.plan.kind:
             case "Kustomize":
@@ -351,7 +351,7 @@ class BuildPool:
 class _Work:
     """One build: the files that it takes, and what has become of them."""
 
-    def __init__(self, tree: Tree, recipe: BuildSpec, plan: BuildInputs) -> None:
+    def __init__(self, tree: FileTree, recipe: BuildSpec, plan: BuildInputs) -> None:
         self.tree = tree
         self.recipe = recipe
         self.plan = plan
@@ -362,13 +362,13 @@ class _Work:
         self.decrypted: set[str] = set()
         self.done: set[str] = set()
 
-    async def look_again(self) -> None:
+    async def find_inputs_again(self) -> None:
         """Take a new find_inputs, of the files as they are by now."""
         self.plan = await find_inputs(TreeReader(self.tree, self.changed), self.recipe, self.done)
         if self.plan.problems:
             raise self.plan.problems[0]
 
-    def settle(self) -> None:
+    def select_files(self) -> None:
         """Choose the files that the build reads; BuildError where they are too many."""
         self.paths = self._select()
         recipe = self.recipe

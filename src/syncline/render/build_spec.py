@@ -8,7 +8,7 @@ import msgspec
 from syncline.api.build import Build
 
 
-class File(msgspec.Struct, frozen=True):
+class SourceFile(msgspec.Struct, frozen=True):
     """A file of the tree. One with a `link` is a symbolic link, and its content is not looked at."""
 
     content: bytes = b""
@@ -16,7 +16,7 @@ class File(msgspec.Struct, frozen=True):
     link: str | None = None
 
 
-Files = Mapping[str, File]
+Files = Mapping[str, SourceFile]
 """Files by their paths from the root of the tree, such as `apps/web/deployment.yaml`."""
 
 

@@ -12,7 +12,7 @@ from syncline.core.selectors import is_glob
 from syncline.render import kustomization
 from syncline.render.build_spec import BuildSpec, has_marks
 from syncline.render.errors import BuildError
-from syncline.render.tree import ROOT, Tree, follow, join, normal, outermost, within
+from syncline.render.tree import ROOT, FileTree, follow, join, normal, outermost, within
 
 MOST_REFERENCES = 10_000
 """Folders and files that the kustomizations or imports of one build may lead to."""
@@ -23,7 +23,7 @@ BuildKind = Literal["Plain", "Kustomize", "Helm", "Jsonnet"]
 _IMPORT = re.compile(rb"""\bimport(?:str|bin)?\s*@?(?:"((?:[^"\\\n]|\\.){1,512})"|'((?:[^'\\\n]|\\.){1,512})')""")
 
 
-class Reader(Protocol):
+class TreeAccess(Protocol):
     """A tree that is looked at without reading all of it."""
 
     def kind(self, path: str) -> EntryKind | None:
@@ -48,7 +48,7 @@ class BuildInputs(msgspec.Struct, frozen=True):
     """Kustomization files that are templates: what they name is known when they are rendered."""
 
 
-async def inputs(tree: Reader, spec: BuildSpec) -> tuple[str, ...]:
+async def inputs(tree: TreeAccess, spec: BuildSpec) -> tuple[str, ...]:
     """Give the files, folders and globs of the tree that the build depends on.
 
     It is the path of the spec and whatever that leads to: bases, components, patches and files of kustomizations,
@@ -59,7 +59,7 @@ async def inputs(tree: Reader, spec: BuildSpec) -> tuple[str, ...]:
     return (await find_inputs(tree, spec)).paths
 
 
-async def find_inputs(tree: Reader, spec: BuildSpec, rendered: Collection[str] = ()) -> BuildInputs:
+async def find_inputs(tree: TreeAccess, spec: BuildSpec, rendered: Collection[str] = ()) -> BuildInputs:
     """Find out the kind of build, the paths that it takes, and what is wrong; `rendered` files are no templates now."""
     return await _InputFinder(tree, spec, rendered).find()
 
@@ -67,7 +67,7 @@ async def find_inputs(tree: Reader, spec: BuildSpec, rendered: Collection[str] =
 class TreeReader:
     """A reader of files that were read already; `changed` are their contents where these are other by now."""
 
-    def __init__(self, tree: Tree, changed: Mapping[str, bytes] | None = None) -> None:
+    def __init__(self, tree: FileTree, changed: Mapping[str, bytes] | None = None) -> None:
         self._tree = tree
         self._changed = changed or {}
 
@@ -98,7 +98,7 @@ class _UnreadLink(Exception):  # noqa: N818 - a request, not an error
 
 
 class _InputFinder:
-    def __init__(self, tree: Reader, spec: BuildSpec, rendered: Collection[str]) -> None:
+    def __init__(self, tree: TreeAccess, spec: BuildSpec, rendered: Collection[str]) -> None:
         self._tree = tree
         self._spec = spec
         self._rendered = rendered

@@ -17,7 +17,7 @@ _LONGEST_CAUSE = 200
 _STACK = 300
 
 
-class _Refused(Exception):  # noqa: N818 - told as a BuildError
+class _ImportRefused(Exception):  # noqa: N818 - told as a BuildError
     pass
 
 
@@ -47,9 +47,9 @@ def evaluate(
                     return path, files[path].decode()
                 except UnicodeDecodeError:
                     refused.append(f"imports {path}, which is not UTF-8")
-                    raise _Refused from None
+                    raise _ImportRefused from None
         refused.append(f"imports {name!r}, which is not among the files of the build")
-        raise _Refused
+        raise _ImportRefused
 
     load.started = False  # type: ignore[attr-defined]
     try:
@@ -64,7 +64,7 @@ def evaluate(
             ext_vars={name: value for name, value in ext_vars.items() if isinstance(value, str)},
             ext_codes={name: json.dumps(value) for name, value in ext_vars.items() if not isinstance(value, str)},
         )
-    except (RuntimeError, _Refused) as error:
+    except (RuntimeError, _ImportRefused) as error:
         raise _told(str(error), entry, refused, sensitive=sensitive) from None
     return json.loads(text)
 

@@ -41,7 +41,7 @@ _SERVER = re.compile(r"https://(?:[a-z0-9_.-]+|\[(?P<ip>[0-9a-f:.]+)\])(?::(?P<p
 _TENANT = re.compile(r"[A-Za-z0-9.-]{1,253}")
 
 
-class CredentialError(Exception):
+class KeyCredentialError(Exception):
     """A credential that cannot be used; the message says which key of the Secret, and what to write instead."""
 
 
@@ -89,9 +89,11 @@ def read_aws(keys: Mapping[str, bytes]) -> AwsCredential | None:
         try:
             parser.read_string(text)
         except configparser.Error:
-            raise CredentialError(f"{AWS_KEY} is no credentials file of AWS: write {', '.join(_AWS_FIELDS)}") from None
+            raise KeyCredentialError(
+                f"{AWS_KEY} is no credentials file of AWS: write {', '.join(_AWS_FIELDS)}"
+            ) from None
         if parser.sections() != ["default"]:
-            raise CredentialError(f"{AWS_KEY} must have one section, [default], and no other")
+            raise KeyCredentialError(f"{AWS_KEY} must have one section, [default], and no other")
         fields: dict[str, Any] = dict(parser["default"])
     else:
         fields = _map(AWS_KEY, text)
@@ -109,14 +111,14 @@ def read_google(keys: Mapping[str, bytes]) -> GoogleCredential | None:
     except ValueError:
         fields = None
     if not isinstance(fields, dict) or fields.get("type") != "service_account":
-        raise CredentialError(
+        raise KeyCredentialError(
             f'{GOOGLE_KEY} must be the JSON key of a service account ("type": "service_account"); other types name '
             "addresses and files, which are not followed"
         )
     if fields.get("token_uri", GOOGLE_TOKEN_URL) != GOOGLE_TOKEN_URL:
-        raise CredentialError(f"token_uri of {GOOGLE_KEY} must be {GOOGLE_TOKEN_URL}, or be left out")
+        raise KeyCredentialError(f"token_uri of {GOOGLE_KEY} must be {GOOGLE_TOKEN_URL}, or be left out")
     if fields.get("universe_domain", "googleapis.com") != "googleapis.com":
-        raise CredentialError(f"universe_domain of {GOOGLE_KEY} must be googleapis.com, or be left out")
+        raise KeyCredentialError(f"universe_domain of {GOOGLE_KEY} must be googleapis.com, or be left out")
     used = {name: value for name, value in fields.items() if name not in _GOOGLE_UNUSED}
     found = _known(GOOGLE_KEY, used, _GOOGLE_FIELDS, required=2)
     return GoogleCredential(*(found.get(name, "") for name in _GOOGLE_FIELDS))
@@ -129,7 +131,7 @@ def read_azure(keys: Mapping[str, bytes]) -> AzureCredential | None:
         return None
     found = _known(AZURE_KEY, _map(AZURE_KEY, text), _AZURE_FIELDS, required=len(_AZURE_FIELDS))
     if not _TENANT.fullmatch(found["tenantId"]):
-        raise CredentialError(f"tenantId of {AZURE_KEY} must be the id or the domain of a tenant")
+        raise KeyCredentialError(f"tenantId of {AZURE_KEY} must be the id or the domain of a tenant")
     url = _address(AZURE_KEY, found["vaultUrl"])
     return AzureCredential(found["tenantId"], found["clientId"], found["clientSecret"], url)
 
@@ -141,7 +143,9 @@ def read_vault(keys: Mapping[str, bytes]) -> VaultCredential | None:
         return None
     address = _text(keys, VAULT_ADDRESS_KEY)
     if address is None:
-        raise CredentialError(f"the Secret has {VAULT_TOKEN_KEY} but not {VAULT_ADDRESS_KEY}: add the server's address")
+        raise KeyCredentialError(
+            f"the Secret has {VAULT_TOKEN_KEY} but not {VAULT_ADDRESS_KEY}: add the server's address"
+        )
     return VaultCredential(
         address=_address(VAULT_ADDRESS_KEY, address),
         token=token.strip(),
@@ -159,13 +163,13 @@ def services_of(keys: Mapping[str, bytes]) -> list[tuple[str, str]]:
     if AZURE_KEY in keys:
         try:
             azure = read_azure(keys)
-        except CredentialError:
+        except KeyCredentialError:
             azure = None
         found.append((AZURE_KEY, azure.vault_url if azure is not None else ""))
     if VAULT_TOKEN_KEY in keys:
         try:
             vault = read_vault(keys)
-        except CredentialError:
+        except KeyCredentialError:
             vault = None
         found.append((VAULT, vault.address if vault is not None else ""))
     return found
@@ -177,18 +181,18 @@ def _text(keys: Mapping[str, bytes], name: str) -> str | None:
     try:
         return keys[name].decode()
     except UnicodeDecodeError:
-        raise CredentialError(f"{name} is not text") from None
+        raise KeyCredentialError(f"{name} is not text") from None
 
 
 def _map(name: str, text: str) -> dict[str, Any]:
     if len(text) > _MOST_TEXT:
-        raise CredentialError(f"{name} is larger than {_MOST_TEXT} characters, which no credential is")
+        raise KeyCredentialError(f"{name} is larger than {_MOST_TEXT} characters, which no credential is")
     try:
         fields = read_document(text)
     except DocumentError:
         fields = None
     if not isinstance(fields, dict):
-        raise CredentialError(f"{name} must be a map of fields, in YAML or JSON")
+        raise KeyCredentialError(f"{name} must be a map of fields, in YAML or JSON")
     return fields
 
 
@@ -196,13 +200,15 @@ def _known(name: str, fields: Mapping[str, Any], allowed: Sequence[str], *, requ
     """Take the allowed fields; the first ones are required, and any other one is refused."""
     others = sorted(str(field) for field in fields if field not in allowed)
     if others:
-        raise CredentialError(f"{name} has the field {others[0]!r}, which is not used: write {', '.join(allowed)} only")
+        raise KeyCredentialError(
+            f"{name} has the field {others[0]!r}, which is not used: write {', '.join(allowed)} only"
+        )
     for field in allowed[:required]:
         if not fields.get(field):
-            raise CredentialError(f"{name} lacks the field {field}")
+            raise KeyCredentialError(f"{name} lacks the field {field}")
     found = {field: str(value) for field, value in fields.items()}
     if any(not value.isprintable() for field, value in found.items() if field != "private_key"):
-        raise CredentialError(f"{name} has a field that holds unprintable characters")
+        raise KeyCredentialError(f"{name} has a field that holds unprintable characters")
     return found
 
 
@@ -217,5 +223,5 @@ def _address(name: str, url: str) -> str:
     """Return the address of a server, without a path; raises `CredentialError` where it is anything else."""
     found = _SERVER.fullmatch(url.strip().rstrip("/").lower())
     if found is None or not _is_ip(found["ip"]) or int(found["port"] or 1) not in range(1, 65536):
-        raise CredentialError(f"{name} must name a server as https://HOST or https://HOST:PORT, and nothing else")
+        raise KeyCredentialError(f"{name} must name a server as https://HOST or https://HOST:PORT, and nothing else")
     return found.string

@@ -32,7 +32,7 @@ from syncline.render.key_credentials import (
     VAULT_ADDRESS_KEY,
     VAULT_TOKEN_KEY,
     AwsCredential,
-    CredentialError,
+    KeyCredentialError,
     read_aws,
     read_azure,
     read_google,
@@ -64,7 +64,7 @@ Entry = Mapping[str, str]
 """How a file names a key: the fields of SOPS's metadata."""
 
 
-class _Refused(Exception):  # noqa: N818 - one of several may be
+class _ServiceRefused(Exception):  # noqa: N818 - one of several may be
     """This key does not open the file, and why."""
 
 
@@ -104,7 +104,7 @@ class KeyServices:
                 for service, entry in entries[:MOST_ENTRIES]:
                     try:
                         return _checked(await self._ask(service, entry, keys))
-                    except (_Refused, CredentialError) as refused:
+                    except (_ServiceRefused, KeyCredentialError) as refused:
                         causes.append(f"{service}: {refused}")
         except TimeoutError:
             causes.append(f"no key service answered within {SECONDS:.0f} s")
@@ -120,15 +120,15 @@ class KeyServices:
                 return await self._azure(entry, keys)
             case "hc_vault":
                 return await self._vault(entry, keys)
-        raise _Refused("this key service is not supported; encrypt the file for an age key too")
+        raise _ServiceRefused("this key service is not supported; encrypt the file for an age key too")
 
     async def _aws(self, entry: Entry, credential: AwsCredential) -> bytes:
         arn = entry.get("arn", "")
         found = _ARN.fullmatch(arn)
         if found is None:
-            raise _Refused("the file does not name a key by its ARN")
+            raise _ServiceRefused("the file does not name a key by its ARN")
         if entry.get("role"):
-            raise _Refused("the key asks for a role to be assumed, which is not done; use the key of that role")
+            raise _ServiceRefused("the key asks for a role to be assumed, which is not done; use the key of that role")
         partition, region = found.groups()
         host = f"kms.{region}.amazonaws.com{'.cn' if partition == 'aws-cn' else ''}"
         body = {"KeyId": arn, "CiphertextBlob": entry.get("enc", ""), "EncryptionContext": _context(entry)}
@@ -141,11 +141,11 @@ class KeyServices:
         credential = read_google(keys) or _missing("gcp_kms")
         resource = entry.get("resource_id", "")
         if not _GOOGLE_RESOURCE.fullmatch(resource):
-            raise _Refused("the file does not name a key by projects/.../cryptoKeys/...")
+            raise _ServiceRefused("the file does not name a key by projects/.../cryptoKeys/...")
         try:
             assertion = service_account_assertion(credential, GOOGLE_TOKEN_URL, datetime.now(UTC))
         except ValueError:
-            raise _Refused(f"private_key of {GOOGLE_KEY} is no RSA key") from None
+            raise _ServiceRefused(f"private_key of {GOOGLE_KEY} is no RSA key") from None
         form = {"grant_type": "urn:ietf:params:oauth:grant-type:jwt-bearer", "assertion": assertion}
         token = await self._token(GOOGLE_TOKEN_URL, form)
         body = json.dumps({"ciphertext": entry.get("enc", "")}).encode()
@@ -156,9 +156,9 @@ class KeyServices:
         credential = read_azure(keys) or _missing("azure_kv")
         name, version = entry.get("name", ""), entry.get("version", "")
         if entry.get("vault_url", "").rstrip("/").lower() != credential.vault_url:
-            raise _Refused(f"the file names another vault than vaultUrl of {AZURE_KEY}")
+            raise _ServiceRefused(f"the file names another vault than vaultUrl of {AZURE_KEY}")
         if not _NAME.fullmatch(name) or not _NAME.fullmatch(version):
-            raise _Refused("the file does not name a key and its version")
+            raise _ServiceRefused("the file does not name a key and its version")
         form = {
             "grant_type": "client_credentials",
             "client_id": credential.client_id,
@@ -175,9 +175,9 @@ class KeyServices:
         credential = read_vault(keys) or _missing("hc_vault")
         engine, name = entry.get("engine_path", "").strip("/"), entry.get("key_name", "")
         if entry.get("vault_address", "").rstrip("/").lower() != credential.address:
-            raise _Refused(f"the file names another server than {VAULT_ADDRESS_KEY}")
+            raise _ServiceRefused(f"the file names another server than {VAULT_ADDRESS_KEY}")
         if not _ENGINE.fullmatch(engine) or ".." in engine or not _NAME.fullmatch(name):
-            raise _Refused("the file does not name an engine and a key")
+            raise _ServiceRefused("the file does not name an engine and a key")
         headers = {"X-Vault-Token": credential.token, "X-Vault-Request": "true"}
         if credential.namespace:
             headers["X-Vault-Namespace"] = credential.namespace
@@ -192,7 +192,7 @@ class KeyServices:
         answer = await self._post(url, urlencode(form).encode(), headers)
         token = answer.get("access_token")
         if not isinstance(token, str) or not token.isprintable():
-            raise _Refused("the service gave no token")
+            raise _ServiceRefused("the service gave no token")
         return token
 
     async def _post(
@@ -212,17 +212,17 @@ class KeyServices:
                 content = await response.content.read(_MOST_ANSWER)
                 status = response.status
         except _AddressError as error:
-            raise _Refused(str(error)) from None
+            raise _ServiceRefused(str(error)) from None
         except (aiohttp.ClientError, OSError) as error:
-            raise _Refused(f"{where} cannot be reached ({type(error).__name__})") from None
+            raise _ServiceRefused(f"{where} cannot be reached ({type(error).__name__})") from None
         if status != 200:  # noqa: PLR2004 - OK
-            raise _Refused(f"{where} answered {status}: look whether the credential may decrypt with this key")
+            raise _ServiceRefused(f"{where} answered {status}: look whether the credential may decrypt with this key")
         try:
             answer = json.loads(content)
         except ValueError:
             answer = None
         if not isinstance(answer, dict):
-            raise _Refused(f"{where} answered something else than a key service does")
+            raise _ServiceRefused(f"{where} answered something else than a key service does")
         return answer
 
     def _open(self) -> aiohttp.ClientSession:
@@ -251,12 +251,12 @@ class _AddressError(Exception):
 
 
 def _missing(service: str) -> Any:
-    raise CredentialError(f"put its credential into the decryption Secret, as {_SECRET_KEYS[service]}")
+    raise KeyCredentialError(f"put its credential into the decryption Secret, as {_SECRET_KEYS[service]}")
 
 
 def _checked(key: bytes) -> bytes:
     if len(key) != DATA_KEY_BYTES:
-        raise _Refused("the service answered something else than the key of the file")
+        raise _ServiceRefused("the service answered something else than the key of the file")
     return key
 
 
@@ -267,23 +267,23 @@ def _context(entry: Entry) -> dict[str, str]:
     except ValueError:
         context = None
     if not isinstance(context, dict):
-        raise _Refused("the encryption context of the key is no map")
+        raise _ServiceRefused("the encryption context of the key is no map")
     return {str(name): str(value) for name, value in context.items()}
 
 
 def _base64(value: object, *, url_safe: bool = False) -> bytes:
     if not isinstance(value, str):
-        raise _Refused("the service answered something else than a key")
+        raise _ServiceRefused("the service answered something else than a key")
     try:
         if url_safe:
             return base64.urlsafe_b64decode(value + "=" * (-len(value) % 4))
         return base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError):
-        raise _Refused("the service answered something else than a key") from None
+        raise _ServiceRefused("the service answered something else than a key") from None
 
 
 def _tls(ca: str) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cadata=ca)
     except ssl.SSLError:
-        raise CredentialError("vault-ca is no certificate in PEM") from None
+        raise KeyCredentialError("vault-ca is no certificate in PEM") from None

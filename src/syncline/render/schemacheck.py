@@ -42,7 +42,7 @@ class _Marked(Struct, rename={"kinds": "x-kubernetes-group-version-kind"}):
     kinds: list[_GroupVersionKind] = []
 
 
-class _Named(Struct):
+class _NamedSchema(Struct):
     schemas: dict[str, _Marked] = {}
 
 
@@ -50,7 +50,7 @@ class _Schemas(Struct):
     schemas: dict[str, msgspec.Raw] = {}
 
 
-class _Document:
+class _SchemaDocument:
     """The schemas of one API version."""
 
     def __init__(self, components: bytes) -> None:
@@ -58,7 +58,7 @@ class _Document:
         self._schemas: Mapping[str, msgspec.Raw] = {}
         self._names: dict[tuple[str, str], str] = {}
         try:
-            named = msgspec.json.decode(components, type=_Named).schemas
+            named = msgspec.json.decode(components, type=_NamedSchema).schemas
             self._schemas = msgspec.json.decode(components, type=_Schemas).schemas
         except (ValueError, RecursionError):
             return  # it says nothing about any kind, so that the server itself has to
@@ -83,7 +83,7 @@ class SchemaChecker:
     """Checks objects; what it knows lasts as long as the child."""
 
     def __init__(self) -> None:
-        self._documents: dict[bytes, _Document] = {}
+        self._documents: dict[bytes, _SchemaDocument] = {}
         self._compiled: dict[Key, Validator | None] = {}
         """By use: the one that was used last comes last."""
         self._definitions: dict[tuple[str, str], Any] = {}
@@ -108,7 +108,7 @@ class SchemaChecker:
 
     def learn(self, digest: bytes, packed: bytes) -> None:
         """Take the schemas of an API version."""
-        self._documents[digest] = _Document(zlib.decompress(packed))
+        self._documents[digest] = _SchemaDocument(zlib.decompress(packed))
 
     def errors(self, api_version: str, kind: str, fields: Json, digest: bytes | None) -> Iterator[FieldError]:
         """Say what is wrong with the fields of an object beside its metadata; nothing where no schema is known."""

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from syncline.programs import in_thread
 from syncline.render.errors import BuildError, RenderFailed
-from syncline.render.tree import Tree, normal
+from syncline.render.tree import FileTree, normal
 
 PREFIX = "syncline-build-"
 ABANDONED_SECONDS = 60.0
@@ -93,7 +93,7 @@ def _try_lock(folder: Path) -> int | None:
     return descriptor
 
 
-async def write_tree(folder: Path, tree: Tree, paths: Iterable[str], contents: Mapping[str, bytes]) -> None:
+async def write_tree(folder: Path, tree: FileTree, paths: Iterable[str], contents: Mapping[str, bytes]) -> None:
     """Write files of a tree, those in `contents` with that content. Links become copies, or links within the folder."""
     try:
         await in_thread(_write_tree, folder, tree, list(paths), contents)
@@ -101,7 +101,7 @@ async def write_tree(folder: Path, tree: Tree, paths: Iterable[str], contents: M
         raise RenderFailed(f"the files cannot be written to build in: {error.strerror}", retry_after=10.0) from None
 
 
-def _write_tree(folder: Path, tree: Tree, paths: list[str], contents: Mapping[str, bytes]) -> None:
+def _write_tree(folder: Path, tree: FileTree, paths: list[str], contents: Mapping[str, bytes]) -> None:
     for path in paths:
         if normal(path) != path:
             raise BuildError("is no path that a file can have", file=path)

@@ -20,10 +20,10 @@ MEMORY_LIMIT = 200 * 1024 * 1024
 MAPPING_LIMIT = 64 * 1024 * 1024
 """Bytes that a program may ask for at once: the heap of Go grows by so much, and what is more is one huge value."""
 
-PATIENCE = 12
+WAIT_SECONDS = 12
 """How many times its processor time a program may take by the clock: a busy machine is no fault of the files."""
 
-__all__ = ["Finished", "Overrun", "Unconfined", "missing_walls", "run"]
+__all__ = ["Overrun", "ToolResult", "Unconfined", "missing_walls", "run"]
 
 _HEAP = "130MiB"
 _UNTOUCHED = 64 * 1024 * 1024  # what a Go program asks for when it begins, and hardly uses
@@ -32,7 +32,7 @@ _CHUNK = 64 * 1024
 _CPU_SIGNALS = {-signal.SIGXCPU, -signal.SIGKILL}
 
 
-class Finished(msgspec.Struct, frozen=True):
+class ToolResult(msgspec.Struct, frozen=True):
     """How a run ended."""
 
     code: int
@@ -56,7 +56,7 @@ async def run(
     seconds: float,
     environment: Mapping[str, str],
     unconfined: bool = False,
-) -> Finished:
+) -> ToolResult:
     """Run a program in a folder. It has so many seconds of processor time, and several times that by the clock.
 
     Raises Overrun when it takes more than it may, and Unconfined, unless `unconfined` allows it, where it cannot be
@@ -84,13 +84,13 @@ async def run(
         )
     )
     try:
-        async with asyncio.timeout(seconds * PATIENCE):
+        async with asyncio.timeout(seconds * WAIT_SECONDS):
             output, errors = await asyncio.gather(
                 _read(process.stdout, OUTPUT_LIMIT), _read(process.stderr, _ERROR_LIMIT, rest=True)
             )
             code = await process.wait()
     except TimeoutError:
-        raise Overrun(f"took longer than {seconds * PATIENCE:g} s") from None
+        raise Overrun(f"took longer than {seconds * WAIT_SECONDS:g} s") from None
     finally:
         kill(process)
         await finished(bury(process))
@@ -100,7 +100,7 @@ async def run(
         raise Overrun(f"took more than {MEMORY_LIMIT >> 20} MiB of memory")
     if code == UNCONFINED and not unconfined:
         raise Unconfined("builds are", await missing_walls())
-    return Finished(code, output, errors)
+    return ToolResult(code, output, errors)
 
 
 async def _read(stream: asyncio.StreamReader | None, limit: int, *, rest: bool = False) -> bytes:

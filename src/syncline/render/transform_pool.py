@@ -12,20 +12,20 @@ import msgspec
 from syncline.api.content import Transform
 from syncline.fairness import on_behalf_of
 from syncline.render.errors import TransformError
-from syncline.render.workers.pool import Stopped, WorkerPool
+from syncline.render.workers.pool import WorkerPool, WorkerStopped
 from syncline.render.workers.process import TRANSFORM
 from syncline.render.workers.protocol import (
     TEXT,
     Answer,
     Done,
-    Refused,
+    JobRefused,
     Rendered,
     Repeated,
-    Source,
-    Target,
     TargetsJob,
     TextJob,
     TransformJob,
+    TransformSource,
+    TransformTarget,
 )
 
 WORKERS = 3
@@ -73,8 +73,8 @@ class TransformPool:
         transforms: Sequence[Transform],
         data: Mapping[str, str],
         binary: Mapping[str, str],
-        source: Source,
-        targets: Sequence[Target],
+        source: TransformSource,
+        targets: Sequence[TransformTarget],
     ) -> list[Result]:
         """Return the data for each target, in their order; equal results are one shared dict, not to be changed.
 
@@ -86,7 +86,9 @@ class TransformPool:
             return [dict(data)] * len(targets)
         return await self._perform(TransformJob(list(transforms), dict(data), dict(binary), source, list(targets)))
 
-    async def texts(self, template: str, source: Source, targets: Sequence[Target]) -> list[str | TransformError]:
+    async def texts(
+        self, template: str, source: TransformSource, targets: Sequence[TransformTarget]
+    ) -> list[str | TransformError]:
         """Return a text, such as a patch or a name, for each target, in their order.
 
         A text that is no template is returned as it is, and no child is asked. Otherwise as `transform`.
@@ -122,7 +124,7 @@ class TransformPool:
                 budget -= process.used_seconds() - used
             results.add(answers)
             if budget < 0:
-                raise Stopped(f"took too much processor time for {len(job.targets)} targets")
+                raise WorkerStopped(f"took too much processor time for {len(job.targets)} targets")
         return results.all
 
 
@@ -140,23 +142,23 @@ class _Results:
         """Take the answers of a turn; each is for the next target, and the last says how the turn ended."""
         *answers, done = answers
         if not isinstance(done, Done) or not 0 < len(answers) <= len(self._targets) - len(self.all):
-            raise Stopped(_BREACH)
+            raise WorkerStopped(_BREACH)
         for answer in answers:
             match answer:
                 case Rendered(changed) if not self._is_text or TEXT in changed:
                     self._size += sum(map(len, changed.values())) + BYTES_PER_KEY * (len(self._data) or 1)
                     if self._size > RESULT_LIMIT:
-                        raise Stopped(f"gave more than {RESULT_LIMIT >> 20} MiB for {len(self._targets)} targets")
+                        raise WorkerStopped(f"gave more than {RESULT_LIMIT >> 20} MiB for {len(self._targets)} targets")
                     # Values that did not change stay the same objects, for all targets.
                     self.all.append(self._data | changed)
                 case Repeated() if self.all:
                     self.all.append(self.all[-1])
-                case Refused(index, key, cause, line):
+                case JobRefused(index, key, cause, line):
                     if done.shared:
                         raise TransformError(index, key, cause, line=line)
                     target = str(self._targets[len(self.all)])
                     self.all.append(TransformError(index, key, cause, line=line, target=target))
                 case _:
-                    raise Stopped(_BREACH)
+                    raise WorkerStopped(_BREACH)
         if done.shared:
             self.all *= len(self._targets)

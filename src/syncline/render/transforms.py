@@ -14,7 +14,7 @@ import re2
 from syncline.api.content import Replace, Transform
 from syncline.core.selectors import glob_matches, is_glob
 from syncline.render.errors import TransformError
-from syncline.render.workers.protocol import TEXT, Source, Target
+from syncline.render.workers.protocol import TEXT, TransformSource, TransformTarget
 
 SIZE_LIMIT = 1024 * 1024
 """What the API server accepts as the values of one ConfigMap, in bytes."""
@@ -54,7 +54,7 @@ Step = Callable[[str, str, "_Variables"], str]
 _Variables = Mapping[str, str]
 
 
-class _WrongError(Exception):
+class _InvalidTransformError(Exception):
     """Why a step cannot be carried out, before it is known at which transform and key."""
 
     def __init__(self, cause: str, line: int | None = None) -> None:
@@ -67,8 +67,8 @@ def apply(
     transforms: Sequence[Transform],
     data: Mapping[str, str],
     binary: Mapping[str, str],
-    source: Source,
-    target: Target | None,
+    source: TransformSource,
+    target: TransformTarget | None,
 ) -> dict[str, str]:
     """Return `data` after the transforms; `binary` is only looked at, since it takes keys and space.
 
@@ -98,11 +98,15 @@ class Transformer:
         for index, transform in enumerate(transforms):
             try:
                 self._steps.append(_compile(engine, str(index), transform))
-            except _WrongError as error:
+            except _InvalidTransformError as error:
                 raise TransformError(index, transform.key, error.cause, line=error.line) from None
 
     def apply(
-        self, data: Mapping[str, str], binary: Mapping[str, str], source: Source, target: Target | None
+        self,
+        data: Mapping[str, str],
+        binary: Mapping[str, str],
+        source: TransformSource,
+        target: TransformTarget | None,
     ) -> dict[str, str]:
         """Return the data for one target."""
         variables = _variables(source, target)
@@ -118,7 +122,7 @@ class Transformer:
                     room += _size(before) - _size(after)
                     if room < 0:
                         raise _too_large("the data of a ConfigMap")
-                except _WrongError as error:
+                except _InvalidTransformError as error:
                     raise TransformError(index, key, error.cause, line=error.line) from None
                 result[key] = after
         return result
@@ -137,22 +141,22 @@ class TextTemplate:
         self.uses_target = bool(_MENTIONS_TARGET.search(template))
         try:
             self._render = _template(new_engine(), TEXT, template, _UNDEFINED_IN_TEXT)
-        except _WrongError as error:
+        except _InvalidTransformError as error:
             raise _wrong_text(error) from None
 
-    def render(self, source: Source, target: Target | None) -> str:
+    def render(self, source: TransformSource, target: TransformTarget | None) -> str:
         """Return the text for one target; None will do where the text does not use it."""
         try:
             return self._render(_variables(source, target))
-        except _WrongError as error:
+        except _InvalidTransformError as error:
             raise _wrong_text(error) from None
 
 
-def _wrong_text(error: _WrongError) -> TransformError:
+def _wrong_text(error: _InvalidTransformError) -> TransformError:
     return TransformError(None, TEXT, error.cause, line=error.line)
 
 
-def _variables(source: Source, target: Target | None) -> dict[str, str]:
+def _variables(source: TransformSource, target: TransformTarget | None) -> dict[str, str]:
     variables = {"source_namespace": source.namespace, "source_name": source.name, "source_kind": source.kind}
     if target is not None:
         variables |= {
@@ -173,7 +177,7 @@ def _compile(engine: minijinja.Environment, name: str, transform: Transform) -> 
             render = _template(engine, name, template, _UNDEFINED)
             return lambda key, value, variables: render({**variables, "key": key, "value": value})
         case _:
-            raise _WrongError("needs exactly one of set, replace and template")
+            raise _InvalidTransformError("needs exactly one of set, replace and template")
 
 
 def new_engine(*, names: bool = False) -> minijinja.Environment:
@@ -207,8 +211,8 @@ def _template(engine: minijinja.Environment, name: str, template: str, undefined
     return render
 
 
-def _wrong_template(error: minijinja.TemplateError, undefined: str) -> _WrongError:
-    return _WrongError(undefined if error.kind == "UndefinedError" else template_cause(error), error.line)
+def _wrong_template(error: minijinja.TemplateError, undefined: str) -> _InvalidTransformError:
+    return _InvalidTransformError(undefined if error.kind == "UndefinedError" else template_cause(error), error.line)
 
 
 def template_cause(error: minijinja.TemplateError) -> str:
@@ -225,7 +229,7 @@ def _replace(replace: Replace) -> Step:
     try:
         pattern = re2.compile(replace.pattern, options)
     except re2.error as error:
-        raise _WrongError(f"the pattern is not RE2: {_text(error)}") from None
+        raise _InvalidTransformError(f"the pattern is not RE2: {_text(error)}") from None
     pieces = _replacement(replace.with_, pattern.groups)
 
     def step(_key: str, value: str, _variables: _Variables) -> str:
@@ -257,10 +261,12 @@ def _replacement(text: str, groups: int) -> list[str | int]:
                 pieces.append("\\")
             case digit if digit.isascii() and digit.isdigit():
                 if int(digit) > groups:
-                    raise _WrongError(f"the replacement names group \\{digit}; the pattern has {groups}")
+                    raise _InvalidTransformError(f"the replacement names group \\{digit}; the pattern has {groups}")
                 pieces.append(int(digit))
             case _:
-                raise _WrongError(r"a backslash in the replacement starts a group such as \1; write \\ for itself")
+                raise _InvalidTransformError(
+                    r"a backslash in the replacement starts a group such as \1; write \\ for itself"
+                )
     pieces.append(text[end:])
     return [piece for piece in pieces if piece != ""]
 
@@ -279,8 +285,8 @@ def _checked(value: str) -> str:
     return value
 
 
-def _too_large(what: str) -> _WrongError:
-    return _WrongError(f"the result is larger than 1 MiB, the limit for {what}")
+def _too_large(what: str) -> _InvalidTransformError:
+    return _InvalidTransformError(f"the result is larger than 1 MiB, the limit for {what}")
 
 
 def _text(error: Exception) -> str:

@@ -4,7 +4,7 @@ import posixpath
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from syncline.core.selectors import glob_matches, is_glob
-from syncline.render.build_spec import File, Files
+from syncline.render.build_spec import Files, SourceFile
 from syncline.render.errors import BuildError
 
 MOST_LINKS = 40
@@ -79,7 +79,7 @@ def _segments_match(pattern: Sequence[str], parts: Sequence[str]) -> bool:
     return bool(reached - {0}) or (not parts)
 
 
-class Tree:
+class FileTree:
     """Files that were read, with their links followed."""
 
     def __init__(self, files: Files) -> None:
@@ -109,11 +109,11 @@ class Tree:
         file = self._files.get(path)
         return None if file is None else file.link
 
-    def file(self, path: str) -> File | None:
+    def file(self, path: str) -> SourceFile | None:
         """Give the file that a path leads to."""
         return self._files.get(self.follow(path))
 
-    def entry(self, path: str) -> File | None:
+    def entry(self, path: str) -> SourceFile | None:
         """Give what is at a path itself, be it a link."""
         return self._files.get(path)
 

@@ -8,7 +8,7 @@ a whole cluster: there are no nodes, so pods are stored and never run.
 """
 
 from syncline.sandbox.binaries import Binaries, find_binaries, link_tools
-from syncline.sandbox.cluster import Sandbox, Status, statuses
+from syncline.sandbox.cluster import Sandbox, SandboxStatus, statuses
 from syncline.sandbox.errors import SandboxError
 from syncline.sandbox.requests import RequestError
 from syncline.sandbox.state import Options
@@ -19,7 +19,7 @@ __all__ = [
     "RequestError",
     "Sandbox",
     "SandboxError",
-    "Status",
+    "SandboxStatus",
     "find_binaries",
     "link_tools",
     "statuses",

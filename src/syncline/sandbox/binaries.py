@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from syncline.sandbox import build, locks, pins, release
+from syncline.sandbox import build, locks, release, versions
 from syncline.sandbox.errors import SandboxError
 from syncline.sandbox.progress import note
 
@@ -34,22 +34,22 @@ class Binaries(msgspec.Struct, frozen=True):
 def find_binaries() -> Binaries:
     """Find the binaries, fetched or built when this machine has none yet; raises SandboxError with what was tried."""
     paths = _from_environment()
-    missing = [component for component in pins.COMPONENTS if component not in paths]
+    missing = [component for component in versions.COMPONENTS if component not in paths]
     if missing:
         paths |= _from_cache(missing, _CONTROL_PLANE)
     return Binaries(
-        etcd=str(paths[pins.ETCD]),
-        apiserver=str(paths[pins.APISERVER]),
-        controller_manager=str(paths[pins.CONTROLLER_MANAGER]),
+        etcd=str(paths[versions.ETCD]),
+        apiserver=str(paths[versions.APISERVER]),
+        controller_manager=str(paths[versions.CONTROLLER_MANAGER]),
     )
 
 
 def find_tools() -> dict[str, Path]:
     """Find helm and kustomize, fetched or built when this machine has none of the pinned versions yet."""
     own = os.environ.get(TOOLS_FOLDER)
-    if own and all(_usable(Path(own).absolute() / tool) for tool in pins.TOOLS):
-        return {tool: Path(own).absolute() / tool for tool in pins.TOOLS}
-    return _from_cache(list(pins.TOOLS), _TOOLS)
+    if own and all(_usable(Path(own).absolute() / tool) for tool in versions.TOOLS):
+        return {tool: Path(own).absolute() / tool for tool in versions.TOOLS}
+    return _from_cache(list(versions.TOOLS), _TOOLS)
 
 
 def link_tools(folder: Path) -> list[Path]:
@@ -69,12 +69,12 @@ def link_tools(folder: Path) -> list[Path]:
 
 def cache_folder() -> Path:
     """Where binaries of the pinned versions are kept for this user."""
-    return _cache() / "sandbox" / pins.cache_key()
+    return _cache() / "sandbox" / versions.cache_key()
 
 
 def tools_folder() -> Path:
     """Where the tools of the pinned versions are kept for this user."""
-    return _cache() / "tools" / pins.tools_key()
+    return _cache() / "tools" / versions.tools_key()
 
 
 def _cache() -> Path:
@@ -94,20 +94,20 @@ class _Room(NamedTuple):
 
 
 _CONTROL_PLANE = _Room(
-    "control plane binaries", pins.COMPONENTS, cache_folder, OWN_FOLDER, "10 minutes", "syncline sandbox install"
+    "control plane binaries", versions.COMPONENTS, cache_folder, OWN_FOLDER, "10 minutes", "syncline sandbox install"
 )
-_TOOLS = _Room("tools", pins.TOOLS, tools_folder, TOOLS_FOLDER, "3 minutes", "syncline sandbox tools")
+_TOOLS = _Room("tools", versions.TOOLS, tools_folder, TOOLS_FOLDER, "3 minutes", "syncline sandbox tools")
 
 
 def _from_environment() -> dict[str, Path]:
-    for variable, needed in ((OWN_FOLDER, pins.COMPONENTS), (ENVTEST_FOLDER, (pins.ETCD, pins.APISERVER))):
+    for variable, needed in ((OWN_FOLDER, versions.COMPONENTS), (ENVTEST_FOLDER, (versions.ETCD, versions.APISERVER))):
         value = os.environ.get(variable)
         if value:
             folder = Path(value).absolute()
             absent = [component for component in needed if not _usable(folder / component)]
             if absent:
                 raise SandboxError(f"{variable} is {value}, but there is no executable {absent[0]} in it")
-            return {component: folder / component for component in pins.COMPONENTS if _usable(folder / component)}
+            return {component: folder / component for component in versions.COMPONENTS if _usable(folder / component)}
     return {}
 
 
@@ -160,7 +160,7 @@ def _fill(folder: Path, missing: list[str], room: _Room) -> None:
                 f"the {room.name} cannot be had. Tried:\n"
                 + "".join(f"- an official release: {reason}\n" for reason in reasons)
                 + f"- a build from the pinned Go modules: {error}\n"
-                f"Put {', '.join(room.components)} ({pins.version(room.components[-1])}, {'/'.join(pins.system())}) "
+                f"Put {', '.join(room.components)} ({versions.version(room.components[-1])}, {'/'.join(versions.system())}) "
                 f"into a folder and name it in {room.own_folder}, or connect this machine and run `{room.command}`."
             ) from error
 

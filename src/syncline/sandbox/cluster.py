@@ -10,11 +10,11 @@ import msgspec
 
 from syncline.sandbox import kubeconfig, state
 from syncline.sandbox.binaries import find_binaries
+from syncline.sandbox.control_channel import Command, StartRequest
 from syncline.sandbox.errors import SandboxError
-from syncline.sandbox.line import Charge, Order
 from syncline.sandbox.requests import Requests
 from syncline.sandbox.state import Options
-from syncline.sandbox.supervision import Link, end, is_up, launch, ready, take
+from syncline.sandbox.supervisor_client import Link, end, is_up, launch, ready, take
 
 
 class Sandbox:
@@ -41,7 +41,7 @@ class Sandbox:
         state.sweep()
         found = find_binaries()
         folder, lock = state.new_ephemeral()
-        link = launch(folder, lock, Charge("sandbox", found, options or Options(), detachable=False))
+        link = launch(folder, lock, StartRequest("sandbox", found, options or Options(), detachable=False))
         return cls(folder, ready(folder), link)
 
     @classmethod
@@ -54,8 +54,8 @@ class Sandbox:
             found = find_binaries()
             lock = take(folder)
             if lock is not None:
-                link = launch(folder, lock, Charge(name, found, wanted, detachable=True))
-                link.send(Order("detach"))
+                link = launch(folder, lock, StartRequest(name, found, wanted, detachable=True))
+                link.send(Command("detach"))
                 link.close()
         now = ready(folder)
         if now.options != wanted:
@@ -149,24 +149,24 @@ class Sandbox:
 
     def kill(self, component: str) -> None:
         """End a component as a crash would; the others stay."""
-        self._order(Order("kill", component))
+        self._order(Command("kill", component))
 
     def start(self, component: str) -> None:
         """Start a component that was killed, on its old port and data; the API server and etcd serve on return."""
-        self._order(Order("start", component))
+        self._order(Command("start", component))
 
     def pause(self, component: str) -> None:
         """Freeze a component: it keeps its connections and answers nothing."""
-        self._order(Order("pause", component))
+        self._order(Command("pause", component))
 
     def resume(self, component: str) -> None:
         """Let a frozen component go on."""
-        self._order(Order("resume", component))
+        self._order(Command("resume", component))
 
-    def _order(self, order: Order) -> None:
+    def _order(self, command: Command) -> None:
         if self._link is None:
             raise SandboxError("only the process that started a sandbox can break its components")
-        self._link.send(order)
+        self._link.send(command)
 
     def _write_kubeconfig(self, name: str, user: Mapping[str, str]) -> Path:
         folder = self.folder / "kubeconfigs"
@@ -176,7 +176,7 @@ class Sandbox:
         return path
 
 
-class Status(msgspec.Struct, frozen=True):
+class SandboxStatus(msgspec.Struct, frozen=True):
     """One line of `syncline sandbox status`."""
 
     name: str
@@ -186,14 +186,14 @@ class Status(msgspec.Struct, frozen=True):
     failure: str = ""
 
 
-def statuses() -> list[Status]:
+def statuses() -> list[SandboxStatus]:
     """All named sandboxes; what killed ones have left is swept away first."""
     state.sweep()
     found = []
     for folder in state.named_folders():
         now = state.load(folder)
         if now is None:
-            found.append(Status(folder.name, folder, "starting"))
+            found.append(SandboxStatus(folder.name, folder, "starting"))
         else:
-            found.append(Status(folder.name, folder, now.phase, now.server, now.failure))
+            found.append(SandboxStatus(folder.name, folder, now.phase, now.server, now.failure))
     return found

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from syncline.sandbox import pins
+from syncline.sandbox import versions
 from syncline.sandbox.binaries import Binaries
 from syncline.sandbox.state import Options
 
@@ -36,9 +36,9 @@ _AUDIT_POLICY = {
 def commands(binaries: Binaries, options: Options, port: int) -> dict[str, list[str]]:
     """Each component's command line, to be run in the sandbox's folder."""
     return {
-        pins.ETCD: [binaries.etcd, *_flags(_etcd()), *options.etcd_args],
-        pins.APISERVER: [binaries.apiserver, *_flags(_apiserver(options, port)), *options.apiserver_args],
-        pins.CONTROLLER_MANAGER: [
+        versions.ETCD: [binaries.etcd, *_flags(_etcd()), *options.etcd_args],
+        versions.APISERVER: [binaries.apiserver, *_flags(_apiserver(options, port)), *options.apiserver_args],
+        versions.CONTROLLER_MANAGER: [
             binaries.controller_manager,
             *_flags(_controller_manager()),
             *options.controller_manager_args,

@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from syncline.sandbox import components, kubeconfig, pins, pki
+from syncline.sandbox import components, kubeconfig, pki, versions
+from syncline.sandbox.control_channel import StartRequest
 from syncline.sandbox.errors import SandboxError
-from syncline.sandbox.line import Charge
 from syncline.sandbox.requests import Requests
 
 READY_SECONDS = 120.0
@@ -33,15 +33,15 @@ def freeze(process: "subprocess.Popen[bytes]") -> None:
 class ControlPlane:
     """The components of one sandbox, as processes."""
 
-    def __init__(self, folder: Path, charge: Charge, wanted: Callable[[], None]) -> None:
+    def __init__(self, folder: Path, request: StartRequest, wanted: Callable[[], None]) -> None:
         self._folder = folder
         self._wanted = wanted
         self._running: dict[str, subprocess.Popen[bytes]] = {}
-        self._reservation = _reserve_port(charge.options.port)
+        self._reservation = _reserve_port(request.options.port)
         port = self._reservation.getsockname()[1]
         self.server = f"https://127.0.0.1:{port}"
-        self._charge = charge
-        self._commands = components.commands(charge.binaries, charge.options, port)
+        self._charge = request
+        self._commands = components.commands(request.binaries, request.options, port)
         self._authority = pki.Authority.create()
         self._token = secrets.token_urlsafe(32)
 
@@ -52,14 +52,14 @@ class ControlPlane:
 
     def start_all(self) -> None:
         """Start everything and return once the cluster can be used."""
-        self._launch(pins.ETCD)
+        self._launch(versions.ETCD)
         self._write_files()
-        self._until(self._etcd_listens, pins.ETCD)
-        self._launch(pins.APISERVER)
-        self._until(self._answering("/livez/ping"), pins.APISERVER)
-        self._launch(pins.CONTROLLER_MANAGER)
-        self._until(self._answering("/readyz"), pins.APISERVER)
-        self._until(self._answering("/api/v1/namespaces/default/serviceaccounts/default"), pins.CONTROLLER_MANAGER)
+        self._until(self._etcd_listens, versions.ETCD)
+        self._launch(versions.APISERVER)
+        self._until(self._answering("/livez/ping"), versions.APISERVER)
+        self._launch(versions.CONTROLLER_MANAGER)
+        self._until(self._answering("/readyz"), versions.APISERVER)
+        self._until(self._answering("/api/v1/namespaces/default/serviceaccounts/default"), versions.CONTROLLER_MANAGER)
 
     def start(self, component: str) -> None:
         """Start a component that was killed, on its old port and data, and return once it serves.
@@ -69,9 +69,9 @@ class ControlPlane:
         if component in self._running:
             raise SandboxError(f"{component} is running already")
         self._launch(component)
-        if component == pins.ETCD:
+        if component == versions.ETCD:
             self._until(self._etcd_serves, component)
-        elif component == pins.APISERVER:
+        elif component == versions.APISERVER:
             self._until(self._answering("/readyz"), component)
 
     def kill(self, component: str) -> None:

@@ -14,7 +14,7 @@ from email.message import Message
 from pathlib import Path
 from typing import IO
 
-from syncline.sandbox import pins
+from syncline.sandbox import versions
 from syncline.sandbox.errors import SandboxError
 from syncline.sandbox.progress import Progress
 
@@ -40,20 +40,20 @@ class Releases:
 
     def download(self, component: str, into: Path) -> None:
         """Put the official binary into the folder `into`; SandboxError when it cannot be had or is not genuine."""
-        system, architecture = pins.system()
-        version = pins.version(component)
-        if component == pins.ETCD:
+        system, architecture = versions.system()
+        version = versions.version(component)
+        if component == versions.ETCD:
             archive = f"etcd-{version}-{system}-{architecture}.tar.gz"
             base = f"{self._github}/etcd-io/etcd/releases/download/{version}"
             expected = _listed(self._ask(self._github, f"{base}/SHA256SUMS"), archive)
             self._fetch(f"{base}/{archive}", into / archive, expected)
             _unpack(into / archive, archive.removesuffix(".tar.gz") + "/etcd", into / component)
-        elif component == pins.HELM:
+        elif component == versions.HELM:
             archive = f"helm-{version}-{system}-{architecture}.tar.gz"
             expected = _listed(self._ask(self._helm, f"{self._helm}/{archive}.sha256sum"), archive)
             self._fetch(f"{self._helm}/{archive}", into / archive, expected)
             _unpack(into / archive, f"{system}-{architecture}/helm", into / component)
-        elif component == pins.KUSTOMIZE:
+        elif component == versions.KUSTOMIZE:
             archive = f"kustomize_{version}_{system}_{architecture}.tar.gz"
             base = f"{self._github}/kubernetes-sigs/kustomize/releases/download/kustomize%2F{version}"
             expected = _listed(self._ask(self._github, f"{base}/checksums.txt"), archive)

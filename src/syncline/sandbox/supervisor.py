@@ -24,21 +24,21 @@ from typing import NoReturn
 import msgspec
 
 from syncline.sandbox import state
+from syncline.sandbox.control_channel import Command, ControlChannel, Reply, StartRequest
 from syncline.sandbox.errors import SandboxError
-from syncline.sandbox.line import Charge, Line, Order, Report
 from syncline.sandbox.processes import ControlPlane
 
 
-class Stopped(Exception):  # noqa: N818 - not an error: it ends the supervisor's story
+class _Terminated(Exception):  # noqa: N818 - not an error: it ends the supervisor's story
     """The sandbox is no longer wanted."""
 
 
 class Supervisor:
     """Serves one sandbox from its start to its end."""
 
-    def __init__(self, folder: Path, line: Line, starter: int | None) -> None:
+    def __init__(self, folder: Path, channel: ControlChannel, starter: int | None) -> None:
         self._folder = folder
-        self._line: Line | None = line
+        self._line: ControlChannel | None = channel
         self._starter = starter
         self._terminated = False
         # Signals and ended children wake the wait for orders.
@@ -51,19 +51,19 @@ class Supervisor:
             signal.signal(number, self._terminate)
         signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
 
-    def run(self, charge: Charge) -> None:
+    def run(self, request: StartRequest) -> None:
         """Start the sandbox, serve it, stop it."""
-        now = state.State(phase="starting", supervisor=os.getpid(), options=charge.options)
+        now = state.State(phase="starting", supervisor=os.getpid(), options=request.options)
         now.save(self._folder)
         plane: ControlPlane | None = None
         try:
-            plane = ControlPlane(self._folder, charge, self._check_wanted)
+            plane = ControlPlane(self._folder, request, self._check_wanted)
             plane.start_all()
             now = msgspec.structs.replace(now, phase="ready", server=plane.server, pids=plane.pids)
             now.save(self._folder)
-            self._report(Report(pids=plane.pids))
+            self._report(Reply(pids=plane.pids))
             self._serve(plane, now)
-        except Stopped:
+        except _Terminated:
             pass
         except (SandboxError, OSError) as error:
             if plane is not None:
@@ -80,69 +80,69 @@ class Supervisor:
 
     def _serve(self, plane: ControlPlane, now: state.State) -> None:
         while True:
-            order = self._next_order(plane.check)
-            if order.do == "detach":
-                self._report(Report(pids=plane.pids))
+            command = self._next_order(plane.check)
+            if command.do == "detach":
+                self._report(Reply(pids=plane.pids))
                 self._line = None
                 continue
             try:
-                self._obey(plane, order)
+                self._obey(plane, command)
             except SandboxError as error:
                 plane.check()
-                self._report(Report(error=str(error)))
+                self._report(Reply(error=str(error)))
             else:
                 msgspec.structs.replace(now, pids=plane.pids).save(self._folder)
-                self._report(Report(pids=plane.pids))
+                self._report(Reply(pids=plane.pids))
 
-    def _obey(self, plane: ControlPlane, order: Order) -> None:
-        match order.do:
+    def _obey(self, plane: ControlPlane, command: Command) -> None:
+        match command.do:
             case "start":
-                plane.start(order.component)
+                plane.start(command.component)
             case "kill":
-                plane.kill(order.component)
+                plane.kill(command.component)
             case "pause":
-                plane.pause(order.component)
+                plane.pause(command.component)
             case "resume":
-                plane.resume(order.component)
+                plane.resume(command.component)
 
-    def _next_order(self, check: Callable[[], None]) -> Order:
+    def _next_order(self, check: Callable[[], None]) -> Command:
         """Wait for an order; `check` is called whenever a component may have ended."""
         while True:
             self._check_wanted()
             check()
-            line = self._line
-            waiting = [self._wake.fileno(), *([line.fileno()] if line else [])]
+            channel = self._line
+            waiting = [self._wake.fileno(), *([channel.fileno()] if channel else [])]
             # A process that the starter has forked may keep the line open: then only the clock brings the news.
-            ready, _, _ = select.select(waiting, [], [], 1.0 if line else None)
+            ready, _, _ = select.select(waiting, [], [], 1.0 if channel else None)
             with contextlib.suppress(BlockingIOError):
                 self._wake.recv(4096)
-            if line is not None and line.fileno() in ready:
-                order = line.receive(Order)
-                if order is None:
-                    raise Stopped
-                return order
+            if channel is not None and channel.fileno() in ready:
+                command = channel.receive(Command)
+                if command is None:
+                    raise _Terminated
+                return command
 
     def _mourn(self, failure: str) -> bool:
         """Tell the starter of a failure while it is there; True when the folder must stay to tell of it later."""
         if self._line is None:
             return True
-        with contextlib.suppress(Stopped):
+        with contextlib.suppress(_Terminated):
             while True:
-                self._report(Report(error=failure))
+                self._report(Reply(error=failure))
                 self._next_order(lambda: None)
         return False
 
     def _check_wanted(self) -> None:
         orphaned = self._starter is not None and os.getppid() != self._starter
         if self._terminated or orphaned or (self._line is not None and self._line.ended()):
-            raise Stopped
+            raise _Terminated
 
-    def _report(self, report: Report) -> None:
+    def _report(self, reply: Reply) -> None:
         if self._line is not None:
             try:
-                self._line.send(report)
+                self._line.send(reply)
             except OSError:
-                raise Stopped from None
+                raise _Terminated from None
 
     def _terminate(self, _number: int, _frame: FrameType | None) -> None:
         self._terminated = True
@@ -151,16 +151,16 @@ class Supervisor:
 def main() -> NoReturn:
     """Run as `python -m syncline.sandbox.supervisor FOLDER LINE_FD LOCK_FD`; being open is all the lock needs."""
     starter = os.getppid()
-    folder, line = Path(sys.argv[1]), Line(socket.socket(fileno=int(sys.argv[2])))
-    charge = line.receive(Charge)
-    if charge is None:
+    folder, channel = Path(sys.argv[1]), ControlChannel(socket.socket(fileno=int(sys.argv[2])))
+    request = channel.receive(StartRequest)
+    if request is None:
         state.remove(folder)
         sys.exit(1)
-    if charge.detachable and os.fork():
+    if request.detachable and os.fork():
         # The starter waits for this process, not for the one that stays: it will have no zombie to reap.
         os._exit(0)
     os.chdir(folder)
-    Supervisor(folder, line, None if charge.detachable else starter).run(charge)
+    Supervisor(folder, channel, None if request.detachable else starter).run(request)
     sys.exit(0)
 
 

@@ -9,10 +9,9 @@ from syncline.telemetry.bind import BindError
 from syncline.telemetry.certificate import ServingCertificate
 from syncline.telemetry.http import Check, Endpoint, Endpoints, Guard, serve, serve_health, serve_metrics
 from syncline.telemetry.logs import LogFormat, LogLevel, configure
-from syncline.telemetry.scrapers import Access, Scrapers
+from syncline.telemetry.scrapers import Scrapers, ScrapeVerdict
 
 __all__ = [
-    "Access",
     "BindError",
     "Check",
     "Endpoint",
@@ -20,6 +19,7 @@ __all__ = [
     "Guard",
     "LogFormat",
     "LogLevel",
+    "ScrapeVerdict",
     "Scrapers",
     "ServingCertificate",
     "configure",

@@ -16,7 +16,7 @@ from prometheus_client.exposition import choose_encoder
 
 from syncline.telemetry.bind import OFF, BindError, address_of, listen
 from syncline.telemetry.certificate import ServingCertificate
-from syncline.telemetry.scrapers import Access, Authorize
+from syncline.telemetry.scrapers import Authorize, ScrapeVerdict
 
 Check = Callable[[], tuple[bool, str]]
 """Returns whether a component is ready, with the cause. It must not block."""
@@ -44,10 +44,10 @@ METRICS_FLAG = "--metrics-bind"
 
 
 _REFUSALS = {
-    Access.UNAUTHENTICATED: "the API server does not accept the bearer token: send a valid token",
-    Access.FORBIDDEN: "no right to `get` the nonResourceURL /metrics: bind the ClusterRole syncline-metrics-reader",
-    Access.TOO_MANY: "too many tokens were tried: retry later",
-    Access.UNKNOWN: "the API server did not answer the review of this token: retry later",
+    ScrapeVerdict.UNAUTHENTICATED: "the API server does not accept the bearer token: send a valid token",
+    ScrapeVerdict.FORBIDDEN: "no right to `get` the nonResourceURL /metrics: bind the ClusterRole syncline-metrics-reader",
+    ScrapeVerdict.TOO_MANY: "too many tokens were tried: retry later",
+    ScrapeVerdict.UNKNOWN: "the API server did not answer the review of this token: retry later",
 }
 
 
@@ -312,7 +312,7 @@ def _metrics(authorize: Authorize | None = None) -> list[web.RouteDef]:
     async def metrics(request: web.Request) -> web.Response:
         if authorize is not None:
             access = await authorize(request.headers.get("Authorization", ""), request.remote or "")
-            if access is not Access.ALLOWED:
+            if access is not ScrapeVerdict.ALLOWED:
                 return _refuse(access)
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
         async with one_at_a_time:
@@ -325,8 +325,8 @@ def _metrics(authorize: Authorize | None = None) -> list[web.RouteDef]:
     return [web.get("/metrics", metrics)]
 
 
-def _refuse(access: Access) -> web.Response:
+def _refuse(access: ScrapeVerdict) -> web.Response:
     response = web.Response(status=access.value, text=f"{_REFUSALS[access]}\n")
-    if access is Access.UNAUTHENTICATED:
+    if access is ScrapeVerdict.UNAUTHENTICATED:
         response.headers["WWW-Authenticate"] = "Bearer"
     return _last(response)

@@ -27,7 +27,7 @@ _FRIEND_SECONDS = 3600.0
 _refused = Counter("syncline_scrapes_refused", "Number of refused requests for metrics, by status code.", ["code"])
 
 
-class Access(IntEnum):
+class ScrapeVerdict(IntEnum):
     """The result of a request, as its status code."""
 
     ALLOWED = 200
@@ -37,9 +37,9 @@ class Access(IntEnum):
     UNKNOWN = 503
 
 
-Review = Callable[[str], Awaitable[Access]]
+Review = Callable[[str], Awaitable[ScrapeVerdict]]
 """Reviews a token with the API server. If it raises any exception, the request is refused."""
-Authorize = Callable[[str, str], Awaitable[Access]]
+Authorize = Callable[[str, str], Awaitable[ScrapeVerdict]]
 """Decides about a request by its Authorization header and its source address."""
 Clock = Callable[[], float]
 
@@ -50,32 +50,32 @@ class Scrapers:
     def __init__(self, review: Review, clock: Clock = time.monotonic) -> None:
         self._review = review
         self._clock = clock
-        self._known: OrderedDict[bytes, tuple[Access, float]] = OrderedDict()
+        self._known: OrderedDict[bytes, tuple[ScrapeVerdict, float]] = OrderedDict()
         self._friends: OrderedDict[bytes, float] = OrderedDict()
-        self._reviews: dict[bytes, asyncio.Task[Access]] = {}
+        self._reviews: dict[bytes, asyncio.Task[ScrapeVerdict]] = {}
         self._all = _Rate(5, 10, clock)
         self._addresses: OrderedDict[str, _Rate] = OrderedDict()
 
-    async def authorize(self, authorization: str, address: str) -> Access:
+    async def authorize(self, authorization: str, address: str) -> ScrapeVerdict:
         """Decide about a request, and count a refusal."""
         access = await self._decide(authorization, address)
-        if access is not Access.ALLOWED:
+        if access is not ScrapeVerdict.ALLOWED:
             _refused.labels(str(int(access))).inc()
         return access
 
-    async def _decide(self, authorization: str, address: str) -> Access:
+    async def _decide(self, authorization: str, address: str) -> ScrapeVerdict:
         scheme, _, token = authorization.partition(" ")
         token = token.strip()
         if scheme.lower() != "bearer" or not token:
-            return Access.UNAUTHENTICATED
+            return ScrapeVerdict.UNAUTHENTICATED
         key = hashlib.sha256(token.encode()).digest()
-        access, until = self._known.get(key, (Access.UNKNOWN, 0.0))
+        access, until = self._known.get(key, (ScrapeVerdict.UNKNOWN, 0.0))
         if self._clock() < until:
             return access
         review = self._reviews.get(key)
         if review is None:
             if not self._has_room(key, address):
-                return Access.TOO_MANY
+                return ScrapeVerdict.TOO_MANY
             review = self._reviews[key] = asyncio.create_task(self._ask(key, token))
             review.add_done_callback(lambda _: self._reviews.pop(key, None))
         return await asyncio.shield(review)
@@ -88,17 +88,17 @@ class Scrapers:
         _trim(self._addresses)
         return mine.take() and self._all.take()
 
-    async def _ask(self, key: bytes, token: str) -> Access:
+    async def _ask(self, key: bytes, token: str) -> ScrapeVerdict:
         try:
             async with asyncio.timeout(REVIEW_SECONDS):
                 access = await self._review(token)
         except Exception:  # noqa: BLE001 - whatever it was, nobody was found to be allowed
-            return Access.UNKNOWN
+            return ScrapeVerdict.UNKNOWN
         now = self._clock()
-        self._known[key] = access, now + (ALLOWED_SECONDS if access is Access.ALLOWED else DENIED_SECONDS)
+        self._known[key] = access, now + (ALLOWED_SECONDS if access is ScrapeVerdict.ALLOWED else DENIED_SECONDS)
         self._known.move_to_end(key)
         _trim(self._known)
-        if access is Access.ALLOWED:
+        if access is ScrapeVerdict.ALLOWED:
             self._friends[key] = now + _FRIEND_SECONDS
             self._friends.move_to_end(key)
             _trim(self._friends)
@@ -125,7 +125,7 @@ class _Rate:
 
 
 def _trim(
-    remembered: "OrderedDict[bytes, float] | OrderedDict[bytes, tuple[Access, float]] | OrderedDict[str, _Rate]",
+    remembered: "OrderedDict[bytes, float] | OrderedDict[bytes, tuple[ScrapeVerdict, float]] | OrderedDict[str, _Rate]",
 ) -> None:
     while len(remembered) > REMEMBERED:
         remembered.popitem(last=False)

@@ -46,25 +46,25 @@ def environment() -> dict[str, str]:
     return {**_ENVIRONMENT, "PATH": os.environ.get("PATH", os.defpath)}
 
 
-class File(NamedTuple):
+class GitFile(NamedTuple):
     """The content of a file that is not an ordinary one."""
 
     content: bytes
     mode: str = "100644"
 
 
-Content = str | bytes | File | None
+Content = str | bytes | GitFile | None
 """What a path gets in a commit; None removes it."""
 
 
-def symlink(target: str) -> File:
+def symlink(target: str) -> GitFile:
     """Return a link to a path."""
-    return File(target.encode(), "120000")
+    return GitFile(target.encode(), "120000")
 
 
-def submodule(commit: str) -> File:
+def submodule(commit: str) -> GitFile:
     """Return the place of a submodule."""
-    return File(commit.encode(), "160000")
+    return GitFile(commit.encode(), "160000")
 
 
 class Repository:
@@ -125,13 +125,13 @@ def _change(path: str, content: Content) -> list[bytes]:
     if content is None:
         return [f"D {path}\n".encode()]
     plain = content.encode() if isinstance(content, str) else content
-    file = plain if isinstance(plain, File) else File(plain)
+    file = plain if isinstance(plain, GitFile) else GitFile(plain)
     if file.mode == "160000":
         return [f"M 160000 {file.content.decode()} {path}\n".encode()]
     return [f"M {file.mode} inline {path}\ndata {len(file.content)}\n".encode(), file.content, b"\n"]
 
 
-class Asked(NamedTuple):
+class GitRequest(NamedTuple):
     """A request that came."""
 
     method: str
@@ -158,7 +158,7 @@ class GitServer(OnLoop):
 
     def __init__(self, *, clients: Authority | None = None, tls: bool = True) -> None:
         self.authority = Authority.create()
-        self.requests: list[Asked] = []
+        self.requests: list[GitRequest] = []
         """Everything that was asked, in order."""
         self.credentials: dict[str, str] = {}
         """What the Authorization header of requests for a repository must be, by its name."""
@@ -278,7 +278,7 @@ class GitServer(OnLoop):
                 self._waiting[name] -= 1
         yield
 
-    async def _answer(self, request: web.BaseRequest, name: str, body: bytes, asked: Asked) -> web.StreamResponse:
+    async def _answer(self, request: web.BaseRequest, name: str, body: bytes, asked: GitRequest) -> web.StreamResponse:
         status, headers, content = await self._backend(request, name, body, asked)
         cut = self.cuts.get(name)
         if cut is None:
@@ -291,7 +291,7 @@ class GitServer(OnLoop):
         return response
 
     async def _backend(
-        self, request: web.BaseRequest, name: str, body: bytes, asked: Asked
+        self, request: web.BaseRequest, name: str, body: bytes, asked: GitRequest
     ) -> tuple[int, dict[str, str], bytes]:
         told = environment() | {
             "CONTENT_LENGTH": str(len(body)),
@@ -328,12 +328,12 @@ class GitServer(OnLoop):
         return status, headers, content
 
 
-def _read(request: web.BaseRequest, name: str, rest: str, body: bytes) -> Asked:
+def _read(request: web.BaseRequest, name: str, rest: str, body: bytes) -> GitRequest:
     service = request.query.get("service", "") or rest.strip("/")
     if request.method == "POST":
         service = "ls-refs" if b"command=ls-refs" in body[:64] else "fetch"
     headers = request.headers
-    return Asked(request.method, name, service, headers.get("Authorization", ""), headers.get("Git-Protocol", ""))
+    return GitRequest(request.method, name, service, headers.get("Authorization", ""), headers.get("Git-Protocol", ""))
 
 
 class TunnelProxy(OnLoop):

@@ -17,8 +17,8 @@ from syncline.core.scope import scope_of
 from syncline.core.tenant_requests import configmapsync_request
 from syncline.core.twoway import STRATEGIES
 from syncline.engine.claims import Claim
-from syncline.engine.interests import Interest
-from syncline.engine.record import SyncWire, read_sync
+from syncline.engine.sync_object import RawSync, read_sync
+from syncline.engine.watch_index import WatchSet
 from syncline.kube.resources import Resource
 
 RESOURCE = Resource(GROUP, VERSION, api.PLURAL, api.KIND)
@@ -31,7 +31,7 @@ class ConfigMapSyncKind(Struct, frozen=True):
     name: str = api.KIND
     resource: Resource = RESOURCE
 
-    def read(self, wire: SyncWire) -> AnySync:
+    def read(self, wire: RawSync) -> AnySync:
         """Decode a sync."""
         return read_sync(api.KIND, ConfigMapSyncSpec, ConfigMapSyncStatus, wire)
 
@@ -83,7 +83,7 @@ class ConfigMapSyncKind(Struct, frozen=True):
         self.tenancy.admit(namespace, configmapsync_request(self._spec(sync)))
         return lowered
 
-    def watches(self, sync: AnySync) -> tuple[Interest, Claim | None]:
+    def watches(self, sync: AnySync) -> tuple[WatchSet, Claim | None]:
         """Return what enqueues a sync, and what it claims, by its spec alone."""
         lowered = self.lower(sync)
         return lowered.watches(), lowered.claim()

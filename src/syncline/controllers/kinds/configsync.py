@@ -20,8 +20,8 @@ from syncline.core.plan import Policy
 from syncline.core.spec_scope import ListedTarget, SpecScope
 from syncline.core.tenant_requests import configsync_request
 from syncline.engine.claims import Claim
-from syncline.engine.interests import Interest
-from syncline.engine.record import SyncWire, read_sync
+from syncline.engine.sync_object import RawSync, read_sync
+from syncline.engine.watch_index import WatchSet
 from syncline.kube.resources import Resource
 
 RESOURCE = Resource(GROUP, VERSION, api.PLURAL, api.KIND)
@@ -34,7 +34,7 @@ class ConfigSyncKind(Struct, frozen=True):
     name: str = api.KIND
     resource: Resource = RESOURCE
 
-    def read(self, wire: SyncWire) -> AnySync:
+    def read(self, wire: RawSync) -> AnySync:
         """Decode a sync."""
         return read_sync(api.KIND, ConfigSyncSpec, ConfigSyncStatus, wire)
 
@@ -52,7 +52,7 @@ class ConfigSyncKind(Struct, frozen=True):
         self.tenancy.interval(spec.refresh_interval)
         return structs.replace(self.lower(sync), limits=self.tenancy.limits(namespace))
 
-    def watches(self, sync: AnySync) -> tuple[Interest, Claim | None]:
+    def watches(self, sync: AnySync) -> tuple[WatchSet, Claim | None]:
         """Return what enqueues a sync, and what it claims, by its spec alone; without an identity it claims nothing."""
         spec = spec_of(sync)
         claim = None
@@ -120,5 +120,5 @@ class ConfigSyncKind(Struct, frozen=True):
         )
 
 
-def _listed(target: api.Target) -> ListedTarget:
+def _listed(target: api.ConfigSyncTarget) -> ListedTarget:
     return ListedTarget(kind=target.type, name=target.name, namespace=target.namespace or "")

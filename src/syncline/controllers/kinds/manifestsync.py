@@ -4,21 +4,21 @@ from msgspec import Struct, structs
 
 from syncline.api import manifestsync as api
 from syncline.api.common import GROUP, VERSION, Condition
+from syncline.api.manifestsync import ManifestSourceRef as SpecRef
 from syncline.api.manifestsync import ManifestSyncSpec, ManifestSyncStatus
-from syncline.api.manifestsync import SourceRef as SpecRef
 from syncline.api.status import SyncStatus
 from syncline.controllers.errors import refuse_suspended
 from syncline.controllers.lowered import AnySync, Destination, LoweredSpec, SourceQuery, copy_ref, objects_scope
 from syncline.controllers.result import ReconcileResult
 from syncline.controllers.tenancy import Tenancy
-from syncline.core.conditions import Finding, find, settle_conditions
+from syncline.core.conditions import Finding, find, update_conditions
 from syncline.core.outcome import count, describe_changes
 from syncline.core.plan import Policy
 from syncline.core.scope import scope_of
 from syncline.core.tenant_requests import manifestsync_request
 from syncline.engine.claims import Claim
-from syncline.engine.interests import Interest
-from syncline.engine.record import SyncWire, read_sync
+from syncline.engine.sync_object import RawSync, read_sync
+from syncline.engine.watch_index import WatchSet
 from syncline.kube.resources import Resource
 
 RESOURCE = Resource(GROUP, VERSION, api.PLURAL, api.KIND)
@@ -31,7 +31,7 @@ class ManifestSyncKind(Struct, frozen=True):
     name: str = api.KIND
     resource: Resource = RESOURCE
 
-    def read(self, wire: SyncWire) -> AnySync:
+    def read(self, wire: RawSync) -> AnySync:
         """Decode a sync."""
         return read_sync(api.KIND, ManifestSyncSpec, ManifestSyncStatus, wire)
 
@@ -71,7 +71,7 @@ class ManifestSyncKind(Struct, frozen=True):
         self.tenancy.admit(namespace, manifestsync_request(self._spec(sync), namespace))
         return lowered
 
-    def watches(self, sync: AnySync) -> tuple[Interest, Claim | None]:
+    def watches(self, sync: AnySync) -> tuple[WatchSet, Claim | None]:
         """Return what enqueues a sync, and what it claims, by its spec alone."""
         lowered = self.lower(sync)
         return lowered.watches(), lowered.claim()
@@ -147,4 +147,4 @@ def _degraded(report: ReconcileResult, status: ManifestSyncStatus, ready: Condit
     else:
         finding = Finding("Degraded", "False", "AsExpected", "nothing is wrong")
     known = report.sync.status.conditions
-    return settle_conditions(known, [finding], status.observed_generation, now)[0]
+    return update_conditions(known, [finding], status.observed_generation, now)[0]

@@ -20,10 +20,10 @@ from syncline.controllers.targets.synctargets import RESOURCE, SyncTargetInforme
 from syncline.controllers.tenancy import Policies, check_server
 from syncline.core.author_policies import AUTHOR_UNCHECKED
 from syncline.core.compatibility import MAX_RESOURCES
-from syncline.core.conditions import Finding, find, settle_conditions
-from syncline.engine.record import Records
+from syncline.core.conditions import Finding, find, update_conditions
 from syncline.engine.statuses import store
-from syncline.fleet import Credentials, Fleet, Member, NotResolved, Resolved, resolve_target
+from syncline.engine.sync_object import SyncObjectWriter
+from syncline.fleet import Credentials, Fleet, NotResolved, RemoteCluster, Resolved, resolve_target
 from syncline.kube.cache import Key
 from syncline.kube.client import Client
 from syncline.kube.errors import ApiError
@@ -43,7 +43,7 @@ class ProbeResult(Struct, frozen=True, kw_only=True):
     """What came of one reconcile."""
 
     ready: Finding
-    member: Member | None = None
+    member: RemoteCluster | None = None
     warning: str | None = None
     requeue: Requeue = NO_REQUEUE
 
@@ -66,8 +66,8 @@ class SyncTargetReconciler:
         self._client = client
         self._fleet = fleet
         self._events = events
-        self._records = Records(client, RESOURCE)
-        self._members: dict[Key, Member] = {}
+        self._sync_objects = SyncObjectWriter(client, RESOURCE)
+        self._members: dict[Key, RemoteCluster] = {}
         self._resources: dict[Key, tuple[tuple[SyncedResource, ...], bool]] = {}
         self._complete = False
         self._usable: dict[Key, bool] = {}
@@ -151,7 +151,7 @@ class SyncTargetReconciler:
             async def reread() -> Credentials:
                 return (await self._resolve(target)).credentials
 
-            member = self._fleet.member(resolved.key, resolved.credentials, user=_user(key), reread=reread)
+            member = self._fleet.get_or_create(resolved.key, resolved.credentials, user=_user(key), reread=reread)
         except (NotResolved, ApiError) as error:
             # Nothing that was good before is good now: syncs find the same when they ask.
             self._release(key)
@@ -185,7 +185,7 @@ class SyncTargetReconciler:
         resources = known if certain else _with_former(known, sync.status.synced_resources)
         status = compose(sync, probe, resources, now)
         metrics.set_ready(api.KIND, meta.namespace, meta.name, probe.ready.status)
-        stored = await store(self._records, meta, sync.status, status, _time(now))
+        stored = await store(self._sync_objects, meta, sync.status, status, _time(now))
         if stored.wire is not None:
             self._targets.reflector.observe(stored.wire, api.KIND)
         ready = find(stored.status.conditions, "Ready") or probe.ready
@@ -218,7 +218,7 @@ class SyncTargetReconciler:
         if changed and self._is_watched(key):
             self.queue.add(key)
 
-    def _member_changed(self, member: Member) -> None:
+    def _member_changed(self, member: RemoteCluster) -> None:
         for key, each in self._members.items():
             if each is member:
                 self.queue.add(key)
@@ -231,7 +231,7 @@ class SyncTargetReconciler:
 
     def _release(self, key: Key) -> None:
         self._members.pop(key, None)
-        self._fleet.keep(_user(key), ())
+        self._fleet.retain(_user(key), ())
 
     def _drop_state(self, key: Key) -> None:
         self._release(key)
@@ -257,7 +257,7 @@ def compose(
     status = structs.replace(
         old,
         observed_generation=meta.generation,
-        conditions=settle_conditions(old.conditions, findings, meta.generation, _time(now)),
+        conditions=update_conditions(old.conditions, findings, meta.generation, _time(now)),
         synced_resources=list(resources),
         credential_expiry=_time(member.credentials.expires) if member and member.credentials.expires else None,
     )
@@ -279,7 +279,7 @@ def _with_former(known: Sequence[SyncedResource], former: Sequence[SyncedResourc
     return sorted(entries, key=lambda entry: (entry.state != "Incompatible", entry.name))[:MAX_RESOURCES]
 
 
-def _ready(member: Member, spec: SyncTargetSpec) -> Finding:
+def _ready(member: RemoteCluster, spec: SyncTargetSpec) -> Finding:
     health = member.health
     if health.state == "Up":
         closed = "; it takes no new syncs (unschedulable)" if spec.unschedulable else ""

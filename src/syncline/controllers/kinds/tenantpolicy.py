@@ -11,9 +11,9 @@ from msgspec import structs
 from syncline.api import tenantpolicy as api
 from syncline.api.tenantpolicy import TenantPolicyStatus
 from syncline.controllers.tenant_policies import RESOURCE, ObservedPolicy, TenantPolicyInformer
-from syncline.core.conditions import Finding, settle_conditions
-from syncline.engine.record import Records, SyncGone
+from syncline.core.conditions import Finding, update_conditions
 from syncline.engine.statuses import store
+from syncline.engine.sync_object import SyncGone, SyncObjectWriter
 from syncline.kube.cache import Key
 from syncline.kube.client import Client
 from syncline.kube.queue import Queue
@@ -29,7 +29,7 @@ class TenantPolicyReconciler:
         self, client: Client, policies: TenantPolicyInformer, count_syncs: Callable[[frozenset[str]], int]
     ) -> None:
         self.queue: Queue[Key] = Queue(api.KIND)
-        self._records = Records(client, RESOURCE)
+        self._sync_objects = SyncObjectWriter(client, RESOURCE)
         self._policies = policies
         self._count_syncs = count_syncs
         policies.listen(lambda name: self.queue.add(Key("", name), delay=REPORT_DELAY))
@@ -44,7 +44,7 @@ class TenantPolicyReconciler:
         governed = self._policies.governed(policy)
         status = compose(policy, len(governed), self._count_syncs(governed), now)
         try:
-            stored = await store(self._records, policy.sync.metadata, policy.sync.status, status, now)
+            stored = await store(self._sync_objects, policy.sync.metadata, policy.sync.status, status, now)
         except SyncGone:
             self.queue.forget(key)
             return
@@ -74,7 +74,7 @@ def compose(policy: ObservedPolicy, namespaces: int, syncs: int, now: str) -> Te
     return structs.replace(
         old,
         observed_generation=meta.generation,
-        conditions=settle_conditions(old.conditions, [ready], meta.generation, now),
+        conditions=update_conditions(old.conditions, [ready], meta.generation, now),
         namespaces=namespaces,
         syncs=syncs,
     )

@@ -13,8 +13,7 @@ from msgspec import Struct
 from prometheus_client import Counter
 
 from syncline.api.build import Helm, ValuesRef
-from syncline.api.configsync import ConfigSyncSpec
-from syncline.api.configsync import Target as Listed
+from syncline.api.configsync import ConfigSyncSpec, ConfigSyncTarget
 from syncline.controllers.errors import SourceError, SyncError
 from syncline.controllers.quotas import Quotas
 from syncline.controllers.sources.field_lines import at_field_lines
@@ -27,11 +26,11 @@ from syncline.core.digest import body_digest
 from syncline.core.documents import DocumentError, read_document
 from syncline.core.environments import EnvironmentSpec, SourceSpec, build_spec_digest, helm_values
 from syncline.core.fielderrors import FieldError
-from syncline.core.ignoring import PointerError
+from syncline.core.ignored_fields import PointerError
+from syncline.core.manifest_errors import field_errors, group_of
 from syncline.core.objects import Target
 from syncline.core.patching import merge_patch
-from syncline.core.placing import Build, Placement, ScopeOf, by_values, place
-from syncline.core.shape import field_errors, group_of
+from syncline.core.placing import BuildOutput, Placement, ScopeOf, by_values, place
 from syncline.engine.cluster import Cluster
 from syncline.fairness import FairSemaphore
 from syncline.git import GitError
@@ -144,7 +143,7 @@ class RevisionBuilder:
         self, request: BuildRequest, source_tree: SourceTree, values_read: _BuildValues, recipe: str, revision: str
     ) -> BuildArtifact:
         spec = request.spec
-        builds: list[Build] = []
+        builds: list[BuildOutput] = []
         notes: list[str] = []
         paths: dict[str, str] = {}
         for values, listed in by_values(spec.targets):
@@ -157,13 +156,13 @@ class RevisionBuilder:
                     BUILDS.inc()
                     built = await self._builder.build(await source_tree.files(needs), how)
                 notes += built.notes
-                builds.append(Build(built.documents, built.data, listed))
+                builds.append(BuildOutput(built.documents, built.data, listed))
         scopes = await self._scopes(builds)
         placement = place(builds, namespace=request.namespace, forced=request.environment.namespace, scope=scopes)
         await self._refuse(placement, source_tree, request.requester.key.namespace)
         if spec.validation != "None":
             await self._refuse_wrong_fields(placement, source_tree, request.requester.key.namespace)
-        notes += [*placement.notes, *map(str, placement.reported)]
+        notes += [*placement.notes, *map(str, placement.unplaced)]
         try:
             desired = [
                 from_manifest(placed, spec.ignore_differences, self._hub.key, revision) for placed in placement.objects
@@ -193,7 +192,7 @@ class RevisionBuilder:
                 "InvalidManifest", _first_few([located_errors.get(error, error) for error in placement.errors])
             )
         if not placement.objects:
-            said = f": {placement.reported[0]}" if placement.reported else ""
+            said = f": {placement.unplaced[0]}" if placement.unplaced else ""
             message = (
                 f"the source comes to no object at all{said}; what was written before stays as it is: check path and "
                 "targets, or delete the sync to have it removed"
@@ -272,7 +271,7 @@ class RevisionBuilder:
         """Whether a kind that was not served when something was built turned out to be in no namespace."""
         return any([await self._namespaced(*kind) is False for kind in artifact.unserved_kinds])
 
-    async def _scopes(self, builds: Sequence[Build]) -> ScopeOf:
+    async def _scopes(self, builds: Sequence[BuildOutput]) -> ScopeOf:
         """Ask once for every kind whether it is in namespaces."""
         known: dict[GroupVersionKind, bool | None] = {}
         for build in builds:
@@ -298,7 +297,7 @@ def _build_spec(
     source: SourceSpec,
     values_read: _BuildValues,
     values: Mapping[str, Any],
-    listed: Sequence[Listed],
+    listed: Sequence[ConfigSyncTarget],
 ) -> BuildSpec:
     requester, spec, environment = request.requester, request.spec, request.environment
     helm = spec.build.helm or Helm()

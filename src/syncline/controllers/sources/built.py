@@ -39,9 +39,9 @@ from syncline.core.objects import Desired, Target
 from syncline.core.outcome import Outcome
 from syncline.core.scope import Scope
 from syncline.core.spec_scope import SourceScope
-from syncline.engine.claims import Claim, Want
+from syncline.engine.claims import Claim, ClaimedTarget
 from syncline.engine.cluster import Cluster
-from syncline.engine.interests import Interest
+from syncline.engine.watch_index import WatchSet
 from syncline.engine.writer import Writer
 from syncline.git import Mirrors
 from syncline.kube.cache import Key
@@ -107,22 +107,22 @@ class BuiltReading:
             prepared=prepared,
         )
 
-    def watches(self, clusters: ConnectedClusters) -> tuple[Interest, Claim | None]:
+    def watches(self, clusters: ConnectedClusters) -> tuple[WatchSet, Claim | None]:
         """Watch the objects, their namespaces, and other clusters."""
         targets = [one.target for prepared in self._prepared.values() for one in prepared.desired()]
         wants = tuple(
-            Want((site.cluster.name, target.kind, target.name), _own_namespace(target), _GIT)
+            ClaimedTarget((site.cluster.name, target.kind, target.name), _own_namespace(target), _GIT)
             for target in targets
             for site in clusters.sites
         )
         namespaces = Scope(names=frozenset(target.namespace for target in targets if target.namespace))
-        interest = structs.replace(
+        watches = structs.replace(
             spec_watches(self.lowered.sync, self._spec),
-            names=frozenset(want.name for want in wants),
+            names=frozenset(claimed.name for claimed in wants),
             scopes=tuple((site.cluster.name, namespaces) for site in clusters.sites),
             clusters=clusters.clusters,
         )
-        return interest, spec_claim(self.lowered.sync, self._spec, self.lowered.user, wants)
+        return watches, spec_claim(self.lowered.sync, self._spec, self.lowered.user, wants)
 
     async def selected(self, scopes: Sequence[SourceScope]) -> Mapping[str, frozenset[str]]:  # noqa: ARG002 - see the protocol
         """Files have no selectors."""

@@ -18,7 +18,7 @@ from syncline.controllers.sources.build import inputs_unchanged
 from syncline.controllers.sources.desired import UnitResult
 from syncline.controllers.sources.tree import SourceTree
 from syncline.core.desired import BuildArtifact
-from syncline.git import GitError, Mirrors, Remote, Tree
+from syncline.git import CommitTree, GitError, Mirrors, Remote
 from syncline.kube.cache import Key
 
 log = structlog.get_logger(__name__)
@@ -108,7 +108,7 @@ class ChangeFilter:
 
     async def _sort(self, news: Iterable[Key]) -> None:
         clock = asyncio.get_running_loop().time
-        trees: dict[tuple[str, bool], Tree] = {}
+        trees: dict[tuple[str, bool], CommitTree] = {}
         since = clock()
         for key in news:
             rest = self._built_from.get(key)
@@ -119,7 +119,7 @@ class ChangeFilter:
                 await asyncio.sleep(0)
                 since = clock()
 
-    async def _is_same(self, rest: BuiltFrom, trees: dict[tuple[str, bool], Tree]) -> bool:
+    async def _is_same(self, rest: BuiltFrom, trees: dict[tuple[str, bool], CommitTree]) -> bool:
         """Whether a reconcile would find what the last one found; False where that cannot be known."""
         try:
             for sources, artifact in rest.environments:

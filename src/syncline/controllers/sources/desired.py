@@ -18,7 +18,7 @@ from syncline.core.outcome import Outcome
 from syncline.core.revisions import RevisionHealth
 from syncline.core.spec_scope import SourceScope
 from syncline.engine.claims import Claim
-from syncline.engine.interests import Interest
+from syncline.engine.watch_index import WatchSet
 from syncline.kube.cache import Key
 
 
@@ -82,7 +82,7 @@ class SourceReading(Protocol):
     async def desired(self, unit: str, clusters: ConnectedClusters) -> DesiredSet:
         """Return what a unit wants in its clusters. Raises `SyncError` where that cannot be said at all."""
 
-    def watches(self, clusters: ConnectedClusters) -> tuple[Interest, Claim | None] | None:
+    def watches(self, clusters: ConnectedClusters) -> tuple[WatchSet, Claim | None] | None:
         """Return what enqueues the sync from now on, and what it claims; None where too little was read."""
 
     async def selected(self, scopes: Sequence[SourceScope]) -> Mapping[str, frozenset[str]]:

@@ -6,8 +6,8 @@ from syncline.controllers.errors import SyncError
 from syncline.controllers.lowered import AnySync
 from syncline.core.conditions import shorten
 from syncline.core.environments import references
-from syncline.engine.claims import Claim, Want
-from syncline.engine.interests import Interest
+from syncline.engine.claims import Claim, ClaimedTarget
+from syncline.engine.watch_index import WatchSet
 
 
 def is_reconcile_requested(sync: AnySync) -> bool:
@@ -24,15 +24,15 @@ def spec_of(sync: AnySync) -> ConfigSyncSpec:
     return sync.spec
 
 
-def spec_watches(sync: AnySync, spec: ConfigSyncSpec) -> Interest:
+def spec_watches(sync: AnySync, spec: ConfigSyncSpec) -> WatchSet:
     """Return what should enqueue a sync, before anything was read."""
-    return Interest(
+    return WatchSet(
         objects=frozenset(references(spec, sync.metadata.namespace)),
         targets=any(remote.connection.type == "SyncTarget" for remote in spec.remote_clusters),
     )
 
 
-def spec_claim(sync: AnySync, spec: ConfigSyncSpec, user: str | None, wants: tuple[Want, ...] = ()) -> Claim:
+def spec_claim(sync: AnySync, spec: ConfigSyncSpec, user: str | None, wants: tuple[ClaimedTarget, ...] = ()) -> Claim:
     """Return what a sync claims; which objects these are is known only once it was built."""
     created = sync.metadata.creation_timestamp
-    return Claim(ref=sync.owner.ref, created=created, wants=wants, user=user, dry_run=spec.dry_run)
+    return Claim(ref=sync.owner.ref, created=created, targets=wants, user=user, dry_run=spec.dry_run)

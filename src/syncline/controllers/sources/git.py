@@ -12,7 +12,7 @@ from syncline.controllers.sources.tree import DataTree, SourceTree
 from syncline.controllers.tenancy import refuse
 from syncline.core.environments import EnvironmentSpec, SourceSpec
 from syncline.core.objects import Target
-from syncline.git import Commit, CredentialError, GitError, Mirrors, Remote, Tree, pinned, remote_from
+from syncline.git import Commit, CommitTree, CredentialError, GitError, Mirrors, Remote, pinned, remote_from
 from syncline.git import errors as git_errors
 from syncline.kube.cache import Key
 
@@ -112,7 +112,7 @@ class GitSources:
         self, requester: Requester, environment: EnvironmentSpec, commits: Mapping[str, Commit]
     ) -> SourceTree:
         """Return the files of an environment at these commits (by folder). Raises `SyncError`."""
-        trees: dict[str, Tree | DataTree] = {}
+        trees: dict[str, CommitTree | DataTree] = {}
         for source in environment.sources:
             if source.git is not None:
                 trees[source.folder] = await self._tree(requester, source.git, commits[source.folder])
@@ -131,7 +131,7 @@ class GitSources:
         revision = commit.sha if commit is not None else (await self.object_data(requester, source)).version
         return SourceRevision(name=source.folder, revision=revision)
 
-    async def _tree(self, requester: Requester, git: GitSource, commit: Commit) -> Tree:
+    async def _tree(self, requester: Requester, git: GitSource, commit: Commit) -> CommitTree:
         try:
             remote = await self._remote(requester, git)
             if git.verify is not None:
@@ -139,7 +139,7 @@ class GitSources:
                 keys = await self._references.get(requester, _secret(requester, git.verify.secret_ref.name), what)
                 await self._mirrors.verify(remote, commit, keys.data)
             return await self._mirrors.tree(remote, commit, submodules=git.submodules)
-        except git_errors.OverQuota as error:
+        except git_errors.MirrorOverQuota as error:
             raise self._over_quota(requester.key.namespace) or source_error(error) from None
         except GitError as error:
             raise source_error(error) from error

@@ -12,17 +12,17 @@ from syncline.controllers.errors import SyncError
 from syncline.controllers.lowered import LoweredSpec, SourceObject, SourceObjects, SourceQuery
 from syncline.controllers.sources.references import fetch_data
 from syncline.controllers.targets.open_kind import describe_unwatched, open_kind
-from syncline.core.carry import needs_account, protected
 from syncline.core.marks import UNSIGNED
 from syncline.core.objects import Target
-from syncline.core.ownership import OWNER_LABEL, Marks, place, read_marks
+from syncline.core.ownership import OWNER_LABEL, Marks, object_id_of, read_marks
 from syncline.core.remedies import grant, with_cause
 from syncline.core.secrets import decoded
 from syncline.core.selectors import selector_words
 from syncline.core.spec_scope import SourceScope
+from syncline.core.strip import needs_service_account, protected
 from syncline.engine.claims import Claims
 from syncline.engine.cluster import Cluster, NotWatchedError
-from syncline.engine.view import MetaWire, View
+from syncline.engine.kind_informer import KindInformer, MetaWire
 from syncline.kube.client import Client
 from syncline.kube.errors import ApiError, Forbidden, KindNotServed, KubeError, NotFound
 from syncline.kube.resources import Resource
@@ -53,11 +53,11 @@ class ObjectReader:
         absent: list[Target] = []
         for ref in lowered.reads:
             self._refuse(lowered, ref)
-            view = await self._open(lowered, ref, at)
-            found = await self._read(lowered, ref, at, view)
+            informer = await self._open(lowered, ref, at)
+            found = await self._read(lowered, ref, at, informer)
             sources += found
             if ref.name and not found:
-                absent.append(_source_target(ref, view))
+                absent.append(_source_target(ref, informer))
         patches = {ref: await self._patch(lowered, ref) for ref in _patch_refs(lowered)}
         problem = None
         if absent:
@@ -74,11 +74,11 @@ class ObjectReader:
         for source in sources:
             kind, _, place = source.partition("/")
             namespace, _, name = place.partition("/")
-            view = next((view for view in at.cluster.views() if view.kind == kind), None)
-            if view is None or not any(kind == one and namespace in ("", where) for one, where in selected):
+            informer = next((informer for informer in at.cluster.informers() if informer.kind == kind), None)
+            if informer is None or not any(kind == one and namespace in ("", where) for one, where in selected):
                 continue
             try:
-                await at.client.get(view.resource, name, namespace or None, metadata_only=True)
+                await at.client.get(informer.resource, name, namespace or None, metadata_only=True)
             except KubeError:
                 gone.add(source)
         return frozenset(gone)
@@ -87,7 +87,7 @@ class ObjectReader:
         """Return the sources that a selector means, as markers name them; none where that cannot be read."""
         kind, _, group = scope.kind.partition(".")
         try:
-            resource = (await at.cluster.open(group, kind)).resource
+            resource = (await at.cluster.open_kind(group, kind)).resource
             found, _ = await at.client.list(
                 resource,
                 scope.namespace if resource.namespaced else None,
@@ -102,21 +102,21 @@ class ObjectReader:
     def placeholders(self, lowered: LoweredSpec, at: SourceCluster) -> Iterator[SourceObject]:
         """Yield the named sources as if they had been read, to know where their copies belong."""
         for ref in lowered.reads:
-            view = next((view for view in at.cluster.views() if view.kind == ref.kind_name), None)
-            if ref.name and view is not None:
-                target = _source_target(ref, view)
+            informer = next((informer for informer in at.cluster.informers() if informer.kind == ref.kind_name), None)
+            if ref.name and informer is not None:
+                target = _source_target(ref, informer)
                 yield SourceObject(
                     ref=ref,
                     target=target,
                     cluster_uid=at.cluster.uid,
-                    namespaced=view.resource.namespaced,
+                    namespaced=informer.resource.namespaced,
                     meta=ObjectMeta(),
                     manifest={},
                 )
 
     def _refuse(self, lowered: LoweredSpec, ref: SourceQuery) -> None:
         """Refuse kinds whose copies would break a cluster, or give away rights."""
-        if needs_account(ref.group, ref.kind) and lowered.user is None:
+        if needs_service_account(ref.group, ref.kind) and lowered.user is None:
             message = (
                 f"{ref.kind_name} grants rights, so it is copied only as a service account, with its rights: "
                 "set serviceAccountName"
@@ -127,7 +127,7 @@ class ObjectReader:
             message = f"{ref.kind_name} is not copied: {why}; an operator with --allow-kinds={ref.kind_name} does it"
             raise SyncError("KindProtected", message, stalled=True)
 
-    async def _open(self, lowered: LoweredSpec, ref: SourceQuery, at: SourceCluster) -> View:
+    async def _open(self, lowered: LoweredSpec, ref: SourceQuery, at: SourceCluster) -> KindInformer:
         try:
             return await open_kind(at.cluster, ref.group, ref.kind, ref.version)
         except KindNotServed as error:
@@ -136,15 +136,17 @@ class ObjectReader:
             message = describe_unwatched(error, reads_as_account=lowered.user is not None)
             raise SyncError("KindNotWatched", message, retry=True) from error
 
-    async def _read(self, lowered: LoweredSpec, ref: SourceQuery, at: SourceCluster, view: View) -> list[SourceObject]:
-        resource = view.resource
+    async def _read(
+        self, lowered: LoweredSpec, ref: SourceQuery, at: SourceCluster, informer: KindInformer
+    ) -> list[SourceObject]:
+        resource = informer.resource
         if ref.version != resource.version:
             resource = structs.replace(resource, version=ref.version)
         try:
             manifests = await _fetch(at.client, resource, ref)
         except NotFound as error:  # not of the object, but of its kind
             try:
-                await at.cluster.check_served(view, ref.version)
+                await at.cluster.check_served(informer, ref.version)
             except KindNotServed as why:
                 raise SyncError("KindNotServed", str(why), retry=True) from error
             raise SyncError("SourceUnreadable", str(error), retry=True) from error
@@ -156,7 +158,7 @@ class ObjectReader:
         for manifest in manifests:
             meta = msgspec.convert(manifest["metadata"], ObjectMeta)
             target = Target(meta.namespace, meta.name, ref.kind_name)
-            view.observe_unmanaged(meta, lowered.sync.owner.sync)
+            informer.observe_unmanaged(meta, lowered.sync.owner.sync)
             if copied_by := await self._copied_by(lowered, at, meta, target):
                 if ref.name:
                     message = f"the source {target} is itself a copy, made by {copied_by}; name the original instead"
@@ -180,18 +182,18 @@ class ObjectReader:
         keys = self._hub.marks.keys
         marker, claim = read_marks(meta.annotations, keys) if OWNER_LABEL in meta.labels else Marks()
         # What may be a copy of another hub, or of an earlier version, is no source either; what is made up may be one.
-        if claim is not None and (claim.proof != UNSIGNED or claim.hub or UNSIGNED in keys.takeovers):
+        if claim is not None and (claim.proof != UNSIGNED or claim.hub_uid or UNSIGNED in keys.takeovers):
             marker = claim
-        if marker is None or marker.at != place(at.cluster.uid, target):
+        if marker is None or marker.object_id != object_id_of(at.cluster.uid, target):
             return ""
         self._claims.wait(lowered.sync.owner.sync, at.cluster.name, target, marker.sync)
-        return marker.sync if marker.hub or await self._claims.alive(marker.sync) else ""
+        return marker.sync if marker.hub_uid or await self._claims.owner_exists(marker.sync) else ""
 
     async def _patch(self, lowered: LoweredSpec, ref: PatchContentRef) -> str:
         namespace = lowered.sync.metadata.namespace
         where = f"{ref.kind} {namespace}/{ref.name}, which patchContentRef names,"
         try:
-            view, wire = await fetch_data(self._hub, lowered.user, Target(namespace, ref.name, ref.kind))
+            informer, wire = await fetch_data(self._hub, lowered.user, Target(namespace, ref.name, ref.kind))
         except NotFound:
             raise SyncError("PatchNotFound", f"the {where} does not exist: create it") from None
         except Forbidden as error:
@@ -199,7 +201,7 @@ class ObjectReader:
             raise SyncError("PatchUnreadable", message, retry=True) from error
         except KubeError as error:
             raise SyncError("PatchUnreadable", f"the {where} cannot be read: {error}", retry=True) from error
-        view.observe_unmanaged(wire.metadata, lowered.sync.owner.sync)
+        informer.observe_unmanaged(wire.metadata, lowered.sync.owner.sync)
         value = (wire.data or {}).get(ref.key)
         text = decoded(value) if ref.kind == "Secret" and value is not None else value
         if text is None:
@@ -232,8 +234,8 @@ def _forbidden(lowered: LoweredSpec, error: Forbidden) -> str:
     return with_cause(_missing_right(lowered, error), error)
 
 
-def _source_target(ref: SourceQuery, view: View) -> Target:
-    return Target(ref.namespace if view.resource.namespaced else "", ref.name, ref.kind_name)
+def _source_target(ref: SourceQuery, informer: KindInformer) -> Target:
+    return Target(ref.namespace if informer.resource.namespaced else "", ref.name, ref.kind_name)
 
 
 def _patch_refs(lowered: LoweredSpec) -> set[PatchContentRef]:

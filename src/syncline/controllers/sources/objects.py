@@ -23,7 +23,7 @@ from syncline.core.selectors import selector_matches
 from syncline.core.spec_scope import SourceScope
 from syncline.engine.claims import Claim, Claims
 from syncline.engine.cluster import Cluster
-from syncline.engine.interests import Interest
+from syncline.engine.watch_index import WatchSet
 from syncline.kube.cache import Key
 from syncline.render.transform_pool import TransformPool
 
@@ -82,13 +82,13 @@ class ObjectReading:
             unmatched=tuple(missing or unmatched_namespaces(lowered, clusters.sites, targets)),
         )
 
-    def watches(self, clusters: ConnectedClusters) -> tuple[Interest, Claim | None] | None:
+    def watches(self, clusters: ConnectedClusters) -> tuple[WatchSet, Claim | None] | None:
         """Watch other clusters, names that come from templates, and namespaces of the sources, once they are read."""
         if self._selection is None:
             return None
         lowered = self.lowered
         basic = lowered.watches()
-        wants = [want for want in self._selection.wants() if want.name not in basic.names]
+        wants = [claimed for claimed in self._selection.wants() if claimed.name not in basic.names]
         scopes = {
             (site.cluster.name, scope.digest()): (site.cluster.name, scope)
             for site in clusters.sites
@@ -96,13 +96,13 @@ class ObjectReading:
             for source in self._read.sources
             for scope in (site.destination.scope_of(source.target, lowered.guarded),)
         }
-        interest = structs.replace(
+        watches = structs.replace(
             basic,
-            names=basic.names | {want.name for want in wants},
+            names=basic.names | {claimed.name for claimed in wants},
             scopes=(*basic.scopes, *scopes.values()),
             clusters=clusters.clusters,
         )
-        return interest, lowered.claim(tuple(wants))
+        return watches, lowered.claim(tuple(wants))
 
     async def selected(self, scopes: Sequence[SourceScope]) -> Mapping[str, frozenset[str]]:
         """Return the sources that selectors mean: of the spec by what was read, of former ones by a list."""
@@ -132,7 +132,9 @@ class ObjectReading:
         lowered, read = self.lowered, self._read
         deleted: frozenset[str] = frozenset()
         if lowered.source_deletion_policy == "Orphan" and not lowered.is_single:
-            made_from = {seen.marker.source for _, seen in managed_objects(clusters) if seen.marker is not None}
+            made_from = {
+                observed.marker.source for _, observed in managed_objects(clusters) if observed.marker is not None
+            }
             gone = made_from - {str(source) for source in read.sources}
             deleted = await self._reader.deleted_sources(lowered, self._at, gone)
         uncertain = (selection.unresolved_names, waiting.unresolved_names, selection.refused, waiting.refused)
@@ -187,7 +189,7 @@ class ObjectSource:
     ) -> Sequence[Outcome] | None:
         """Return the targets of all named sources as Unknown."""
         if (claim := lowered.claim()) is not None:
-            self._claims.settle_extended(claim)
+            self._claims.replace_extended(claim)
         if lowered.suspended or isinstance(error, QuotaError):
             return None
         reading = self._reading(lowered, self._reader.here(lowered), self._visibility(lowered))

@@ -17,7 +17,7 @@ from syncline.core.objects import Target
 from syncline.core.remedies import grant, with_cause
 from syncline.core.tenancy import NO_LIMITS, TenantLimits
 from syncline.engine.cluster import Cluster
-from syncline.engine.view import View
+from syncline.engine.kind_informer import KindInformer
 from syncline.kube.cache import Key
 from syncline.kube.errors import Forbidden, KubeError, NotFound
 
@@ -56,11 +56,11 @@ class Requester(Struct, frozen=True, kw_only=True):
         return f"{KIND}/{self.key.namespace}/{self.key.name}"
 
 
-async def fetch_data(hub: Cluster, user: str | None, target: Target) -> tuple[View, ReferenceWire]:
+async def fetch_data(hub: Cluster, user: str | None, target: Target) -> tuple[KindInformer, ReferenceWire]:
     """Read a ConfigMap or Secret as a user, and return it with the watch of its kind. Raises `KubeError`."""
-    view = await hub.open("", target.kind)
-    wire = await hub.acting_as(user).get(view.resource, target.name, target.namespace, type=ReferenceWire)
-    return view, wire
+    informer = await hub.open_kind("", target.kind)
+    wire = await hub.acting_as(user).get(informer.resource, target.name, target.namespace, type=ReferenceWire)
+    return informer, wire
 
 
 class ReferenceReader:
@@ -78,14 +78,14 @@ class ReferenceReader:
         `what` says in a spec's words why it is read; `reconciling`, that the sync reconciles with it right now.
         """
         user = requester.user
-        view = await self._hub.open("", target.kind)
+        informer = await self._hub.open_kind("", target.kind)
         known = self._readings.get((user, target))
         if known is not None:
             held, until = known
-            if held.version == _version(view, target) and time.monotonic() < until:
+            if held.version == _version(informer, target) and time.monotonic() < until:
                 return held
         try:
-            view, wire = await fetch_data(self._hub, user, target)
+            informer, wire = await fetch_data(self._hub, user, target)
         except NotFound:
             self._readings.pop((user, target), None)
             return None
@@ -96,8 +96,8 @@ class ReferenceReader:
             message = f"{target.kind} {target.name}, which {what} names, cannot be read: {error}"
             raise SyncError("ReferenceUnreadable", message, retry=True, status="Unknown") from error
         # Where an earlier version was known, this sync may have used it a moment ago: then it reconciles once more.
-        first = _version(view, target) is None
-        view.observe_unmanaged(wire.metadata, requester.sync if first and reconciling else "")
+        first = _version(informer, target) is None
+        informer.observe_unmanaged(wire.metadata, requester.sync if first and reconciling else "")
         held = ReferencedData(wire.metadata.resource_version, _data(target.kind, wire))
         now = time.monotonic()
         if len(self._readings) >= _MAX_CACHED:
@@ -116,10 +116,10 @@ class ReferenceReader:
         return held
 
 
-def _version(view: View, target: Target) -> str | None:
+def _version(informer: KindInformer, target: Target) -> str | None:
     """Return the version that the watch knows of, if it knows of the object."""
-    copy = view.copies.at(target)
-    return copy.version if copy is not None else view.strangers.get(Key(target.namespace, target.name))
+    copy = informer.managed.at(target)
+    return copy.version if copy is not None else informer.unmanaged.get(Key(target.namespace, target.name))
 
 
 def _data(kind: str, wire: ReferenceWire) -> dict[str, bytes]:

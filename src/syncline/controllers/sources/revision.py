@@ -14,7 +14,7 @@ from syncline.controllers.sources.prepared import PreparedRevision
 from syncline.controllers.state import SyncState, UnitState
 from syncline.core.digest import short_digest
 from syncline.core.environments import EnvironmentSpec, choose_revision, state_of
-from syncline.core.revisions import Head
+from syncline.core.revisions import HeadRevision
 from syncline.git import Commit
 
 
@@ -65,7 +65,7 @@ class RevisionSelector:
             head = await self._origins.head(request.requester, environment.git)
         except SyncError as problem:
             trouble = problem
-        news = Head(
+        news = HeadRevision(
             await self._effective_revision(request, prepared, known, head) if head else None, str(trouble or "")
         )
         decision = choose_revision(

@@ -4,8 +4,8 @@ import hashlib
 import posixpath
 from collections.abc import Iterable, Mapping, Sequence
 
-from syncline.git import Limits, Mode, PathNotFound, TooLarge, Tree
-from syncline.render.build_spec import File
+from syncline.git import CommitTree, Limits, Mode, PathNotFound, TooLarge
+from syncline.render.build_spec import SourceFile
 from syncline.render.inputs import EntryKind
 
 ROOT = "."
@@ -33,15 +33,15 @@ class DataTree:
         """Tell what is at a path."""
         return "folder" if path == ROOT else "file" if path in self._data else None
 
-    def files(self, path: str) -> dict[str, File]:
+    def files(self, path: str) -> dict[str, SourceFile]:
         """Return the files at a path."""
-        return {name: File(content=self._data[name]) for name in self.paths(path)}
+        return {name: SourceFile(content=self._data[name]) for name in self.paths(path)}
 
 
 class SourceTree:
     """Trees by their folders. Looks are in memory; content is read when asked for."""
 
-    def __init__(self, trees: Mapping[str, Tree | DataTree]) -> None:
+    def __init__(self, trees: Mapping[str, CommitTree | DataTree]) -> None:
         self._trees = trees
 
     def kind(self, path: str) -> EntryKind | None:
@@ -56,18 +56,18 @@ class SourceTree:
     def is_missing(self, path: str) -> bool:
         """Whether nothing at all is at a path; of a glob, whether nothing matches."""
         tree, rest = self._at(path)
-        return path != ROOT and self.kind(path) is None and not (isinstance(tree, Tree) and _entries(tree, rest))
+        return path != ROOT and self.kind(path) is None and not (isinstance(tree, CommitTree) and _entries(tree, rest))
 
     def commit(self, path: str) -> str:
         """Return the commit that a path is read from; empty where it is no repository's."""
         tree, _ = self._at(path)
-        return tree.commit.sha if isinstance(tree, Tree) else ""
+        return tree.commit.sha if isinstance(tree, CommitTree) else ""
 
     def links(self, folder: str) -> Sequence[str]:
         """Give the paths of all symbolic links in a folder and in those in it."""
         found: list[str] = []
         for name, tree in self._trees.items():
-            if isinstance(tree, Tree):
+            if isinstance(tree, CommitTree):
                 links = (entry.path for entry in tree.entries if entry.mode is Mode.SYMLINK)
                 found += [path for link in links if _is_in(path := posixpath.join(name, link), folder)]
         return found
@@ -83,10 +83,10 @@ class SourceTree:
         tree, rest = self._at(path)
         return tree.digest(rest) if tree is not None else ""
 
-    async def files(self, paths: Iterable[str]) -> dict[str, File]:
+    async def files(self, paths: Iterable[str]) -> dict[str, SourceFile]:
         """Read all files at some files, folders and globs; what does not exist is left out."""
         wanted: list[str] = []
-        found: dict[str, File] = {}
+        found: dict[str, SourceFile] = {}
         for path in paths:
             for name, tree, rest in self._parts(path):
                 if isinstance(tree, DataTree):
@@ -95,9 +95,9 @@ class SourceTree:
                     wanted += [posixpath.join(name, one) for one in _entries(tree, rest)]
         for path, (content, mode) in (await self._read(list(dict.fromkeys(wanted)))).items():
             if mode is Mode.SYMLINK:
-                found[path] = File(link=content.decode(errors="surrogateescape"))
+                found[path] = SourceFile(link=content.decode(errors="surrogateescape"))
             else:
-                found[path] = File(content=content, executable=mode is Mode.EXECUTABLE)
+                found[path] = SourceFile(content=content, executable=mode is Mode.EXECUTABLE)
         return found
 
     async def _read(self, paths: Sequence[str]) -> dict[str, tuple[bytes, Mode]]:
@@ -125,28 +125,28 @@ class SourceTree:
         size = 0
         for path in paths:
             tree, rest = self._at(path)
-            entry = tree.entry(rest) if isinstance(tree, Tree) else None
+            entry = tree.entry(rest) if isinstance(tree, CommitTree) else None
             size += entry.size if entry is not None else 0
         if len(self._trees) > 1 and size > READ_LIMIT:
             raise TooLarge(
                 f"choose smaller paths: {len(paths)} files of all sources have {size} bytes, not {READ_LIMIT}"
             )
 
-    def _parts(self, path: str) -> list[tuple[str, Tree | DataTree, str]]:
+    def _parts(self, path: str) -> list[tuple[str, CommitTree | DataTree, str]]:
         if path == ROOT:
             return [(name, tree, ROOT) for name, tree in self._trees.items()]
         tree, rest = self._at(path)
         name = "" if "" in self._trees else path.split("/", 1)[0]
         return [(name, tree, rest)] if tree is not None else []
 
-    def _at(self, path: str) -> tuple[Tree | DataTree | None, str]:
+    def _at(self, path: str) -> tuple[CommitTree | DataTree | None, str]:
         if "" in self._trees:
             return self._trees[""], path
         name, _, rest = path.partition("/")
         return self._trees.get(name), rest or ROOT
 
 
-def _kind(tree: Tree, path: str) -> EntryKind | None:
+def _kind(tree: CommitTree, path: str) -> EntryKind | None:
     entry = tree.entry(path)
     if entry is None:
         return "folder" if tree.is_folder(path) else None
@@ -155,7 +155,7 @@ def _kind(tree: Tree, path: str) -> EntryKind | None:
     return "folder" if entry.mode is Mode.SUBMODULE else "file"
 
 
-def _entries(tree: Tree, path: str) -> list[str]:
+def _entries(tree: CommitTree, path: str) -> list[str]:
     try:
         return [entry.path for entry in tree.find(path)]
     except PathNotFound:

@@ -96,7 +96,7 @@ class RevisionValidator:
         known.examined = await examination.examine(sites)
         applied = known.artifact.inputs if known.artifact is not None else prepared.recorded.inputs
         live = artifact.inputs == applied
-        occupied = frozenset(site.cluster.name for site in sites if site.cluster.copies_of(site.owner.ref))
+        occupied = frozenset(site.cluster.name for site in sites if site.cluster.managed_by(site.owner.ref))
         extent = extent_of({name: one.validity for name, one in known.examined.items()}, live=live, occupied=occupied)
         problem = _problem(
             prepared, [(site.destination.cluster, known.examined[site.cluster.name]) for site in sites], live=live

@@ -12,7 +12,7 @@ from syncline.api.configsync import ConfigSyncSpec
 from syncline.controllers.errors import SyncError
 from syncline.controllers.lowered import AnySync
 from syncline.controllers.sources.references import CACHE_TTL, ReferenceReader, Requester
-from syncline.core.objects import Seen, Target
+from syncline.core.objects import Observed, Target
 from syncline.engine.cluster import Cluster
 from syncline.kube.cache import Key
 from syncline.kube.errors import KubeError
@@ -107,10 +107,10 @@ class WebhookSecrets:
             for key in self._readers.get(target, ()):
                 self.queue.add(key)
 
-    def _managed_changed(self, cluster: Cluster, old: Seen | None, new: Seen | None, by: str) -> None:
-        for seen in (old, new):
-            if seen is not None:
-                self._object_changed(cluster, seen.target.local(), by)
+    def _managed_changed(self, cluster: Cluster, old: Observed | None, new: Observed | None, by: str) -> None:
+        for observed in (old, new):
+            if observed is not None:
+                self._object_changed(cluster, observed.target.local(), by)
 
 
 def _secret_of(sync: AnySync | None) -> Target | None:

@@ -10,7 +10,7 @@ from syncline.controllers.errors import SourceError, SyncError
 from syncline.controllers.result import ReconcileResult
 from syncline.controllers.sources.desired import UnitResult
 from syncline.controllers.sources.prepared import PreparedRevision
-from syncline.core.conditions import Finding, find, settle_conditions, shorten
+from syncline.core.conditions import Finding, find, shorten, update_conditions
 from syncline.core.history import WAITING, Attempt, attempt_of, extend, is_failure
 from syncline.core.outcome import describe_changes, readiness
 from syncline.core.redact import redact_outcomes
@@ -139,7 +139,7 @@ def _conditions(
     notes = dict.fromkeys(note for artifact in artifacts if artifact is not None for note in artifact.notes)
     if notes:
         findings.append(_not_applied_condition([*notes]))
-    return settle_conditions(report.sync.status.conditions, findings, status.observed_generation, now)
+    return update_conditions(report.sync.status.conditions, findings, status.observed_generation, now)
 
 
 def _invalid_source(problem: SyncError | None, results: Sequence[UnitResult], ready: Condition) -> Finding:

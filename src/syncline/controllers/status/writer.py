@@ -15,13 +15,13 @@ from syncline.controllers.errors import SyncError
 from syncline.controllers.lowered import AnySync
 from syncline.controllers.result import ReconcileResult
 from syncline.controllers.status.events import EXPIRING, EventReporter, StatusChange
-from syncline.core.conditions import Finding, find, settle_conditions, shorten
+from syncline.core.conditions import Finding, find, shorten, update_conditions
 from syncline.core.history import PROGRESSING, RETRYING, Attempt, attempt_of, extend, is_certain_failure, is_failure
 from syncline.core.inventory import FULL
 from syncline.core.outcome import Outcome, conflicted, count, describe_changes, listing, readiness
 from syncline.core.redact import redact_outcomes
-from syncline.engine.record import Records, SyncWire
 from syncline.engine.statuses import REFUSED, describe_refusal, is_refusal, store
+from syncline.engine.sync_object import RawSync, SyncObjectWriter
 from syncline.kube.cache import Key
 from syncline.kube.errors import ApiError
 from syncline.kube.events import EventRecorder
@@ -41,14 +41,14 @@ class StatusWriter:
     def __init__(
         self,
         kind: str,
-        records: Records,
+        sync_objects: SyncObjectWriter,
         events: EventRecorder,
-        own_write: Callable[[ObjectMeta], AbstractContextManager[Callable[[SyncWire], object]]],
+        own_write: Callable[[ObjectMeta], AbstractContextManager[Callable[[RawSync], object]]],
         extend_status: ExtendStatus,
     ) -> None:
         self._kind = kind
         self._extend_status = extend_status
-        self._records = records
+        self._sync_objects = sync_objects
         self._events = EventReporter(kind, events)
         self._own_write = own_write
 
@@ -79,7 +79,7 @@ class StatusWriter:
         self._count(report.sync.status, outcomes)
         self._count_failures(report)
         with self._own_write(meta) as observe:
-            stored = await store(self._records, meta, report.sync.stored_status, status, now)
+            stored = await store(self._sync_objects, meta, report.sync.stored_status, status, now)
             if stored.wire is not None:
                 observe(stored.wire)
         if stored.refusal is not None:
@@ -163,7 +163,7 @@ class StatusWriter:
 
     async def _store(self, sync: AnySync, status: SyncStatus) -> None:
         with self._own_write(sync.metadata) as observe:
-            wire = await self._records.write_status(sync.metadata, sync.stored_status, fit(status))
+            wire = await self._sync_objects.write_status(sync.metadata, sync.stored_status, fit(status))
             if wire is not None:
                 observe(wire)
 
@@ -175,7 +175,7 @@ def compose(report: ReconcileResult, now: str) -> SyncStatus:
     status = structs.replace(
         old,
         observed_generation=meta.generation,
-        conditions=settle_conditions(old.conditions, findings, meta.generation, now),
+        conditions=update_conditions(old.conditions, findings, meta.generation, now),
         last_handled_request=shorten(meta.annotations[REQUESTED_AT], 256) if REQUESTED_AT in meta.annotations else None,
         kept=report.kept if report.kept is not None else old.kept,
         history=extend(old.history, _attempt(report, findings[0]), now),
@@ -198,7 +198,7 @@ def compose_progress(sync: AnySync, message: str, revision: str, now: str) -> Sy
         Finding("Ready", "False", "Progressing", f"revision {revision}: {message}"),
         Finding("Reconciling", "True", PROGRESSING, message),
     ]
-    conditions = settle_conditions(sync.status.conditions, findings, generation, now)
+    conditions = update_conditions(sync.status.conditions, findings, generation, now)
     return structs.replace(sync.status, observed_generation=generation, conditions=conditions)
 
 

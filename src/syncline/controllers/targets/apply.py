@@ -92,9 +92,9 @@ class UnitApplier:
             return partial(writer.ask_to_create, item.desired)
         kept = one.marks.has(site, target)
         if one.lowered.two_way is None:
-            return partial(writer.settle, item.desired, kept=kept)
+            return partial(writer.apply, item.desired, created_once=kept)
         pair, upstream = two_way_of(one.lowered.two_way, one.lowered, writer, item)
-        return partial(pair.settle, upstream, item.desired, kept=kept)
+        return partial(pair.apply, upstream, item.desired, created_once=kept)
 
     async def _run(self, one: ApplyPass, jobs: Sequence[ApplyJob], progress: Progress) -> list[Outcome]:
         """Write to many targets at once, but not to those that an unmanaged object holds until something changes.

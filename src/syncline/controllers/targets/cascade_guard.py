@@ -20,9 +20,9 @@ from msgspec import Struct, field, structs
 
 from syncline.api.common import ObjectMeta
 from syncline.controllers.targets.clusters import TargetCluster
-from syncline.core.objects import Seen, Target
+from syncline.core.objects import Observed, Target
 from syncline.core.outcome import HOLDS_FOREIGN, UNPROVEN, Outcome
-from syncline.core.ownership import DISABLED, OWNER_LABEL, PRUNE, RECONCILE, place, read_marks
+from syncline.core.ownership import DISABLED, OWNER_LABEL, PRUNE, RECONCILE, object_id_of, read_marks
 from syncline.engine.cluster import kind_name
 from syncline.kube.discovery import Served
 from syncline.kube.errors import Forbidden, Gone, KubeError, NotFound
@@ -55,7 +55,7 @@ def deletes_contents(target: Target) -> bool:
 
 
 async def blocking_content(
-    site: TargetCluster, seen: Seen, wanted: Container[tuple[str, Target]] = ()
+    site: TargetCluster, observed: Observed, wanted: Container[tuple[str, Target]] = ()
 ) -> Outcome | None:
     """Say why a Namespace or definition of ours must stay, or None where nothing but ours would go with it.
 
@@ -66,20 +66,20 @@ async def blocking_content(
         if site.cluster.discovery.silent:
             silent = ", ".join(site.cluster.discovery.silent)
             return _unverified_outcome(
-                seen, f"these API services do not answer: {silent}; mend them, or delete it yourself"
+                observed, f"these API services do not answer: {silent}; mend them, or delete it yourself"
             )
         namespaced = {(one.resource.group, one.resource.kind): one.resource.namespaced for one in resources}
         for served in resources:
-            if not _is_contained(served, seen.target):
+            if not _is_contained(served, observed.target):
                 continue
-            async for held, meta in _contents(site, served, seen.target):
-                inside = seen.target.kind == NAMESPACE and _has_owner_inside(meta, namespaced)
+            async for held, meta in _contents(site, served, observed.target):
+                inside = observed.target.kind == NAMESPACE and _has_owner_inside(meta, namespaced)
                 if not inside and (why := _blocker(site, held, meta, wanted)):
-                    return _blocked_outcome(seen, held, why)
+                    return _blocked_outcome(observed, held, why)
     except Forbidden as error:
-        return _unverified_outcome(seen, f"give the right to list all kinds, or delete it yourself: {error}")
+        return _unverified_outcome(observed, f"give the right to list all kinds, or delete it yourself: {error}")
     except KubeError as error:
-        return structs.replace(_unverified_outcome(seen, str(error)), state="Unknown", retry=True)
+        return structs.replace(_unverified_outcome(observed, str(error)), state="Unknown", retry=True)
     return None
 
 
@@ -127,7 +127,8 @@ def _blocker(site: TargetCluster, held: Target, meta: _OwnedMeta, wanted: Contai
     ours = (
         marker is not None
         and meta.labels.get(OWNER_LABEL) == site.owner.label
-        and (marker.sync, marker.hub, marker.at) == (site.owner.ref, site.owner.hub, place(site.cluster.uid, held))
+        and (marker.sync, marker.hub_uid, marker.object_id)
+        == (site.owner.ref, site.owner.hub_uid, object_id_of(site.cluster.uid, held))
     )
     if not ours:
         return "which this sync has not written"
@@ -138,15 +139,15 @@ def _blocker(site: TargetCluster, held: Target, meta: _OwnedMeta, wanted: Contai
     return "which was there before this sync" if marker is not None and marker.mode != "Created" else ""
 
 
-def _blocked_outcome(seen: Seen, held: Target, why: str) -> Outcome:
-    what = seen.target.kind.partition(".")[0]
+def _blocked_outcome(observed: Observed, held: Target, why: str) -> Outcome:
+    what = observed.target.kind.partition(".")[0]
     message = (
         f"it is no longer wanted, but stays, since {held}, {why}, would be deleted with it: move or delete what it"
         f" holds, or delete the {what} yourself"
     )
-    return Outcome(target=seen.target, state="Skipped", reason=HOLDS_FOREIGN, message=message, gone=True)
+    return Outcome(target=observed.target, state="Skipped", reason=HOLDS_FOREIGN, message=message, gone=True)
 
 
-def _unverified_outcome(seen: Seen, why: str) -> Outcome:
+def _unverified_outcome(observed: Observed, why: str) -> Outcome:
     message = f"it is no longer wanted, but stays, since not all that would be deleted with it can be seen: {why}"
-    return Outcome(target=seen.target, state="Skipped", reason=UNPROVEN, message=message, gone=True)
+    return Outcome(target=observed.target, state="Skipped", reason=UNPROVEN, message=message, gone=True)

@@ -72,8 +72,8 @@ def for_unit(clusters: ConnectedClusters, unit: str, removed: tuple[str, ...] = 
     """Return the clusters as one unit of a sync writes to them; it takes over the objects of `removed` units."""
 
     def named(site: TargetCluster) -> TargetCluster:
-        heir_of = tuple(structs.replace(site.owner, part=part).ref for part in removed)
-        return structs.replace(site, owner=structs.replace(site.owner, part=unit, heir_of=heir_of))
+        heir_of = tuple(structs.replace(site.owner, environment=part).ref for part in removed)
+        return structs.replace(site, owner=structs.replace(site.owner, environment=unit, inherits_from=heir_of))
 
     if not unit and not removed:
         return clusters
@@ -82,7 +82,7 @@ def for_unit(clusters: ConnectedClusters, unit: str, removed: tuple[str, ...] = 
 
 def has_objects(clusters: ConnectedClusters) -> bool:
     """Whether an object names the unit that writes to these clusters."""
-    return any(site.cluster.copies_of(site.owner.ref) for site in (*clusters.sites, *clusters.former))
+    return any(site.cluster.managed_by(site.owner.ref) for site in (*clusters.sites, *clusters.former))
 
 
 class ClusterResolver(Protocol):
@@ -165,13 +165,13 @@ def emptied_kinds(lowered: LoweredSpec, connected: ConnectedClusters) -> dict[st
     """
     wanted = lowered.kinds_written
     recorded = read_written(lowered.sync.status.written)
-    refs = [structs.replace(lowered.sync.owner, part=part).ref for part in lowered.owners]
+    refs = [structs.replace(lowered.sync.owner, environment=part).ref for part in lowered.owners]
     found: dict[str, set[str]] = {}
     for site in (*connected.sites, *connected.former):
         cluster, name = site.cluster, site.destination.cluster
         for kind in recorded.get(name, frozenset()) - wanted - (frozenset() if name else connected.unseen_kinds):
             is_gone = not cluster.is_open(kind) or cluster.watched_for(kind) >= MAX_WRITE_SECONDS
-            if is_gone and not any(cluster.copies_of(ref, kind) for ref in refs):
+            if is_gone and not any(cluster.managed_by(ref, kind) for ref in refs):
                 found.setdefault(name, set()).add(kind)
     return found
 

@@ -15,11 +15,11 @@ from msgspec import Struct, structs
 from syncline.controllers.targets.clusters import TargetCluster
 from syncline.controllers.targets.keep_policy import keep_mark
 from syncline.controllers.targets.stages import DesiredAt, for_cluster, refused_kind
-from syncline.core.carry import allocated
-from syncline.core.objects import Desired, Seen
-from syncline.core.ownership import place
+from syncline.core.objects import Desired, Observed
+from syncline.core.ownership import object_id_of
 from syncline.core.plan import WRITES, Action, Verb
-from syncline.core.writing import apply_body, create_body, replace_body, update_patch
+from syncline.core.request_bodies import apply_body, create_body, replace_body, update_patch
+from syncline.core.strip import preserve_allocated
 from syncline.engine.writer import IMMUTABLE, IRREPLACEABLE, Writer
 from syncline.kube.client import PatchKind
 from syncline.kube.errors import (
@@ -149,7 +149,9 @@ class _DryRunPass:
         if not await self.is_open(desired):
             return True
         here = for_cluster(self._site, desired)
-        action = await self._writer.decide(here, await self._writer.observed(here.target), kept=self._is_kept(here))
+        action = await self._writer.plan(
+            here, await self._writer.observed(here.target), created_once=self._is_kept(here)
+        )
         return action.verb in WRITES
 
     async def answer(self, desired: Desired) -> KubeError | None:
@@ -165,19 +167,19 @@ class _DryRunPass:
         return None
 
     async def _ask(self, desired: Desired) -> None:
-        seen = await self._writer.observed(desired.target)
+        observed = await self._writer.observed(desired.target)
         for _ in range(_TRIES):
-            action = await self._writer.decide(desired, seen, kept=self._is_kept(desired))
+            action = await self._writer.plan(desired, observed, created_once=self._is_kept(desired))
             if action.verb in (Verb.LEAVE, Verb.RECREATE):
                 return
             if action.verb is not Verb.READ:
                 try:
-                    await self._write(action, desired, seen)
+                    await self._write(action, desired, observed)
                 except (AlreadyExists, Conflict):
                     pass  # it is not as it was seen
                 else:
                     return
-            seen = await self._writer.look(desired)
+            observed = await self._writer.get_live(desired)
 
     def _is_kept(self, desired: Desired) -> bool:
         return bool(self._kept) and keep_mark(self._site.cluster, desired.target) in self._kept
@@ -189,25 +191,25 @@ class _DryRunPass:
         )
         return overwrites and any(word in str(error).lower() for word in IMMUTABLE)
 
-    async def _write(self, action: Action, desired: Desired, seen: Seen | None) -> None:
-        edit, target, client = action.edit, desired.target, self._site.client
-        assert edit is not None  # noqa: S101 - every write of the plan has one
-        owner, here = self._site.owner, place(self._site.cluster.uid, target)
+    async def _write(self, action: Action, desired: Desired, observed: Observed | None) -> None:
+        change, target, client = action.change, desired.target, self._site.client
+        assert change is not None  # noqa: S101 - every write of the plan has one
+        owner, object_id = self._site.owner, object_id_of(self._site.cluster.uid, target)
         resource, namespace = self._resource(desired), target.namespace or None
-        if seen is None or action.verb is Verb.CREATE:
-            body: Any = create_body(desired, owner, here, edit, desired.content)
+        if observed is None or action.verb is Verb.CREATE:
+            body: Any = create_body(desired, owner, object_id, change, desired.content)
             await client.create(resource, body, namespace, dry_run=True, strict=True, fair_key=owner.ref)
         elif desired.body is None:
-            patch = update_patch(desired, seen, owner, here, edit)
+            patch = update_patch(desired, observed, owner, object_id, change)
             await client.patch(
                 resource, target.name, namespace, patch, PatchKind.JSON, dry_run=True, strict=True, fair_key=owner.ref
             )
-        elif edit.extras and not edit.metadata_only:
+        elif change.exact and not change.metadata_only:
             live: dict[str, Any] = await client.get(resource, target.name, namespace)
-            body = allocated(live, replace_body(desired, live, owner, here, edit))
+            body = preserve_allocated(live, replace_body(desired, live, owner, object_id, change))
             await client.replace(resource, target.name, namespace, body, dry_run=True, strict=True, fair_key=owner.ref)
         else:
-            body = apply_body(desired, seen, owner, here, edit)
+            body = apply_body(desired, observed, owner, object_id, change)
             await client.patch(
                 resource,
                 target.name,
@@ -221,6 +223,6 @@ class _DryRunPass:
             )
 
     def _resource(self, desired: Desired) -> Resource:
-        resource = self._site.cluster.view(desired.target.kind).resource
+        resource = self._site.cluster.informer(desired.target.kind).resource
         version = desired.body.api_version.rpartition("/")[2] if desired.body is not None else resource.version
         return structs.replace(resource, version=version)

@@ -37,9 +37,9 @@ from syncline.engine.cluster import Cluster, NotWatchedError, kind_name
 from syncline.fleet import (
     Credentials,
     Fleet,
-    Member,
     MemberKey,
     NotResolved,
+    RemoteCluster,
     Resolved,
     no_target,
     resolve,
@@ -91,7 +91,7 @@ class FleetClusters(LocalClusters):
         """The SyncTargets of each sync, by its name for the cluster."""
         self._fleet = fleet
         self._targets = targets
-        self._clusters: dict[Member, Cluster] = {}
+        self._clusters: dict[RemoteCluster, Cluster] = {}
         self._numbers = itertools.count(1)
         self._ending: set[asyncio.Task[None]] = set()
         self._triggers: set[Triggers] = set()
@@ -101,7 +101,7 @@ class FleetClusters(LocalClusters):
         """Return the clusters of a sync, all reached at once; those out of reach hold up nobody."""
         self._triggers.add(triggers)
         if any(not destination.local for destination in lowered.destinations):
-            await self._hub.open("", SECRETS.kind)  # a credential that changes enqueues its syncs
+            await self._hub.open_kind("", SECRETS.kind)  # a credential that changes enqueues its syncs
         local = await super().connect(lowered, triggers, former=former)
         destinations = [destination for destination in lowered.destinations if destination.connection is not None]
         old = self._former(lowered, destinations) if former else []
@@ -109,13 +109,13 @@ class FleetClusters(LocalClusters):
             # What was written to is on record: nothing else needs to be reached to release it.
             destinations, old = self._former(lowered, []), []
         if not destinations and not old:
-            self._fleet.keep(_sync_user(lowered), ())
+            self._fleet.retain(_sync_user(lowered), ())
             self._named.pop(_sync_user(lowered), None)
             return local
         connections, visits = await asyncio.gather(
             self._connect_all(lowered, triggers, destinations), self._connect_all(lowered, triggers, old)
         )
-        self._fleet.keep(_sync_user(lowered), {one.key for one in (*connections, *visits) if one.key is not None})
+        self._fleet.retain(_sync_user(lowered), {one.key for one in (*connections, *visits) if one.key is not None})
         connections = _with_room(lowered, connections)
         self._named[_sync_user(lowered)] = dict(one.target for one in connections if one.target is not None)
         connected = [one.site for one in connections if one.site is not None]
@@ -178,7 +178,7 @@ class FleetClusters(LocalClusters):
     def forget(self, kind: str, key: Key) -> None:
         """Release the clusters of a sync that is gone."""
         user = user_key(kind, key)
-        self._fleet.keep(user, ())
+        self._fleet.retain(user, ())
         self._named.pop(user, None)
         if self._resources is not None:
             self._resources.forget(user)
@@ -319,7 +319,7 @@ class FleetClusters(LocalClusters):
         async def reread() -> Credentials:
             return (await self._resolve(lowered, connection, by="")).credentials
 
-        member = self._fleet.member(resolved.key, resolved.credentials, user=_sync_user(lowered), reread=reread)
+        member = self._fleet.get_or_create(resolved.key, resolved.credentials, user=_sync_user(lowered), reread=reread)
         cluster = self._cluster(member, triggers)
         if not await _is_usable(member):
             health = member.health
@@ -330,11 +330,11 @@ class FleetClusters(LocalClusters):
             lost = _outcomes(lowered, named, ("Unknown", reason or "Unreachable", message), cluster)
             requeue = Requeue(after=CONNECTING) if member.up else NO_REQUEUE
             return _Connection(key=resolved.key, cluster=cluster.name, outcomes=lost, requeue=requeue)
-        owner = structs.replace(lowered.sync.owner, hub=self._hub.uid, keys=self._hub.marks.keys)
+        owner = structs.replace(lowered.sync.owner, hub_uid=self._hub.uid, keys=self._hub.marks.keys)
         site = TargetCluster(destination=named, cluster=cluster, client=member.client, owner=owner)
         one = await self._open_kinds(lowered, site)
         warning = resolved.credentials.warning(datetime.now(UTC))
-        expires = resolved.credentials.life is not None
+        expires = resolved.credentials.validity is not None
         requeue = Requeue(after=EXPIRY_CHECK) if expires and one.requeue == NO_REQUEUE else one.requeue
         return structs.replace(one, key=resolved.key, cluster=cluster.name, warning=warning, requeue=requeue)
 
@@ -348,7 +348,7 @@ class FleetClusters(LocalClusters):
                 await open_kind(site.cluster, ref.group, ref.kind, ref.version, patience=RELIST_PATIENCE)
             for kind in recorded:
                 await reopen_kind(site.cluster, kind)
-            await site.cluster.settled(RELIST_PATIENCE)
+            await site.cluster.wait_namespaces(RELIST_PATIENCE)
         except KindNotServed as error:
             lost = _outcomes(lowered, site.destination, ("Failed", "KindNotServed", f"cluster {name}: {error}"))
             return _Connection(outcomes=lost)
@@ -364,7 +364,7 @@ class FleetClusters(LocalClusters):
             return _Connection(outcomes=lost, requeue=Requeue(after=CONNECTING))
         return _Connection(site=site)
 
-    def _cluster(self, member: Member, triggers: Triggers) -> Cluster:
+    def _cluster(self, member: RemoteCluster, triggers: Triggers) -> Cluster:
         if member not in self._clusters:
             name = f"{member.namespace}/{member.name}#{next(self._numbers)}"  # never that of an earlier one
             cluster = Cluster(
@@ -372,7 +372,7 @@ class FleetClusters(LocalClusters):
                 name=name,
                 key=self._hub.key,
                 marks=self._hub.marks,
-                follow=member.follow,
+                run_watch=member.run_watch,
                 uid=lambda: member.uid,
                 grace=self._hub.grace,
             )
@@ -381,7 +381,7 @@ class FleetClusters(LocalClusters):
         triggers.attach(self._clusters[member])
         return self._clusters[member]
 
-    def _member_changed(self, member: Member) -> None:
+    def _member_changed(self, member: RemoteCluster) -> None:
         cluster = self._clusters.get(member)
         if cluster is None:
             return
@@ -396,11 +396,11 @@ class FleetClusters(LocalClusters):
             task.add_done_callback(self._ending.discard)
 
 
-async def _is_usable(member: Member) -> bool:
+async def _is_usable(member: RemoteCluster) -> bool:
     """Whether a cluster can be used. One that is in doubt is not waited for: the others of the sync would wait too."""
     try:
         async with asyncio.timeout(VERIFY_PATIENCE if member.up else None):
-            return await member.settled()
+            return await member.wait_probed()
     except TimeoutError:
         return False
 
@@ -480,9 +480,9 @@ def _written(status: SyncStatus) -> list[WrittenCluster]:
 
 def _is_empty(site: TargetCluster, lowered: LoweredSpec) -> bool:
     """Whether nothing of the sync is left in a cluster, as far as its kinds are watched."""
-    owners = (structs.replace(site.owner, part=part) for part in lowered.owners)
-    copies = (seen for owner in owners for seen in site.cluster.copies_of(owner.ref))
-    return not any(seen.marker is not None and seen.marker.hub == site.owner.hub for seen in copies)
+    owners = (structs.replace(site.owner, environment=part) for part in lowered.owners)
+    copies = (observed for owner in owners for observed in site.cluster.managed_by(owner.ref))
+    return not any(observed.marker is not None and observed.marker.hub_uid == site.owner.hub_uid for observed in copies)
 
 
 def _is_abandoned(lowered: LoweredSpec) -> bool:

@@ -41,5 +41,5 @@ def check_health(
 
 def _health(item: DesiredAt) -> Health:
     target: Target = item.desired.target
-    seen = item.site.cluster.at(target.local())
-    return seen.health if seen is not None else _NOT_THERE
+    observed = item.site.cluster.managed_at(target.local())
+    return observed.health if observed is not None else _NOT_THERE

@@ -2,7 +2,7 @@
 
 from syncline.core.remedies import grant_credential, grant_operator, with_cause
 from syncline.engine.cluster import Cluster, NotWatchedError
-from syncline.engine.view import View
+from syncline.engine.kind_informer import KindInformer
 from syncline.kube.errors import KindNotServed
 
 # How long a reconcile waits for the first list of a kind that it is about to read or write.
@@ -13,11 +13,11 @@ RELIST_PATIENCE = 2.0
 
 async def open_kind(
     cluster: Cluster, group: str, kind: str, version: str | None = None, *, patience: float = LIST_PATIENCE
-) -> View:
+) -> KindInformer:
     """Return the watch of a kind, complete. Raises `KindNotServed` or `NotWatchedError`."""
-    view = await cluster.open(group, kind, version)
-    await cluster.complete(view, patience)
-    return view
+    informer = await cluster.open_kind(group, kind, version)
+    await cluster.wait_synced(informer, patience)
+    return informer
 
 
 async def reopen_kind(cluster: Cluster, name: str) -> None:

@@ -7,7 +7,7 @@ from msgspec import Struct, structs
 from syncline.controllers.errors import SyncError
 from syncline.controllers.targets.clusters import TargetCluster
 from syncline.core.conditions import shorten
-from syncline.core.objects import Desired, Seen, Target
+from syncline.core.objects import Desired, Observed, Target
 from syncline.core.outcome import Outcome
 from syncline.core.plan import WRITES, Action, Verb
 from syncline.engine.writer import Writer, failure
@@ -46,13 +46,13 @@ class Preview(Struct, frozen=True, kw_only=True):
 async def plan_one(writer: Writer, desired: Desired, *, kept: bool = False) -> Action | Outcome:
     """Plan one target as a reconcile would, or say why that cannot be told."""
     try:
-        seen: Seen | None = await writer.observed(desired.target) or await writer.look(desired)
-        action = await writer.decide(desired, seen, kept=kept)
+        observed: Observed | None = await writer.observed(desired.target) or await writer.get_live(desired)
+        action = await writer.plan(desired, observed, created_once=kept)
         if action.verb is Verb.READ:
-            action = await writer.decide(desired, await writer.look(desired))
+            action = await writer.plan(desired, await writer.get_live(desired))
     except Forbidden:
         # A reconcile creates first, and reads only what reconciles out to be there.
-        action = await writer.decide(desired, None, kept=kept)
+        action = await writer.plan(desired, None, created_once=kept)
         if action.verb is Verb.CREATE:
             unseen = "created if there is none: the sync may not read whether there is"
             action = structs.replace(action, message=unseen)

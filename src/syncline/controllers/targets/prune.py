@@ -17,16 +17,16 @@ from syncline.controllers.state import ObjectUid, SyncState, UnitState
 from syncline.controllers.targets.cascade_guard import blocking_content, deletes_contents
 from syncline.controllers.targets.clusters import ConnectedClusters, TargetCluster
 from syncline.core.inventory import read_written
-from syncline.core.objects import Seen, Target
+from syncline.core.objects import Observed, Target
 from syncline.core.ordering import removal_stages
 from syncline.core.outcome import HOLDS_FOREIGN, UNPROVEN, Outcome
-from syncline.core.ownership import OWNER_LABEL, Standing, is_proven, place, standing
+from syncline.core.ownership import OWNER_LABEL, Ownership, is_proven, object_id_of, ownership_of
 from syncline.core.plan import MARK_UNPROVEN, Action, Verb
+from syncline.core.prune_plan import GuardVerdict, deletion_guard, plan_prune
 from syncline.core.scope import Namespace
-from syncline.core.scope_record import object_id
-from syncline.core.surplus import Brake, brake, plan_removal
+from syncline.core.scope_record import short_object_id
 from syncline.engine.fanout import FanOut
-from syncline.engine.view import MetaWire, View
+from syncline.engine.kind_informer import KindInformer, MetaWire
 from syncline.engine.writer import Writer
 from syncline.kube.errors import Forbidden, KubeError, NotFound
 from syncline.kube.resources import NAMESPACES
@@ -44,10 +44,10 @@ CLEANUP_FAILED = "CleanupFailed"
 # How soon it is looked again whether what others have put there has gone.
 RECHECK_INTERVAL = 60.0
 
-Managed = tuple[TargetCluster, Seen]
+Managed = tuple[TargetCluster, Observed]
 ObjectKey = tuple[str, Target]
 """A cluster by its UID, and a place in it: what a sync calls the cluster may come to mean another one."""
-OnDelete = Callable[[TargetCluster, Seen], None]
+OnDelete = Callable[[TargetCluster, Observed], None]
 
 
 class PruneResult(Struct, frozen=True, kw_only=True):
@@ -80,10 +80,12 @@ class KeepSet(Struct, frozen=True):
     """Named sources that the server says do not exist."""
     missing_message: str = "the source does not exist"
 
-    def is_orphan(self, site: TargetCluster, seen: Seen) -> bool:
+    def is_orphan(self, site: TargetCluster, observed: Observed) -> bool:
         """Whether the source of a copy does not exist."""
-        marker = seen.marker
-        return object_key(site, seen.target) in self.orphans or (marker is not None and marker.source in self.absent)
+        marker = observed.marker
+        return object_key(site, observed.target) in self.orphans or (
+            marker is not None and marker.source in self.absent
+        )
 
 
 KEEP_NOTHING = KeepSet()
@@ -123,23 +125,23 @@ class Pruner:
         held = SyncError("DeletionHeld", verdict.message) if verdict.held else None
         requeue = NO_REQUEUE
         if verdict.derived and not verdict.held:
-            left = unit.settle_delay(frozenset(seen.target for _, seen in derived), now)
+            left = unit.settle_delay(frozenset(observed.target for _, observed in derived), now)
             requeue = Requeue(after=left, pending=True) if left > 0 else NO_REQUEUE
-        waits = {seen.target for _, seen in derived} if held is not None or requeue.pending else set()
+        waits = {observed.target for _, observed in derived} if held is not None or requeue.pending else set()
         going = [one for one in stale if one[1].target not in waits]
         removed: list[Outcome] = []
         if not verdict.derived:
             unit.reset_prune_window()
         unasked = {_uid(*one) for one in derived} if verdict.derived else set()
 
-        def on_delete(site: TargetCluster, seen: Seen) -> None:
-            if _uid(site, seen) in unasked:
-                unit.record_pruned(_uid(site, seen), time.monotonic())
+        def on_delete(site: TargetCluster, observed: Observed) -> None:
+            if _uid(site, observed) in unasked:
+                unit.record_pruned(_uid(site, observed), time.monotonic())
 
         for group in _in_order(going, staged=lowered.staged):
             jobs = [
-                (seen.target, partial(self._prune_verified, lowered, site, seen, keep, on_delete))
-                for site, seen in group
+                (observed.target, partial(self._prune_verified, lowered, site, observed, keep, on_delete))
+                for site, observed in group
             ]
             removed += await unit.fan_out.run(jobs, _no_progress)
         stays = any(outcome.reason in (HOLDS_FOREIGN, UNPROVEN) for outcome in removed)
@@ -197,7 +199,7 @@ class Pruner:
             again = max(state.finalizing_since + FINALIZE_PATIENCE - time.monotonic(), 0.0)
             problem = SyncError(CLEANUP_FAILED, message, again=again)
             return FinalizeResult(outcomes=tuple(removed), problem=problem)
-        closed = sum(not _is_writable(site, seen) for site, seen in managed_objects(connected))
+        closed = sum(not _is_writable(site, observed) for site, observed in managed_objects(connected))
         words = [f"{len(failed)} copies could not be removed and were left: {failed[0].message}"] if failed else []
         told = (HOLDS_FOREIGN, UNPROVEN, MARK_UNPROVEN)
         words += [f"{one.target}: {one.message}" for one in removed if one.reason in told][:1]
@@ -226,8 +228,8 @@ class Pruner:
         stale: list[Managed],
         derived: list[Managed],
         recent: int = 0,
-    ) -> Brake:
-        return brake(
+    ) -> GuardVerdict:
+        return deletion_guard(
             _plan_removals(derived, (PRUNED, lowered.prune_reason)),
             _count_not_deleting(managed_objects(connected)) - _count_not_deleting(stale) + _count_not_deleting(derived)
             if derived
@@ -238,19 +240,23 @@ class Pruner:
         )
 
     async def _prune_verified(
-        self, lowered: LoweredSpec, site: TargetCluster, seen: Seen, keep: KeepSet, on_delete: OnDelete
+        self, lowered: LoweredSpec, site: TargetCluster, observed: Observed, keep: KeepSet, on_delete: OnDelete
     ) -> Outcome | None:
         """Remove a copy after a live look at its namespace has confirmed that it is unwanted."""
         why = (PRUNED, lowered.prune_reason)
-        if not seen.target.namespace:
-            return await self._delete_one(site, seen, why, keep.targets, on_delete=on_delete)
+        if not observed.target.namespace:
+            return await self._delete_one(site, observed, why, keep.targets, on_delete=on_delete)
         try:
-            wire = await site.cluster.client.get(NAMESPACES, seen.target.namespace, type=MetaWire, metadata_only=True)
+            wire = await site.cluster.client.get(
+                NAMESPACES, observed.target.namespace, type=MetaWire, metadata_only=True
+            )
         except NotFound:
             return None
         except KubeError as error:
             message = f"it is no longer wanted, but stays until its namespace can be read to be sure: {error}"
-            return Outcome(target=seen.target, state="Unknown", reason=UNPROVEN, message=message, retry=True, gone=True)
+            return Outcome(
+                target=observed.target, state="Unknown", reason=UNPROVEN, message=message, retry=True, gone=True
+            )
         meta = wire.metadata
         live = Namespace(meta.name, meta.uid, meta.labels, meta.deletion_timestamp is not None)
         if (
@@ -259,36 +265,38 @@ class Pruner:
             or _matches(site, live) != _matches(site, site.cluster.namespace(meta.name))
         ):
             return None
-        return await self._delete_one(site, seen, why, on_delete=on_delete)
+        return await self._delete_one(site, observed, why, on_delete=on_delete)
 
     async def _remove_all(
         self, sync: AnySync, fan_out: FanOut, connected: ConnectedClusters, *, staged: bool
     ) -> list[Outcome]:
         """Remove every copy, found by the cache and by a live list: a cache may lag behind another leader's write."""
-        known: dict[Target, Managed] = {seen.target: (site, seen) for site, seen in managed_objects(connected)}
+        known: dict[Target, Managed] = {
+            observed.target: (site, observed) for site, observed in managed_objects(connected)
+        }
         troubles: list[Outcome] = []
         # Of several names for one connection, one is enough: under each name the same objects would be found again.
         connections = {
-            (id(site.cluster), site.owner.hub): site for site in (*connected.former, *reversed(connected.sites))
+            (id(site.cluster), site.owner.hub_uid): site for site in (*connected.former, *reversed(connected.sites))
         }
         for site in connections.values():
             kinds = await self._written_kinds(sync, site)
-            for view in list(site.cluster.views()):
-                if view.kind not in kinds:
+            for informer in list(site.cluster.informers()):
+                if informer.kind not in kinds:
                     continue
                 try:
-                    found = await self._list(site, view)
+                    found = await self._list(site, informer)
                 except NotFound:
                     continue  # the kind is no longer served: its objects went with it
                 except KubeError as error:
-                    where = Target("", view.kind, view.kind, site.destination.cluster)
+                    where = Target("", informer.kind, informer.kind, site.destination.cluster)
                     troubles.append(
                         Outcome(target=where, state="Failed", reason=CLEANUP_FAILED, message=str(error), gone=True)
                     )
                     continue
-                known.update((seen.target, (site, seen)) for seen in found)
+                known.update((observed.target, (site, observed)) for observed in found)
         why = ("SyncDeleted", "the sync was deleted")
-        removed = [_left_unproven(seen) for site, seen in known.values() if _is_unproven(site, seen)]
+        removed = [_left_unproven(observed) for site, observed in known.values() if _is_unproven(site, observed)]
         for group in _in_order(known.values(), staged=staged):
             removed += await self._remove(fan_out, group, why)
         return [*removed, *troubles]
@@ -300,7 +308,7 @@ class Pruner:
         if here:
             return written.get("", frozenset()) | (await self._scan(site) if status_lost else frozenset())
         if status_lost:
-            return frozenset(view.kind for view in site.cluster.views())
+            return frozenset(informer.kind for informer in site.cluster.informers())
         # By any name: a cluster may have been called otherwise when it was written to.
         return frozenset().union(*(kinds for name, kinds in written.items() if name))
 
@@ -317,14 +325,14 @@ class Pruner:
             except (Forbidden, NotFound):
                 continue  # what the operator may not read, it has not written
             if found:
-                kinds.add((await site.cluster.open(resource.group, resource.kind)).kind)
+                kinds.add((await site.cluster.open_kind(resource.group, resource.kind)).kind)
         return frozenset(kinds)
 
-    async def _list(self, site: TargetCluster, view: View) -> list[Seen]:
+    async def _list(self, site: TargetCluster, informer: KindInformer) -> list[Observed]:
         found, _ = await site.cluster.client.list(
-            view.resource, labels=f"{OWNER_LABEL}={site.owner.label}", type=view.wire
+            informer.resource, labels=f"{OWNER_LABEL}={site.owner.label}", type=informer.wire
         )
-        return [_with_cluster_name(site, view.see(wire)) for wire in found]
+        return [_with_cluster_name(site, informer.to_observed(wire)) for wire in found]
 
     async def _remove(
         self,
@@ -336,16 +344,16 @@ class Pruner:
     ) -> list[Outcome]:
         """Remove copies for a reason that needs no proof; closed namespaces are left alone."""
         jobs: list[tuple[Target, Callable[[], Awaitable[Outcome | None]]]] = [
-            (seen.target, partial(self._delete_one, site, seen, why, keep_edited=keep_edited))
-            for site, seen in copies
-            if _is_writable(site, seen)
+            (observed.target, partial(self._delete_one, site, observed, why, keep_edited=keep_edited))
+            for site, observed in copies
+            if _is_writable(site, observed)
         ]
         return await fan_out.run(jobs, _no_progress)
 
     async def _delete_one(
         self,
         site: TargetCluster,
-        seen: Seen,
+        observed: Observed,
         why: tuple[str, str],
         wanted: frozenset[ObjectKey] = frozenset(),
         *,
@@ -353,57 +361,57 @@ class Pruner:
         on_delete: OnDelete | None = None,
     ) -> Outcome | None:
         """Remove a copy, unless others would go along with it; `on_delete` is called just before."""
-        if deletes_contents(seen.target) and any(
-            one.verb is Verb.DELETE for one in _plan_removals([(site, seen)], why)
+        if deletes_contents(observed.target) and any(
+            one.verb is Verb.DELETE for one in _plan_removals([(site, observed)], why)
         ):
-            stays = await blocking_content(site, seen, wanted)
+            stays = await blocking_content(site, observed, wanted)
             if stays is not None:
                 return stays
         if on_delete is not None:
-            on_delete(site, seen)
-        return await self._writer(site).remove(seen, *why, keep_edited=keep_edited)
+            on_delete(site, observed)
+        return await self._writer(site).remove(observed, *why, keep_edited=keep_edited)
 
 
 def managed_objects(connected: ConnectedClusters) -> Iterator[Managed]:
     """Yield all copies of a sync, by the names that it has for its clusters."""
     clusters: dict[tuple[str, str], list[TargetCluster]] = {}
     for site in (*connected.sites, *connected.former):
-        clusters.setdefault((site.cluster.uid, site.owner.hub), []).append(site)
+        clusters.setdefault((site.cluster.uid, site.owner.hub_uid), []).append(site)
     for sites in clusters.values():
         first = sites[0]
-        for seen in first.cluster.copies_of(first.owner.ref):
-            if _is_managed(first, seen):
-                site = first if len(sites) == 1 else _owning_destination(sites, seen)
-                yield site, _with_cluster_name(site, seen)
+        for observed in first.cluster.managed_by(first.owner.ref):
+            if _is_managed(first, observed):
+                site = first if len(sites) == 1 else _owning_destination(sites, observed)
+                yield site, _with_cluster_name(site, observed)
 
 
-def _is_managed(site: TargetCluster, seen: Seen) -> bool:
+def _is_managed(site: TargetCluster, observed: Observed) -> bool:
     """Whether an object whose marker names the sync is its own: a forged mark or a clone counts for nothing."""
-    marker = seen.marker
+    marker = observed.marker
     return (
         marker is not None
-        and marker.hub == site.owner.hub
-        and marker.at == place(site.cluster.uid, seen.target)
-        and is_proven(seen, site.owner)
+        and marker.hub_uid == site.owner.hub_uid
+        and marker.object_id == object_id_of(site.cluster.uid, observed.target)
+        and is_proven(observed, site.owner)
     )
 
 
-def _is_unproven(site: TargetCluster, seen: Seen) -> bool:
-    return standing(seen, site.owner, place(site.cluster.uid, seen.target)) is Standing.UNPROVEN
+def _is_unproven(site: TargetCluster, observed: Observed) -> bool:
+    return ownership_of(observed, site.owner, object_id_of(site.cluster.uid, observed.target)) is Ownership.UNPROVEN
 
 
-def _left_unproven(seen: Seen) -> Outcome:
+def _left_unproven(observed: Observed) -> Outcome:
     message = (
         "it is left, with all others like it, since its mark is signed with a key that is not known; delete it yourself"
         " if it was this sync's"
     )
-    return Outcome(target=seen.target, state="Skipped", reason=MARK_UNPROVEN, message=message, gone=True)
+    return Outcome(target=observed.target, state="Skipped", reason=MARK_UNPROVEN, message=message, gone=True)
 
 
-def _owning_destination(sites: list[TargetCluster], seen: Seen) -> TargetCluster:
+def _owning_destination(sites: list[TargetCluster], observed: Observed) -> TargetCluster:
     """Of several names for one cluster, return the one that a copy belongs to, or the first where it is unwanted."""
-    namespace = sites[0].cluster.namespace(seen.target.namespace)
-    beside = seen.marker is not None and seen.marker.source.split("/")[1:2] == [seen.target.namespace]
+    namespace = sites[0].cluster.namespace(observed.target.namespace)
+    beside = observed.marker is not None and observed.marker.source.split("/")[1:2] == [observed.target.namespace]
     return next(
         (site for site in sites if _matches(site, namespace) or (site.destination.scope is None and beside)), sites[0]
     )
@@ -414,25 +422,25 @@ def object_key(site: TargetCluster, target: Target) -> ObjectKey:
     return site.cluster.uid, target.local()
 
 
-def _with_cluster_name(site: TargetCluster, seen: Seen) -> Seen:
+def _with_cluster_name(site: TargetCluster, observed: Observed) -> Observed:
     if not site.destination.cluster:
-        return seen
-    return structs.replace(seen, target=seen.target._replace(cluster=site.destination.cluster))
+        return observed
+    return structs.replace(observed, target=observed.target._replace(cluster=site.destination.cluster))
 
 
 def _count_not_deleting(copies: Iterable[Managed]) -> int:
     """Count the copies that nobody has deleted yet: those that wait for a finalizer are removed already."""
-    return sum(not seen.deleting for _, seen in copies)
+    return sum(not observed.deleting for _, observed in copies)
 
 
-def _uid(site: TargetCluster, seen: Seen) -> ObjectUid:
-    return site.cluster.uid, seen.uid
+def _uid(site: TargetCluster, observed: Observed) -> ObjectUid:
+    return site.cluster.uid, observed.uid
 
 
-def managed_id(site: TargetCluster, seen: Seen) -> bytes:
+def managed_id(site: TargetCluster, observed: Observed) -> bytes:
     """Name this very object in the record of the scope."""
-    target = seen.target
-    return object_id(site.cluster.uid, target.kind, target.namespace, target.name, seen.uid)
+    target = observed.target
+    return short_object_id(site.cluster.uid, target.kind, target.namespace, target.name, observed.uid)
 
 
 def prune_candidates(lowered: LoweredSpec, connected: ConnectedClusters, keep: KeepSet) -> list[Managed]:
@@ -440,17 +448,17 @@ def prune_candidates(lowered: LoweredSpec, connected: ConnectedClusters, keep: K
     if not lowered.prune or not keep.certain:
         return []
     return [
-        (site, seen)
-        for site, seen in managed_objects(connected)
-        if object_key(site, seen.target) not in keep.targets
-        and not keep.is_orphan(site, seen)
-        and _is_writable(site, seen)
+        (site, observed)
+        for site, observed in managed_objects(connected)
+        if object_key(site, observed.target) not in keep.targets
+        and not keep.is_orphan(site, observed)
+        and _is_writable(site, observed)
     ]
 
 
 def _plan_removals(copies: Iterable[Managed], why: tuple[str, str], *, keep_edited: bool = False) -> list[Action]:
     removals = (
-        plan_removal(seen, site.owner, site.cluster.uid, *why, keep_edited=keep_edited) for site, seen in copies
+        plan_prune(observed, site.owner, site.cluster.uid, *why, keep_edited=keep_edited) for site, observed in copies
     )
     return [action for action in removals if action is not None]
 
@@ -459,15 +467,15 @@ def _in_order(copies: Iterable[Managed], *, staged: bool) -> list[list[Managed]]
     """Return copies in the order in which they go: what needs others before these."""
     if not staged:
         return [list(copies)]
-    by_target = {seen.target: (site, seen) for site, seen in copies}
+    by_target = {observed.target: (site, observed) for site, observed in copies}
     return [[by_target[target] for target in stage] for stage in removal_stages(by_target)]
 
 
-def _is_writable(site: TargetCluster, seen: Seen) -> bool:
+def _is_writable(site: TargetCluster, observed: Observed) -> bool:
     """Whether the namespace of a copy lets us touch it."""
-    if not seen.target.namespace:
+    if not observed.target.namespace:
         return True
-    namespace = site.cluster.namespace(seen.target.namespace)
+    namespace = site.cluster.namespace(observed.target.namespace)
     return namespace is not None and not namespace.terminating and not namespace.ignored
 
 

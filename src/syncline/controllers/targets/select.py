@@ -17,12 +17,12 @@ from syncline.core.objects import Target
 from syncline.core.outcome import Outcome
 from syncline.core.scope import Namespace, Reach, Scope
 from syncline.core.tenancy import NOT_ALLOWED
-from syncline.engine.claims import Want
+from syncline.engine.claims import ClaimedTarget
 from syncline.engine.cluster import Cluster
 from syncline.render.errors import RenderFailed, TransformError
 from syncline.render.transform_pool import TransformPool, is_template
-from syncline.render.workers.protocol import Source as RenderSource
-from syncline.render.workers.protocol import Target as RenderTarget
+from syncline.render.workers.protocol import TransformSource as RenderSource
+from syncline.render.workers.protocol import TransformTarget as RenderTarget
 
 MAX_NAME = 253
 
@@ -53,12 +53,12 @@ class TargetSelection(Struct, frozen=True, kw_only=True):
         """Whether a TenantPolicy is against a target: then nothing is removed either."""
         return any(outcome.reason == NOT_ALLOWED for outcome in self.skipped)
 
-    def wants(self) -> tuple[Want, ...]:
+    def wants(self) -> tuple[ClaimedTarget, ...]:
         """Return what is wanted where, to be told from what other syncs want."""
         # Of all targets of one source and place that have one name, one speaks for the others.
         alike = {(id(copy.site), id(copy.source), copy.target.name): copy for copy in self.copies}
         wants = {
-            (copy.site.cluster.name, copy.target.kind, copy.target.name, str(copy.source)): Want(
+            (copy.site.cluster.name, copy.target.kind, copy.target.name, str(copy.source)): ClaimedTarget(
                 (copy.site.cluster.name, copy.target.kind, copy.target.name),
                 copy.site.destination.scope_of(copy.source.target, frozenset()) if copy.source.namespaced else None,
                 copy.source.target,

@@ -88,8 +88,8 @@ async def refused_kind(wanted: DesiredAt) -> Outcome | None:
     version = body.api_version.rpartition("/")[2] if body is not None else None
     cluster, place = wanted.site.cluster, wanted.site.destination
     try:
-        view = await open_kind(cluster, group, kind, version)
-        if target.namespace and not view.resource.namespaced:
+        informer = await open_kind(cluster, group, kind, version)
+        if target.namespace and not informer.resource.namespaced:
             why = f"{target.kind} is in no namespace there, which the sync's own cluster cannot tell"
             return _refused(target, "KindNotServed", f"{why}: install its definition beside the sync too")
     except KindNotServed as error:
@@ -129,10 +129,10 @@ async def _wait_for_crds(definitions: Sequence[DesiredAt], is_wanted: Callable[[
 async def _is_served(definition: DesiredAt) -> bool:
     """Whether a kind can be written; one whose definition the server does not take is not waited for."""
     cluster = definition.site.cluster
-    seen = cluster.at(definition.desired.target.local())
-    if seen is None or definition.desired.body is None or seen.health.state == "Failed":
+    observed = cluster.managed_at(definition.desired.target.local())
+    if observed is None or definition.desired.body is None or observed.health.state == "Failed":
         return True
-    if seen.health.state != "Current":
+    if observed.health.state != "Current":
         return False
     spec = definition.desired.body.fields.get("spec") or {}
     try:

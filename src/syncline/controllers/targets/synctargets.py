@@ -8,7 +8,7 @@ from syncline.api.common import GROUP, VERSION
 from syncline.api.connection import ClusterConnection
 from syncline.api.synctarget import SyncTarget, SyncTargetSpec, SyncTargetStatus
 from syncline.engine.cluster import Cluster
-from syncline.engine.record import Sync, SyncWire, read_sync
+from syncline.engine.sync_object import RawSync, Sync, read_sync
 from syncline.fleet import ReadSecret, SecretWire
 from syncline.kube.cache import Key
 from syncline.kube.client import Client
@@ -48,8 +48,8 @@ class SyncTargetInformer:
         self._listeners: list[Listener] = []
         self.authors: TargetAuthorCheck | None = None
         """None: nobody asks whether authors are checked."""
-        self.reflector: Reflector[SyncWire, TargetSync] = Reflector(
-            hub.client, RESOURCE, decode=SyncWire, project=_read, namespace=namespace, on_change=self._changed
+        self.reflector: Reflector[RawSync, TargetSync] = Reflector(
+            hub.client, RESOURCE, decode=RawSync, project=_read, namespace=namespace, on_change=self._changed
         )
 
     def listen(self, listener: Listener) -> None:
@@ -69,11 +69,11 @@ class SyncTargetInformer:
         home = connection.sync_target_namespace or namespace
         if connection.sync_target_ref is not None:
             try:
-                wires = [await client.get(RESOURCE, connection.sync_target_ref.name, home, type=SyncWire)]
+                wires = [await client.get(RESOURCE, connection.sync_target_ref.name, home, type=RawSync)]
             except NotFound:
                 wires = []
         else:
-            wires, _ = await client.list(RESOURCE, home, type=SyncWire)
+            wires, _ = await client.list(RESOURCE, home, type=RawSync)
         return tuple(target for wire in wires if (target := self._target(_read(wire))) is not None)
 
     def refusal(self, sync: TargetSync) -> str:
@@ -92,8 +92,8 @@ class SyncTargetInformer:
         return SyncTarget(metadata=sync.metadata, spec=sync.spec, status=sync.status)
 
     def _changed(self, key: Key, old: TargetSync | None, new: TargetSync | None, _by: str) -> None:
-        self.hub.attention.pay(SECRETS.kind, _secrets_of(new))
-        self.hub.attention.end(SECRETS.kind, _secrets_of(old))
+        self.hub.watch_filter.retain(SECRETS.kind, _secrets_of(new))
+        self.hub.watch_filter.release(SECRETS.kind, _secrets_of(old))
         # Statuses are ours, and say nothing that a sync does not know.
         if old is None or new is None or (old.spec, old.metadata.labels) != (new.spec, new.metadata.labels):
             self._on_change()
@@ -110,9 +110,9 @@ def secret_reader(hub: Cluster, client: Client, by: str = "") -> ReadSecret:
     """
 
     async def read(namespace: str, name: str) -> SecretWire:
-        view = await hub.open("", SECRETS.kind)
+        informer = await hub.open_kind("", SECRETS.kind)
         secret = await client.get(SECRETS, name, namespace, type=SecretWire)
-        view.observe_unmanaged(secret.metadata, by)
+        informer.observe_unmanaged(secret.metadata, by)
         return secret
 
     return read
@@ -126,5 +126,5 @@ def _secrets_of(target: TargetSync | None) -> tuple[str, ...]:
     return tuple(ref.name for ref in refs if ref is not None)
 
 
-def _read(wire: SyncWire) -> TargetSync:
+def _read(wire: RawSync) -> TargetSync:
     return read_sync(api.KIND, SyncTargetSpec, SyncTargetStatus, wire)

@@ -9,19 +9,19 @@ from syncline.api.manifestsync import Patch, PatchContentRef, Selection
 from syncline.controllers.errors import SyncError
 from syncline.controllers.lowered import LoweredSpec, SourceObject
 from syncline.controllers.targets.select import PlannedCopy
-from syncline.core.carry import NotCarried, carried
 from syncline.core.content import ContentError, exact_content, select_keys
 from syncline.core.digest import DigestKey
 from syncline.core.objects import Body, Content, Desired
 from syncline.core.outcome import Outcome
 from syncline.core.patching import PatchError, parse_patch, patched
-from syncline.core.sanitize import travelling
+from syncline.core.sanitize import copied_metadata
 from syncline.core.secrets import decoded, encoded
+from syncline.core.strip import NotCopyable, strip_cluster_fields
 from syncline.core.wire import DATA_KINDS
 from syncline.render.errors import RenderFailed, TransformError
 from syncline.render.transform_pool import TransformPool, is_template
-from syncline.render.workers.protocol import Source as RenderSource
-from syncline.render.workers.protocol import Target as RenderTarget
+from syncline.render.workers.protocol import TransformSource as RenderSource
+from syncline.render.workers.protocol import TransformTarget as RenderTarget
 
 Json = dict[str, Any]
 PatchTexts = Mapping[PatchContentRef, str]
@@ -58,7 +58,7 @@ async def render_targets(
     for group in groups.values():
         try:
             forms = await _render_group(lowered, group, texts, renderer, key)
-        except (ContentError, NotCarried, PatchError, TransformError) as error:
+        except (ContentError, NotCopyable, PatchError, TransformError) as error:
             if len(groups) == 1:
                 raise SyncError("InvalidContent", str(error), stalled=True) from error
             failed += [_invalid(copy, error) for copy in group]
@@ -80,7 +80,7 @@ def _desired(copy: PlannedCopy, form: _Rendered, key: DigestKey) -> Desired:
         content=form.content,
         body=form.body,
         digest=form.digest,
-        leaves=form.leaves,
+        value_digests=form.leaves,
         key=key.id,
         source=str(source),
         revision=source.meta.resource_version,
@@ -95,7 +95,7 @@ async def _render_group(
     """Return what the targets of one source and place get; equal ones share one form."""
     source, place = copies[0].source, copies[0].site.destination
     metadata = _copied_metadata(lowered, source)
-    base = carried(source.manifest)
+    base = strip_cluster_fields(source.manifest)
     manifests: Sequence[Json | TransformError] = [base] * len(copies)
     if source.target.kind in DATA_KINDS and (lowered.keys is not None or lowered.transforms):
         manifests = await _transformed(lowered, copies, base, renderer)
@@ -153,7 +153,7 @@ def _render_one(
         body = Body(str(manifest["apiVersion"]), str(manifest["kind"]), fields)
         return _Rendered(Content(), body, body.digest(key), None, labels, annotations)
     content = exact_content(kind, fields)
-    leaves = content.leaves(key)
+    leaves = content.value_digests(key)
     return _Rendered(content, None, content.digest(key), leaves, labels, annotations)
 
 
@@ -239,8 +239,8 @@ def _copied_metadata(lowered: LoweredSpec, source: SourceObject) -> tuple[dict[s
     labels = lowered.options.labels or Selection()
     annotations = lowered.options.annotations or Selection()
     return (
-        travelling(source.meta.labels, labels.include, labels.exclude),
-        travelling(source.meta.annotations, annotations.include, annotations.exclude),
+        copied_metadata(source.meta.labels, labels.include, labels.exclude),
+        copied_metadata(source.meta.annotations, annotations.include, annotations.exclude),
     )
 
 

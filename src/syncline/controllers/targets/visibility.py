@@ -11,7 +11,7 @@ from msgspec import structs
 
 from syncline.controllers.lowered import LoweredSpec
 from syncline.core.objects import Target
-from syncline.engine.access import Access, AccessReviews, is_allowed
+from syncline.engine.access import AccessRequest, AccessReviews, is_allowed
 from syncline.engine.cluster import Cluster
 from syncline.kube.resources import NAMESPACES, Resource
 
@@ -24,15 +24,19 @@ class Visibility:
         self._sync = lowered.sync.owner.sync
         self._hub = hub
         self._access = access
-        self._answers: dict[Access, asyncio.Future[bool]] = {}
+        self._answers: dict[AccessRequest, asyncio.Future[bool]] = {}
         takes_over = any(
             destination.policy.management in ("Adopt", "Overwrite") for destination in lowered.destinations
         )
         # How the account may enter a namespace.
         self._verbs = ("create", "patch") if takes_over else ("create",)
-        owners = [structs.replace(lowered.sync.owner, part=part).ref for part in lowered.owners] if lowered.user else []
+        owners = (
+            [structs.replace(lowered.sync.owner, environment=part).ref for part in lowered.owners]
+            if lowered.user
+            else []
+        )
         # The account has been there.
-        self._entered = {seen.target.namespace for ref in owners for seen in hub.copies_of(ref)}
+        self._entered = {observed.target.namespace for ref in owners for observed in hub.managed_by(ref)}
 
     async def is_hidden(self, target: Target) -> bool:
         """Tell whether the account may know nothing of a namespace that the sync names.
@@ -43,7 +47,7 @@ class Visibility:
         namespace = target.namespace
         if self._user is None or target.cluster or not namespace or namespace in self._entered:
             return False
-        read = Access(verb="get", resource=NAMESPACES, namespace=namespace, name=namespace)
+        read = AccessRequest(verb="get", resource=NAMESPACES, namespace=namespace, name=namespace)
         if await self._access.may(self._user, read, by=self._sync):
             return False
         resource = self._resource(target)
@@ -51,7 +55,7 @@ class Visibility:
             return True
         for verb in self._verbs:
             if await self._access.may(
-                self._user, Access(verb=verb, resource=resource, namespace=namespace), by=self._sync
+                self._user, AccessRequest(verb=verb, resource=resource, namespace=namespace), by=self._sync
             ):
                 return False
         return True
@@ -85,7 +89,7 @@ class Visibility:
 
     async def _may(self, verb: str, resource: Resource, namespace: str = "") -> bool:
         """Ask the API server, once in a pass."""
-        access = Access(verb=verb, resource=resource, namespace=namespace)
+        access = AccessRequest(verb=verb, resource=resource, namespace=namespace)
         if access not in self._answers:
             client = self._hub.acting_as(self._user)
             self._answers[access] = asyncio.ensure_future(is_allowed(client, access, fair_key=self._sync))
@@ -93,4 +97,4 @@ class Visibility:
 
     def _resource(self, target: Target) -> Resource | None:
         """Return the kind of a target as the server calls it; None where it is not watched."""
-        return self._hub.view(target.kind).resource if self._hub.is_open(target.kind) else None
+        return self._hub.informer(target.kind).resource if self._hub.is_open(target.kind) else None

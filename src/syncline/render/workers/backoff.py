@@ -17,7 +17,7 @@ class Backoff(NamedTuple):
     seconds: float
 
 
-class _Entry(NamedTuple):
+class _Failure(NamedTuple):
     reason: str
     times: int
     until: float
@@ -27,7 +27,7 @@ class Backoffs:
     """Remembers jobs by their digests; the caller brings the clock."""
 
     def __init__(self) -> None:
-        self._entries: dict[bytes, _Entry] = {}
+        self._entries: dict[bytes, _Failure] = {}
 
     def __contains__(self, key: bytes) -> bool:
         return key in self._entries
@@ -37,7 +37,7 @@ class Backoffs:
         last = self._entries.pop(key, None)
         times = last.times if last else 0
         wait = min(FIRST_WAIT * 2.0**times, LONGEST_WAIT)
-        self._entries[key] = _Entry(reason, times + 1, now + wait)
+        self._entries[key] = _Failure(reason, times + 1, now + wait)
         if len(self._entries) > CAPACITY:
             del self._entries[next(iter(self._entries))]
         return Backoff(reason, wait)

@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 
 from syncline.fairness import FairSemaphore
 from syncline.render.errors import RenderFailed
-from syncline.render.tool_process import PATIENCE, Overrun, Unconfined
+from syncline.render.tool_process import WAIT_SECONDS, Overrun, Unconfined
 from syncline.render.workers.backoff import Backoffs
 from syncline.render.workers.process import WorkerCrashed, WorkerProcess, WorkerProgram
 from syncline.render.workers.protocol import Answer, Job
@@ -25,11 +25,11 @@ UNCONFINED = (
 )
 
 
-class Stopped(Exception):  # noqa: N818 - what happened
+class WorkerStopped(Exception):  # noqa: N818 - what happened
     """The work took more than it may; the message says of what."""
 
 
-class OutOfMemory(Stopped):
+class OutOfMemory(WorkerStopped):
     """The worker ended before its time was up."""
 
 
@@ -63,7 +63,7 @@ class WorkerPool:
                 yield
         except Unconfined as refused:
             raise RenderFailed(str(refused), retry_after=60.0) from None
-        except (Stopped, Overrun) as stopped:
+        except (WorkerStopped, Overrun) as stopped:
             backoff = self._backoffs.add(digest, reason(str(stopped)), now())
             raise RenderFailed(backoff.reason, retry_after=backoff.seconds) from None
         self._backoffs.reset(digest)
@@ -95,15 +95,15 @@ class WorkerPool:
             self._idle[process] = asyncio.get_running_loop().call_later(IDLE_SECONDS, process.kill)
 
     async def ask(self, process: WorkerProcess, job: Job, *, renew: bool = True) -> list[Answer]:
-        """Return the answers of a process to a job, of which the last is `Done` or `Failed`; raises `Stopped`."""
+        """Return the answers of a process to a job, of which the last is `Done` or `Failed`; raises `_Terminated`."""
         try:
             return await process.perform(job, self._deadline, renew=renew)
         except TimeoutError:
-            raise Stopped(f"took longer than {self._deadline * PATIENCE:g} s") from None
+            raise WorkerStopped(f"took longer than {self._deadline * WAIT_SECONDS:g} s") from None
         except WorkerCrashed:
             self._refuse_when_closed()
             if await process.is_out_of_time():
-                raise Stopped(f"took more than {self._deadline:g} s of processor time") from None
+                raise WorkerStopped(f"took more than {self._deadline:g} s of processor time") from None
             memory = self._program.memory >> 20
             raise OutOfMemory(f"took more than {memory} MiB of memory, or nested too deeply,") from None
 

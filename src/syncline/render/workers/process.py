@@ -13,7 +13,7 @@ from typing import NamedTuple, Self
 import msgspec
 
 from syncline.programs import started
-from syncline.render.tool_process import PATIENCE
+from syncline.render.tool_process import WAIT_SECONDS
 from syncline.render.workers.confinement import TRANSFORM_MEMORY
 from syncline.render.workers.framing import LENGTH_BYTES, frame
 from syncline.render.workers.protocol import Answer, Done, Failed, Job, Ready, decode_answer
@@ -114,7 +114,7 @@ class WorkerProcess:
             self.allow(seconds)
         answers: list[Answer] = []
         said = 0
-        async with asyncio.timeout(seconds * PATIENCE):
+        async with asyncio.timeout(seconds * WAIT_SECONDS):
             await self._say(frame(job))
             while said <= self._program.answers_limit:
                 answer, size = await self._answer()

@@ -20,7 +20,7 @@ TEXT = ""
 """The key that a rendered text is answered under."""
 
 
-class Source(NamedTuple):
+class TransformSource(NamedTuple):
     """The object that the data is from. Templates see the kind where it is given."""
 
     namespace: str
@@ -28,7 +28,7 @@ class Source(NamedTuple):
     kind: str = ""
 
 
-class Target(NamedTuple):
+class TransformTarget(NamedTuple):
     """The object that the data is for; the cluster is empty where it is the sync's own."""
 
     namespace: str
@@ -46,8 +46,8 @@ class TransformJob(msgspec.Struct, frozen=True, array_like=True, tag=0):
     transforms: list[Transform]
     data: dict[str, str]
     binary: dict[str, str]
-    source: Source
-    targets: list[Target]
+    source: TransformSource
+    targets: list[TransformTarget]
 
     def digest(self) -> bytes:
         """Name the work by its content, whatever the targets."""
@@ -59,8 +59,8 @@ class TextJob(msgspec.Struct, frozen=True, array_like=True, tag=1):
     """A template to render, for some targets; the text is answered under the key `TEXT`."""
 
     template: str
-    source: Source
-    targets: list[Target]
+    source: TransformSource
+    targets: list[TransformTarget]
 
     def digest(self) -> bytes:
         """Name the work by its content, whatever the targets."""
@@ -169,7 +169,7 @@ class Repeated(msgspec.Struct, frozen=True, array_like=True, tag=3):
     """The same as for the target before."""
 
 
-class Refused(msgspec.Struct, frozen=True, array_like=True, tag=4):
+class JobRefused(msgspec.Struct, frozen=True, array_like=True, tag=4):
     """A transform, or a text without an index, that cannot be carried out."""
 
     index: int | None
@@ -238,7 +238,7 @@ class Located(msgspec.Struct, frozen=True, array_like=True, tag=13):
 
 
 BuildAnswer = Prepared | Foreign | Found | Data | Note | Failed | Done | Lacking | Wrong | Located
-TargetAnswer = Rendered | Repeated | Refused
+TargetAnswer = Rendered | Repeated | JobRefused
 Answer = Ready | TargetAnswer | BuildAnswer
 
 _encoder = msgspec.msgpack.Encoder()

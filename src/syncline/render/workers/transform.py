@@ -15,16 +15,16 @@ from syncline.render.workers.loop import serve
 from syncline.render.workers.protocol import (
     TEXT,
     Done,
+    JobRefused,
     Ready,
-    Refused,
     Rendered,
     Repeated,
-    Source,
-    Target,
     TargetAnswer,
     TargetsJob,
     TextJob,
     TransformJob,
+    TransformSource,
+    TransformTarget,
     decode_transform_job,
 )
 
@@ -58,22 +58,22 @@ def work(job: TargetsJob) -> Iterator[TargetAnswer | Done]:
     yield Done(shared)
 
 
-def _renderer(job: TargetsJob) -> tuple[Callable[[Target | None], dict[str, str]], bool]:
+def _renderer(job: TargetsJob) -> tuple[Callable[[TransformTarget | None], dict[str, str]], bool]:
     """Compile a job: what gives the values for a target, and whether they are the same for all."""
     if isinstance(job, TextJob):
         text = TextTemplate(job.template)
         return lambda target: {TEXT: text.render(job.source, target)}, not text.uses_target
     recipe = Transformer(job.transforms)
 
-    def changed(target: Target | None) -> dict[str, str]:
+    def changed(target: TransformTarget | None) -> dict[str, str]:
         result = recipe.apply(job.data, job.binary, job.source, target)
         return {key: value for key, value in result.items() if job.data.get(key) != value}
 
     return changed, not uses_target(job.transforms)
 
 
-def _refused(error: TransformError) -> Refused:
-    return Refused(error.index, error.key, error.cause, error.line)
+def _refused(error: TransformError) -> JobRefused:
+    return JobRefused(error.index, error.key, error.cause, error.line)
 
 
 def main() -> None:
@@ -91,11 +91,11 @@ def _rehearse() -> None:
         Transform(key="*", template="{{ value|upper }}{{ target.name }}"),
         Transform(key="*", template="{{ missing }}"),
     ]
-    targets = [Target("namespace", "name")]
+    targets = [TransformTarget("namespace", "name")]
     for transforms in (steps[:2], steps):
-        list(work(TransformJob(transforms, {"key": "aa"}, {}, Source("namespace", "name"), targets)))
+        list(work(TransformJob(transforms, {"key": "aa"}, {}, TransformSource("namespace", "name"), targets)))
     for template in ("{{ source.kind }}{{ target.cluster }}", "{{ missing }}"):
-        list(work(TextJob(template, Source("namespace", "name", "kind"), targets)))
+        list(work(TextJob(template, TransformSource("namespace", "name", "kind"), targets)))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,231 @@
+"""The bodies of writes: what a create sends, what an update patches, what a release takes away.
+
+Updates are JSON patches that first test whose the object is: the UID, and our label where it is ours. An object
+re-created or let go by somebody else since we saw it is therefore never hit.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import structs
+
+from syncline.core.digest import brief, short_digest
+from syncline.core.objects import Body, Content, Desired, Marker, Observed
+from syncline.core.ownership import BASE, MARKER, OWNER_LABEL, Owner
+from syncline.core.plan import Change, extra_keys
+
+Json = dict[str, Any]
+
+
+def create_body(desired: Desired, owner: Owner, object_id: str, change: Change, content: Content) -> Json:
+    """Return the object to create."""
+    metadata = _metadata(desired, owner, object_id, change)
+    if desired.body is not None:
+        return _manifest(desired.body, metadata)
+    body: Json = {"apiVersion": "v1", "kind": desired.target.kind, "metadata": metadata}
+    if content.data:
+        body["data"] = content.data
+    if content.binary_data:
+        body["binaryData"] = content.binary_data
+    if content.immutable:
+        body["immutable"] = True
+    if content.type:
+        body["type"] = content.type
+    return body
+
+
+def apply_body(
+    desired: Desired, observed: Observed, owner: Owner, object_id: str, change: Change, *, version: str = ""
+) -> Json:
+    """Return what a server-side apply sends; the UID makes the server refuse it on any other object.
+
+    Our labels, annotations and fields that are no longer sent go by themselves: the server knows that they were ours.
+    """
+    assert desired.body is not None  # noqa: S101 - the others are patched
+    metadata = {**_metadata(desired, owner, object_id, change), "uid": observed.uid}
+    if version:
+        metadata["resourceVersion"] = version
+    return _manifest(desired.body, metadata)
+
+
+def replace_body(desired: Desired, live: Json, owner: Owner, object_id: str, change: Change) -> Json:
+    """Return the object that makes the live one exactly the source.
+
+    Finalizers and owner references stay; the caller puts back what the server has allocated
+    (`strip.preserve_allocated`).
+    """
+    assert desired.body is not None  # noqa: S101 - the others are patched
+    kept = {
+        key: value
+        for key, value in live["metadata"].items()
+        if key in ("uid", "resourceVersion", "finalizers", "ownerReferences", "creationTimestamp", "generation")
+    }
+    metadata = {**kept, **_metadata(desired, owner, object_id, change)}
+    if finalizers := list(dict.fromkeys((*kept.get("finalizers", ()), *desired.finalizers))):
+        metadata["finalizers"] = finalizers
+    body = _manifest(desired.body, metadata)
+    return {**body, **({"status": live["status"]} if "status" in live else {})}
+
+
+def _metadata(desired: Desired, owner: Owner, object_id: str, change: Change) -> Json:
+    namespace = {"namespace": desired.target.namespace} if desired.target.namespace else {}
+    finalizers = {"finalizers": list(desired.finalizers)} if desired.finalizers else {}
+    return {
+        **namespace,
+        **finalizers,
+        "name": desired.target.name,
+        "labels": {**desired.labels, OWNER_LABEL: owner.label},
+        "annotations": {**desired.annotations, **_marks(desired, owner, object_id, change)},
+    }
+
+
+def _manifest(body: Body, metadata: Json) -> Json:
+    return {**body.fields, "apiVersion": body.api_version, "kind": body.kind, "metadata": metadata}
+
+
+def update_patch(desired: Desired, observed: Observed, owner: Owner, object_id: str, change: Change) -> list[Json]:
+    """Return the JSON patch that makes the object what the plan wants."""
+    patch = _guards(observed, version=change.guard_version)
+    if not change.metadata_only:
+        patch += _content_patch(desired, observed, change)
+    if desired.content.immutable and not observed.immutable:
+        patch.append({"op": "add", "path": "/immutable", "value": True})
+    sent = observed.marker
+    marks = _marks(desired, owner, object_id, change)
+    patch += _map_patch(
+        "/metadata/labels",
+        desired.labels if observed.owner == owner.label else {**desired.labels, OWNER_LABEL: owner.label},
+        observed.labels,
+        there=observed.has_labels,
+        gone=extra_keys(observed.labels) if change.exact else (sent.labels if sent else ()),
+    )
+    patch += _map_patch(
+        "/metadata/annotations",
+        {**desired.annotations, **marks},
+        observed.annotations,
+        there=observed.has_annotations,
+        gone=extra_keys(observed.annotations) if change.exact else (sent.annotations if sent else ()),
+    )
+    if change.base is None and observed.base is not None:
+        patch.append({"op": "remove", "path": f"/metadata/annotations/{escape(BASE)}"})
+    return patch
+
+
+def marks_patch(desired: Desired, observed: Observed, owner: Owner, object_id: str, change: Change) -> list[Json]:
+    """Return the JSON patch that writes our marks anew, and nothing else."""
+    values = _marks(desired, owner, object_id, change).items()
+    marks: list[Json] = [
+        {"op": "add", "path": f"/metadata/annotations/{escape(name)}", "value": value} for name, value in values
+    ]
+    return [*_guards(observed, version=False), *marks]
+
+
+def renewal_patch(observed: Observed, owner: Owner) -> list[Json]:
+    """Return the JSON patch that signs the marker of an object anew; it says the same as before."""
+    marker = observed.marker or observed.claim
+    assert marker is not None  # noqa: S101 - the caller looked
+    signed = owner.keys.write(structs.replace(marker, sync=owner.ref, owner=owner.label, proof=""))
+    patch = _guards(observed, version=True)
+    patch.append({"op": "replace", "path": f"/metadata/annotations/{escape(MARKER)}", "value": signed})
+    return patch
+
+
+def release_patch(observed: Observed) -> list[Json]:
+    """Return the JSON patch that takes our marks off and leaves everything else."""
+    patch = _guards(observed, version=False)
+    patch.append({"op": "remove", "path": f"/metadata/labels/{escape(OWNER_LABEL)}"})
+    patch.append({"op": "remove", "path": f"/metadata/annotations/{escape(MARKER)}"})
+    if observed.base is not None:
+        patch.append({"op": "remove", "path": f"/metadata/annotations/{escape(BASE)}"})
+    return patch
+
+
+def _guards(observed: Observed, *, version: bool) -> list[Json]:
+    guards: list[Json] = [{"op": "test", "path": "/metadata/uid", "value": observed.uid}]
+    if observed.owner:
+        guards.append({"op": "test", "path": f"/metadata/labels/{escape(OWNER_LABEL)}", "value": observed.owner})
+    if version:
+        # Not a test: the server answers a stale version with a conflict, which tells it from a lost object.
+        guards.append({"op": "replace", "path": "/metadata/resourceVersion", "value": observed.version})
+    return guards
+
+
+def _content_patch(desired: Desired, observed: Observed, change: Change) -> list[Json]:
+    content = desired.content
+    if change.replace_all:
+        # Setting an empty map removes the last key, and works whether or not the map is there.
+        whole: list[Json] = [{"op": "add", "path": "/data", "value": content.data}]
+        if desired.target.kind != "Secret":
+            whole.append({"op": "add", "path": "/binaryData", "value": content.binary_data})
+        return whole
+    there = (
+        observed.value_digests
+        if observed.value_digests is not None
+        else (observed.content.value_digests() if observed.content is not None else {})
+    )
+    patch: list[Json] = [
+        {"op": "add", "path": f"/{part}", "value": {}}
+        for part in ("data", "binaryData")
+        if any(path.startswith(part + "/") for path in change.set) and not any(p.startswith(part + "/") for p in there)
+    ]
+    for path in change.unset:
+        part, _, name = path.partition("/")
+        patch.append({"op": "remove", "path": f"/{part}/{escape(name)}"})
+    for path in change.set:
+        part, _, name = path.partition("/")
+        patch.append({"op": "add", "path": f"/{part}/{escape(name)}", "value": content.value_at(path)})
+    return patch
+
+
+def _map_patch(
+    path: str, wanted: Mapping[str, str], there_values: Mapping[str, str], *, there: bool, gone: Iterable[str]
+) -> list[Json]:
+    patch: list[Json] = [] if there or not wanted else [{"op": "add", "path": path, "value": {}}]
+    patch.extend(
+        {"op": "add", "path": f"{path}/{escape(key)}", "value": value}
+        for key, value in wanted.items()
+        if there_values.get(key) != brief(value)
+    )
+    stale = [key for key in gone if key not in wanted and key in there_values]
+    patch.extend({"op": "remove", "path": f"{path}/{escape(key)}"} for key in stale)
+    return patch
+
+
+def write_digest(desired: Desired, owner: Owner, change: Change) -> str:
+    """Name everything that a write sends, except the revision of the source: equal digests, equal writes."""
+    content = desired.content
+    maps = (desired.labels, desired.annotations, change.base or {})
+    return short_digest(
+        owner.label,
+        change.digest,
+        content.type,
+        str(content.immutable),
+        *(msgspec.json.encode(one, order="sorted").decode() for one in maps),
+    )
+
+
+def _marks(desired: Desired, owner: Owner, object_id: str, change: Change) -> dict[str, str]:
+    marker = Marker(
+        sync=owner.ref,
+        object_id=object_id,
+        hub_uid=owner.hub_uid,
+        source=desired.source,
+        revision=desired.revision,
+        digest=change.digest,
+        key=desired.key,
+        mode=change.mode,
+        labels=tuple(sorted(desired.labels)),
+        annotations=tuple(sorted(desired.annotations)),
+        unkept=change.unkept,
+        owner=owner.label,
+    )
+    marks = {MARKER: owner.keys.write(marker)}
+    if change.base is not None:
+        marks[BASE] = msgspec.json.encode(change.base, order="sorted").decode()
+    return marks
+
+
+def escape(key: str) -> str:
+    """Write a name as a part of a JSON pointer."""
+    return key.replace("~", "~0").replace("/", "~1")

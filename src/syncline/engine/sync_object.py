@@ -1,0 +1,200 @@
+"""What a sync's own object says: its finalizer and its status. Written only when it changes."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Generic, TypeVar
+
+import msgspec
+import structlog
+from msgspec import Struct, field
+
+from syncline.api.common import FINALIZER, ObjectMeta
+from syncline.api.fitting import repair
+from syncline.api.status import SyncStatus
+from syncline.core.ownership import Owner
+from syncline.core.status_proof import sign_status
+from syncline.engine.markkeys import MarkRing
+from syncline.kube.client import Client, PatchKind
+from syncline.kube.errors import Conflict, Invalid, KubeError, NotFound
+from syncline.kube.resources import Resource
+
+log = structlog.get_logger(__name__)
+
+# How often a status is sent again because somebody edited the sync meanwhile.
+TRIES = 5
+
+Spec_co = TypeVar("Spec_co", bound=Struct, covariant=True)
+Status_co = TypeVar("Status_co", bound=Struct, covariant=True)
+Status = TypeVar("Status", bound=Struct)
+
+
+class RawSync(Struct, rename="camel"):
+    """An object of one of our kinds; spec and status are decoded one by one, so that a bad one harms no other."""
+
+    metadata: ObjectMeta = field(default_factory=ObjectMeta)
+    spec: msgspec.Raw = field(default_factory=lambda: msgspec.Raw(b"{}"))
+    status: msgspec.Raw = field(default_factory=lambda: msgspec.Raw(b"{}"))
+
+
+class SyncGone(KubeError):  # noqa: N818 - a state, not a mistake
+    """The sync was deleted, or re-created under its name, while we reconciled it: nothing may be written for it."""
+
+
+class StatusConflict(KubeError):  # noqa: N818 - as above
+    """Somebody else wrote the status meanwhile: another leader, or a person. What is there now is in `live`."""
+
+    def __init__(self, live: RawSync) -> None:
+        super().__init__("somebody else wrote the status meanwhile")
+        self.live = live
+
+
+class Sync(Struct, Generic[Spec_co, Status_co], frozen=True, kw_only=True):
+    """A sync as read: `spec` is None where it cannot be read, and `error` says why."""
+
+    kind: str
+    metadata: ObjectMeta
+    spec: Spec_co | None
+    status: Status_co
+    """The status that counts."""
+    stored: Status_co | None = None
+    """The status that is stored, where that is another one: one that somebody else wrote."""
+    error: str = ""
+
+    @property
+    def owner(self) -> Owner:
+        """Return the sync as the owner of copies."""
+        return Owner(self.kind, self.metadata.namespace, self.metadata.name, self.metadata.uid)
+
+    @property
+    def stored_status(self) -> Status_co:
+        """Return the status as it is stored."""
+        return self.status if self.stored is None else self.stored
+
+    @property
+    def deleting(self) -> bool:
+        """Whether its user has deleted it."""
+        return self.metadata.deletion_timestamp is not None
+
+
+def read_sync(
+    kind: str, spec_type: type[Spec_co], status_type: type[Status_co], wire: RawSync
+) -> Sync[Spec_co, Status_co]:
+    """Decode a sync; a spec that breaks the schema is reported, a status that does is read as far as it goes."""
+    error, spec = "", None
+    try:
+        spec = msgspec.json.decode(wire.spec, type=spec_type)
+    except msgspec.MsgspecError as problem:
+        error = str(problem)
+    except RecursionError:
+        error = "the spec is nested too deeply to be read: take levels out"
+    return Sync(kind=kind, metadata=wire.metadata, spec=spec, status=_status(wire, status_type), error=error)
+
+
+class SyncObjectWriter:
+    """Writes finalizers and statuses of one kind.
+
+    Every write names the uid and the version that it is about: an operator that wakes up late overwrites nothing.
+    """
+
+    def __init__(self, client: Client, resource: Resource, marks: MarkRing | None = None) -> None:
+        self._client = client
+        self._resource = resource
+        self._marks = marks or MarkRing()
+
+    def signed(self, metadata: ObjectMeta, status: Status) -> Status:
+        """Return a status as it is stored: with a proof that we wrote it, for a sync."""
+        if not isinstance(status, SyncStatus):
+            return status
+        return sign_status(status, self._resource.kind, metadata.uid, self._marks.keys)
+
+    async def add_finalizer(self, metadata: ObjectMeta) -> RawSync | None:
+        """Add our finalizer, before the first write; None where it is there. Raises `SyncGone`."""
+        if FINALIZER in metadata.finalizers:
+            return None
+        with _gone_if_not_found(metadata):
+            return await self._set_finalizers(metadata, [*metadata.finalizers, FINALIZER])
+
+    async def remove_finalizer(self, metadata: ObjectMeta) -> None:
+        """Remove our finalizer, and nobody else's."""
+        if FINALIZER not in metadata.finalizers:
+            return
+        try:
+            await self._set_finalizers(metadata, [name for name in metadata.finalizers if name != FINALIZER])
+        except NotFound:
+            return
+
+    async def verify(self, metadata: ObjectMeta) -> RawSync:
+        """Return the sync as it is now. Raises `SyncGone` where it is no longer this one."""
+        with _gone_if_not_found(metadata):
+            wire = await self._client.get(self._resource, metadata.name, metadata.namespace or None, type=RawSync)
+        if wire.metadata.uid != metadata.uid:
+            raise SyncGone(f"{metadata.namespace}/{metadata.name} was deleted and created again")
+        return wire
+
+    async def write_status(self, metadata: ObjectMeta, old: Struct, new: Struct) -> RawSync | None:
+        """Write the status if it differs from the old one; None where it does not.
+
+        An edit of the sync meanwhile does not matter; another status does. Raises `SyncGone` and `StatusConflict`.
+        """
+        value: dict[str, Any] = msgspec.to_builtins(self.signed(metadata, new))
+        if value == msgspec.to_builtins(old):
+            return None
+        version, tries = metadata.resource_version, TRIES
+        while True:
+            try:
+                with _gone_if_not_found(metadata):
+                    wire = await self._send_status(metadata, version, value)
+                if "proof" in value and b'"proof"' not in bytes(wire.status):
+                    log.warning(
+                        "the CRDs are of an earlier version, so that statuses are not proven; install them anew"
+                    )
+                return wire
+            except (Conflict, Invalid) as error:
+                live = await self.verify(metadata)
+                tries -= 1
+                if not tries or (isinstance(error, Invalid) and live.metadata.resource_version == version):
+                    raise
+                if _status(live, type(old)) != old:
+                    raise StatusConflict(live) from error
+                version = live.metadata.resource_version
+
+    async def _send_status(self, metadata: ObjectMeta, version: str, value: dict[str, Any]) -> RawSync:
+        patch = [
+            {"op": "test", "path": "/metadata/uid", "value": metadata.uid},
+            {"op": "replace", "path": "/metadata/resourceVersion", "value": version},
+            {"op": "add", "path": "/status", "value": value},
+        ]
+        return await self._client.patch(
+            self._resource,
+            metadata.name,
+            metadata.namespace or None,
+            patch,
+            PatchKind.JSON,
+            subresource="status",
+            type=RawSync,
+        )
+
+    async def _set_finalizers(self, metadata: ObjectMeta, names: list[str]) -> RawSync:
+        # The version makes the server refuse the patch if anybody touched the list meanwhile.
+        meta = {"uid": metadata.uid, "resourceVersion": metadata.resource_version, "finalizers": names}
+        return await self._client.patch(
+            self._resource, metadata.name, metadata.namespace, {"metadata": meta}, PatchKind.MERGE, type=RawSync
+        )
+
+
+@contextmanager
+def _gone_if_not_found(metadata: ObjectMeta) -> Iterator[None]:
+    """Raise `SyncGone` where the server does not find this very object; not where it knows no such kind."""
+    try:
+        yield
+    except NotFound as error:
+        if error.about != metadata.name:
+            raise
+        raise SyncGone(str(error)) from error
+
+
+def _status(wire: RawSync, status_type: type[Status_co]) -> Status_co:
+    try:
+        return msgspec.json.decode(wire.status, type=status_type)
+    except msgspec.MsgspecError:
+        return repair(status_type, msgspec.json.decode(wire.status))

@@ -1,0 +1,76 @@
+"""The line between a sandbox's starter and its supervisor: JSON messages; its end means that nobody cares."""
+
+import select
+import socket
+from typing import Literal, TypeVar
+
+import msgspec
+
+from syncline.sandbox.binaries import Binaries
+from syncline.sandbox.state import Options
+
+_Message = TypeVar("_Message")
+
+
+class StartRequest(msgspec.Struct, frozen=True):
+    """What a supervisor is made for: the first message on the line."""
+
+    name: str
+    binaries: Binaries
+    options: Options
+    detachable: bool
+
+
+class Command(msgspec.Struct, frozen=True):
+    """What a supervisor is told to do."""
+
+    do: Literal["start", "kill", "pause", "resume", "detach"]
+    component: str = ""
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """What a supervisor answers: to its charge once the sandbox is ready, then to each order."""
+
+    error: str = ""
+    pids: dict[str, int] = {}
+
+
+class ControlChannel:
+    """One end of the line."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._received = b""
+
+    def fileno(self) -> int:
+        """Give the file descriptor, to wait on."""
+        return self._connection.fileno()
+
+    def send(self, message: msgspec.Struct) -> None:
+        """Send one message."""
+        self._connection.sendall(msgspec.json.encode(message) + b"\n")
+
+    def receive(self, kind: type[_Message]) -> _Message | None:
+        """Wait for one message; None when the line has ended."""
+        while b"\n" not in self._received:
+            try:
+                piece = self._connection.recv(1 << 16)
+            except ConnectionError:
+                return None
+            if not piece:
+                return None
+            self._received += piece
+        message, _, self._received = self._received.partition(b"\n")
+        return msgspec.json.decode(message, type=kind)
+
+    def ended(self) -> bool:
+        """Whether the other side is gone, found out without waiting and without taking a message."""
+        readable, _, _ = select.select([self._connection], [], [], 0)
+        try:
+            return bool(readable) and not self._connection.recv(1, socket.MSG_PEEK)
+        except ConnectionError:
+            return True
+
+    def close(self) -> None:
+        """End the line."""
+        self._connection.close()
