@@ -8,8 +8,14 @@ from msgspec import Struct, structs
 
 from syncline.api.build import Build, ValuesRef
 from syncline.api.common import HistoryEntry
-from syncline.api.configsync import ConfigSyncSpec, ConfigSyncStatus, Environment, HeldRollback, SourceRevision
-from syncline.api.configsync import EnvironmentStatus as TrackStatus
+from syncline.api.configsync import (
+    ConfigSyncSpec,
+    ConfigSyncStatus,
+    Environment,
+    EnvironmentStatus,
+    HeldRollback,
+    SourceRevision,
+)
 from syncline.api.source import GitSource, Source
 from syncline.core.digest import short_digest
 from syncline.core.history import applied
@@ -91,7 +97,7 @@ def removed_environments(spec: ConfigSyncSpec, status: ConfigSyncStatus) -> tupl
 
 def state_of(environment: EnvironmentSpec, status: ConfigSyncStatus) -> EnvironmentState:
     """Return how far an environment has come."""
-    found: ConfigSyncStatus | TrackStatus | None = status
+    found: ConfigSyncStatus | EnvironmentStatus | None = status
     if environment.name:
         found = next((one for one in status.environments if one.name == environment.name), None)
     if found is None:

@@ -70,9 +70,9 @@ def _environment(spec: ConfigSyncSpec, one: UnitResult) -> tuple[Mapping[str, Gi
 class ChangeFilter:
     """The syncs that are at rest. `enqueue` is called for those that a push concerns, or may concern."""
 
-    def __init__(self, mirrors: Mirrors, wake: Callable[[Key], None]) -> None:
+    def __init__(self, mirrors: Mirrors, enqueue: Callable[[Key], None]) -> None:
         self._mirrors = mirrors
-        self._wake = wake
+        self._enqueue = enqueue
         self._built_from: dict[Key, BuiltFrom] = {}
         self._news: dict[str, dict[Key, None]] = {}
         self._looking: dict[str, asyncio.Task[None]] = {}
@@ -89,7 +89,7 @@ class ChangeFilter:
     def on_push(self, key: Key, remote: str) -> None:
         """Take the news that a remote (by its key) which a sync follows has changed, failed or answers again."""
         if key not in self._built_from:
-            self._wake(key)
+            self._enqueue(key)
             return
         self._news.setdefault(remote, {})[key] = None
         if remote not in self._looking:
@@ -114,7 +114,7 @@ class ChangeFilter:
             rest = self._built_from.get(key)
             # Who is in the middle of a reconcile, or had one meanwhile, may have seen either commit.
             if rest is None or not await self._is_same(rest, trees) or self._built_from.get(key) is not rest:
-                self._wake(key)
+                self._enqueue(key)
             if clock() - since > _MAX_BLOCKING:
                 await asyncio.sleep(0)
                 since = clock()

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from msgspec import structs
 
 from syncline.api.common import Condition, ConditionStatus
-from syncline.api.configsync import ConfigSyncSpec, ConfigSyncStatus, HeldRollback
-from syncline.api.configsync import EnvironmentStatus as TrackStatus
+from syncline.api.configsync import ConfigSyncSpec, ConfigSyncStatus, EnvironmentStatus, HeldRollback
 from syncline.controllers.errors import SourceError, SyncError
 from syncline.controllers.result import ReconcileResult
 from syncline.controllers.sources.desired import UnitResult
@@ -78,7 +77,7 @@ def _capped(lines: Sequence[str]) -> list[str]:
     return [*shown, f"and {len(lines) - PLAN_LINES} more"] if len(lines) > PLAN_LINES else shown
 
 
-def _environment_status(one: UnitResult, now: str) -> TrackStatus:
+def _environment_status(one: UnitResult, now: str) -> EnvironmentStatus:
     prepared, recorded = _prepared(one), _prepared(one).recorded
     ready = _ready(one)
     rollback = recorded.rollback
@@ -88,7 +87,7 @@ def _environment_status(one: UnitResult, now: str) -> TrackStatus:
             rollback = None
         elif rollback is None or (rollback.to, rollback.requested) != (hold.to, hold.requested):
             rollback = HeldRollback(to=hold.to, requested=hold.requested, since=now)
-    return TrackStatus(
+    return EnvironmentStatus(
         name=prepared.environment.name,
         ready=ready.status,
         message=shorten(ready.message, 1024),
