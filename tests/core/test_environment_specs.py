@@ -14,7 +14,7 @@ from syncline.core.environments import (
     removed_environments,
     state_of,
 )
-from syncline.core.revisions import Head
+from syncline.core.revisions import HeadRevision
 
 GIT = {"git": {"repo": "https://git.example.com/a.git", "path": "base"}}
 HEAD = "b" * 40
@@ -70,7 +70,11 @@ def test_the_state_of_an_environment_is_its_own() -> None:
 
 @pytest.mark.parametrize(
     ("policy", "health", "reason"),
-    [("Hold", "Failed", "Head"), ("Rollback", "Healthy", "Head"), ("Rollback", "Failed", "RolledBackOnFailure")],
+    [
+        ("Hold", "Failed", "Head"),
+        ("Rollback", "Healthy", "Head"),
+        ("Rollback", "Failed", "RolledBackOnFailure"),
+    ],
 )
 def test_a_failed_revision_is_rolled_back_only_by_policy(policy: str, health: Any, reason: str) -> None:
     written = spec(failurePolicy=policy, wait=True)
@@ -79,6 +83,6 @@ def test_a_failed_revision_is_rolled_back_only_by_policy(policy: str, health: An
         history=[{"revision": OLD, "time": "2026-01-01T00:00:00Z", "result": "Synced", "changes": "1 created"}]
     ).history
     recorded = EnvironmentState(revision=HEAD, healthy=OLD, history=tuple(history))
-    decision = choose_revision(written, only, recorded, Head(HEAD, ""), health=health, requested=False)
+    decision = choose_revision(written, only, recorded, HeadRevision(HEAD, ""), health=health, requested=False)
     assert decision.reason == reason
     assert decision.commit == (OLD if reason == "RolledBackOnFailure" else HEAD)

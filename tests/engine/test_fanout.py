@@ -32,7 +32,7 @@ def jobs(answer: asyncio.Event) -> list[tuple[Target, Job]]:
 async def test_a_target_that_does_not_answer_holds_up_no_turn_that_is_asked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(fanout, "PATIENCE", 3600.0)
+    monkeypatch.setattr(fanout, "STALL_AFTER", 3600.0)
     answer, late = asyncio.Event(), asyncio.Event()
     fan_out = FanOut(late.set, lambda: True)
     async with asyncio.timeout(180):

@@ -48,7 +48,7 @@ OTHER_NAMES |= {
 }
 OTHER_NAMES |= {"VolumeAttachment", "ExternalName", "LoadBalancer", "NodePort"}
 # Of the fleet.
-OTHER_NAMES |= {"ClusterDown", "MemberKey", "NotResolved", "ReadSecret", "SecretWire", "Up"}
+OTHER_NAMES |= {"ClusterDown", "ClusterHealth", "LocalOnly", "MemberKey", "NotResolved", "ReadSecret", "SecretWire", "Up"}
 # Of Git: states of targets that stand where reasons do, decisions about revisions, hosts, and what health goes by.
 OTHER_NAMES |= {"Skipped", "Unknown", "Head", "HeadUnknown", "NotFound", "NothingHealthy", "GitHub", "GitHubApp"}
 OTHER_NAMES |= {"GitLab"}
@@ -161,7 +161,7 @@ def _is_class(module: ModuleType, name: str) -> bool:
 def test_every_way_in_which_git_fails_is_explained() -> None:
     # Their reasons are their names, but for those that other failures have already: GitUnreachable and NotAllowed.
     own = (each for each in syncline.git.errors.GitError.__subclasses__() if each.__module__ == "syncline.git.errors")
-    assert {each.__name__ for each in own} - {"Unreachable", "OverQuota"} - explained() == set()
+    assert {each.__name__ for each in own} - {"RepositoryUnreachable", "MirrorOverQuota"} - explained() == set()
 
 
 def test_every_reason_is_explained_once() -> None:

@@ -36,7 +36,7 @@ from syncline.kube.errors import (
     Unreachable,
 )
 from syncline.kube.resources import SECRETS, Resource
-from syncline.kube.wire import DecodedObject, Metadata, ObjectReader, W, ends_initial_events
+from syncline.kube.wire import DecodedObject, Metadata, ObjectDecoder, W, ends_initial_events
 
 __all__ = ["AnyReflector", "Key", "Reflector", "ReflectorStatus", "Timing"]
 
@@ -117,7 +117,7 @@ class Reflector(Generic[W, T]):
         self.synced = asyncio.Event()
         """Set after the first complete list, and from then on."""
         self._client = client
-        self._reader = ObjectReader(resource.plural, decode)
+        self._reader = ObjectDecoder(resource.plural, decode)
         self._project = project
         self._on_change = on_change
         self._selection: dict[str, Any] = {

@@ -46,7 +46,7 @@ class DecodedObject(NamedTuple, Generic[W]):
     """None for an object that does not have the caller's shape. One such object must not hide all the others."""
 
 
-class ObjectReader(Generic[W]):
+class ObjectDecoder(Generic[W]):
     """Decodes for one resource and one struct."""
 
     def __init__(self, resource: str, shape: type[W]) -> None:
