@@ -49,7 +49,7 @@ class Line(Transport):
             self._pulse.failed(broken=True)
             raise
         if answer.status in _REFUSALS and read_status(answer.body).kind != "Status":
-            # An API server answers 404 for groups that it does not serve, and other programs for any path.
+            # An API server refuses groups that it does not serve without a Status, and other programs refuse any path.
             await self._pulse.confirm()
         elif answer.status < _SERVER_ERRORS:
             self._pulse.seen()
