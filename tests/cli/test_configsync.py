@@ -302,7 +302,7 @@ def test_a_sync_is_suspended_and_resumed(store: Store, syncline: Command) -> Non
 def test_a_request_is_made_without_waiting_for_an_answer(store: Store, syncline: Command) -> None:
     sync = store()
     told = syncline("reconcile", "csync", sync.name)
-    assert told == f"a reconcile of {sync} is requested; --wait waits for the result\n"
+    assert told == f"{sync}: a reconcile is requested; --wait waits for the result\n"
     assert sync.read()["metadata"]["annotations"][REQUESTED_AT]
 
 

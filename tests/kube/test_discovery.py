@@ -100,7 +100,7 @@ async def test_a_kind_is_found_in_the_version_asked_for_or_preferred(
         (("", "deployment", "v1"), "write kind Deployment of apps/v1"),
         (("apps", "Deploymnet"), "did you mean Deployment?"),
         (("", "StatefullSet"), "did you mean StatefulSet of apps/v1?"),
-        (("nowhere.example.com", "Whatnot", "v1"), "nothing of group nowhere.example.com is served"),
+        (("nowhere.example.com", "Whatnot", "v1"), "no kind of group nowhere.example.com is served"),
         (("apps", "Zeppelin"), "kind Zeppelin of group apps is not served"),
     ],
 )

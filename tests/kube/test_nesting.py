@@ -6,7 +6,7 @@ import pytest
 from syncline.engine.sync_object import RawSync
 from syncline.kube.client import _decode, _List
 from syncline.kube.nesting import MOST_LEVELS, TOO_DEEP, shallow
-from syncline.kube.wire import ObjectReader
+from syncline.kube.wire import ObjectDecoder
 
 LEVELS = 9000
 DEEP = b'{"a":' * LEVELS + b"1" + b"}" * LEVELS
@@ -45,7 +45,7 @@ def test_nobody_copies_from_a_list_what_was_left_out_of_it() -> None:
 
 
 def test_a_line_of_a_watch_is_read_with_its_metadata_and_without_its_spec() -> None:
-    reading = ObjectReader("configsyncs", RawSync).line(b'{"type":"MODIFIED","object":%s}' % DEEP_OBJECT)
+    reading = ObjectDecoder("configsyncs", RawSync).line(b'{"type":"MODIFIED","object":%s}' % DEEP_OBJECT)
     assert (reading.kind, reading.metadata.namespace, reading.metadata.name) == ("MODIFIED", "m", "deep")
     assert reading.object is not None
     assert reading.object.metadata.finalizers == ["f"]

@@ -315,7 +315,7 @@ class TestEncrypted:
     ) -> None:
         content = f"a: ENC[AES256_GCM,x]\nsops:\n    {service}: [{{arn: {ARN}, enc: x}}]\n    mac: x\n"
         told = await refused(builder, {"a.yaml": content}, keys=keys)
-        assert told.startswith(f"a.yaml: no key service opens it: {message}")
+        assert told.startswith(f"a.yaml: no key service decrypts it: {message}")
 
     async def test_a_broken_seal_is_told(self, builder: BuildPool, seal: Any, keys: dict[str, bytes]) -> None:
         content = seal("db.yaml", SECRET, "--encrypted-regex", "^stringData$").replace(b"name: db", b"name: dc")

@@ -63,7 +63,7 @@ async def test_a_service_that_refuses_is_told_without_its_words(
     content = encrypted_for(doubles, service, tmp_path, CONFIG, enc="c29tZXRoaW5nIGVsc2U=")
     with pytest.raises(BuildError) as caught:
         await build(builder, content, doubles.secret)
-    assert f"a.yaml: no key service opens it: {service}" in str(caught.value)
+    assert f"a.yaml: no key service decrypts it: {service}" in str(caught.value)
     assert TOKEN not in str(caught.value)
 
 

@@ -96,7 +96,7 @@ async def _reconcile(given: argparse.Namespace) -> int:
         request = datetime.now(UTC).isoformat(timespec="microseconds")
         await sync.merge_patch({"metadata": {"annotations": {REQUESTED_AT: request}}})
         if not given.wait:
-            print(f"a reconcile of {sync} is requested; --wait waits for the result")
+            print(f"{sync}: a reconcile is requested; --wait waits for the result")
             return 0
         return _print_outcome(sync, await _wait_finished(sync, given.timeout))
 

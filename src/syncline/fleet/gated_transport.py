@@ -49,7 +49,7 @@ class GatedTransport(Transport):
             self._breaker.record_failure(broken=True)
             raise
         if answer.status in _REFUSALS and read_status(answer.body).kind != "Status":
-            # An API server answers 404 for groups that it does not serve, and other programs for any path.
+            # An API server refuses groups that it does not serve without a Status, and other programs refuse any path.
             await self._breaker.verify()
         elif answer.status < _SERVER_ERRORS:
             self._breaker.record_success()

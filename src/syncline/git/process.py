@@ -72,7 +72,7 @@ class ProcessLimits(Struct, frozen=True):
     read: Sequence[Path] = ()
     """Folders that it may read."""
     port: int | None = None
-    """The ports that it can connect to; None: it has no network."""
+    """The port that it can connect to; None: it has no network."""
     unconfined: bool = False
     """Whether it runs even if the machine cannot confine it."""
 

@@ -94,7 +94,7 @@ class _Call(Struct, frozen=True):
     secrets: tuple[str, ...]
     folder: Path
     port: int
-    """The ports of the connection: of the server, or of its proxy."""
+    """The port of the connection: of the server, or of its proxy."""
     tenants: tuple[str, ...] = ()
     """The tenant of the call."""
     has_other_addresses: bool = False
