@@ -48,7 +48,16 @@ OTHER_NAMES |= {
 }
 OTHER_NAMES |= {"VolumeAttachment", "ExternalName", "LoadBalancer", "NodePort"}
 # Of the fleet.
-OTHER_NAMES |= {"ClusterDown", "ClusterHealth", "LocalOnly", "MemberKey", "NotResolved", "ReadSecret", "SecretWire", "Up"}
+OTHER_NAMES |= {
+    "ClusterDown",
+    "ClusterHealth",
+    "LocalOnly",
+    "MemberKey",
+    "NotResolved",
+    "ReadSecret",
+    "SecretWire",
+    "Up",
+}
 # Of Git: states of targets that stand where reasons do, decisions about revisions, hosts, and what health goes by.
 OTHER_NAMES |= {"Skipped", "Unknown", "Head", "HeadUnknown", "NotFound", "NothingHealthy", "GitHub", "GitHubApp"}
 OTHER_NAMES |= {"GitLab"}
