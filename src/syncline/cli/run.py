@@ -8,7 +8,6 @@ from pathlib import Path
 from syncline.cli import connect
 from syncline.cli.shipped import shipped
 from syncline.core.durations import seconds
-from syncline.event_loop import new_event_loop
 from syncline.git import GitError
 from syncline.operator import run as run_operator
 from syncline.settings import Settings, SettingsError
@@ -137,8 +136,7 @@ def _run(given: argparse.Namespace) -> int:
     )
     try:
         needed = shipped(settings.namespace)
-        with asyncio.Runner(loop_factory=new_event_loop) as runner:
-            runner.run(run_operator(connection, settings, needed, as_installed=given.as_installed))
+        asyncio.run(run_operator(connection, settings, needed, as_installed=given.as_installed))
     except (BindError, GitError, SettingsError) as error:
         print(f"syncline: {error}", file=sys.stderr)
         return 1

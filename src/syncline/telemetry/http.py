@@ -7,7 +7,7 @@ right to read them (`Guard`), unless a flag disables this. Probes have no creden
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self, cast
+from typing import Self
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -255,8 +255,8 @@ class _Door(asyncio.Protocol):
         self._endpoint = endpoint
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # The transports of uvloop are like those of asyncio, and no subclass of them.
-        self._endpoint.admit(cast("asyncio.Transport", transport))
+        if isinstance(transport, asyncio.Transport):
+            self._endpoint.admit(transport)
 
 
 class _Early(asyncio.Protocol):
