@@ -28,7 +28,6 @@ TIMED = {
     "kube/test_queue.py": (1, "nothing begins"),
     "manifestsync/admission.py": (1, "connections end"),
     "soak/test_soak.py": (1, "two counts that are apart in time are equal"),
-    "test_event_loop.py": (1, "a timer is not early"),
 }
 
 
