@@ -11,39 +11,6 @@ import syncline
 ROOT = Path(syncline.__file__).parent
 LONGEST_FUNCTION = 60
 Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
-# Names of classes that two packages still share. The list only shrinks; no room of `controllers` is in it.
-SHARED = frozenset(
-    {
-        *(
-            "Access",
-            "AccessReviews",
-            "Asked",
-            "Budget",
-            "Build",
-            "CredentialError",
-            "DataFile",
-            "Decision",
-            "Document",
-            "Entry",
-        ),
-        *(
-            "File",
-            "Finished",
-            "Health",
-            "Line",
-            "Reader",
-            "Refused",
-            "Rule",
-            "Selection",
-            "Source",
-            "Status",
-            "Stopped",
-        ),
-        *("Target", "TooLarge", "Transport", "Tree", "Unreachable"),
-        *("_Document", "_Dumper", "_Entry", "_Index", "_Kind", "_Loader", "_Named", "_Part", "_Refused", "_Spec"),
-        *("_Version", "_WrongError"),
-    }
-)
 
 
 @cache
@@ -67,7 +34,7 @@ def classes() -> dict[str, list[str]]:
 
 
 def test_a_class_name_means_one_class() -> None:
-    assert {name: places for name, places in classes().items() if len(places) > 1 and name not in SHARED} == {}
+    assert {name: places for name, places in classes().items() if len(places) > 1} == {}
 
 
 def test_no_class_of_the_controllers_shares_its_name() -> None:

@@ -95,7 +95,7 @@ class WorkerPool:
             self._idle[process] = asyncio.get_running_loop().call_later(IDLE_SECONDS, process.kill)
 
     async def ask(self, process: WorkerProcess, job: Job, *, renew: bool = True) -> list[Answer]:
-        """Return the answers of a process to a job, of which the last is `Done` or `Failed`; raises `_Terminated`."""
+        """Return the answers of a process to a job, of which the last is `Done` or `Failed`; raises `WorkerStopped`."""
         try:
             return await process.perform(job, self._deadline, renew=renew)
         except TimeoutError:
