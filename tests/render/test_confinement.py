@@ -88,18 +88,18 @@ PARENT = """
 import asyncio, sys
 from syncline.api.content import Replace, Transform
 from syncline.render.transform_pool import TransformPool
-from syncline.render.workers.protocol import Source, Target
+from syncline.render.workers.protocol import TransformSource, TransformTarget
 
 QUICK = [Transform(key="*", template="{{ value }}")]
 ENDLESS = [Transform(key="*", replace=Replace(pattern="a*b|a", with_="c"))]
 
 async def main():
     renderer = TransformPool(deadline=600)
-    await renderer.transform(QUICK, {"a": "x"}, {}, Source("n", "s"), [Target("n", "t")])
+    await renderer.transform(QUICK, {"a": "x"}, {}, TransformSource("n", "s"), [TransformTarget("n", "t")])
     for child in renderer._pool.processes:
         print(child.pid, flush=True)
     if sys.argv[1] == "busy":
-        await renderer.transform(ENDLESS, {"a": "a" * 1_000_000}, {}, Source("n", "s"), [Target("n", "t")])
+        await renderer.transform(ENDLESS, {"a": "a" * 1_000_000}, {}, TransformSource("n", "s"), [TransformTarget("n", "t")])
     await asyncio.Event().wait()
 
 asyncio.run(main())
