@@ -24,7 +24,7 @@ from syncline.testing.operator import OperatorProcess
 from syncline.testing.proxy import FaultProxy
 
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{deploy.NAMESPACE}/leases"
-SECRET = "the secret of the sync"
+SECRET = "the-secret-of-the-sync-1"
 FLAGS = ("--leader-elect", "--allow-loopback", "--webhook-bind", "127.0.0.1:0", "--git-cache")
 
 

@@ -15,7 +15,7 @@ from syncline.sandbox import Sandbox
 from syncline.testing.gitserver import GitServer
 from syncline.testing.operator import OperatorProcess
 
-GLOBAL = "the secret of all"
+GLOBAL = "the-secret-of-all-1"
 
 
 @pytest.fixture(scope="module")
