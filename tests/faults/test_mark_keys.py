@@ -199,7 +199,7 @@ def test_keys_that_are_lost_with_the_note_of_them_are_told_and_healed_and_let_no
         wait_until(lambda: scene.ready().get("reason") == "MarkUnproven", "it to be told", instead=scene.status)
         assert any("keys of marks are lost" in event.get("event", "") for event in operator.events())
         assert keys.takeovers() == {}
-        assert "may take over" in run_keys(scene, "heal")
+        assert "can take over" in run_keys(scene, "heal")
         wait_until(lambda: scene.is_settled(2), "the sync to be ready", instead=scene.status)
         wait_until(lambda: lost not in run_keys(scene, "list"), "the end of the takeover")
         scene.delete_sync()
