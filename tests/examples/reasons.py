@@ -10,7 +10,7 @@ STATES = frozenset({"Synced", "Pending", "Failed", "Conflict", "Skipped", "Unkno
 
 # Calls that take a reason by position: its index.
 _POSITIONS = {"SyncError": 0, "_leave": 1, "warn": 1, "Finding": 2, "pass_over": 2, "emit": 2}
-_POSITIONS |= {"NotResolved": 0, "_go_down": 0, "_change": 1, "_end": 1, "SourceError": 0, "_refused": 1}
+_POSITIONS |= {"NotResolved": 0, "_open_circuit": 0, "_change": 1, "_end": 1, "SourceError": 0, "_refused": 1}
 _WORD = re.compile(r"[A-Z][a-z]+(?:[A-Z][a-z]+)*")
 _TWO_WORDS = re.compile(r"(?:[A-Z][a-z]+){2,}")
 

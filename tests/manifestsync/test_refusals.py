@@ -41,7 +41,8 @@ def test_a_protected_kind_is_refused_and_the_message_names_the_flag(
 def test_a_role_is_copied_only_as_an_account_with_its_rights(world: Manifests) -> None:
     source = world.make("Role", rules=[{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}])
     target = world.namespace("a")
-    with pytest.raises(RequestError, match=r"copy roles and role bindings only as a service account.*write spec\.serviceAccountName"):
+    refusal = r"copy roles and role bindings only as a service account.*write spec\.serviceAccountName"
+    with pytest.raises(RequestError, match=refusal):
         world.msync("sync", source, into=[target])
     world.make("ServiceAccount", name="robot")
     for namespace in (world.home, target):

@@ -99,7 +99,8 @@ async def main():
     for child in renderer._pool.processes:
         print(child.pid, flush=True)
     if sys.argv[1] == "busy":
-        await renderer.transform(ENDLESS, {"a": "a" * 1_000_000}, {}, TransformSource("n", "s"), [TransformTarget("n", "t")])
+        source, targets = TransformSource("n", "s"), [TransformTarget("n", "t")]
+        await renderer.transform(ENDLESS, {"a": "a" * 1_000_000}, {}, source, targets)
     await asyncio.Event().wait()
 
 asyncio.run(main())

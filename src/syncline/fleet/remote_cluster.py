@@ -109,7 +109,7 @@ class RemoteCluster:
 
     def __repr__(self) -> str:
         """Return the name and the health of the member."""
-        return f"Member({self.namespace}/{self.name}, {self.health.state} {self.health.reason})"
+        return f"RemoteCluster({self.namespace}/{self.name}, {self.health.state} {self.health.reason})"
 
     @property
     def credentials(self) -> Credentials:
