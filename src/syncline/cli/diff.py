@@ -76,7 +76,7 @@ def _diff(given: argparse.Namespace) -> int:
 def _asked(given: argparse.Namespace) -> tuple[Reference, list[Json]]:
     """Return the named sync, or the manifests."""
     if (given.filename is None) == (given.kind is None):
-        raise UsageError("write either -f FILE, or KIND and NAME, not both")
+        raise UsageError("write either -f FILE, or KIND and NAME")
     named = reference(given.kind, given.name, SYNCS)
     if given.kind is None:
         return named, read_syncs(given.filename)
