@@ -39,9 +39,9 @@ demo: sandbox tools ## the main job, end to end, on a real control plane (KEEP=1
 test: sandbox tools ## all tests, in parallel
 	@# Hundreds of processes start below, and some environments forbid them to write bytecode.
 	@$(BIN)/python -m compileall -q src
-	@# Two workers more than cores: a third of the time of a run is spent waiting. What fails fails the run; it is run once
+	@# One worker more than cores: many tests wait for the cluster, not for a core. What fails fails the run; it is run once
 	@# more by itself only to tell what kind of failure it is.
-	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $$(($$(nproc) + 2)) --dist worksteal $(TESTS) || { code=$$?; [ $$code -eq 1 ] || exit $$code; \
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $$(($$(nproc) + 1)) --dist worksteal $(TESTS) || { code=$$?; [ $$code -eq 1 ] || exit $$code; \
 		echo "==> diagnosis: what failed, by itself"; \
 		$(BIN)/python -m pytest --last-failed --last-failed-no-failures none $(TESTS) \
 			&& echo "==> passes alone: a race, or a wait that is too short. The run has failed."; \

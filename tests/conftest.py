@@ -22,8 +22,6 @@ Apply = Callable[[Iterable[deploy.Manifest]], None]
 # The tests that work with Secrets.
 SECRETIVE = ("configsync", "manifestsync", "fleet", "tenancy", "cli")
 CANARIES = pytest.StashKey[Canaries]()
-# At the end of a run, one of them would keep all other workers waiting.
-LONGEST = ("churn", "faults", "soak")
 
 
 def folder_of(path: Path) -> str:
@@ -32,8 +30,7 @@ def folder_of(path: Path) -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Begin with the longest tests; leave out those that need an operator with rights where it has none."""
-    items.sort(key=lambda item: folder_of(item.path) not in LONGEST)
+    """Leave out the tests that need an operator with rights where it has none."""
     if chosen_profile() == "none":
         left_out = [item for item in items if item.get_closest_marker("own_rights") is not None]
         items[:] = [item for item in items if item not in left_out]
