@@ -1,7 +1,10 @@
 """Whatever is written, by a create or by an apply, is written once: then nothing is, pass after pass."""
 
+from collections.abc import Iterator
+
 import pytest
 import yaml
+from tests.configmapsync.world import Thing, until
 from tests.configsync.world import GitWorld
 from tests.core.samples import RBAC, SAMPLES, WIDGET_CRD
 from tests.manifestsync.conftest import grant
@@ -13,8 +16,8 @@ WRITTEN = [sample for sample in SAMPLES if sample.resource.group != RBAC]
 
 
 @pytest.fixture
-def every_kind(sandbox: Sandbox, world: GitWorld) -> None:  # noqa: ARG001 - the operator is there
-    """The operator may write all kinds that there are samples of."""
+def every_kind(sandbox: Sandbox, more_rights: None) -> Iterator[None]:  # noqa: ARG001 - the operator is there
+    """The operator may write all kinds that there are samples of, until the world of the test is gone."""
     path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{WIDGET_CRD['metadata']['name']}"
     sandbox.request("PATCH", f"{path}?fieldManager=tests&force=true", WIDGET_CRD)
     rules = [
@@ -22,6 +25,10 @@ def every_kind(sandbox: Sandbox, world: GitWorld) -> None:  # noqa: ARG001 - the
         for sample in WRITTEN
     ]
     grant(sandbox, rules, "tests-every-kind")
+    yield
+    roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+    Thing(sandbox, roles, "tests-every-kind").delete()
+    until(Thing(sandbox, roles, "syncline").read, lambda role: rules[0] not in role.get("rules", []))
 
 
 def files(team: str) -> dict[str, str]:
