@@ -109,9 +109,9 @@ class Writer:
     async def plan(self, desired: Desired, observed: Observed | None, *, created_once: bool = False) -> Action:
         """Plan one target, with the claims of other syncs."""
         object_id = object_id_of(self._cluster.uid, desired.target)
-        rival = await self._competing_owner(desired, observed, object_id)
+        owner = await self._competing_owner(desired, observed, object_id)
         return plan(
-            desired, observed, self._owner, object_id, self._policy, competing_owner=rival, created_once=created_once
+            desired, observed, self._owner, object_id, self._policy, competing_owner=owner, created_once=created_once
         )
 
     async def apply(self, desired: Desired, *, created_once: bool = False) -> Outcome:

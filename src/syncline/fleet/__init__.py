@@ -1,10 +1,14 @@
 """Many API servers: their credentials, their clients and their health.
 
-    secrets, argocd         connections from Secrets: kubeconfigs, tokens, Cluster API and Argo CD credentials, expiry
-    the rules for all credentials, and their expiry addresses               the addresses that are refused resolve
-    from the spec of a sync to a credential: the only place where references are resolved fleet                   one
-    member for each credential, while it is used; rotation member                  one cluster: its client and its
-    health pulse, line             health: probes, and the circuit breaker for every request errors, metrics
+    secrets, argocd         connections from Secrets: kubeconfigs, tokens, Cluster API and Argo CD
+    credentials, expiry     the rules for all credentials, and their expiry
+    addresses               the addresses that are refused
+    resolve                 from the spec of a sync to a credential: the only place where references are resolved
+    fleet                   one member for each credential, while it is used; rotation
+    remote_cluster          one member: its client and its health
+    circuit_breaker         probes, and the health that they find
+    gated_transport         requests pass only while the circuit breaker is closed
+    errors, metrics
 
 This package knows nothing about syncs and plans. It provides clients, and reports changes of their clusters.
 """

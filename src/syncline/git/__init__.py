@@ -1,10 +1,13 @@
 """Git repositories: their URLs, credentials, revisions, and the files of a commit.
 
-    remotes, location       a URL and its credential, from Secrets, validated transport               safe calls of the
-    `git` and `ssh` programs; it uses command, diagnosis, githubapp refs, versions          the commit of a revision
-    watch                   one check in each interval for all users of a remote mirror, folder          one repository
-    on disk; all repositories tree                    the files of one commit, read without a checkout signatures,
-    submodules  signatures of commits; URLs of submodules mirrors                 the public interface of the package
+    remotes, url            a URL and its credential, from Secrets, validated
+    transport               safe calls of the `git` and `ssh` programs; it uses process, tool_errors, githubapp
+    refs, versions          the commit of a revision
+    watch                   one check in each interval for all users of a remote
+    mirror, mirror_store    one repository on disk; all repositories
+    tree                    the files of one commit, read without a checkout
+    signatures, submodules  signatures of commits; URLs of submodules
+    mirrors                 the public interface of the package
 
 This package knows nothing about syncs, the meaning of files, or clusters. It never writes to a Git server, never checks
 out files, and does not follow links.

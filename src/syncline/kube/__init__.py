@@ -1,9 +1,11 @@
 """One API server: configuration, client, watches, work queue, leader election and events.
 
-    config, credentials     kubeconfig and in-cluster settings; tokens and their renewal client                  the
-    verbs; it uses session (attempts, limits), transport (one attempt), retry, limiter reflector               a
-    self-healing cache of one kind; it uses wire (decoding) and cache (order of versions) queue                   the
-    work queue lease, events           leader election; events for people errors, resources, metrics
+    config, credentials          kubeconfig and in-cluster settings; tokens and their renewal
+    client                       the verbs; it uses session (attempts, limits), transport (one attempt), retry, limiter
+    reflector                    a self-healing cache of one kind; it uses wire (decoding) and cache (order of versions)
+    queue                        the work queue
+    lease, events                leader election; events for people
+    errors, resources, metrics
 
 This package knows nothing about syncs, ownership or plans. It has no global state except its metrics. A client connects
 to one API server; for several servers there are several clients.

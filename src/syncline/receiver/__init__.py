@@ -1,6 +1,6 @@
 """Push webhooks: Git hosts and delivery tools report a push, and the operator checks the repository immediately.
 
-`server` answers requests, `proofs` authenticates them, `limits` makes refusals cheap, `forwarded` finds the sender
+`server` answers requests, `signatures` authenticates them, `limits` makes refusals cheap, `forwarded` finds the sender
 behind proxies. `syncline.core.pushes` parses a message. The message is only a hint. This package does not know the
 syncs and their secrets: the caller passes them.
 """

@@ -13,7 +13,7 @@ _Message = TypeVar("_Message")
 
 
 class StartRequest(msgspec.Struct, frozen=True):
-    """What a supervisor is made for: the first message on the line."""
+    """The sandbox to start: the first message on the channel."""
 
     name: str
     binaries: Binaries
@@ -36,7 +36,7 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 class ControlChannel:
-    """One end of the line."""
+    """One end of the channel."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -51,7 +51,7 @@ class ControlChannel:
         self._connection.sendall(msgspec.json.encode(message) + b"\n")
 
     def receive(self, kind: type[_Message]) -> _Message | None:
-        """Wait for one message; None when the line has ended."""
+        """Wait for one message; None when the channel is closed."""
         while b"\n" not in self._received:
             try:
                 piece = self._connection.recv(1 << 16)
@@ -72,5 +72,5 @@ class ControlChannel:
             return True
 
     def close(self) -> None:
-        """End the line."""
+        """Close the channel."""
         self._connection.close()

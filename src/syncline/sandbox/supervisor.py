@@ -1,8 +1,8 @@
 """The supervisor: the parent process of a sandbox's components. It ends them with their sandbox.
 
 It is started by `syncline.sandbox.cluster` with two file descriptors: the lock of the sandbox's folder, held until it
-exits, and a line to its starter, over which it is told what to do. When the line ends, because the starter has closed
-it or has died in whatever way, the supervisor stops all components and removes the folder. A starter that sends
+exits, and a channel to its starter, which sends it commands. When the channel ends, because the starter has closed it
+or has died, the supervisor stops all components and removes the folder. A starter that sends
 `detach` lets the sandbox live on, until a SIGTERM. Should the supervisor itself be killed, the kernel kills its
 components (on Linux) and the next sweep removes the folder.
 
@@ -112,7 +112,7 @@ class Supervisor:
             check()
             channel = self._line
             waiting = [self._wake.fileno(), *([channel.fileno()] if channel else [])]
-            # A process that the starter has forked may keep the line open: then only the clock brings the news.
+            # A process that the starter has forked may keep the channel open: then only the clock brings the news.
             ready, _, _ = select.select(waiting, [], [], 1.0 if channel else None)
             with contextlib.suppress(BlockingIOError):
                 self._wake.recv(4096)

@@ -21,7 +21,7 @@ _POLL_SECONDS = 0.02
 
 
 class Link:
-    """A hold on a supervisor: its process and the line to it."""
+    """A running supervisor: its process and the channel to it."""
 
     def __init__(self, process: subprocess.Popen[bytes], channel: ControlChannel) -> None:
         self._process = process
