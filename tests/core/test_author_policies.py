@@ -8,7 +8,18 @@ from typing import Any
 import pytest
 
 from syncline import deploy
-from syncline.core.author_policies import AUTHOR_UNCHECKED, Live, effective, find_problem, is_about_authors, judge
+from syncline.core.author_policies import (
+    AUTHOR_UNCHECKED,
+    POLICY_UNKNOWN,
+    Enforcement,
+    JudgedSpec,
+    Live,
+    effective,
+    find_problem,
+    is_about_authors,
+    is_replaced_unseen,
+    judge,
+)
 
 POLICY, BINDING = deploy.policy()[:2]
 OURS = "0.1.0"
@@ -110,38 +121,83 @@ def test_effective_is_idempotent_and_keeps_what_matters() -> None:
     assert effective(effective(spec)) == effective(spec) == effective(POLICY["spec"])
 
 
+FORCE: Enforcement = "InForce"
+GONE: Enforcement = "Missing"
+BLIND: Enforcement = "Unknown"
+
+
+def found(generation: int, *, checked: bool = True, epoch: int = 3) -> JudgedSpec:
+    """What an earlier pass has found; of the epoch of today, if nothing else is said."""
+    return JudgedSpec(generation, checked, epoch)
+
+
 @pytest.mark.parametrize(
-    ("observed", "reason", "remembered", "in_force", "predates", "verdict"),
+    ("observed", "reason", "remembered", "enforcement", "predates", "verdict"),
     [
-        (7, "Synced", None, True, False, "Checked"),
-        (7, "Synced", None, False, False, "PolicyMissing"),
-        (7, "PolicyMissing", None, True, False, "Checked"),
-        (7, "PolicyMissing", (7, True), True, True, "Checked"),
-        (0, "", None, True, False, "Confirm"),
-        (6, "Synced", (6, True), True, True, "Confirm"),
-        (0, "", None, True, True, "AuthorUnchecked"),
-        (6, "Synced", None, True, True, "AuthorUnchecked"),
-        (6, "Synced", None, True, False, "Confirm"),
-        (0, "", None, False, False, "AuthorUnchecked"),
-        (6, "Synced", (6, True), False, False, "AuthorUnchecked"),
-        (7, AUTHOR_UNCHECKED, None, True, False, "AuthorUnchecked"),
-        (6, AUTHOR_UNCHECKED, (6, False), True, True, "Confirm"),
+        (7, "Synced", None, FORCE, False, "Checked"),
+        (7, "Synced", None, GONE, False, "PolicyMissing"),
+        (7, "PolicyMissing", None, FORCE, False, "Checked"),
+        (7, "PolicyMissing", found(7), FORCE, True, "Checked"),
+        (0, "", None, FORCE, False, "Confirm"),
+        (6, "Synced", found(6), FORCE, True, "Confirm"),
+        (0, "", None, FORCE, True, "AuthorUnchecked"),
+        (6, "Synced", None, FORCE, True, "AuthorUnchecked"),
+        (6, "Synced", None, FORCE, False, "Confirm"),
+        (0, "", None, GONE, False, "AuthorUnchecked"),
+        (6, "Synced", found(6), GONE, False, "AuthorUnchecked"),
+        (7, AUTHOR_UNCHECKED, None, FORCE, False, "AuthorUnchecked"),
+        (6, AUTHOR_UNCHECKED, found(6, checked=False), FORCE, True, "Confirm"),
         # What this process has found itself counts more than a status that somebody may have written.
-        (7, "Synced", (7, False), True, False, "AuthorUnchecked"),
+        (7, "Synced", found(7, checked=False), FORCE, False, "AuthorUnchecked"),
+        # What cannot be known now is not judged, and what was judged stays.
+        (0, "", None, BLIND, False, "PolicyUnknown"),
+        (6, "Synced", found(6), BLIND, False, "PolicyUnknown"),
+        (7, POLICY_UNKNOWN, None, BLIND, False, "PolicyUnknown"),
+        (7, POLICY_UNKNOWN, None, FORCE, False, "Confirm"),
+        (7, POLICY_UNKNOWN, found(6), FORCE, True, "Confirm"),
+        (7, POLICY_UNKNOWN, None, FORCE, True, "AuthorUnchecked"),
+        (7, POLICY_UNKNOWN, None, GONE, False, "AuthorUnchecked"),
+        (7, "Synced", None, BLIND, False, "PolicyMissing"),
+        (7, AUTHOR_UNCHECKED, None, BLIND, False, "AuthorUnchecked"),
+        # Policies that were replaced unseen: only the creation times say what was written under them.
+        (6, "Synced", found(6, epoch=2), FORCE, True, "AuthorUnchecked"),
+        (6, "Synced", found(6, epoch=2), FORCE, False, "Confirm"),
+        (7, "Synced", found(7, epoch=2), FORCE, True, "Checked"),
     ],
 )
 def test_a_spec_counts_as_checked_only_if_a_policy_was_in_force_when_it_came(  # noqa: PLR0917 - a table
-    observed: int, reason: str, remembered: tuple[int, bool] | None, in_force: bool, predates: bool, verdict: str
+    observed: int, reason: str, remembered: JudgedSpec | None, enforcement: Enforcement, predates: bool, verdict: str
 ) -> None:
-    found = judge(
+    judged = judge(
         generation=7,
         observed=observed,
         reason=reason,
         remembered=remembered,
-        in_force=in_force,
+        enforcement=enforcement,
+        epoch=3,
         predates=predates,
     )
-    assert found == verdict
+    assert judged == verdict
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "unseen"),
+    [
+        (None, ("a", 1), False),
+        (("a", 1), None, False),
+        (("a", 1), ("a", 1), False),
+        (("a", 1), ("a", 2), False),
+        (("a", 1), ("a", 3), True),
+        (("a", 1), ("b", 1), True),
+    ],
+)
+def test_a_policy_is_replaced_unseen_if_a_state_between_was_not_told(
+    old: tuple[str, int] | None, new: tuple[str, int] | None, unseen: bool
+) -> None:
+    def state(one: tuple[str, int] | None) -> Live | None:
+        return None if one is None else Live("policy", one[0], one[1], "2026-01-01T00:00:00Z", OURS, {})
+
+    assert is_replaced_unseen(state(old), state(new)) is unseen
 
 
 def test_what_tenants_may_do_is_no_question_of_authors() -> None:
@@ -162,11 +218,18 @@ def test_each_policy_of_a_newer_version_is_taken_for_good_while_it_sees_and_deni
     assert not find_problem(shipped, live(shipped, "0.10.0", change), OURS)
 
 
-def test_nothing_is_carried_out_while_no_policy_is_in_force() -> None:
-    for observed, reason, remembered, predates in itertools.product(
-        (0, 6, 7), ("", "Synced", AUTHOR_UNCHECKED), (None, (6, True), (7, True), (7, False)), (False, True)
+def test_nothing_is_carried_out_unless_a_policy_is_known_to_be_in_force() -> None:
+    remembered = (None, found(6), found(7), found(7, checked=False), found(6, epoch=2))
+    for enforcement, observed, reason, before, predates in itertools.product(
+        (GONE, BLIND), (0, 6, 7), ("", "Synced", POLICY_UNKNOWN, AUTHOR_UNCHECKED), remembered, (False, True)
     ):
-        found = judge(
-            generation=7, observed=observed, reason=reason, remembered=remembered, in_force=False, predates=predates
+        judged = judge(
+            generation=7,
+            observed=observed,
+            reason=reason,
+            remembered=before,
+            enforcement=enforcement,
+            epoch=3,
+            predates=predates,
         )
-        assert found in ("PolicyMissing", "AuthorUnchecked")
+        assert judged in ("PolicyMissing", "PolicyUnknown", "AuthorUnchecked")

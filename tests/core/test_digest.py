@@ -19,7 +19,7 @@ def seen_digest(**content: object) -> str:
     """Return the digest of a ConfigMap as it comes from the server."""
     server = ApiServer()
     server.objects[HERE] = {"metadata": {"namespace": "team-a", "name": "settings"}, **content}
-    observed = server.see(HERE)
+    observed = server.see(HERE, body=True)
     assert observed is not None
     return observed.digest
 

@@ -12,12 +12,12 @@ from tests.sampling import quick, thorough
 
 from syncline.core.fields import (
     MAX_UNKEPT,
-    empty_fields,
     extra_paths,
     is_ours,
     lost_paths,
     manager_of,
     owned_fields,
+    recordable_fields,
     unkept,
 )
 
@@ -99,9 +99,56 @@ def test_what_is_kept_is_ours_and_what_others_took(managers: list[Fields], expec
     assert msgspec.json.decode(owned_fields(managers)) == expected
 
 
-def test_a_custom_kind_is_given_the_benefit_of_the_doubt() -> None:
-    fields = owned_fields([entry("syncline", {"f:a": {}})], "example.com")
-    assert lost_paths({"a": {"b": 1}}, fields) == ()
+SENT = {
+    "map": {"a": 1, "b": 2},
+    "one": {"deep": {"c": 3}},
+    "whole": {"name": "x"},
+    "items": [{"name": "x"}],
+    "values": ["v"],
+    "list": [1],
+    "empty": {},
+}
+ANSWERED: dict[str, Any] = {
+    "f:map": {".": {}, "f:a": {}, "f:b": {}},
+    "f:one": {".": {}, "f:deep": {".": {}, "f:c": {}}},
+    "f:whole": {},
+    "f:items": {".": {}, 'k:{"name":"x"}': {".": {}, "f:name": {}}},
+    "f:values": {".": {}, 'v:"v"': {}},
+    "f:list": {},
+    "f:empty": {},
+}
+
+
+def custom(tree: dict[str, Any], operation: str = "Update") -> bytes:
+    return owned_fields([entry("syncline", tree, operation)], "example.com")
+
+
+@pytest.mark.parametrize(
+    ("field", "path"),
+    [("map", "map"), ("one", "one.deep.c"), ("items", "items"), ("values", "values")],
+)
+def test_a_map_or_list_of_a_custom_kind_that_was_emptied_is_lost(field: str, path: str) -> None:
+    record = unkept(SENT, custom(ANSWERED))
+    assert record == ("+items", "+values", "=", "=whole")
+    assert lost_paths(SENT, custom(ANSWERED), record) == ()
+    assert lost_paths(SENT, custom({**ANSWERED, f"f:{field}": {}}), record) == (path,)
+
+
+def test_a_map_inside_an_item_of_a_custom_kind_that_was_emptied_is_lost() -> None:
+    body = {"items": [{"name": "x", "map": {"a": 1}}]}
+    answer = {"f:items": {'k:{"name":"x"}': {".": {}, "f:name": {}, "f:map": {".": {}, "f:a": {}}}}}
+    emptied = {"f:items": {'k:{"name":"x"}': {".": {}, "f:name": {}, "f:map": {}}}}
+    assert lost_paths(body, custom(emptied), unkept(body, custom(answer))) == ("items[name=x].map.a",)
+
+
+def test_without_a_record_a_custom_kind_is_given_the_benefit_of_the_doubt() -> None:
+    assert lost_paths({"a": {"b": 1}}, custom({"f:a": {}})) == ()
+
+
+def test_after_an_apply_only_what_has_content_is_listed_so_no_record_is_needed() -> None:
+    assert unkept(SENT, custom(ANSWERED, "Apply")) == ()
+    record = unkept(SENT, custom(ANSWERED))
+    assert lost_paths(SENT, custom(ANSWERED, "Apply"), record) == ()
 
 
 def test_the_holder_of_a_field_may_hold_it_as_part_of_more_or_less() -> None:
@@ -180,7 +227,7 @@ def test_exactly_what_is_missing_since_our_own_write_is_lost(body: dict[str, Any
         tree = dropped(tree, way)
     record = unkept(body, tree)
     assert lost_paths(body, tree, record) == ()
-    assert set(record) <= empty_fields(body)
+    assert set(record) <= recordable_fields(body)
 
     way = data.draw(st.sampled_from(every)) if every else ()
     later = dropped(tree, way) if way else tree
@@ -216,7 +263,7 @@ def test_items_of_a_list_share_the_names_of_their_fields() -> None:
     body = {"list": [{"name": "a", "x": False}, {"name": "b", "x": False, "y": 0}]}
     ours = {"f:list": {f'k:{{"name":"{name}"}}': {".": {}, "f:name": {}} for name in "ab"}}
     assert unkept(body, ours) == ("list.x", "list.y")
-    assert empty_fields(body) == {"list.x", "list.y"}
+    assert recordable_fields(body) == {"+list", "list.x", "list.y"}
 
 
 def test_a_field_is_ours_while_the_server_says_so() -> None:

@@ -66,7 +66,12 @@ def test_an_offset_of_time_zones_is_understood() -> None:
         ({"f:spec": {"f:selector": {}}}, "spec/selector/matchLabels/app", True),
         ({"f:spec": {"f:selector": {}}}, "spec/replicas", False),
         ({"f:metadata": {"f:annotations": {"f:example.com/team": {}}}}, "metadata/annotations/example.com~1team", True),
-        ({"f:spec": {"f:ports": {'k:{"port":80}': {"f:name": {}}}}}, 'spec/ports/k:{"port":80}/name', True),
+        ({"f:spec": {"f:ports": {'k:{"port":80}': {"f:name": {}}}}}, "spec/ports/[port=80]/name", True),
+        ({"f:spec": {"f:ports": {'k:{"port":80}': {"f:name": {}}}}}, "spec/ports/[port=81]/name", False),
+        ({"f:spec": {"f:ports": {'k:{"port":80}': {}}}}, 'spec/ports/[port="80"]', False),
+        ({"f:spec": {"f:tags": {'v:"a"': {}}}}, "spec/tags/[=a]", True),
+        ({"f:spec": {"f:tags": {'v:"a"': {}}}}, "spec/tags/[=b]", False),
+        ({"f:spec": {"f:ports": {"k:odd": {}}}}, "spec/ports/[port=80]", False),
         ({"f:data": {".": {}}}, "data/a", False),
     ],
 )
@@ -124,3 +129,10 @@ def test_within_the_tolerance_no_clock_decides(time: int, difference: int, seen:
 def test_a_narrower_tolerance_tells_closer_writes_apart() -> None:
     assert later_side(WriteTime(0), WriteTime(3), now=NOW) == "Upstream"
     assert later_side(WriteTime(0), WriteTime(3), now=NOW, tolerance=2) == "Downstream"
+
+
+@pytest.mark.parametrize(
+    ("skew", "later"), [(0.0, "Downstream"), (4.0, "Downstream"), (6.0, "Upstream"), (-6.0, "Upstream")]
+)
+def test_clocks_that_differ_are_trusted_less(skew: float, later: Side) -> None:
+    assert later_side(WriteTime(100), WriteTime(110), now=NOW, skew=skew) == later

@@ -10,7 +10,17 @@ from tests.sampling import quick
 
 from syncline.api.common import TargetState, TargetStatus
 from syncline.core.objects import Target
-from syncline.core.outcome import Outcome, conflicted, count, describe_changes, listing, outcome_of, readiness
+from syncline.core.outcome import (
+    ORPHANED,
+    UNPROVEN,
+    Outcome,
+    conflicted,
+    count,
+    describe_changes,
+    listing,
+    outcome_of,
+    readiness,
+)
 from syncline.core.plan import Action, Verb
 
 STATES: tuple[TargetState, ...] = ("Failed", "Conflict", "Unknown", "Pending", "Skipped", "Synced")
@@ -103,6 +113,10 @@ class TestListing:
     def test_a_target_that_is_no_longer_wanted_is_listed_only_while_it_cannot_be_removed(self) -> None:
         found = [at("removed", written=Verb.DELETE, gone=True), at("stuck", "Failed", gone=True)]
         assert [entry.namespace for entry in listing(found, [], NOW)] == ["stuck"]
+
+    def test_a_target_that_stays_without_its_source_is_listed(self) -> None:
+        unproven, orphaned = at("unproven", "Unknown", UNPROVEN, gone=True), at("kept", "Skipped", ORPHANED, gone=True)
+        assert [entry.namespace for entry in listing([orphaned, unproven], [], NOW)] == ["unproven", "kept"]
 
     def test_a_long_message_is_cut_to_what_the_field_allows(self) -> None:
         long = structs.replace(at("a", "Failed"), message="x" * 5000)

@@ -1,5 +1,7 @@
 """Ownership: whose an object is, from what it carries alone."""
 
+from typing import Any
+
 import msgspec
 import pytest
 from hypothesis import example, given
@@ -9,8 +11,20 @@ from tests.core.server import KEYS
 from tests.core.world import CLUSTER, EARLIER, HOME, OTHER, OWNER, here
 from tests.sampling import quick
 
+from syncline.core.digest import short_digest
+from syncline.core.marks import UNSIGNED, MarkKeys
 from syncline.core.objects import Marker, Observed, Target
-from syncline.core.ownership import MARKER, Marks, Owner, Ownership, object_id_of, ownership_of, read_marks
+from syncline.core.ownership import (
+    MARKER,
+    Marks,
+    Owner,
+    Ownership,
+    is_replaced,
+    may_be_copy,
+    object_id_of,
+    ownership_of,
+    read_marks,
+)
 
 texts = st.text(max_size=20)
 json = st.recursive(
@@ -30,6 +44,9 @@ def seen(*, owner: str = OWNER.label, sync: str = OWNER.ref, at: str = here(HOME
     [
         pytest.param(seen(), Ownership.OURS, id="label and annotation of this sync, naming this place"),
         pytest.param(seen(owner=EARLIER.label), Ownership.PREVIOUS, id="of an earlier sync of this name"),
+        pytest.param(
+            structs.replace(seen(), replaced=True), Ownership.PREVIOUS, id="put on another object of the same name"
+        ),
         pytest.param(seen(owner=OTHER.label, sync=OTHER.ref), Ownership.OTHER_SYNC, id="of another sync"),
         pytest.param(seen(sync=OTHER.ref), Ownership.OTHER_SYNC, id="our label, but the annotation names another sync"),
         pytest.param(seen(owner=""), Ownership.FOREIGN, id="the annotation without the label"),
@@ -54,6 +71,23 @@ def seen(*, owner: str = OWNER.label, sync: str = OWNER.ref, at: str = here(HOME
 )
 def test_standing(found: Observed, expected: Ownership) -> None:
     assert ownership_of(found, OWNER, here(HOME)) is expected
+
+
+@pytest.mark.parametrize(
+    ("said", "replaced"),
+    [
+        pytest.param({}, False, id="of an earlier version"),
+        pytest.param({"uid": short_digest("uid")}, False, id="of a write to this object"),
+        pytest.param({"uid": short_digest("former")}, True, id="of a write to a former object"),
+        pytest.param({"made": 1000}, False, id="of its creation"),
+        pytest.param({"made": 700}, False, id="of its creation, by a clock that is behind"),
+        pytest.param({"made": 9000}, False, id="of its creation, by a clock that is ahead"),
+        pytest.param({"made": 699}, True, id="of the creation of a former object"),
+    ],
+)
+def test_a_marker_is_compared_with_the_object_that_it_was_written_on(said: dict[str, Any], replaced: bool) -> None:
+    marker = Marker(sync=OWNER.ref, object_id=here(HOME), **said)
+    assert is_replaced(marker, "uid", "1970-01-01T00:16:40Z") is replaced
 
 
 def test_a_sync_made_anew_has_the_same_name_and_another_label() -> None:
@@ -118,3 +152,28 @@ class TestReadingTheMarker:
     def test_nothing_there_is_no_marker(self) -> None:
         assert read_marks({}, KEYS) == Marks()
         assert read_marks({"note": "text"}, KEYS) == Marks()
+
+
+HUB = "uid-of-the-hub"
+LOST = MarkKeys([b"k" * 32], takeovers={"taken": frozenset()}, lost=frozenset({"lost"}))
+
+
+@pytest.mark.parametrize(
+    ("hub", "key", "in_hub", "expected"),
+    [
+        pytest.param(HUB, "lost", False, True, id="of a key that was lost"),
+        pytest.param(HUB, "taken", False, True, id="of a key whose marks are being taken over"),
+        pytest.param(HUB, "made-up", False, False, id="of a key that never was"),
+        pytest.param(HUB, UNSIGNED, False, False, id="unsigned"),
+        pytest.param("another-hub", "its-key", False, True, id="of another hub"),
+        pytest.param("another-hub", UNSIGNED, False, True, id="of another hub that does not sign yet"),
+        pytest.param("", "its-key", False, False, id="of an operator in another cluster, for that cluster"),
+        pytest.param("", "lost", True, True, id="of this cluster, with a key that was lost"),
+        pytest.param("", "made-up", True, False, id="of this cluster, with a key that never was"),
+    ],
+)
+def test_marks_that_are_not_proven_hide_an_object_only_where_a_sync_may_have_written_it(
+    hub: str, key: str, in_hub: bool, expected: bool
+) -> None:
+    claim = Marker(sync="ConfigMapSync/fleet/one", object_id="id", hub_uid=hub, proof=key)
+    assert may_be_copy(claim, HUB, LOST, in_hub=in_hub) is expected

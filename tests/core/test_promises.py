@@ -79,9 +79,9 @@ def test_labels_and_annotations_follow_the_source_and_leave_those_of_others(
     story: Story, policy: Policy, desired: Desired
 ) -> None:
     sync = Sync(play(story), policy)
-    before = sync.server.see(HOME)
+    before = sync.server.see(HOME, body=True)
     action = sync.reconcile(desired)
-    after = sync.server.see(HOME)
+    after = sync.server.see(HOME, body=True)
 
     if action.verb not in WRITES:
         assert after == before

@@ -1,4 +1,4 @@
-"""What is removed, what is only released, what is left, and when the brake holds."""
+"""What is removed, what is only released, what is left, and when the deletion guard stops it."""
 
 import pytest
 from hypothesis import given

@@ -99,7 +99,7 @@ selectors = st.builds(
 
 
 class TestDigest:
-    """It tells an edit of the spec, which may shrink the scope, from a change of the cluster, which the brake holds."""
+    """It tells an edit of the spec, which may shrink the scope, from a change of the cluster, which is guarded."""
 
     @quick
     @given(names, selectors, st.data())

@@ -11,9 +11,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from tests.sampling import quick, thorough
 
 from syncline.api.common import LabelSelector, LabelSelectorRequirement
+from syncline.core.deletion_guard import GUARD_COUNT, GUARD_SHARE
 from syncline.core.objects import Target
 from syncline.core.plan import Action, Verb
-from syncline.core.prune_plan import GUARD_COUNT, GUARD_SHARE, deletion_guard
+from syncline.core.prune_plan import deletion_guard
 from syncline.core.scope import Namespace, Scope, scope_of
 from syncline.core.scope_record import (
     LIMIT,

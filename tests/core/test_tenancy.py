@@ -12,8 +12,14 @@ from syncline.api.configmapsync import ConfigMapSyncSpec
 from syncline.api.configsync import ConfigSyncSpec
 from syncline.api.manifestsync import ManifestSyncSpec
 from syncline.api.tenantpolicy import TenantPolicySpec
+from syncline.api.workspacesync import WorkspaceSyncSpec
 from syncline.core.tenancy import NO_LIMITS, PolicyRules, TenantLimits, TenantRequest
-from syncline.core.tenant_requests import configmapsync_request, configsync_request, manifestsync_request
+from syncline.core.tenant_requests import (
+    configmapsync_request,
+    configsync_request,
+    manifestsync_request,
+    workspacesync_request,
+)
 
 SELECTOR = {"matchLabels": {"tenant": "a"}}
 
@@ -136,6 +142,12 @@ class TestClusters:
     )
     def test_servers_are_known_by_their_address(self, server: str, is_allowed: bool) -> None:
         assert (limits(policy(clusters=self.RULE)).server(server) is None) is is_allowed
+
+    def test_a_server_is_listed_only_where_a_policy_names_it(self) -> None:
+        assert limits(policy(clusters=self.RULE)).lists_server("https://api.example.com:6443")
+        assert not limits(policy(clusters=self.RULE)).lists_server("https://api.example.com")
+        assert not limits(policy()).lists_server("https://api.example.com:6443")
+        assert not limits().lists_server("https://api.example.com:6443")
 
     def test_an_empty_rule_allows_no_other_cluster(self) -> None:
         none = limits(policy(clusters={}))
@@ -269,6 +281,32 @@ class TestRequests:
             servers=("https://api.example.com",),
             namespaces=("b", "c"),
             kinds=("Deployment.apps",),
+        )
+
+    def test_a_workspacesync_asks_for_both_ends_for_known_kinds_and_for_a_fixed_namespace(self) -> None:
+        spec = {
+            "upstream": {"connection": {"type": "SyncTarget", "syncTargetRef": {"name": "hub"}}},
+            "downstream": {"syncTargets": ["east", "west"], "syncTargetNamespace": "platform"},
+            "resources": [
+                {"group": "apps", "resource": "deployments"},
+                {"group": "example.com", "resource": "widgets"},
+            ],
+            "namespaces": {"mapping": {"fixed": "team"}},
+            "endpoints": True,
+        }
+        assert workspacesync_request(msgspec.convert(spec, WorkspaceSyncSpec), "home") == TenantRequest(
+            sync_targets=("home/hub", "platform/east", "platform/west"),
+            namespaces=("team",),
+            kinds=("Deployment.apps", "Endpoints", "EndpointSlice.discovery.k8s.io"),
+        )
+
+    def test_a_workspacesync_in_short_asks_for_the_usual_kinds(self) -> None:
+        token = {"type": "ServiceAccountToken", "serviceAccountTokenRef": {"name": "t"}, "server": "https://kcp.io"}
+        spec = {"upstream": {"connection": token}, "downstream": {"syncTargets": ["east"]}}
+        assert workspacesync_request(msgspec.convert(spec, WorkspaceSyncSpec), "home") == TenantRequest(
+            sync_targets=("home/east",),
+            servers=("https://kcp.io",),
+            kinds=("Deployment.apps", "Service", "ConfigMap", "Secret"),
         )
 
     def test_a_configsync_asks_for_repositories_and_for_ways_around_them(self) -> None:

@@ -4,8 +4,9 @@ import msgspec
 import pytest
 from tests.core.server import KEYS
 
-from syncline.core.objects import Content, Marker, Observed, Target
-from syncline.core.wire import DataWire, to_observed
+from syncline.core.objects import MAX_STATUS, STATUS_TOO_LARGE, Content, Marker, Observed, Target
+from syncline.core.ownership import MARKER
+from syncline.core.wire import DataWire, ObjectWire, to_observed
 
 
 def seen(*, body: bool = False, cluster: str = "", **fields: object) -> Observed:
@@ -44,15 +45,64 @@ def test_our_own_marks_are_not_taken_for_labels_and_annotations_of_others() -> N
         metadata={
             "labels": {"syncline.dev/owner": "o", "team": "red"},
             "annotations": {"syncline.dev/copy": "?", "syncline.dev/prune": "Disabled", "note": "x"},
-        }
+        },
+        body=True,
     )
     told = {"syncline.dev/prune": "Disabled", "note": "x"}  # what users tell us is theirs
     assert (found.owner, found.labels, found.annotations) == ("o", {"team": "red"}, told)
     assert (found.prune_disabled, found.reconcile_disabled) == (True, False)
 
 
+MANY = {f"k{number}": "" for number in range(5000)}
+LABEL = {"syncline.dev/owner": "o"}
+
+
+def test_nothing_is_cached_of_an_object_that_only_carries_our_label() -> None:
+    forged = {"syncline.dev/base": "{}", "syncline.dev/copy": "?", "syncline.dev/prune": "Disabled", **MANY}
+    found = seen(data=MANY, metadata={"labels": {**LABEL, **MANY}, "annotations": forged})
+    assert (found.labels, found.annotations, found.base, found.value_digests) == ({}, {}, None, None)
+    assert (found.owner, found.prune_disabled, found.trimmed) == ("o", True, "unproven")
+    whole = seen(data=MANY, metadata={"labels": {**LABEL, **MANY}, "annotations": forged}, body=True)
+    assert (len(whole.labels), len(whole.value_digests or {}), whole.trimmed) == (5000, 5000, "")
+
+
+def test_an_unproven_marker_with_texts_longer_than_any_name_is_not_cached() -> None:
+    """Whoever may edit an object can write a quarter of a mebibyte into its annotations."""
+    at = "c/ConfigMap/team-a/settings"
+    for source, kept in (("ConfigMap/a/b", True), ("x" * 200_000, False)):
+        text = msgspec.json.encode(Marker(sync="ConfigMapSync/a/b", object_id=at, source=source)).decode()
+        observed = seen(metadata={"labels": LABEL, "annotations": {MARKER: text}})
+        assert (observed.claim is not None) == kept
+
+
+@pytest.mark.parametrize("what", ["labels", "annotations", "data", "sent"])
+def test_of_a_copy_with_very_many_entries_only_a_digest_of_them_is_cached(what: str) -> None:
+    def copy(entries: dict[str, str], *, body: bool = False) -> Observed:
+        sent = tuple(entries) if what == "sent" else ()
+        marker = Marker(sync="s", object_id="c/ConfigMap/team-a/settings", digest="d", labels=sent)
+        annotations = {"syncline.dev/copy": KEYS.write(marker), "syncline.dev/base": "{}"}
+        labels = {**LABEL, **(entries if what == "labels" else {})}
+        annotations |= entries if what == "annotations" else {}
+        data = entries if what == "data" else {}
+        return seen(data=data, metadata={"labels": labels, "annotations": annotations}, body=body)
+
+    found, other, whole = copy(MANY), copy({**MANY, "k0": "x", "new": ""}), copy(MANY, body=True)
+    assert found.trimmed
+    assert found.marker is not None
+    assert (found.marker.sync, found.marker.labels) == ("s", ())
+    assert (found.labels, found.annotations, found.value_digests) == ({}, {}, None)
+    assert (found.trimmed, found.digest) != (other.trimmed, other.digest)
+    assert not whole.trimmed
+    assert not copy({"a": "b"}).trimmed
+
+
+def test_a_base_that_is_longer_than_any_of_ours_is_not_read() -> None:
+    text = msgspec.json.encode({f"data/{name}": "0" * 24 for name in MANY}).decode()
+    assert seen(metadata={"annotations": {"syncline.dev/base": text, **marks("d")}}).base is None
+
+
 def test_the_values_digests_are_held_where_a_base_is_recorded() -> None:
-    found = seen(data={"a": "1"}, metadata={"annotations": {"syncline.dev/base": "{}"}})
+    found = seen(data={"a": "1"}, metadata={"annotations": {"syncline.dev/base": "{}", **marks("d")}})
     assert found.base == {}
     assert found.value_digests == Content(data={"a": "1"}).value_digests()
 
@@ -93,3 +143,28 @@ def test_the_marks_of_a_clone_say_nothing_about_it() -> None:
     assert seen(metadata={"annotations": marks("d")}).marker is not None
     clone = seen(metadata={"annotations": marks("d", at="c/ConfigMap/team-b/settings")})
     assert (clone.marker, clone.claim) == (None, None)
+
+
+STATUS = b'{"phase":"Good"}'
+
+
+def reported(sync: str, *, status: bytes = STATUS, status_for: tuple[str, ...] = ()) -> Observed:
+    """Return a copy of a sync, with a status, as it is observed."""
+    marker = KEYS.write(Marker(sync=sync, object_id="c/Gadget.test/team-a/web"))
+    meta = {"name": "web", "namespace": "team-a", "generation": 3, "annotations": {MARKER: marker}}
+    body = msgspec.json.encode({"metadata": meta, "status": msgspec.Raw(status)})
+    wire = msgspec.json.decode(body, type=ObjectWire)
+    return to_observed(wire, kind="Gadget.test", marks=KEYS, status_for=status_for)
+
+
+def test_a_status_is_held_only_of_the_copies_of_syncs_that_ask_for_it() -> None:
+    mine, other = "WorkspaceSync/a/b", "ConfigSync/a/b"
+    assert (reported(mine).status, reported(mine).generation) == (None, 0)
+    kept = reported(mine, status_for=(mine,))
+    assert (kept.status, kept.generation) == (STATUS, 3)
+    assert reported(other, status_for=(mine,)).status is None
+
+
+def test_a_status_that_is_too_large_is_not_held() -> None:
+    status = b'{"a":"' + b"x" * MAX_STATUS + b'"}'
+    assert reported("A/b/c", status=status, status_for=("A/b/c",)).status == STATUS_TOO_LARGE

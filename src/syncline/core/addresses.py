@@ -1,4 +1,4 @@
-"""Which addresses a connection must not lead to.
+"""Network addresses that a connection must not lead to.
 
 A tenant names the server, and the operator connects: without care, to what only the operator can reach. Loopback and
 link-local addresses are refused unless allowed for development; metadata services of clouds, and what is no address of
@@ -37,6 +37,14 @@ def refusal(address: str, *, allow_loopback: bool) -> str | None:
     except ValueError:
         return "is not an IP address"
     return next((why for each in _meant(given) if (why := _refusal(each, allow_loopback=allow_loopback))), None)
+
+
+def is_link_local(address: str) -> bool:
+    """Whether an IP address, or one that it stands for, is only valid on its link: services of nodes and clouds."""
+    try:
+        return any(each.is_link_local for each in _meant(ipaddress.ip_address(address)))
+    except ValueError:
+        return False
 
 
 def is_loopback_name(host: str) -> bool:

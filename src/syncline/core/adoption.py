@@ -1,4 +1,4 @@
-"""Whose fields become ours when an object is adopted from the tool that managed it before.
+"""Adoption: takes over the fields of the tool that managed an object before.
 
 A server-side apply removes a field that it no longer sends only if no other manager owns it. A tool that has gone owns
 its fields forever, so a field that is later removed from Git would stay on the object. Adopting hands the fields of

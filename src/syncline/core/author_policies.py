@@ -1,4 +1,4 @@
-"""Whether the admission policies that check authors are in force, and what that means for a sync.
+"""The admission policies that check authors: whether they are in force, and the effect on a sync.
 
 A policy is in force when it and its binding are those that this version ships, or those of a newer version. What the
 API server fills in by itself makes no difference; anything else does: a selector that leaves namespaces out, a binding
@@ -10,13 +10,18 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-POLICY_MISSING = "PolicyMissing"
+POLICY_UNKNOWN = "PolicyUnknown"
 AUTHOR_UNCHECKED = "AuthorUnchecked"
 VERSION_LABEL = "app.kubernetes.io/version"
 INSTALL = "run `syncline install` of this version"
 
 Manifest = dict[str, Any]
-Verdict = Literal["Checked", "Confirm", "PolicyMissing", "AuthorUnchecked"]
+Verdict = Literal["Checked", "Confirm", "PolicyMissing", "PolicyUnknown", "AuthorUnchecked"]
+Enforcement = Literal["InForce", "Missing", "Unknown"]
+"""Whether the policies of a kind are in force. Unknown: the API server refuses to show them at the moment."""
+
+UNJUDGED = frozenset({POLICY_UNKNOWN, AUTHOR_UNCHECKED})
+"""The reasons of Ready with which the author of the observed generation counts as unchecked."""
 
 # What the API server adds to a policy that does not say it.
 _DEFAULTS = {"matchPolicy": "Equivalent", "scope": "*"}
@@ -31,6 +36,22 @@ class Live(Struct, frozen=True):
     created: str
     version: str
     spec: Manifest
+
+
+class JudgedSpec(Struct, frozen=True):
+    """The verdict of an earlier reconcile of this process about the author of a spec."""
+
+    generation: int
+    checked: bool
+    epoch: int = 0
+    """The epoch of the policies. It ends when they were replaced without a watch event in between."""
+
+
+def is_replaced_unseen(old: Live | None, new: Live | None) -> bool:
+    """Whether a policy was deleted, or changed twice, between two observed states."""
+    if old is None or new is None:
+        return False
+    return old.uid != new.uid or new.generation > old.generation + 1
 
 
 def is_about_authors(name: str) -> bool:
@@ -66,27 +87,31 @@ def judge(
     generation: int,
     observed: int | None,
     reason: str,
-    remembered: tuple[int, bool] | None,
-    in_force: bool,
+    remembered: JudgedSpec | None,
+    enforcement: Enforcement,
+    epoch: int,
     predates: bool,
 ) -> Verdict:
     """Say whether the author of a spec was checked, of a sync that acts with the operator's own rights.
 
-    `observed` and `reason` are what the status says, `remembered` is what an earlier pass of this process found: for
-    which generation, and whether it was checked. `predates`: the sync is older than the policy, so that an edit which
-    no pass of this process has followed may be older too. `Confirm`: it was checked if the policy is in force right
-    now, read live.
+    `observed` and `reason` are what the status says. `predates`: the sync is older than the policy, so that an edit may
+    be older too, if no pass of this process has followed the sync in this epoch of the policies. `Confirm`: the author
+    was checked if the policy is in force right now, read live. `AuthorUnchecked` is final for a generation. Therefore
+    a generation is not judged while it is not known whether the policy is in force: that is `PolicyUnknown`.
     """
-    if remembered is not None and remembered[0] == generation:
-        known, refused = remembered[1], not remembered[1]
+    if remembered is not None and remembered.generation == generation:
+        known, refused = remembered.checked, not remembered.checked
     else:
-        known = observed == generation and reason != AUTHOR_UNCHECKED
+        known = observed == generation and reason not in UNJUDGED
         refused = observed == generation and reason == AUTHOR_UNCHECKED
     if known:
-        return "Checked" if in_force else "PolicyMissing"
-    if refused or not in_force or (predates and remembered is None):
+        return "Checked" if enforcement == "InForce" else "PolicyMissing"
+    if refused or enforcement == "Missing":
         return "AuthorUnchecked"
-    return "Confirm"
+    if enforcement == "Unknown":
+        return "PolicyUnknown"
+    is_followed = remembered is not None and remembered.epoch == epoch
+    return "AuthorUnchecked" if predates and not is_followed else "Confirm"
 
 
 def _is_newer(theirs: str, ours: str) -> bool:

@@ -40,7 +40,7 @@ def _names(entry: TargetStatus) -> tuple[str, ...]:
 
 def _essence(message: str, names: Collection[str]) -> str:
     text = message[:_CUT]
-    if names:
-        words = "|".join(re.escape(name) for name in names)
+    if told := [name for name in names if name in text]:
+        words = "|".join(re.escape(name) for name in told)
         text = re.sub(rf"(?<![\w.-])(?:{words})(?![\w.-]*\w)", "*", text)
     return _SPACE.sub(" ", _VARIES.sub("#", text)).strip()

@@ -1,4 +1,4 @@
-"""Which resources a cluster takes from syncs: what their outcomes say of a kind, and how that is summed up.
+"""Compatibility of a cluster: the resources that it accepts from syncs, by the outcomes of each kind.
 
 What is said here is read by everybody who can read the SyncTarget: it names resources, never a sync, a namespace or an
 object, and repeats nothing that a server said.

@@ -1,4 +1,4 @@
-"""Which keys are copied, and under which names."""
+"""Selection and renaming of the keys that are copied."""
 
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping

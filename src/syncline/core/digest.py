@@ -13,8 +13,8 @@ VALUE_DIGEST_SIZE = 12
 BRIEF = 64
 
 
-def _hash(payload: bytes, size: int, key: bytes = b"") -> str:
-    return blake2b(payload, digest_size=size, key=key[:64]).hexdigest()
+def _hash(payload: bytes, size: int, key: bytes = b"", person: bytes = b"") -> str:
+    return blake2b(payload, digest_size=size, key=key[:64], person=person).hexdigest()
 
 
 class DigestKey(Struct, frozen=True):
@@ -35,6 +35,13 @@ def value_digests(data: Mapping[str, str], binary_data: Mapping[str, str], key: 
     for name, value in binary_data.items():
         digests[f"binaryData/{name}"] = _hash(value.encode(), VALUE_DIGEST_SIZE, secret)
     return digests
+
+
+def leaf_digest(value: Any, key: DigestKey) -> str:
+    """Digest one JSON value: a text as `value_digests` does, anything else so that it never equals a text."""
+    if isinstance(value, str):
+        return _hash(value.encode(), VALUE_DIGEST_SIZE, key.secret)
+    return _hash(msgspec.json.encode(value, order="sorted"), VALUE_DIGEST_SIZE, key.secret, b"json")
 
 
 def body_digest(fields: Mapping[str, Any], key: DigestKey) -> str:

@@ -1,4 +1,4 @@
-"""What is wrong with a field of a manifest, in words for the person who wrote it.
+"""Errors in single fields of a manifest, in words for the person who wrote it.
 
 A message names the field, the cause and the remedy. It holds names and what the schema says, never a value of the
 manifest: that may be secret.

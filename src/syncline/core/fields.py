@@ -1,4 +1,4 @@
-"""Who owns which field of an object: what the API server writes down in `managedFields`, read without a schema.
+"""Field ownership: reads `managedFields` of the API server without a schema.
 
 `owned_fields` reduces the entries of an object to one tree: our fields, and the fields that other managers added next
 to them. `lost_paths` returns our sent fields that are no longer ours, `manager_of` the manager of a field. So a change
@@ -8,9 +8,10 @@ A value that says nothing (`{}`, `[]`, false, 0 and "") counts like any other: i
 `emptyDir: {}`, and whether a token is mounted. But the server does not keep all of them. Which ones it does not keep
 is no guess: the answer to our own write tells it (`unkept`), and is remembered with the object.
 
-Limits: a field that is not empty and that the server does not keep at all was never ours, and counts as lost. Of a
-custom kind, it is not seen when somebody empties a map or list of ours and leaves it standing as `{}` or `[]`, until we
-have applied once.
+The server writes a map that is owned whole and one that somebody has emptied in the same way. For kinds of Kubernetes
+itself the names tell them apart (`WHOLE_MAPS`). For a custom kind the answer to our own write does; it is recorded too.
+
+Limits: a field that is not empty and that the server does not keep at all was never ours, and counts as lost.
 """
 
 import re
@@ -26,7 +27,8 @@ Json = dict[str, Any]
 Tree = dict[str, Any]
 """fieldsV1: `f:` is a field, `k:` an item by its keys, `v:` by its value, `i:` by its place; `{}` is the whole thing.
 
-Ours has two additions: null is somebody else's, and `?` at the top says that `{}` may be a map that was emptied.
+Ours has two additions: null is somebody else's, and `?` at the top (`??` for a custom kind) says that `{}` may be a map
+that was emptied.
 """
 
 MANAGER = "syncline"
@@ -35,11 +37,17 @@ UPDATE = "Update"
 
 _SELF = "."
 _HOLLOW = "?"
+_CUSTOM = "??"
 _STATUS = "status"
-_ELSEWHERE = frozenset({"f:metadata", "f:status", _HOLLOW})
+_ELSEWHERE = frozenset({"f:metadata", "f:status", _HOLLOW, _CUSTOM})
 _NOT_SENT = frozenset({"apiVersion", "kind"})
 _SENT_METADATA = ("labels", "annotations")
 _TAKEN = "!"
+_WHOLE = "="
+_ITEMS = "+"
+_BARE_LIST = "-"
+CUSTOM_RECORD = _WHOLE
+"""In the record of a custom kind that we created: the record also names the maps that are owned whole."""
 MAX_UNKEPT = 4096
 """How much room the names of values that the server does not keep may take on an object."""
 
@@ -139,8 +147,8 @@ def owned_fields(entries: Sequence[ManagedFieldsEntry], group: str = "", manager
     others = [entry for entry in entries if entry.manager != manager and entry.subresource != _STATUS]
     # What a create leaves says of each map that it is ours, also when everything in it was taken away. After an apply
     # only what has content is listed.
-    hollow = bool(ours) and group in BUILT_IN_GROUPS and all(entry.operation == UPDATE for entry in ours)
-    tree: Tree = {_HOLLOW: {}} if hollow else {}
+    hollow = bool(ours) and all(entry.operation == UPDATE for entry in ours)
+    tree: Tree = {_HOLLOW if group in BUILT_IN_GROUPS else _CUSTOM: {}} if hollow else {}
     for entry in ours:
         join(tree, _tree(entry.fields))
     for entry in others:
@@ -157,10 +165,10 @@ def lost_paths(
     count. `record` is what `unkept` returned for the answer to our last write: empty values that were not ours then are
     not lost. Null was never ours.
     """
-    losses = _losses(body, fields)
-    names = _names(losses)
+    findings = _findings(body, fields)
+    names = _names(findings)
     known = frozenset(names if _folded(names) == record else record)
-    return tuple(loss.path for loss in losses if not loss.is_among(known))
+    return tuple(finding.path for finding in findings if finding.is_lost(known))
 
 
 def unkept(body: Mapping[str, Any], fields: bytes | Mapping[str, Any]) -> tuple[str, ...]:
@@ -168,13 +176,16 @@ def unkept(body: Mapping[str, Any], fields: bytes | Mapping[str, Any]) -> tuple[
 
     Items of a list are not told apart. Of a list of items with keys that was sent empty, the server never says that it
     is ours: items of others in it are no loss. Where the names would take much room, there is but a digest of them.
+
+    Of a custom kind that we created, there are also the maps that are owned whole (`=`) and the lists that are owned by
+    their items (`+`): only so can one that was emptied be told from them later. By default it is the other way round.
     """
-    return _folded(_names(_losses(body, fields)))
+    return _folded(_names(_findings(body, fields)))
 
 
-def empty_fields(body: Mapping[str, Any]) -> set[str]:
-    """Return the names, as in `unkept`, of all empty values in an object."""
-    return {".".join(field) for field in _empty_in(body, ())}
+def recordable_fields(body: Mapping[str, Any]) -> set[str]:
+    """Return all names that `unkept` can have for an object, but for those of fields that others have."""
+    return {name for field, value in _fields_in(body, ()) for name in _record_names(".".join(field), value)}
 
 
 def is_ours(fields: bytes, *way: str) -> bool:
@@ -310,74 +321,92 @@ def _others(tree: Mapping[str, Any]) -> Iterator[str]:
             yield from (_step(element) + rest for rest in _others(below))
 
 
-class _Loss(NamedTuple):
-    """A field that was sent and is not ours."""
+class _Finding(NamedTuple):
+    """A field that was sent and is not ours, or of which it must be known how the server counts it."""
 
     path: str
     """As people read it."""
     field: tuple[str, ...]
     """As the schema has it: the same for all items of a list."""
-    is_empty: bool
-    is_taken: bool
-    """Whether somebody else has it; else nobody has."""
+    sign: str = ""
+    """Nobody has the field (empty), or somebody else has it (`!`). Or it is ours: as a map without its content (`=`), a
+    list without its items (`-`) or a list by its items (`+`)."""
+    is_empty: bool = False
 
     @property
     def name(self) -> str:
-        return f"{_TAKEN if self.is_taken else ''}{'.'.join(self.field)}"
+        return f"{self.sign}{'.'.join(self.field)}"
 
-    def is_among(self, names: frozenset[str]) -> bool:
-        return self.is_empty and (self.name in names or f"{_TAKEN}{'.'.join(self.field)}" in names)
+    @property
+    def is_recorded(self) -> bool:
+        return self.is_empty or self.sign in (_WHOLE, _ITEMS)
 
-    def below(self, step: str, *field: str) -> "_Loss":
+    def is_lost(self, known: frozenset[str]) -> bool:
+        match self.sign:
+            case "=":
+                return CUSTOM_RECORD in known and self.name not in known
+            case "-":
+                return f"{_ITEMS}{'.'.join(self.field)}" in known
+            case "+":
+                return False
+            case _:
+                return not (self.is_empty and (self.name in known or f"{_TAKEN}{'.'.join(self.field)}" in known))
+
+    def below(self, step: str, *field: str) -> "_Finding":
         return self._replace(path=step + self.path, field=(*field, *self.field))
 
 
-def _losses(body: Mapping[str, Any], fields: bytes | Mapping[str, Any]) -> list[_Loss]:
+def _findings(body: Mapping[str, Any], fields: bytes | Mapping[str, Any]) -> list[_Finding]:
     tree = _decode_tree(fields) if isinstance(fields, bytes) else fields
     sent = {name: value for name, value in body.items() if name not in _NOT_SENT}
     if metadata := sent.pop("metadata", None):
         sent["metadata"] = {name: metadata[name] for name in _SENT_METADATA if name in metadata}
-    return [
-        loss._replace(path=loss.path.removeprefix(".")) for loss in _lost_of_map(sent, tree, hollow=_HOLLOW in tree)
-    ]
+    hollow = next((flag for flag in (_HOLLOW, _CUSTOM) if flag in tree), "")
+    findings = [finding._replace(path=finding.path.removeprefix(".")) for finding in _in_map(sent, tree, hollow=hollow)]
+    return [_Finding("", (), _WHOLE), *findings] if hollow == _CUSTOM else findings
 
 
-def _names(losses: Iterable[_Loss]) -> tuple[str, ...]:
-    return tuple(sorted({loss.name for loss in losses if loss.is_empty}))
+def _names(findings: Iterable[_Finding]) -> tuple[str, ...]:
+    return tuple(sorted({finding.name for finding in findings if finding.is_recorded}))
 
 
 def _folded(names: tuple[str, ...]) -> tuple[str, ...]:
     return names if sum(map(len, names)) <= MAX_UNKEPT else (f"#{short_digest(*names)}",)
 
 
-def _lost_of_map(sent: Mapping[str, Any], tree: Mapping[str, Any], *, hollow: bool) -> list[_Loss]:
-    """Return the ways from here to what is lost."""
-    lost: list[_Loss] = []
+def _in_map(sent: Mapping[str, Any], tree: Mapping[str, Any], *, hollow: str) -> list[_Finding]:
+    """Return the ways from here to what is found."""
+    found: list[_Finding] = []
     for name, value in sent.items():
         below = tree.get(f"f:{name}", False)
         if value is None:
             continue
         if not below and below != {}:
-            lost.append(_Loss(_named(name) + _only_way(value), (name,), _is_empty(value), below is None))
+            sign = _TAKEN if below is None else ""
+            found.append(_Finding(_named(name) + _only_way(value), (name,), sign, _is_empty(value)))
         elif isinstance(value, dict):
-            if below or (hollow and name not in WHOLE_MAPS):
-                lost += [loss.below(_named(name), name) for loss in _lost_of_map(value, below, hollow=hollow)]
-        elif below and isinstance(value, list):
-            lost += [loss.below(_named(name), name) for loss in _lost_of_list(value, below, hollow=hollow)]
-    return lost
+            if below or (hollow == _HOLLOW and name not in WHOLE_MAPS):
+                found += [finding.below(_named(name), name) for finding in _in_map(value, below, hollow=hollow)]
+            elif value and hollow == _CUSTOM:
+                found.append(_Finding(_named(name) + _only_way(value), (name,), _WHOLE))
+        elif value and isinstance(value, list):
+            if hollow == _CUSTOM:
+                found.append(_Finding(_named(name), (name,), _ITEMS if below else _BARE_LIST))
+            if below:
+                found += [finding.below(_named(name), name) for finding in _in_list(value, below, hollow=hollow)]
+    return found
 
 
-def _lost_of_list(items: Sequence[Any], tree: Mapping[str, Any], *, hollow: bool) -> list[_Loss]:
+def _in_list(items: Sequence[Any], tree: Mapping[str, Any], *, hollow: str) -> list[_Finding]:
     elements = elements_of(items, tree)
-    lost: list[_Loss] = []
+    found: list[_Finding] = []
     for index, element in enumerate(elements):
         below = tree[element] if element else None
         if below is None:
-            step = _step(element) if element else _step_to(items[index], index, tree)
-            lost.append(_Loss(step, (), is_empty=False, is_taken=False))
+            found.append(_Finding(_step(element) if element else _step_to(items[index], index, tree), ()))
         elif below and isinstance(items[index], dict):
-            lost += [loss.below(_step(element)) for loss in _lost_of_map(items[index], below, hollow=hollow)]
-    return lost
+            found += [finding.below(_step(element)) for finding in _in_map(items[index], below, hollow=hollow)]
+    return found
 
 
 def elements_of(items: Sequence[Any], tree: Mapping[str, Any]) -> list[str]:
@@ -448,16 +477,21 @@ def _is_empty(value: Any) -> bool:
     return not any(_leaves(value))
 
 
-def _empty_in(value: Any, field: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+def _fields_in(value: Any, field: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
     if isinstance(value, dict):
         for name, item in value.items():
-            inside = (*field, name)
-            if item is not None and _is_empty(item):
-                yield inside
-            yield from _empty_in(item, inside)
+            yield (*field, name), item
+            yield from _fields_in(item, (*field, name))
     elif isinstance(value, list):
         for item in value:
-            yield from _empty_in(item, field)
+            yield from _fields_in(item, field)
+
+
+def _record_names(name: str, value: Any) -> Iterator[str]:
+    if value is not None and _is_empty(value):
+        yield name
+    if value and isinstance(value, dict | list):
+        yield f"{_WHOLE if isinstance(value, dict) else _ITEMS}{name}"
 
 
 def _leaves(value: Any) -> Iterator[Any]:

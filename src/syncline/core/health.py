@@ -1,4 +1,4 @@
-"""Whether a live object does what it was asked for, by the rules of kstatus.
+"""The health of a live object, by the rules of kstatus.
 
     health_of(live).state == "Current"
 
@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
 from msgspec import Struct
+
+from syncline.core.group_kind import GroupKind
 
 HealthState = Literal["Current", "InProgress", "Failed", "Terminating", "Unknown"]
 Live = Mapping[str, Any]
@@ -277,22 +279,22 @@ def _autoscaler(live: Live) -> Health:
     return Health("Current")
 
 
-_RULES: dict[tuple[str, str], Callable[[Live], Health]] = {
-    ("", "Namespace"): _namespace,
-    ("", "PersistentVolumeClaim"): _claim,
-    ("", "Pod"): _pod,
-    ("", "Service"): _service,
-    ("apiextensions.k8s.io", "CustomResourceDefinition"): _definition,
-    ("apiregistration.k8s.io", "APIService"): _api_service,
-    ("apps", "DaemonSet"): _daemon_set,
-    ("apps", "Deployment"): _deployment,
-    ("apps", "ReplicaSet"): _replica_set,
-    ("apps", "StatefulSet"): _stateful_set,
-    ("autoscaling", "HorizontalPodAutoscaler"): _autoscaler,
-    ("batch", "CronJob"): _cron_job,
-    ("batch", "Job"): _job,
-    ("networking.k8s.io", "Ingress"): _ingress,
-    ("policy", "PodDisruptionBudget"): _budget,
+_RULES: dict[GroupKind, Callable[[Live], Health]] = {
+    GroupKind("", "Namespace"): _namespace,
+    GroupKind("", "PersistentVolumeClaim"): _claim,
+    GroupKind("", "Pod"): _pod,
+    GroupKind("", "Service"): _service,
+    GroupKind("apiextensions.k8s.io", "CustomResourceDefinition"): _definition,
+    GroupKind("apiregistration.k8s.io", "APIService"): _api_service,
+    GroupKind("apps", "DaemonSet"): _daemon_set,
+    GroupKind("apps", "Deployment"): _deployment,
+    GroupKind("apps", "ReplicaSet"): _replica_set,
+    GroupKind("apps", "StatefulSet"): _stateful_set,
+    GroupKind("autoscaling", "HorizontalPodAutoscaler"): _autoscaler,
+    GroupKind("batch", "CronJob"): _cron_job,
+    GroupKind("batch", "Job"): _job,
+    GroupKind("networking.k8s.io", "Ingress"): _ingress,
+    GroupKind("policy", "PodDisruptionBudget"): _budget,
 }
 
 
@@ -301,8 +303,8 @@ def _waiting(word: str, count: int, wanted: int, conditions: Conditions | None =
     return Health("InProgress", f"{count} of {wanted} pods are {word}{f': {failure}' if failure else ''}")
 
 
-def _kind_of(live: Live) -> tuple[str, str]:
-    return str(live.get("apiVersion") or "").rpartition("/")[0], str(live.get("kind") or "")
+def _kind_of(live: Live) -> GroupKind:
+    return GroupKind.of(str(live.get("apiVersion") or ""), str(live.get("kind") or ""))
 
 
 def _map(fields: Live, name: str) -> Live:

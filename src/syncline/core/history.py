@@ -19,7 +19,10 @@ MAX_MESSAGE = 256
 
 # Reasons of what passes by itself, or waits for a person by design: no attempt has failed.
 WAITING = frozenset(
-    {"Progressing", "InProgress", "Connecting", "DependencyNotReady", "Suspended", "DryRun", "DeletionHeld"}
+    {
+        *("Progressing", "InProgress", "Connecting", "DependencyNotReady", "Suspended", "DryRun", "DeletionHeld"),
+        *("SyncInProgress", "NoGatewaysDiscovered"),
+    }
 )
 
 RETRYING = "Retrying"

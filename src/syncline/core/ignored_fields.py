@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from syncline.api.configsync import Ignored
+from syncline.core.group_kind import GroupKind
 from syncline.core.selectors import glob_matches
 
 Path = tuple[str, ...]
@@ -44,7 +45,7 @@ def parse_pointer(pointer: str) -> Path:
 
 def ignored(entries: Iterable[Ignored], kind: str, name: str) -> tuple[Path, ...]:
     """Return the paths that are ignored in an object of this kind (`Kind` or `Kind.group`). Raises `PointerError`."""
-    only_kind, _, group = kind.partition(".")
+    group, only_kind = GroupKind.parse(kind)
     found = {
         parse_pointer(pointer): None
         for entry in entries

@@ -1,4 +1,4 @@
-"""Whether the CRDs of a cluster are those that this version of the operator needs. Pure."""
+"""The check of the installed CRDs: whether this version of the operator can use them. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any

@@ -15,6 +15,7 @@ from syncline.api.status import RemoteSyncStatus, SyncStatus
 FULL = "InventoryFull"
 
 Status = TypeVar("Status", bound=SyncStatus)
+Remote = TypeVar("Remote", bound=RemoteSyncStatus)
 Kinds = Mapping[str, frozenset[str]]
 """The kinds by the name of the cluster; the name of this one is empty."""
 
@@ -57,14 +58,14 @@ def without_kinds(status: Status, kinds: Mapping[str, Collection[str]]) -> Statu
 
 
 def with_clusters(
-    status: RemoteSyncStatus,
+    status: Remote,
     current: Sequence[WrittenCluster],
     kinds: Collection[str],
     *,
     done: Collection[WrittenCluster] = (),
     here: bool = False,
     left: bool = False,
-) -> RemoteSyncStatus:
+) -> Remote:
     """Add clusters with these kinds to the inventory, and drop the clusters where nothing is left.
 
     `here` adds the kinds to this cluster too; `left` tells that nothing is left in this one.

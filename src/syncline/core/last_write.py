@@ -1,4 +1,4 @@
-"""Which side was written last, as far as managed fields tell: `write_time_of`, `later_side`. For LastWriteWins only.
+"""The side that was written last, by managed fields: `write_time_of`, `later_side`. For LastWriteWins only.
 
 The only times that API servers keep are those of managed fields: whole seconds of that server's clock, one for each
 manager. They are a hint. Where the hint is too weak to tell, the order in which the changes were observed decides.
@@ -7,9 +7,11 @@ manager. They are a hint. Where the hint is too weak to tell, the order in which
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
+import msgspec
 from msgspec import Struct
 
 from syncline.core.fields import MANAGER
+from syncline.core.object_paths import KeyedItem, Segment, split_path
 from syncline.core.twoway import Side
 
 # Whole seconds, and clocks that are set by the same time servers, more or less.
@@ -29,10 +31,10 @@ def write_time_of(
 ) -> WriteTime | None:
     """Return the latest write over the entries that own one of the paths; None where no entry does.
 
-    Our own writes and writes to a subresource do not count. A path is segments joined by `/`, escaped as in a JSON
-    pointer. A deleted path has no owner any more.
+    Our own writes and writes to a subresource do not count. A path is one of `object_paths`. A deleted path has no
+    owner any more.
     """
-    ways = [[part.replace("~1", "/").replace("~0", "~") for part in path.split("/")] for path in paths]
+    ways = [split_path(path) for path in paths]
     times = [
         WriteTime(time, str(entry.get("manager", "")))
         for entry in managed_fields
@@ -51,31 +53,47 @@ def later_side(
     now: float,
     seen_order: Sequence[Side] = (),
     tolerance: float = TOLERANCE,
+    skew: float = 0.0,
 ) -> Side:
     """Return the side that was changed later.
 
     The times of the writes decide if both are known, neither is in the future, and they differ by more than the
-    tolerance. Otherwise it is the side whose change this process observed last (`seen_order`, oldest first); if it has
-    observed none, the upstream side.
+    tolerance and the measured `skew` of the two clocks. Otherwise it is the side whose change this process observed
+    last (`seen_order`, oldest first); if it has observed none, the upstream side.
     """
-    if up is not None and down is not None and max(up.time, down.time) <= now + tolerance:
-        if up.time > down.time + tolerance:
+    margin = tolerance + abs(skew)
+    if up is not None and down is not None and max(up.time, down.time) <= now + margin:
+        if up.time > down.time + margin:
             return "Upstream"
-        if down.time > up.time + tolerance:
+        if down.time > up.time + margin:
             return "Downstream"
     return seen_order[-1] if seen_order else "Upstream"
 
 
-def _owns(fields: object, way: Sequence[str]) -> bool:
+def _owns(fields: object, way: Sequence[Segment]) -> bool:
     """Whether a set of managed fields holds the path; one that ends above it holds a value as a whole."""
-    for part in way:
+    for segment in way:
         if not isinstance(fields, Mapping):
             return False
         if not fields:
             return True
-        # Items of keyed lists (`k:...`) and of sets (`v:...`) are named as they are.
-        fields = fields.get(f"f:{part}", fields.get(part))
+        if isinstance(segment, str):
+            fields = fields.get(f"f:{segment}")
+        else:
+            fields = next((below for element, below in fields.items() if _names(element, segment)), None)
     return fields is not None
+
+
+def _names(element: str, segment: Segment) -> bool:
+    """Whether an element of managed fields names this item of a list."""
+    prefix, wanted = ("k:", dict(segment.keys)) if isinstance(segment, KeyedItem) else ("v:", segment[0])
+    if not element.startswith(prefix):
+        return False
+    try:
+        found = msgspec.json.decode(element[len(prefix) :])
+    except msgspec.DecodeError:
+        return False
+    return bool(found == wanted)
 
 
 def _seconds(text: object) -> float | None:

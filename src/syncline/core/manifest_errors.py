@@ -13,6 +13,7 @@ import msgspec
 
 from syncline.api.names import AnyName, ApiVersion, NamespaceName, ObjectName
 from syncline.core.fielderrors import FieldError, field_path, unknown_field
+from syncline.core.group_kind import GroupKind
 
 _KIND = re.compile(r"[A-Za-z](?:[-A-Za-z0-9]{0,61}[A-Za-z0-9])?").fullmatch
 _BUILT_IN = re.compile(r"|apps|autoscaling|batch|policy|[a-z0-9.-]+\.k8s\.io").fullmatch
@@ -44,8 +45,7 @@ FieldProblem = tuple[str, str]
 
 def kind_of(manifest: Mapping[str, Any]) -> str:
     """Return the kind as targets have it: `Kind`, or `Kind.group`."""
-    group, kind = group_of(manifest), str(manifest.get("kind", ""))
-    return f"{kind}.{group}" if group else kind
+    return str(GroupKind(group_of(manifest), str(manifest.get("kind", ""))))
 
 
 def group_of(manifest: Mapping[str, Any]) -> str:

@@ -6,10 +6,15 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from syncline.core.digest import DigestKey, body_digest, combined_digest, value_digests
+from syncline.core.group_kind import GroupKind
 from syncline.core.health import Health
 
 PLAIN = DigestKey()
 HEALTHY = Health("Current")
+MAX_STATUS = 256 * 1024
+"""The maximum size of a cached status of a managed object: any user who can write it decides its size."""
+STATUS_TOO_LARGE = b"too large"
+"""Replaces a larger status; it is no JSON."""
 
 
 class Target(NamedTuple):
@@ -23,9 +28,14 @@ class Target(NamedTuple):
     kind: str = "ConfigMap"
     cluster: str = ""
 
+    @property
+    def group_kind(self) -> GroupKind:
+        """The kind and its group."""
+        return GroupKind.parse(self.kind)
+
     def local(self) -> "Target":
         """Return the target without its cluster."""
-        return self._replace(cluster="") if self.cluster else self
+        return Target(self.namespace, self.name, self.kind) if self.cluster else self
 
     def fields(self) -> dict[str, str]:
         """Return the fields of a log line about it."""
@@ -86,6 +96,8 @@ class Desired(Struct, frozen=True, kw_only=True):
     """Names the key that the digests were made with."""
     source: str
     revision: str
+    source_version: str = ""
+    """The source as it was read (`source_history`): recorded with each write, and never a reason for one."""
     labels: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}
     finalizers: tuple[str, ...] = ()
@@ -104,7 +116,7 @@ class Marker(
     kw_only=True,
     omit_defaults=True,
     gc=False,
-    rename={"object_id": "at", "hub_uid": "hub"},
+    rename={"object_id": "at", "hub_uid": "hub", "source_version": "seen"},
 ):
     """The annotation on every managed object: its owner, its own identity, and what was sent."""
 
@@ -113,15 +125,23 @@ class Marker(
     hub_uid: str = ""
     source: str = ""
     revision: str = ""
+    source_version: str = ""
+    """The source as it was read for the last write, with its UID and version (`source_history`)."""
     digest: str = ""
     key: str = ""
     mode: str = "Created"
     labels: tuple[str, ...] = ()
     annotations: tuple[str, ...] = ()
     unkept: tuple[str, ...] = ()
-    """Empty values of what was sent that the API server did not keep, by the answer to the write (`fields.unkept`)."""
+    """The sent fields that the API server does not keep as sent, by the answer to the write (`fields.unkept`)."""
+    base: str = ""
+    """The digest of the recorded base, if there is one. Nobody else can write a valid base."""
     owner: str = ""
     """The owner label that goes with it: a label that somebody adds does not make an object of a previous sync ours."""
+    made: int = 0
+    """When the object was created, in the marker of a create: by the clock of its server, in seconds since 1970."""
+    uid: str = ""
+    """A digest of the UID of the object, in the marker of a later write. As observed, both are compared and dropped."""
     proof: str = ""
     """Always last. As written, the id of the key and the MAC (`marks`); as read, only the id of the key."""
 
@@ -139,6 +159,8 @@ class Observed(Struct, frozen=True, kw_only=True):
     """Only one that we wrote (`marks`)."""
     claim: Marker | None = None
     """A marker that may be forged: unsigned, or signed with an unknown key. It makes nothing ours by itself."""
+    replaced: bool = False
+    """Whether the marker was written on an earlier object of this name, and put on this one by somebody else."""
     immutable: bool = False
     type: str = ""
     labels: Mapping[str, str] = {}
@@ -146,7 +168,7 @@ class Observed(Struct, frozen=True, kw_only=True):
     base: Mapping[str, str] | None = None
     value_digests: Mapping[str, str] | None = None
     fields: bytes | None = None
-    """Which fields the API server counts as ours (`fields.owned_fields`), of a kind that is not compared by content."""
+    """Which fields the API server counts as ours (`fields.owned_fields`); of a ConfigMap or Secret, if read live."""
     lost_fields: tuple[str, ...] = ()
     """Our fields that another manager has changed, where a plan has compared them."""
     applied: bool = False
@@ -156,6 +178,16 @@ class Observed(Struct, frozen=True, kw_only=True):
     deleting: bool = False
     has_labels: bool = True
     has_annotations: bool = True
+    has_extras: bool = False
+    """Whether a plan has left values out of account that others added."""
     changed_by: str = ""
+    scaled: int | None = None
+    """The replicas that another manager has set through the `scale` subresource, as an autoscaler does."""
     health: Health = HEALTHY
     content: Content | None = None
+    status: bytes | None = None
+    """As JSON, where its sync has asked for it: empty where it has none, `STATUS_TOO_LARGE` where that is too much."""
+    generation: int = 0
+    """Only where the status was asked for."""
+    trimmed: str = ""
+    """Names the parts that are not cached: too large, or without a valid marker. A plan then reads the object live."""

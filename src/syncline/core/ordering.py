@@ -1,4 +1,4 @@
-"""In which order the objects of one build are written: what others need goes first.
+"""The order of writes: the objects that other objects need come first.
 
 | Stage | Kinds |
 |---|---|
@@ -19,6 +19,7 @@ Kinds count with their group: the `Service` of another group is a custom resourc
 from collections.abc import Iterable
 from enum import IntEnum
 
+from syncline.core.group_kind import GroupKind
 from syncline.core.objects import Target
 
 
@@ -67,7 +68,7 @@ _GATES = "admissionregistration.k8s.io"
 
 def stage_of(kind: str) -> Stage:
     """Return the stage of a kind, written `Kind` or `Kind.group`."""
-    name, _, group = kind.partition(".")
+    group, name = GroupKind.parse(kind)
     if group == _GATES:
         return Stage.GATES
     if kind in _STAGES:

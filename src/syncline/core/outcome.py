@@ -15,10 +15,11 @@ LISTED = 100
 NAMED = 3
 # What each state makes of Ready.
 NOT_READY: frozenset[TargetState] = frozenset({"Failed", "Conflict", "Pending"})
-HOLDS_FOREIGN = "HoldsForeign"
+HOLDS_UNMANAGED = "HoldsUnmanaged"
 UNPROVEN = "Unproven"
+ORPHANED = "Orphaned"
 # Why something stays that is no longer wanted, until a person has looked at it.
-_STAYS = frozenset({HOLDS_FOREIGN, UNPROVEN})
+_STAYS = frozenset({HOLDS_UNMANAGED, UNPROVEN})
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -34,6 +35,10 @@ class Outcome(Struct, frozen=True, kw_only=True):
     """Whether trying again, with nothing changed, could help."""
     gone: bool = False
     """Whether the target is no longer wanted: its outcome counts as a change, not as a target."""
+    conflicts: tuple[str, ...] = ()
+    """The paths with a conflict that a person must decide."""
+    upward: bool = False
+    """Whether the source was written too, so that its other copies are not in sync any more."""
 
 
 def outcome_of(action: Action, *, written: bool = False, gone: bool = False) -> Outcome:
@@ -48,6 +53,7 @@ def outcome_of(action: Action, *, written: bool = False, gone: bool = False) -> 
         # The end of an object that we deleted ourselves is not told by the watch.
         retry=action.reason == "Terminating",
         gone=gone,
+        conflicts=action.conflicts,
     )
 
 
@@ -74,7 +80,7 @@ def listing(outcomes: Sequence[Outcome], known: Iterable[TargetStatus], now: str
         for entry in known
     }
     shown = sorted(
-        (outcome for outcome in outcomes if not outcome.gone or outcome.state in NOT_READY or _stays(outcome)),
+        (outcome for outcome in outcomes if not outcome.gone or _is_left(outcome)),
         key=_worst_first,
     )
     return [
@@ -156,6 +162,11 @@ def add_changes(before: str, more: str) -> str:
 
 def _stays(outcome: Outcome) -> bool:
     return outcome.gone and outcome.state == "Skipped" and outcome.reason in _STAYS
+
+
+def _is_left(outcome: Outcome) -> bool:
+    """Whether an object is still there that is no longer wanted."""
+    return outcome.state in NOT_READY or outcome.state == "Unknown" or outcome.reason == ORPHANED or _stays(outcome)
 
 
 def _worst_first(outcome: Outcome) -> tuple[int, Target]:

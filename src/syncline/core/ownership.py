@@ -6,6 +6,7 @@ it is foreign; so is an object with marks that somebody made up.
 """
 
 from collections.abc import Mapping
+from datetime import datetime
 from enum import Enum
 from functools import lru_cache
 from sys import intern
@@ -24,7 +25,10 @@ MARKER = f"{GROUP}/copy"
 BASE = f"{GROUP}/base"
 PRUNE = f"{GROUP}/prune"
 RECONCILE = f"{GROUP}/reconcile"
+RESOLVE = f"{GROUP}/resolve"
 DISABLED = "Disabled"
+# How far the clocks of the servers of one cluster, and our measure of them, may be apart, in seconds.
+CLOCKS_DIFFER = 300
 
 _decoder = msgspec.json.Decoder(Marker)
 _SHARED = ("sync", "hub_uid", "source", "revision", "digest", "key", "mode", "owner", "proof")
@@ -68,7 +72,8 @@ class Ownership(Enum):
     OURS = "ours"
     """Written by this very sync."""
     PREVIOUS = "previous"
-    """Written by a deleted sync of this name, or by an environment that was removed: ours to own again."""
+    """Ours to own again where it is wanted, never to remove: written by a deleted sync of this name, or an environment
+    that was removed; or put by somebody in the place of an object of ours, with its marker."""
     RENEWABLE = "renewable"
     """Its mark names this sync and proves nothing, but may be taken over: ours where it is wanted, never to remove."""
     UNPROVEN = "unproven"
@@ -126,6 +131,30 @@ def read_marks(annotations: Mapping[str, str], keys: MarkKeys, *, unsigned: bool
             return Marks(claim=marker)
 
 
+def is_replaced(marker: Marker, uid: str, created: str) -> bool:
+    """Whether a marker was written on an earlier object than the one with this UID and creation time.
+
+    Only the API server chooses these two. A marker of an earlier version says nothing of either.
+    """
+    if marker.uid:
+        return marker.uid != short_digest(uid)
+    at = _seconds(created) if marker.made else None
+    return at is not None and at > marker.made + CLOCKS_DIFFER
+
+
+def forget_object(marker: Marker) -> None:
+    """Take out of a marker what was compared with its object: the cache has one marker for each copy."""
+    structs.force_setattr(marker, "uid", "")
+    structs.force_setattr(marker, "made", 0)
+
+
+def _seconds(text: str) -> float | None:
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        return None
+
+
 def ownership_of(observed: Observed, owner: Owner, object_id: str) -> Ownership:
     """Tell who owns an object, from its label and marker alone."""
     marker = observed.marker or observed.claim
@@ -137,7 +166,7 @@ def ownership_of(observed: Observed, owner: Owner, object_id: str) -> Ownership:
         return _ownership_of_claim(marker, owner, named=named or inherited)
     if not named:
         return Ownership.PREVIOUS if inherited else Ownership.OTHER_SYNC
-    is_its_own = observed.owner == owner.label and marker.owner in (owner.label, "")
+    is_its_own = observed.owner == owner.label and marker.owner in (owner.label, "") and not observed.replaced
     return Ownership.OURS if is_its_own else Ownership.PREVIOUS
 
 
@@ -157,6 +186,20 @@ def recognise(observed: Observed, owner: Owner, object_id: str) -> Observed:
     if claim is None or ownership_of(observed, owner, object_id) is not Ownership.RENEWABLE:
         return observed
     return structs.replace(observed, marker=claim, digest=observed.digest or claim.digest)
+
+
+def may_be_copy(claim: Marker, hub_uid: str, keys: MarkKeys, *, in_hub: bool) -> bool:
+    """Whether an object with a marker that is not proven may be a copy that a sync has written.
+
+    It is then no source, so that two syncs never feed on each other's copies: after a key was lost, or where another
+    hub has written it. `in_hub`: the object is in the cluster of the hub; elsewhere, a marker that names no hub is of
+    an operator in that cluster, which copies within it.
+    """
+    if claim.hub_uid and claim.hub_uid != hub_uid:
+        return True
+    if not claim.hub_uid and not in_hub:
+        return False
+    return claim.proof in keys.takeovers or (claim.proof != UNSIGNED and keys.may_be_lost(claim.proof))
 
 
 def must_renew(observed: Observed, owner: Owner, object_id: str) -> bool:

@@ -8,7 +8,7 @@ message holds a value, of the patch or of the object: both may be secret.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -20,9 +20,11 @@ from syncline.core.documents import DocumentError, is_deep, read_document
 
 Json = dict[str, Any]
 Patch = Mapping[str, Any] | Sequence[Any]
+Written = Callable[[Json, Sequence[str]], None]
 
 COPY_LIMIT = 2 * 1024 * 1024
 """Characters that the copies of one patch may make in all; no API server takes an object of that size."""
+SET = "set"
 OPERATIONS = ("add", "remove", "replace", "move", "copy", "test")
 
 _SHOWN = 5
@@ -131,6 +133,26 @@ def json_patch(target: Any, operations: Sequence[Any]) -> Any:
     return document[""]
 
 
+def lenient_patch(target: Mapping[str, Any], operations: Sequence[Any], written: Written) -> Json:
+    """Return the target after all operations of a transform; where one fails, nothing is patched.
+
+    In addition to the operations of a JSON Patch there is `set`, which replaces an existing value. Missing parents are
+    created. The removal of an absent value is no error. `written` is called with the object and the parts of a pointer
+    for all that an operation writes, while it is there.
+    """
+    steps = [_read_operation(index, operation, (*OPERATIONS, SET)) for index, operation in enumerate(operations)]
+    document = {"": deepcopy(target)}
+    room = COPY_LIMIT
+    for step in steps:
+        try:
+            room -= _apply_leniently(document, step, room, written)
+            if step.op == "copy":
+                _size(document, COPY_LIMIT)
+        except _InvalidPatchError as wrong:
+            raise PatchError(f"{step}: {wrong}", f"operation {step.index} ({step.op}) cannot be carried out") from None
+    return dict(document[""])
+
+
 class _Operation(Struct, frozen=True, kw_only=True):
     index: int
     op: str
@@ -146,16 +168,16 @@ class _InvalidPatchError(Exception):
     """Why an operation cannot be carried out, before it is known which."""
 
 
-def _read_operation(index: int, raw: Any) -> _Operation:
+def _read_operation(index: int, raw: Any, operations: Sequence[str] = OPERATIONS) -> _Operation:
     if not isinstance(raw, Mapping):
         raise PatchError(f"operation {index}: write a map with op and path; found {_called(raw)}")
     op, path = raw.get("op"), raw.get("path")
-    if op not in OPERATIONS:
+    if not isinstance(op, str) or op not in operations:
         raise PatchError(f"operation {index}: op must be one of {', '.join(OPERATIONS)}")
     where = f"operation {index} ({op})"
     if not isinstance(path, str):
         raise PatchError(f"{where}: needs a path, such as /spec/replicas")
-    if op in {"add", "replace", "test"} and "value" not in raw:
+    if op in {"add", "replace", "test", SET} and "value" not in raw:
         raise PatchError(f"{where}: needs a value; write value: null if you mean null")
     origin = raw.get("from") if op in {"move", "copy"} else ""
     if not isinstance(origin, str):
@@ -196,6 +218,46 @@ def _apply_operation(document: Json, step: _Operation, room: int) -> int:
             if not _same(found, step.value):
                 raise _InvalidPatchError(f"the test fails: there is {_called(found)}, but of another value")
     return 0
+
+
+def _apply_leniently(document: Json, step: _Operation, room: int, written: Written) -> int:
+    """Change the document; call `written`; return the amount of copied data."""
+    before = {"remove": step.path, "replace": step.path, SET: step.path, "move": step.origin}.get(step.op)
+    if before is not None:
+        written(document[""], before[1:])
+    copied = 0
+    if step.op == "remove":
+        if _is_there(document, step.path):
+            _remove(document, step.path)
+        return copied
+    if step.op in {"add", "copy", "move", SET}:
+        if step.op in {"copy", "move"}:
+            _find(document, step.origin)
+        _make_parents(document, step.path)
+    if step.op == SET:
+        change = _replace if _is_there(document, step.path) else _add
+        change(document, step.path, deepcopy(step.value))
+    else:
+        copied = _apply_operation(document, step, room)
+    if step.op != "test":
+        written(document[""], step.path[1:])
+    return copied
+
+
+def _is_there(document: Json, path: Sequence[str]) -> bool:
+    try:
+        _find(document, path)
+    except _InvalidPatchError:
+        return False
+    return True
+
+
+def _make_parents(document: Json, path: Sequence[str]) -> None:
+    parent: Any = document
+    for depth, part in enumerate(path[:-1]):
+        if isinstance(parent, dict) and parent.get(part) is None:
+            parent[part] = [] if path[depth + 1] == "-" else {}
+        parent = parent[_key(parent, part, path[:depth])]
 
 
 def _find(document: Any, path: Sequence[str]) -> Any:

@@ -1,4 +1,4 @@
-"""Which objects a build makes, and where each of them goes.
+"""Placing: the objects that a build makes, and the target of each.
 
     placement = place([BuildOutput(documents, files, spec.targets)], namespace="team", scope=cluster.scope)
 
@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from syncline.api.configsync import ConfigSyncTarget
 from syncline.core.file_data import DATA_KINDS, DataFileLike, DataObject, FileDataError
+from syncline.core.group_kind import GroupKind
 from syncline.core.manifest_errors import group_of, kind_of, validate
 from syncline.core.objects import Target
 from syncline.core.patching import PatchError, patched
@@ -268,7 +269,7 @@ class _Placer:
 
 
 def _matches(listed: ConfigSyncTarget, manifest: Json) -> bool:
-    kind, _, group = listed.type.partition(".")
+    group, kind = GroupKind.parse(listed.type)
     return (
         manifest["metadata"]["name"] == listed.name
         and manifest["kind"].lower() == kind.lower()

@@ -1,4 +1,4 @@
-"""What to do at one target, and why: `plan(desired, observed, ...) -> Action`. Pure and total.
+"""The plan for one target, with its reason: `plan(desired, observed, ...) -> Action`. Pure and total.
 
 The policy table of the API, in code. Where a decision needs the body of the object, the plan asks for it (`READ`) and
 is made again; where the object may have changed meanwhile, the write carries a precondition and is planned again.
@@ -11,12 +11,14 @@ from msgspec import Struct, field, structs
 
 from syncline.api.common import GROUP, ManagementPolicy, TargetState
 from syncline.core.digest import brief, combined_digest
+from syncline.core.extra_values import extras_unknown, without_extras
 from syncline.core.fields import extra_paths, is_ours, lost_paths
 from syncline.core.ignored_fields import compared_values, remove_paths
 from syncline.core.keypolicies import KeyedMerge, KeyPolicies, KeyPolicy, merge_by_key
 from syncline.core.objects import Content, Desired, Marker, Observed, Target
 from syncline.core.ownership import MARKER, Owner, Ownership, ownership_of, recognise
 from syncline.core.sanitize import is_controller_state
+from syncline.core.source_history import is_another
 from syncline.core.strip import is_allocated
 
 # The base is an annotation; Kubernetes allows 256 KiB for all annotations of an object together.
@@ -24,6 +26,8 @@ MAX_BASE = 64 * 1024
 NAMED = 3
 METADATA_DIFFERS = "labels, annotations or marks differ from what was sent"
 MARK_UNPROVEN = "MarkUnproven"
+REVISION_TRACKED = "RevisionTracked"
+REVISION_MESSAGE = "the mark named an earlier revision of the source; the content is the same"
 UNPROVEN_MESSAGE = (
     "restore the key of the marks, or run `syncline keys heal`; if the object is not this sync's, delete it: its mark "
     "is signed with a key that is not known, so it is neither changed nor removed"
@@ -43,6 +47,7 @@ class Verb(Enum):
     LEAVE = "leave"
 
 
+_OWN = frozenset({Ownership.OURS, Ownership.RENEWABLE, Ownership.PREVIOUS})
 WRITES = frozenset(set(Verb) - {Verb.READ, Verb.LEAVE})
 
 
@@ -61,6 +66,8 @@ class Change(Struct, frozen=True, kw_only=True):
     """Whether the write must fail if anybody wrote since the object was observed."""
     metadata_only: bool = False
     """Whether the content needs no change."""
+    marks_only: bool = False
+    """Whether only the revision in the marker is written."""
     unkept: tuple[str, ...] = ()
     """Fields that the server is expected not to keep; the writer fills it in."""
 
@@ -89,6 +96,27 @@ class Policy(Struct, frozen=True, kw_only=True):
     conflict: str = "SourceWins"
     key_policies: tuple[KeyPolicy, ...] = ()
     """For some keys of ConfigMaps and Secrets, in place of `conflict`."""
+    track_revision: bool = False
+    """Whether the marker always names the present revision of the source, even if the content is the same."""
+    keep_extras: bool = False
+    """Whether keys of ConfigMaps and Secrets stay that somebody else added; other kinds keep such fields anyway."""
+    exact: bool = False
+    """Whether our own objects lose all fields that we do not send. Unlike Overwrite, it takes nothing over."""
+
+    @property
+    def takes_over(self) -> bool:
+        """Whether unmanaged objects are taken over."""
+        return self.management in ("Adopt", "Overwrite")
+
+    @property
+    def keeps_extras(self) -> bool:
+        """Whether values that others added stay."""
+        return self.keep_extras and not self.is_exact
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether an object becomes exactly what we send."""
+        return self.exact or self.management == "Overwrite"
 
     @property
     def merges(self) -> bool:
@@ -114,17 +142,14 @@ def plan(
     """
     if observed is None:
         return _plan_absent(desired, policy, competing_owner, created_once=created_once)
-    if (first := _plan_guards(desired, observed)) is not None:
+    if (first := _plan_guards(desired, observed, policy)) is not None:
         return first
     whose = ownership_of(observed, owner, object_id)
-    if whose is Ownership.UNPROVEN:
-        return _leave(desired, MARK_UNPROVEN, UNPROVEN_MESSAGE, "Conflict")
+    if (unknown := _plan_unknown(desired, observed, policy, whose)) is not None:
+        return unknown
     observed = recognise(observed, owner, object_id)
-    if desired.body is not None:
-        observed = _detect_drift(desired, observed, exact=policy.management == "Overwrite")
-    elif desired.ignored:
-        observed = _without_ignored(desired, observed)
-    if whose in (Ownership.OURS, Ownership.RENEWABLE, Ownership.PREVIOUS):
+    observed = _compared(desired, observed, policy)
+    if whose in _OWN:
         return _plan_ours(desired, observed, policy, previous=whose is Ownership.PREVIOUS)
     if competing_owner:
         return _leave(
@@ -139,7 +164,16 @@ def plan(
     return _plan_foreign(desired, observed, policy)
 
 
-def _plan_guards(desired: Desired, observed: Observed) -> Action | None:
+def _plan_unknown(desired: Desired, observed: Observed, policy: Policy, whose: Ownership) -> Action | None:
+    """Return the action for an object with too little cached state for a comparison; None for any other."""
+    if whose is Ownership.UNPROVEN:
+        return _leave(desired, MARK_UNPROVEN, UNPROVEN_MESSAGE, "Conflict")
+    if observed.trimmed and (whose in _OWN or (whose is Ownership.FOREIGN and policy.takes_over)):
+        return _read(desired, "not all of the object is cached")
+    return None
+
+
+def _plan_guards(desired: Desired, observed: Observed, policy: Policy) -> Action | None:
     """Return the action that precedes any comparison, if there is one."""
     if observed.deleting:
         return _leave(
@@ -150,8 +184,23 @@ def _plan_guards(desired: Desired, observed: Observed) -> Action | None:
             desired, "ReconcileDisabled", "left alone: it is annotated syncline.dev/reconcile: Disabled", "Skipped"
         )
     if desired.ignored and desired.body is None and observed.value_digests is None:
-        return Action(verb=Verb.READ, target=desired.target, reason="Read", message="some values are not compared")
+        return _read(desired, "some values are not compared")
+    if policy.keeps_extras and extras_unknown(desired, observed):
+        return _read(desired, "who added which value is not known")
     return None
+
+
+def _read(desired: Desired, why: str) -> Action:
+    return Action(verb=Verb.READ, target=desired.target, reason="Read", message=why)
+
+
+def _compared(desired: Desired, observed: Observed, policy: Policy) -> Observed:
+    """Return the object for the comparison: with its drift, or without the values that are left to others."""
+    if desired.body is not None:
+        return _detect_drift(desired, observed, exact=policy.is_exact)
+    if desired.ignored:
+        observed = _without_ignored(desired, observed)
+    return without_extras(desired, observed) if policy.keeps_extras else observed
 
 
 def _detect_drift(desired: Desired, observed: Observed, *, exact: bool) -> Observed:
@@ -241,9 +290,11 @@ def _plan_ours(desired: Desired, observed: Observed, policy: Policy, *, previous
     action = _plan_update(desired, observed, policy, Verb.UPDATE, mode=marker.mode, why=(reason, message))
     if previous or not _is_noop(action, desired, observed, marker):
         return action
-    if action.conflicts:
-        return _leave(desired, action.reason, action.message, action.state, action.conflicts)
-    return _leave(desired, "Synced", "agrees with the source", "Synced")
+    is_earlier = policy.track_revision and marker.revision != desired.revision
+    if is_earlier or is_another(marker.source_version, desired.source_version):
+        return _renewed(action)
+    why = (action.reason, action.message) if action.conflicts else ("Synced", "agrees with the source")
+    return _leave(desired, *why, action.state, action.conflicts)
 
 
 def _plan_edited(desired: Desired, observed: Observed, policy: Policy, *, readable: bool) -> Action:
@@ -277,17 +328,25 @@ def _is_noop(action: Action, desired: Desired, observed: Observed, marker: Marke
     )
 
 
+def _renewed(action: Action) -> Action:
+    """Return an update that changes nothing else as one that writes the revision into the mark."""
+    assert action.change is not None  # noqa: S101 - every update has one
+    why = (action.reason, action.message) if action.conflicts else (REVISION_TRACKED, REVISION_MESSAGE)
+    change = structs.replace(action.change, marks_only=True, exact=False)
+    return structs.replace(action, reason=why[0], message=why[1], change=change)
+
+
 def _whole_edit(desired: Desired, observed: Observed, policy: Policy, verb: Verb, *, mode: str) -> Change:
-    # SourceWins may overwrite an edit made since; every other case must not.
-    lax = policy.conflict == "SourceWins" and verb is Verb.UPDATE
+    # SourceWins may overwrite an edit made since; every other case must not, and none a value that others add.
+    lax = policy.conflict == "SourceWins" and verb is Verb.UPDATE and not policy.keeps_extras
     take, drop = _difference(desired, observed)
     return Change(
-        replace_all=not desired.ignored or desired.body is not None,
+        replace_all=_replaces_all(desired, observed),
         set=take,
         unset=drop,
         digest=desired.digest,
         mode=mode,
-        exact=policy.management == "Overwrite",
+        exact=policy.is_exact,
         guard_version=not lax,
         metadata_only=observed.digest == desired.digest,
     )
@@ -298,7 +357,7 @@ def _plan_update(
 ) -> Action:
     """Plan a write that makes the object equal to the source, or merges the two."""
     reason, message = why
-    extras = policy.management == "Overwrite"
+    extras = policy.is_exact
     merged: KeyedMerge | None = None
     if policy.merges:
         digests = (
@@ -307,9 +366,7 @@ def _plan_update(
             else (observed.content.value_digests() if observed.content is not None else None)
         )
         if digests is None:
-            return Action(
-                verb=Verb.READ, target=desired.target, reason="Read", message="a merge needs the object's values"
-            )
+            return _read(desired, "a merge needs the object's values")
         merged = merge_by_key(
             _base(desired, observed, digests),
             desired.digests_by_path(),
@@ -339,7 +396,8 @@ def _plan_update(
     state: TargetState = "Conflict" if conflicts else "Synced"
     retyped = observed.type != desired.content.type
     if retyped or (observed.immutable and not change.metadata_only):
-        return _plan_immutable(desired, observed, change, state, conflicts)
+        overwrites = policy.management == "Overwrite"
+        return _plan_immutable(desired, observed, change, state, conflicts, overwrites=overwrites)
     return Action(
         verb=verb,
         target=desired.target,
@@ -377,9 +435,14 @@ def _merge_report(why: tuple[str, str], merged: KeyedMerge, desired: Desired, ob
     return reason, "; ".join(notes) or message
 
 
+def _replaces_all(desired: Desired, observed: Observed) -> bool:
+    """Whether a write replaces the whole content: no value is ignored, and none is another's."""
+    return desired.body is not None or not (desired.ignored or observed.has_extras)
+
+
 def _difference(desired: Desired, observed: Observed) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the values to write and to remove, where some are ignored; otherwise none, since all are replaced."""
-    if not desired.ignored or desired.body is not None:
+    """Return the values to write and to remove, where others stay; otherwise none, since all are replaced."""
+    if _replaces_all(desired, observed):
         return (), ()
     wanted, there = desired.digests_by_path(), observed.value_digests or {}
     take = tuple(path for path, digest in wanted.items() if there.get(path) != digest)
@@ -387,7 +450,13 @@ def _difference(desired: Desired, observed: Observed) -> tuple[tuple[str, ...], 
 
 
 def _plan_immutable(
-    desired: Desired, observed: Observed, change: Change, state: TargetState, conflicts: tuple[str, ...]
+    desired: Desired,
+    observed: Observed,
+    change: Change,
+    state: TargetState,
+    conflicts: tuple[str, ...],
+    *,
+    overwrites: bool,
 ) -> Action:
     """Recreate an object that cannot be changed, where we created it or may overwrite it."""
     what = (
@@ -395,11 +464,11 @@ def _plan_immutable(
         if observed.type == desired.content.type
         else f"of the unchangeable type {observed.type}"
     )
-    if change.mode == "Adopted" and not change.exact:
+    if change.mode == "Adopted" and not overwrites:
         message = f"the adopted object is {what}; delete it, or set resourceManagementPolicy: Overwrite"
         return _leave(desired, "Immutable", message, "Failed")
     if not change.replace_all and observed.content is None:
-        return Action(verb=Verb.READ, target=desired.target, reason="Read", message="a merge needs the object's values")
+        return _read(desired, "a merge needs the object's values")
     return Action(
         verb=Verb.RECREATE,
         target=desired.target,

@@ -9,6 +9,7 @@ from typing import Literal, get_args
 from msgspec import Struct
 
 from syncline.api.common import GROUP
+from syncline.core.group_kind import GroupResource
 
 Profile = Literal["none", "config", "workloads", "admin"]
 PROFILES: tuple[Profile, ...] = get_args(Profile)
@@ -97,7 +98,7 @@ def is_at_least(profile: Profile, least: Profile) -> bool:
 
 def profile_of(resource: str) -> Profile | None:
     """Return the least profile that names a resource, such as `deployments.apps`, among those that it writes."""
-    plural, _, group = resource.partition(".")
+    group, plural = GroupResource.parse(resource)
     for share in SHARES:
         if any(group == of and plural in resources for of, resources in share.rules):
             return share.since

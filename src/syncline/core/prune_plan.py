@@ -1,4 +1,4 @@
-"""Which objects to prune, and the deletion guard.
+"""The plan of a prune: the objects to remove, and the deletion guard.
 
 A removal needs positive evidence: the caller names the objects that are no longer desired and says why. An adopted
 object is released, never deleted. A large removal that no edit of the spec asks for (a label or a namespace has
@@ -9,13 +9,11 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
+from syncline.core.deletion_guard import needs_confirmation
 from syncline.core.digest import short_digest
 from syncline.core.objects import Observed
 from syncline.core.ownership import Owner, Ownership, object_id_of, ownership_of
 from syncline.core.plan import Action, Verb
-
-GUARD_COUNT = 10
-GUARD_SHARE = 0.5
 
 
 def plan_prune(
@@ -81,7 +79,7 @@ def deletion_guard(
     digest = removal_digest(writes)
     if writes and confirmed == digest:
         return GuardVerdict(held=False, digest=digest, derived=False)
-    if not writes or len(writes) + recent <= max(GUARD_COUNT, GUARD_SHARE * (owned + recent)):
+    if not needs_confirmation(len(writes), owned, recent):
         return GuardVerdict(held=False, digest=digest)
     before = f", after {recent} that were removed already" if recent else ""
     return GuardVerdict(

@@ -1,4 +1,4 @@
-"""What a Git host or a delivery tool says has changed.
+"""The changes that a webhook of a Git host or a delivery tool reports.
 
     push = read_push(headers, body)
     if isinstance(push, Push) and push.concerns("main"): ...
@@ -12,18 +12,20 @@ A push is only a hint to look at the repository: nothing of it is ever applied, 
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any, Literal
 from urllib.parse import parse_qs
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 Host = Literal["GitHub", "GitLab", "Gitea", "Forgejo", "Gogs", "Bitbucket", "ArgoCD", "Kargo", "Generic"]
 PushKind = Literal["Push", "Ping", "Create", "Delete", "Release", "Promotion", "Notification"]
 
-_HEADS = "refs/heads/"
-_TAGS = "refs/tags/"
+HEADS = "refs/heads/"
+TAGS = "refs/tags/"
 _MOST_REFS = 100
+_FIRST_YEAR = 1970
 _LONGEST = 1024
 _DELIVERY_HEADERS = (
     "x-github-delivery",
@@ -73,6 +75,9 @@ class Push(Struct, frozen=True, kw_only=True):
     commit: str = ""
     delivery: str = ""
     """What the host calls this message; the same when it is sent again."""
+    time: str = ""
+    """When the event happened, as `2026-01-31T12:00:00Z`; empty if the message does not say. It is part of the body,
+    which is signed, unlike the id of a delivery."""
 
     def concerns(self, revision: str) -> bool:
         """Whether a sync that follows a revision should look; where that cannot be told, it should."""
@@ -80,10 +85,10 @@ class Push(Struct, frozen=True, kw_only=True):
             return False
         if not self.refs or revision == "HEAD" or self.commit.startswith(revision):
             return True
-        if any(_is_same(ref, revision) for ref in self.refs):
+        if any(is_same_ref(ref, revision) for ref in self.refs):
             return True
         # A range of versions may mean any tag, and a ref without its prefix may be one.
-        return bool(_RANGE(revision)) and not all(ref.startswith(_HEADS) for ref in self.refs)
+        return bool(_RANGE(revision)) and not all(ref.startswith(HEADS) for ref in self.refs)
 
 
 class Unread(Struct, frozen=True):
@@ -96,10 +101,11 @@ class Unread(Struct, frozen=True):
 
 def short_ref(ref: str) -> str:
     """Return a branch or tag without its prefix."""
-    return ref.removeprefix(_HEADS).removeprefix(_TAGS)
+    return ref.removeprefix(HEADS).removeprefix(TAGS)
 
 
-def _is_same(one: str, other: str) -> bool:
+def is_same_ref(one: str, other: str) -> bool:
+    """Whether two names mean the same branch or tag, as far as the names tell."""
     both_full = one.startswith("refs/") and other.startswith("refs/")
     return one == other if both_full else short_ref(one) == short_ref(other)
 
@@ -111,13 +117,13 @@ def read_push(headers: Mapping[str, str], body: bytes) -> Push | Unread:
     if isinstance(payload, Unread):
         return payload
     delivery = next((lower[name][:_LONGEST] for name in _DELIVERY_HEADERS if lower.get(name)), "")
+    time = ""
     if "specversion" in payload and isinstance(payload.get("data"), dict):
-        delivery = delivery or _text(payload, "id")
+        delivery, time = delivery or _text(payload, "id"), _time(_text(payload, "time"))
         payload = payload["data"]
-    for name, host in _EVENT_HEADERS:
-        if lower.get(name):
-            return _of_host(host, lower[name], payload, delivery)
-    return _of_shape(payload, delivery)
+    known = next(((name, host) for name, host in _EVENT_HEADERS if lower.get(name)), None)
+    push = _of_shape(payload, delivery) if known is None else _of_host(known[1], lower[known[0]], payload, delivery)
+    return structs.replace(push, time=time) if time and isinstance(push, Push) else push
 
 
 def _payload(content_type: str, body: bytes) -> dict[str, Any] | Unread:
@@ -151,18 +157,19 @@ def _of_host(host: Host, event: str, payload: dict[str, Any], delivery: str) -> 
         return _no_push(host)
     ref = _text(payload, "ref") or _text(payload, "release", "tag_name")
     if event in ("create", "delete") and ref and not ref.startswith("refs/"):
-        ref = (_TAGS if payload.get("ref_type") == "tag" else _HEADS) + ref
+        ref = (TAGS if payload.get("ref_type") == "tag" else HEADS) + ref
     if event == "release" and ref:
-        ref = _TAGS + ref
+        ref = TAGS + ref
     if event == "push" and not ref:
         return Unread(f"the message of {host} has no ref")
     return Push(
         host=host,
-        kind="Delete" if payload.get("deleted") is True else kinds[event],
+        kind="Delete" if payload.get("deleted") is True else _release_kind(payload, kinds[event]),
         repositories=_repositories(payload.get("repository")),
         refs=_refs([ref]),
         commit=_commit(_text(payload, "after") or _text(payload, "sha")),
         delivery=delivery,
+        time=_release_time(payload) if event == "release" else "",
     )
 
 
@@ -174,18 +181,19 @@ def _gitlab(event: str, payload: dict[str, Any], delivery: str) -> Push | Unread
     changes = [change for change in _list(payload, "changes") if isinstance(change, dict)]
     refs += [_text(change, "ref") for change in changes]
     if name == "release":
-        refs = [_TAGS + _text(payload, "tag")]
+        refs = [TAGS + _text(payload, "tag")]
     if not _refs(refs):
         return Unread(f"the message of GitLab ({event[:50]}) has no ref")
     after = _text(payload, "after") or _text(payload, "checkout_sha")
     gone = name != "release" and bool(after) and not after.strip("0")
     return Push(
         host="GitLab",
-        kind="Delete" if gone else "Release" if name == "release" else "Push",
+        kind="Delete" if gone else _release_kind(payload, "Release") if name == "release" else "Push",
         repositories=_repositories(payload.get("project"), payload.get("repository")),
         refs=_refs(refs),
         commit=_commit(after or _text(payload, "commit", "id")),
         delivery=delivery,
+        time=_release_time(payload) if name == "release" else "",
     )
 
 
@@ -196,7 +204,7 @@ def _bitbucket(event: str, payload: dict[str, Any], delivery: str) -> Push | Unr
     if event == "repo:push":
         changes = [change for change in _list(payload, "push", "changes") if isinstance(change, dict)]
         sides = [_map(change, "new") or _map(change, "old") for change in changes]
-        refs = [(_TAGS if side.get("type") == "tag" else _HEADS) + _text(side, "name") for side in sides if side]
+        refs = [(TAGS if side.get("type") == "tag" else HEADS) + _text(side, "name") for side in sides if side]
         commits = [_text(_map(change, "new"), "target", "hash") for change in changes]
         gone = bool(changes) and not any(_map(change, "new") for change in changes)
     elif event in ("repo:refs_changed", "mirror:repo_synchronized"):
@@ -223,7 +231,7 @@ def _of_shape(payload: dict[str, Any], delivery: str) -> Push | Unread:
     if isinstance(payload.get("freight"), dict | list) or isinstance(payload.get("promotion"), dict):
         return _kargo(payload, delivery)
     if tag := _text(payload, "release", "tag_name"):
-        refs, kind = [_TAGS + tag], "Release"
+        refs, kind = [TAGS + tag], "Release"
     else:
         refs, kind = [_text(payload, "ref") or _text(payload, "revision")], "Push"
     commit = next((found for name in ("commit", "sha", "after") if (found := _commit(_text(payload, name)))), "")
@@ -233,11 +241,12 @@ def _of_shape(payload: dict[str, Any], delivery: str) -> Push | Unread:
         refs, commit = [], refs[0]
     return Push(
         host="Generic",
-        kind="Release" if kind == "Release" else "Push",
+        kind="Push" if kind == "Push" else _release_kind(payload, "Release"),
         repositories=_repositories(payload.get("repository"), payload.get("repo"), payload.get("repoURL")),
         refs=_refs(refs),
         commit=commit,
         delivery=delivery or _text(payload, "id") or _text(payload, "deliveryId"),
+        time=_time(_text(payload, "time")) or (_release_time(payload) if kind == "Release" else ""),
     )
 
 
@@ -255,6 +264,7 @@ def _argocd(app: dict[str, Any], delivery: str) -> Push:
         refs=_refs(ref for ref in refs if ref != "HEAD"),
         commit=_commit(revision),
         delivery=delivery,
+        time=_time(_text(app, "status", "operationState", "finishedAt")),
     )
 
 
@@ -271,6 +281,32 @@ def _kargo(payload: dict[str, Any], delivery: str) -> Push:
         commit=next((found for one in commits if (found := _commit(_text(one, "id")))), ""),
         delivery=delivery or _text(payload, "id"),
     )
+
+
+def _release_kind(payload: dict[str, Any], kind: PushKind) -> PushKind:
+    """Return the kind of a message about a release: one that is gone, or whose text was edited, is no new release."""
+    action = _text(payload, "action")
+    if action in ("deleted", "delete", "unpublished"):
+        return "Delete"
+    is_new = action not in ("edited", "updated", "update") and _map(payload, "release").get("draft") is not True
+    return kind if kind != "Release" or is_new else "Create"
+
+
+def _release_time(payload: dict[str, Any]) -> str:
+    """Return when a release was published; it stays the same in later messages about it."""
+    paths = (("release", "published_at"), ("release", "created_at"), ("released_at",), ("created_at",))
+    return next((found for path in paths if (found := _time(_text(payload, *path)))), "")
+
+
+def _time(text: str) -> str:
+    """Return a time in UTC, so that times can be compared as texts; empty for anything else."""
+    try:
+        # GitLab writes 2026-01-31 12:00:00 UTC.
+        read = datetime.fromisoformat(text.strip().removesuffix(" UTC"))
+        moment = read.replace(tzinfo=UTC) if read.tzinfo is None else read.astimezone(UTC)
+        return moment.strftime("%Y-%m-%dT%H:%M:%SZ") if moment.year >= _FIRST_YEAR else ""
+    except (ValueError, OverflowError):
+        return ""
 
 
 def _no_push(host: Host) -> Unread:

@@ -1,4 +1,4 @@
-"""How much the syncs of a namespace may have and use: who keeps a place, what still fits, and when time is free again.
+"""Quotas of a namespace: the syncs that keep their place, the remaining targets, and the next free time.
 
 Each namespace is counted by itself, so that nobody uses up what others have. What exists is never taken away: a quota
 stops what comes on top, and where there is too much already, the oldest keep their place.

@@ -1,4 +1,4 @@
-"""How a message is put together that has a cause in somebody else's words: the remedy first, then the cause, once.
+"""Messages with a cause in the words of another program: the remedy first, then the cause, once.
 
 Texts are cut to the limits of a status, and the words of a server are dropped where they may quote a Secret. What
 somebody has to do must survive both.
@@ -6,6 +6,7 @@ somebody has to do must survive both.
 
 import re
 
+from syncline.core.group_kind import GroupResource
 from syncline.core.profiles import profile_of
 
 EVERY_VERB = "get, list, watch, create, patch, update and delete"
@@ -58,7 +59,7 @@ def grant(who: str | None, verb: str, resource: str) -> str:
 
 def unwatched(resource: str, failure: str) -> str:
     """Say that a kind cannot be watched; a failure that begins with just that is not repeated."""
-    plural = resource.partition(".")[0]
+    plural = GroupResource.parse(resource).resource
     if failure.startswith((f"cannot watch {plural}", f"cannot list {plural}")):
         return failure
     return f"cannot watch {plural}: {failure or 'the first list has not come yet'}"

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
-from syncline.core.digest import brief, short_digest
+from syncline.core.digest import brief, combined_digest, short_digest
 from syncline.core.objects import Body, Content, Desired, Marker, Observed
 from syncline.core.ownership import BASE, MARKER, OWNER_LABEL, Owner
 from syncline.core.plan import Change, extra_keys
@@ -18,9 +18,11 @@ from syncline.core.plan import Change, extra_keys
 Json = dict[str, Any]
 
 
-def create_body(desired: Desired, owner: Owner, object_id: str, change: Change, content: Content) -> Json:
-    """Return the object to create."""
-    metadata = _metadata(desired, owner, object_id, change)
+def create_body(
+    desired: Desired, owner: Owner, object_id: str, change: Change, content: Content, *, made: int = 0
+) -> Json:
+    """Return the object to create; `made` is the time on the server's clock, 0 where that is not known."""
+    metadata = _metadata(desired, owner, object_id, change, made=made)
     if desired.body is not None:
         return _manifest(desired.body, metadata)
     body: Json = {"apiVersion": "v1", "kind": desired.target.kind, "metadata": metadata}
@@ -43,7 +45,7 @@ def apply_body(
     Our labels, annotations and fields that are no longer sent go by themselves: the server knows that they were ours.
     """
     assert desired.body is not None  # noqa: S101 - the others are patched
-    metadata = {**_metadata(desired, owner, object_id, change), "uid": observed.uid}
+    metadata = {**_metadata(desired, owner, object_id, change, uid=observed.uid), "uid": observed.uid}
     if version:
         metadata["resourceVersion"] = version
     return _manifest(desired.body, metadata)
@@ -61,14 +63,14 @@ def replace_body(desired: Desired, live: Json, owner: Owner, object_id: str, cha
         for key, value in live["metadata"].items()
         if key in ("uid", "resourceVersion", "finalizers", "ownerReferences", "creationTimestamp", "generation")
     }
-    metadata = {**kept, **_metadata(desired, owner, object_id, change)}
+    metadata = {**kept, **_metadata(desired, owner, object_id, change, uid=live["metadata"]["uid"])}
     if finalizers := list(dict.fromkeys((*kept.get("finalizers", ()), *desired.finalizers))):
         metadata["finalizers"] = finalizers
     body = _manifest(desired.body, metadata)
     return {**body, **({"status": live["status"]} if "status" in live else {})}
 
 
-def _metadata(desired: Desired, owner: Owner, object_id: str, change: Change) -> Json:
+def _metadata(desired: Desired, owner: Owner, object_id: str, change: Change, *, uid: str = "", made: int = 0) -> Json:
     namespace = {"namespace": desired.target.namespace} if desired.target.namespace else {}
     finalizers = {"finalizers": list(desired.finalizers)} if desired.finalizers else {}
     return {
@@ -76,7 +78,7 @@ def _metadata(desired: Desired, owner: Owner, object_id: str, change: Change) ->
         **finalizers,
         "name": desired.target.name,
         "labels": {**desired.labels, OWNER_LABEL: owner.label},
-        "annotations": {**desired.annotations, **_marks(desired, owner, object_id, change)},
+        "annotations": {**desired.annotations, **marks_of(desired, owner, object_id, change, uid=uid, made=made)},
     }
 
 
@@ -92,7 +94,7 @@ def update_patch(desired: Desired, observed: Observed, owner: Owner, object_id: 
     if desired.content.immutable and not observed.immutable:
         patch.append({"op": "add", "path": "/immutable", "value": True})
     sent = observed.marker
-    marks = _marks(desired, owner, object_id, change)
+    marks = marks_of(desired, owner, object_id, change, uid=observed.uid)
     patch += _map_patch(
         "/metadata/labels",
         desired.labels if observed.owner == owner.label else {**desired.labels, OWNER_LABEL: owner.label},
@@ -114,7 +116,7 @@ def update_patch(desired: Desired, observed: Observed, owner: Owner, object_id: 
 
 def marks_patch(desired: Desired, observed: Observed, owner: Owner, object_id: str, change: Change) -> list[Json]:
     """Return the JSON patch that writes our marks anew, and nothing else."""
-    values = _marks(desired, owner, object_id, change).items()
+    values = marks_of(desired, owner, object_id, change, uid=observed.uid).items()
     marks: list[Json] = [
         {"op": "add", "path": f"/metadata/annotations/{escape(name)}", "value": value} for name, value in values
     ]
@@ -125,7 +127,8 @@ def renewal_patch(observed: Observed, owner: Owner) -> list[Json]:
     """Return the JSON patch that signs the marker of an object anew; it says the same as before."""
     marker = observed.marker or observed.claim
     assert marker is not None  # noqa: S101 - the caller looked
-    signed = owner.keys.write(structs.replace(marker, sync=owner.ref, owner=owner.label, proof=""))
+    said = structs.replace(marker, sync=owner.ref, owner=owner.label, made=0, uid=short_digest(observed.uid), proof="")
+    signed = owner.keys.write(said)
     patch = _guards(observed, version=True)
     patch.append({"op": "replace", "path": f"/metadata/annotations/{escape(MARKER)}", "value": signed})
     return patch
@@ -205,25 +208,38 @@ def write_digest(desired: Desired, owner: Owner, change: Change) -> str:
     )
 
 
-def _marks(desired: Desired, owner: Owner, object_id: str, change: Change) -> dict[str, str]:
+def marks_of(
+    desired: Desired, owner: Owner, object_id: str, change: Change, *, uid: str = "", made: int = 0
+) -> dict[str, str]:
+    """Return the annotations that make an object ours, and that record the sent content.
+
+    They count for the object with this UID. Before there is one, they count for an object that is created now.
+    """
+    base = msgspec.json.encode(change.base, order="sorted").decode() if change.base is not None else ""
     marker = Marker(
         sync=owner.ref,
         object_id=object_id,
         hub_uid=owner.hub_uid,
         source=desired.source,
         revision=desired.revision,
+        source_version=desired.source_version,
         digest=change.digest,
         key=desired.key,
         mode=change.mode,
         labels=tuple(sorted(desired.labels)),
         annotations=tuple(sorted(desired.annotations)),
         unkept=change.unkept,
+        base=base_seal(change.base),
         owner=owner.label,
+        made=made,
+        uid=short_digest(uid) if uid else "",
     )
-    marks = {MARKER: owner.keys.write(marker)}
-    if change.base is not None:
-        marks[BASE] = msgspec.json.encode(change.base, order="sorted").decode()
-    return marks
+    return {MARKER: owner.keys.write(marker)} | ({BASE: base} if base else {})
+
+
+def base_seal(base: Mapping[str, str] | None) -> str:
+    """Return the digest of a base for the marker, so that its signature covers the base too."""
+    return combined_digest(base) if base is not None else ""
 
 
 def escape(key: str) -> str:

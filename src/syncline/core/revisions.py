@@ -1,4 +1,4 @@
-"""Which revision to apply: the head of the source, one that a person asked to go back to, or the last healthy one.
+"""The choice of a revision: the head of the source, a requested rollback, or the last healthy revision.
 
 - `rollback.to: Previous` is resolved once, to the newest revision before the applied one that has not failed, and
   stays that commit until the spec is cleared or asks for something else.

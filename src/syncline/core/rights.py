@@ -1,4 +1,4 @@
-"""Which rights a write needs from the API server, by the verbs of its RBAC."""
+"""The rights that a write needs, as verbs of RBAC."""
 
 from syncline.core.plan import Action, Verb
 

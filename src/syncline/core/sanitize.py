@@ -1,8 +1,8 @@
-"""Which labels and annotations are copied.
+"""The labels and annotations that are copied.
 
-Those of deployment tools must not: a copy that carries Argo CD's, Flux's or Helm's labels is pruned or fought over by
-them, and kubectl's last-applied annotation repeats the whole content. A user who needs one of them all the same names
-it. The recorded state of one object is never copied: on another object it is false, and controllers would believe it.
+Those of deployment tools are not: such a tool would prune or overwrite a copy with its labels, and kubectl's
+last-applied annotation repeats the whole content. A user who needs one of them all the same names it. The recorded
+state of one object is never copied: on another object it is false, and controllers would believe it.
 Owner references are never copied: the garbage collector would delete the copy.
 """
 

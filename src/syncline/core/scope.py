@@ -1,4 +1,4 @@
-"""Which namespaces a sync writes to, and how each of them stands."""
+"""The scope of a sync: matches its namespaces by name, glob and selector, and tells the state of each."""
 
 from collections.abc import Iterable, Mapping
 from enum import Enum

@@ -1,4 +1,4 @@
-"""What is recorded of the scope of a sync: the scope last judged, and the removals that edits of it have asked for.
+"""The record of a scope: the scope of the last reconcile, and the removals that edits of the spec requested.
 
 Every edit of the scope is judged once, with the first full view of what it may remove: the objects that it removes are
 recorded, and from then on the new scope is the recorded one. So a removal that is refused, or a cluster that is away,

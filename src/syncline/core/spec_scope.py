@@ -1,4 +1,4 @@
-"""What a spec says about where managed objects belong, in a form that can be recorded and evaluated later.
+"""The places that a spec selects for managed objects, in a form that can be recorded and evaluated later.
 
 An object that is no longer wanted was removed *by an edit* of the spec, or by a change of the cluster or the source
 (*derived*). Which of the two it was is decided for each object: the former scope and the new one are both evaluated
@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from syncline.api.common import LabelSelector
 from syncline.core.digest import short_digest
+from syncline.core.group_kind import GroupKind
 from syncline.core.scope import Namespace, Scope
 
 OWN_CLUSTER = ""
@@ -69,11 +70,15 @@ class SourceScope(Struct, frozen=True, kw_only=True, omit_defaults=True):
     namespace: str
     name: str = ""
     selector: LabelSelector | None = None
+    namespaces: LabelSelector | None = None
+    """Of an upstream resource: the labels of its namespaces."""
 
     @property
     def key(self) -> str:
         """Name the selector."""
-        return short_digest("sources", self.kind, self.namespace, *_words(self.selector or LabelSelector()))
+        words = _words(self.selector or LabelSelector())
+        words += ["namespaces", *_words(self.namespaces)] if self.namespaces is not None else []
+        return short_digest("sources", self.kind, self.namespace, *words)
 
 
 class EnvironmentScope(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -105,6 +110,8 @@ class SpecScope(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether the name is a template: then each target has a name of its own, which no change of a cluster changes."""
     environments: tuple[EnvironmentScope, ...] = ()
     targets: tuple[ListedTarget, ...] = ()
+    layout: str = ""
+    """Of a sync with an upstream: names how its namespaces are mapped and placed; each object has its own place."""
 
 
 class ManagedObject(Struct, frozen=True, kw_only=True):
@@ -138,26 +145,29 @@ class Today(Struct, frozen=True, kw_only=True):
 
 def is_removed_by_edit(old: SpecScope, new: SpecScope, managed: ManagedObject, today: Today) -> bool:
     """Whether an unwanted object is unwanted because of the edit from the old scope to the new one."""
-    before = [cluster for cluster in old.clusters if _is_in(cluster, managed, today)]
+    before = [cluster for cluster in old.clusters if _is_in(cluster, managed, today, anywhere=bool(old.layout))]
     if not before or not _is_named(old, managed) or not _is_made(old, managed, today):
         return False
+    if old.layout != new.layout:
+        return True
     if not _is_made(new, managed, today) or _origin(old, managed) != _origin(new, managed):
         return True
     return not any(
-        _is_in(cluster, managed, today) and _is_still_named(old, new, managed, (former.name, cluster.name))
+        _is_in(cluster, managed, today, anywhere=bool(new.layout))
+        and _is_still_named(old, new, managed, (former.name, cluster.name))
         for cluster in new.clusters
         for former in before
     )
 
 
-def _is_in(cluster: ClusterScope, managed: ManagedObject, today: Today) -> bool:
-    """Whether the cluster and the namespace of an object are meant."""
+def _is_in(cluster: ClusterScope, managed: ManagedObject, today: Today, *, anywhere: bool) -> bool:
+    """Whether the cluster and the namespace of an object are meant; `anywhere`: all namespaces are."""
     if cluster.selector is not None:
         if managed.connections.isdisjoint(today.clusters.get(cluster.selector.key, frozenset())):
             return False
     elif cluster.connection not in managed.connections:
         return False
-    if managed.namespace is None:
+    if managed.namespace is None or anywhere:
         return True
     if cluster.namespaces is not None:
         return cluster.namespaces.matches(managed.namespace, today.guarded)
@@ -201,8 +211,8 @@ def _is_source(source: SourceScope, made_from: str, today: Today) -> bool:
 
 
 def _is_listed(target: ListedTarget, managed: ManagedObject, namespace: str) -> bool:
-    kind, _, group = target.kind.lower().partition(".")
-    found, _, found_group = managed.kind.lower().partition(".")
+    group, kind = GroupKind.parse(target.kind.lower())
+    found_group, found = GroupKind.parse(managed.kind.lower())
     return (
         (kind, target.name) == (found, managed.name)
         and group in ("", found_group)

@@ -11,9 +11,10 @@ import msgspec
 from msgspec import structs
 
 from syncline.api.status import RemoteSyncStatus, SyncStatus
+from syncline.api.synctarget import SyncTargetStatus
 from syncline.core.marks import MarkKeys
 
-S = TypeVar("S", bound=SyncStatus)
+S = TypeVar("S", bound=SyncStatus | SyncTargetStatus)
 
 
 def sign_status(status: S, kind: str, uid: str, keys: MarkKeys) -> S:
@@ -21,8 +22,8 @@ def sign_status(status: S, kind: str, uid: str, keys: MarkKeys) -> S:
     return structs.replace(status, proof=keys.mac(_text(status, kind, uid)))
 
 
-def is_status_proven(status: SyncStatus, kind: str, uid: str, keys: MarkKeys) -> bool:
-    """Whether we wrote this status, for this very sync."""
+def is_status_proven(status: SyncStatus | SyncTargetStatus, kind: str, uid: str, keys: MarkKeys) -> bool:
+    """Whether we wrote this status, for this very object."""
     return status.proof is not None and keys.proves(_text(status, kind, uid), status.proof)
 
 
@@ -31,5 +32,5 @@ def without_orders(status: S) -> S:
     return structs.replace(status, clusters=[]) if isinstance(status, RemoteSyncStatus) else status
 
 
-def _text(status: SyncStatus, kind: str, uid: str) -> bytes:
+def _text(status: SyncStatus | SyncTargetStatus, kind: str, uid: str) -> bytes:
     return msgspec.json.encode([kind, uid, structs.replace(status, proof=None)], order="deterministic")

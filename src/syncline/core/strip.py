@@ -9,10 +9,10 @@ from copy import deepcopy
 from typing import Any
 
 from syncline.api.common import GROUP
+from syncline.core.group_kind import GroupKind
 from syncline.core.sanitize import is_controller_state
 
 Json = dict[str, Any]
-GroupKind = tuple[str, str]
 
 TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105 - where it is mounted
 RBAC_GROUPS = ("rbac.authorization.k8s.io", "authorization.openshift.io")
@@ -31,7 +31,7 @@ def strip_cluster_fields(manifest: Mapping[str, Any]) -> Json:
     object that is of use only where it is, although its kind can be copied.
     """
     kind = _kind_of(manifest)
-    if why := _bound_reason(kind, manifest):
+    if why := bound_reason(manifest):
         raise NotCopyable(why)
     result = deepcopy({name: value for name, value in manifest.items() if name not in ("metadata", "status")})
     if clean := _CLEANERS.get(kind):
@@ -63,7 +63,7 @@ def is_allocated(kind: str, path: str) -> bool:
 
 def protected(group: str, kind: str) -> str:
     """Return why a kind is not copied unless a flag of the operator allows it; empty where it is copied."""
-    return _PROTECTED.get((group, kind)) or _PROTECTED_GROUPS.get(group, "")
+    return _PROTECTED.get(GroupKind(group, kind)) or _PROTECTED_GROUPS.get(group, "")
 
 
 def needs_service_account(group: str, kind: str) -> bool:
@@ -107,22 +107,22 @@ _PROTECTED_GROUPS = {
 }
 
 _PROTECTED: dict[GroupKind, str] = {
-    ("", "Binding"): _ANSWER,
-    ("", "ComponentStatus"): _MEASURED,
-    ("", "Endpoints"): _MADE,
-    ("", "Event"): "it tells what happened to another object",
-    ("", "Node"): _NODE,
-    ("", "PersistentVolume"): "two of them would be one disk",
-    ("", "Pod"): "it runs on one node; copy the Deployment, StatefulSet or Job that makes it",
-    ("apps", "ControllerRevision"): _MADE,
-    ("networking.k8s.io", "IPAddress"): _MADE,
-    ("networking.k8s.io", "ServiceCIDR"): _SERVER,
-    ("resource.k8s.io", "DeviceTaintRule"): _NODE,
-    ("resource.k8s.io", "ResourceSlice"): _NODE,
-    ("storage.k8s.io", "CSIDriver"): _NODE,
-    ("storage.k8s.io", "CSINode"): _NODE,
-    ("storage.k8s.io", "CSIStorageCapacity"): _NODE,
-    ("storage.k8s.io", "VolumeAttachment"): _NODE,
+    GroupKind("", "Binding"): _ANSWER,
+    GroupKind("", "ComponentStatus"): _MEASURED,
+    GroupKind("", "Endpoints"): _MADE,
+    GroupKind("", "Event"): "it tells what happened to another object",
+    GroupKind("", "Node"): _NODE,
+    GroupKind("", "PersistentVolume"): "two of them would be one disk",
+    GroupKind("", "Pod"): "it runs on one node; copy the Deployment, StatefulSet or Job that makes it",
+    GroupKind("apps", "ControllerRevision"): _MADE,
+    GroupKind("networking.k8s.io", "IPAddress"): _MADE,
+    GroupKind("networking.k8s.io", "ServiceCIDR"): _SERVER,
+    GroupKind("resource.k8s.io", "DeviceTaintRule"): _NODE,
+    GroupKind("resource.k8s.io", "ResourceSlice"): _NODE,
+    GroupKind("storage.k8s.io", "CSIDriver"): _NODE,
+    GroupKind("storage.k8s.io", "CSINode"): _NODE,
+    GroupKind("storage.k8s.io", "CSIStorageCapacity"): _NODE,
+    GroupKind("storage.k8s.io", "VolumeAttachment"): _NODE,
 }
 
 _SECRETS_THAT_STAY = {
@@ -132,27 +132,28 @@ _SECRETS_THAT_STAY = {
     "helm.sh/release.v1": "is Helm's record of a release in its own namespace: install the release there instead",
 }
 _MADE_BY: dict[GroupKind, str] = {
-    ("", "Pod"): "",
-    ("apps", "ReplicaSet"): "Deployment",
-    ("batch", "Job"): "CronJob",
+    GroupKind("", "Pod"): "",
+    GroupKind("apps", "ReplicaSet"): "Deployment",
+    GroupKind("batch", "Job"): "CronJob",
 }
 """Kinds that a controller makes of another one; the other one is what to copy."""
 
 
 def _kind_of(manifest: Mapping[str, Any]) -> GroupKind:
-    return str(manifest.get("apiVersion", "")).rpartition("/")[0], str(manifest.get("kind", ""))
+    return GroupKind.of(str(manifest.get("apiVersion", "")), str(manifest.get("kind", "")))
 
 
-def _bound_reason(kind: GroupKind, manifest: Mapping[str, Any]) -> str:
-    """Say why an object is of use only where it is."""
+def bound_reason(manifest: Mapping[str, Any]) -> str:
+    """Return why an object is bound to its place, although its kind can be copied; empty if it is not."""
+    kind = _kind_of(manifest)
     metadata = manifest.get("metadata") or {}
     name = metadata.get("name", "")
     if kind == ("", "Secret") and (why := _SECRETS_THAT_STAY.get(str(manifest.get("type") or ""))):
         return f"Secret {name!r} {why}"
-    for owner in metadata.get("ownerReferences") or ():
-        maker = _MADE_BY.get(kind)
-        if maker is not None and owner.get("controller") and owner.get("kind") == (maker or owner.get("kind")):
-            return f"{kind[1]} {name!r} is made by {owner.get('kind')} {owner.get('name')!r}: copy that instead"
+    owners, maker = metadata.get("ownerReferences"), _MADE_BY.get(kind)
+    for owner in owners if isinstance(owners, list) and maker is not None else ():
+        if isinstance(owner, dict) and owner.get("controller") and owner.get("kind") == (maker or owner.get("kind")):
+            return f"{kind.kind} {name!r} is made by {owner.get('kind')} {owner.get('name')!r}: copy that instead"
     return ""
 
 
@@ -267,20 +268,20 @@ def _clean_cluster_role(result: Json, _: Mapping[str, Any]) -> None:
 
 
 _CLEANERS: dict[GroupKind, Callable[[Json, Mapping[str, Any]], None]] = {
-    ("", "Service"): _clean_service,
-    ("", "ServiceAccount"): _clean_account,
-    ("", "PersistentVolumeClaim"): _clean_claim,
-    ("", "PersistentVolume"): _clean_volume,
-    ("", "Pod"): _clean_pod,
-    ("", "Namespace"): _clean_namespace,
-    ("", "ReplicationController"): _clean_workload,
-    ("apps", "Deployment"): _clean_workload,
-    ("apps", "StatefulSet"): _clean_workload,
-    ("apps", "DaemonSet"): _clean_workload,
-    ("apps", "ReplicaSet"): _clean_workload,
-    ("batch", "Job"): _clean_job,
-    ("batch", "CronJob"): _clean_cron_job,
-    **{(group, "ClusterRole"): _clean_cluster_role for group in RBAC_GROUPS},
+    GroupKind("", "Service"): _clean_service,
+    GroupKind("", "ServiceAccount"): _clean_account,
+    GroupKind("", "PersistentVolumeClaim"): _clean_claim,
+    GroupKind("", "PersistentVolume"): _clean_volume,
+    GroupKind("", "Pod"): _clean_pod,
+    GroupKind("", "Namespace"): _clean_namespace,
+    GroupKind("", "ReplicationController"): _clean_workload,
+    GroupKind("apps", "Deployment"): _clean_workload,
+    GroupKind("apps", "StatefulSet"): _clean_workload,
+    GroupKind("apps", "DaemonSet"): _clean_workload,
+    GroupKind("apps", "ReplicaSet"): _clean_workload,
+    GroupKind("batch", "Job"): _clean_job,
+    GroupKind("batch", "CronJob"): _clean_cron_job,
+    **{GroupKind(group, "ClusterRole"): _clean_cluster_role for group in RBAC_GROUPS},
 }
 
 
@@ -354,13 +355,13 @@ def _keep_cluster_role(live: Mapping[str, Any], result: Json) -> None:
 
 
 _KEEPERS: dict[GroupKind, Callable[[Mapping[str, Any], Json], None]] = {
-    ("", "Service"): _keep_service,
-    ("", "ServiceAccount"): _keep_account,
-    ("", "PersistentVolumeClaim"): _keep_claim,
-    ("", "PersistentVolume"): _keep_volume,
-    ("", "Namespace"): _keep_namespace,
-    ("batch", "Job"): _keep_job,
-    **{(group, "ClusterRole"): _keep_cluster_role for group in RBAC_GROUPS},
+    GroupKind("", "Service"): _keep_service,
+    GroupKind("", "ServiceAccount"): _keep_account,
+    GroupKind("", "PersistentVolumeClaim"): _keep_claim,
+    GroupKind("", "PersistentVolume"): _keep_volume,
+    GroupKind("", "Namespace"): _keep_namespace,
+    GroupKind("batch", "Job"): _keep_job,
+    **{GroupKind(group, "ClusterRole"): _keep_cluster_role for group in RBAC_GROUPS},
 }
 
 

@@ -1,4 +1,4 @@
-"""What the syncs of a namespace may do: the TenantPolicies that govern it, and what a sync asks for.
+"""Tenancy: the limits that TenantPolicies set for a namespace, and whether a sync respects them.
 
 All policies that match a namespace hold, each by itself, so that the strictest counts. A policy that cannot be read
 allows nothing. No policy: no limits.
@@ -153,6 +153,10 @@ class TenantLimits(Struct, frozen=True, kw_only=True):
                 remedy = "use a credential of a cluster that is, or a SyncTarget"
                 return self._refusal(name, "clusters.servers", f"API server {address}", remedy)
         return None
+
+    def lists_server(self, address: str) -> bool:
+        """Whether a policy lists an API server, and none forbids it."""
+        return any(spec.clusters is not None for _, spec in self._specs()) and self.server(address) is None
 
     def destination(self, namespace: str) -> Violation | None:
         """Say what is against a namespace that is written to."""

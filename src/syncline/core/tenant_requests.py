@@ -1,14 +1,21 @@
-"""What the spec of each kind asks for, in the words of TenantPolicies. Pure: nothing is read but the spec."""
+"""The requests of a spec, in the words of TenantPolicies. Pure: only the spec is read."""
 
 from collections.abc import Iterable, Iterator
 
 from syncline.api.configmapsync import ConfigMapSyncSpec
 from syncline.api.configsync import ConfigSyncSpec
 from syncline.api.connection import ClusterConnection
+from syncline.api.ignitionsync import IgnitionSyncSpec
 from syncline.api.manifestsync import ManifestSyncSpec
 from syncline.api.source import GitSource
+from syncline.api.workspacesync import WorkspaceSyncSpec, resources_of
+from syncline.core.group_kind import GroupKind
+from syncline.core.known_kinds import known_kind
 from syncline.core.selectors import is_glob
 from syncline.core.tenancy import TenantRequest
+
+ENDPOINT_KINDS = ("Endpoints", "EndpointSlice.discovery.k8s.io")
+"""The kinds that a WorkspaceSync with `endpoints: true` writes upstream."""
 
 
 def configmapsync_request(spec: ConfigMapSyncSpec) -> TenantRequest:
@@ -32,7 +39,7 @@ def manifestsync_request(spec: ManifestSyncSpec, namespace: str) -> TenantReques
     return TenantRequest(
         **_connections((remote.connection for remote in remotes), namespace),
         namespaces=tuple(_exact(namespaces)),
-        kinds=tuple(_kind_name(ref.api_version, ref.kind) for ref in refs),
+        kinds=tuple(str(GroupKind.of(ref.api_version, ref.kind)) for ref in refs),
     )
 
 
@@ -46,6 +53,32 @@ def configsync_request(spec: ConfigSyncSpec, namespace: str) -> TenantRequest:
         detours=tuple(field for git in repositories for field in _detours(git)),
         **_connections((remote.connection for remote in spec.remote_clusters), namespace),
         namespaces=tuple(one for one in placed if one),
+    )
+
+
+def ignitionsync_request(spec: IgnitionSyncSpec) -> TenantRequest:
+    """Return the request of an IgnitionSync. Its gateways are pods of its own namespace."""
+    app = spec.git.auth.github_app if spec.git.auth is not None else None
+    detours = ("git.auth.githubApp.apiBaseURL",) if app is not None and app.api_base_url is not None else ()
+    return TenantRequest(repositories=(spec.git.repo,), detours=detours)
+
+
+def workspacesync_request(spec: WorkspaceSyncSpec, namespace: str) -> TenantRequest:
+    """Return the request of a WorkspaceSync of a namespace.
+
+    Namespaces of prefixes and templates, kinds of custom resources and clusters of selectors are known only in a
+    reconcile.
+    """
+    upstream, downstream, mapping = spec.upstream.connection, spec.downstream, spec.namespaces.mapping
+    asked = _connections([upstream] if upstream is not None else [], namespace)
+    targets = [f"{downstream.sync_target_namespace or namespace}/{name}" for name in downstream.sync_targets]
+    kinds = [known_kind(one.group, one.resource) for one in resources_of(spec)]
+    endpoints = ENDPOINT_KINDS if spec.endpoints else ()
+    return TenantRequest(
+        sync_targets=(*asked["sync_targets"], *targets),
+        servers=asked["servers"],
+        namespaces=(mapping.fixed,) if mapping is not None and mapping.fixed is not None else (),
+        kinds=(*(kind for kind in kinds if kind is not None), *endpoints),
     )
 
 
@@ -66,8 +99,3 @@ def _detours(git: GitSource) -> Iterator[str]:
 
 def _exact(patterns: Iterable[str]) -> Iterator[str]:
     return (pattern for pattern in patterns if not is_glob(pattern))
-
-
-def _kind_name(api_version: str, kind: str) -> str:
-    group, _, _ = api_version.rpartition("/")
-    return f"{kind}.{group}" if group else kind

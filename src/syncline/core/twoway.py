@@ -5,7 +5,8 @@ something else than what it was sent: a side that still equals its own half of t
 on both sides are agreed, whoever wrote them first; so a pass that died half-way is finished by the next one.
 
 Paths that cannot be in one object at the same time are decided together: a key of `data` and the same key of
-`binaryData`, a value and the values below it. There, each side ends with all that one of the two sides had.
+`binaryData`, a value and the values below it. There, each side ends with all that one of the two sides had. An item of
+a list with keys that one side does not have is decided whole too: half an item is none.
 """
 
 from collections.abc import Callable, Iterable
@@ -18,6 +19,7 @@ from syncline.core.merge import ValueDigests
 
 Side = Literal["Upstream", "Downstream"]
 Strategy = Literal["UpstreamWins", "DownstreamWins", "LastWriteWins", "Merge", "Skip"]
+OnConflict = Literal["UpstreamWins", "DownstreamWins", "Report"]
 
 STRATEGIES: dict[str, Strategy] = {
     "SourceWins": "UpstreamWins",
@@ -44,6 +46,22 @@ class Base(Struct, frozen=True):
     def same(cls, digests: ValueDigests) -> "Base":
         """Return the base of two sides that store exactly what they are sent, as ConfigMaps do."""
         return cls(digests, digests)
+
+
+class AgreementOptions(Struct, frozen=True, kw_only=True):
+    """The options of an agreement, in addition to the strategy."""
+
+    upward: bool = True
+    """Whether changes made downstream may be written upstream; otherwise they stay where they are."""
+    on_conflict: OnConflict = "Report"
+    """Under Merge: the side that wins a path that was changed on both sides."""
+    exact: bool = False
+    """Whether UpstreamWins and DownstreamWins also remove values from the loser that the winner never had."""
+    resolve: Side | None = None
+    """The side that a person has chosen for all conflicts."""
+
+
+NO_OPTIONS = AgreementOptions()
 
 
 class Changes(Struct, frozen=True):
@@ -83,6 +101,10 @@ class Agreement(Struct, frozen=True, kw_only=True):
     """Paths changed upstream only that wait, under Skip, until the conflicts are gone."""
     local_only: tuple[str, ...] = ()
     """Paths of the losing side that the winner never had: they stay there and are not copied."""
+    kept: tuple[str, ...] = ()
+    """Paths changed downstream that stay as they are there, because nothing is written upstream."""
+    unknown: tuple[str, ...] = ()
+    """Conflicts without a known base: no rule decides them, only a person."""
     overruled: tuple[str, ...] = ()
     """Paths at which one side's edit or deletion gives way to the other side: no conflict, but worth an event."""
     upstream: ValueDigests | None = None
@@ -95,14 +117,26 @@ class Agreement(Struct, frozen=True, kw_only=True):
     @property
     def base(self) -> Base | None:
         """The base to record once both sides are written; None only where nothing was decided and there was none."""
-        up, down = self.upstream, self.downstream
+        return self.base_after()
+
+    def base_after(
+        self, *, up: ValueDigests | None = None, down: ValueDigests | None = None, unwritten: Iterable[str] = ()
+    ) -> Base | None:
+        """Return the base to record, from what the servers made of the writes.
+
+        `up` and `down` are the digests that a write returned, or a dry run of it; leave out a side that was not
+        written. The write must have carried the version that was decided on, or somebody's edit in between would pass
+        for a part of it. `unwritten` paths were to flow and did not: they keep their old base.
+        """
+        up, down = self.upstream if up is None else up, self.downstream if down is None else down
         if up is None or down is None:
             return self.previous_base
         old = self.previous_base or Base.same({})
-        undecided = (*self.conflicts, *self.deferred, *self.local_only)
+        undecided = (*self.conflicts, *self.deferred, *self.local_only, *self.kept, *unwritten)
         groups = _group_paths((*undecided, *old.up, *old.down, *up, *down))
         kept = {path for paths in groups if not paths.isdisjoint(undecided) for path in paths}
-        return Base(_with_old(up, old.up, kept), _with_old(down, old.down, kept))
+        unknown = dict.fromkeys(self.unknown, _UNKNOWN)
+        return Base({**_with_old(up, old.up, kept), **unknown}, {**_with_old(down, old.down, kept), **unknown})
 
 
 def agree(
@@ -113,6 +147,7 @@ def agree(
     later: Side = "Upstream",
     *,
     oneway: AbstractSet[str] = frozenset(),
+    options: AgreementOptions = NO_OPTIONS,
 ) -> Agreement:
     """Decide what flows where between two sides that both exist.
 
@@ -131,6 +166,7 @@ def agree(
     rules = _Rules(
         strategy=strategy,
         later=later,
+        options=options,
         first=base is None,
         edited_up=any(group.up_changed for group in free),
         edited_down=any(group.down_changed for group in free),
@@ -142,14 +178,19 @@ def agree(
 
     down = _flow((group.up, group.down) for group, ruling in rulings if ruling == "Down")
     up = _flow((group.down, group.up) for group, ruling in rulings if ruling == "Up")
+    conflicts = paths(lambda _, ruling: ruling == "Conflict")
     return Agreement(
         up=up,
         down=down,
-        conflicts=paths(lambda _, ruling: ruling == "Conflict"),
+        conflicts=conflicts,
+        unknown=conflicts if base is None and options.on_conflict != "Report" else (),
         deferred=paths(lambda _, ruling: ruling == "Deferred"),
         local_only=paths(lambda _, ruling: ruling == "LocalOnly"),
+        kept=paths(lambda _, ruling: ruling == "Kept"),
         overruled=paths(
-            lambda group, ruling: (ruling == "Down" and group.down_changed) or (ruling == "Up" and group.up_changed)
+            lambda group, ruling: (
+                (ruling == "Down" and group.down_changed) or (ruling in ("Up", "Kept") and group.up_changed)
+            )
         ),
         upstream=_after(upstream, up, downstream),
         downstream=_after(downstream, down, upstream),
@@ -172,7 +213,9 @@ def changes(
     )
 
 
-_Ruling = Literal["Down", "Up", "Conflict", "Deferred", "LocalOnly"]
+_Ruling = Literal["Down", "Up", "Conflict", "Deferred", "LocalOnly", "Kept", "Settled"]
+_ITEM = "/["
+_UNKNOWN = "?"
 _WINNERS: dict[str, Side] = {"UpstreamWins": "Upstream", "DownstreamWins": "Downstream"}
 
 
@@ -184,6 +227,8 @@ class _PathGroup(Struct, frozen=True, kw_only=True):
     up_changed: bool
     down_changed: bool
     oneway: bool
+    unknown: bool
+    """Whether the base records only that the agreement is unknown."""
 
     @property
     def present(self) -> AbstractSet[str]:
@@ -200,18 +245,36 @@ class _Rules(Struct, frozen=True, kw_only=True):
 
     strategy: Strategy
     later: Side
+    options: AgreementOptions
     first: bool
     edited_up: bool
     edited_down: bool
 
     def rule(self, group: _PathGroup) -> _Ruling:
         """Decide a group of paths in which the sides differ."""
+        resolve, upward = self.options.resolve, self.options.upward
+        ruling = self._by_strategy(group)
+        if ruling == "Up" and not upward:
+            ruling = "Conflict" if self.strategy == "Skip" else "Kept"
+        if resolve is None or ruling not in ("Conflict", "Deferred"):
+            return ruling
+        if ruling == "Deferred" or resolve == "Upstream":
+            return "Down"
+        return "Up" if upward else "Settled"
+
+    def _by_strategy(self, group: _PathGroup) -> _Ruling:
         if group.oneway:
             return _side_wins("Upstream", group, exact=False)
+        if self.strategy == "DownstreamWins" and not self.options.upward:
+            # The upstream cannot be reverted: what nobody has changed downstream follows it.
+            return "Up" if group.down_changed else "Down"
         if self.first:
             return self._first_contact(group)
+        return self._since_base(group)
+
+    def _since_base(self, group: _PathGroup) -> _Ruling:
         if (winner := _WINNERS.get(self.strategy)) is not None:
-            return _side_wins(winner, group, exact=False)
+            return _side_wins(winner, group, exact=self.options.exact)
         if self.strategy == "LastWriteWins" and self.edited_up and self.edited_down:
             # The later object wins whole: nobody is to meet a mixture that nobody wrote.
             return _side_wins(self.later, group, exact=True)
@@ -220,9 +283,12 @@ class _Rules(Struct, frozen=True, kw_only=True):
         return self._merge(group)
 
     def _merge(self, group: _PathGroup) -> _Ruling:
-        if group.up_changed and group.down_changed:
-            return self._first_contact(group)
-        return "Down" if group.up_changed else "Up"
+        if not (group.up_changed and group.down_changed):
+            return "Down" if group.up_changed else "Up"
+        winner = _WINNERS.get(self.options.on_conflict) if self.strategy == "Merge" else None
+        if winner is not None and group.up and group.down and not group.unknown:
+            return _side_wins(winner, group, exact=True)
+        return self._first_contact(group)
 
     def _first_contact(self, group: _PathGroup) -> _Ruling:
         """Prefer something to nothing; two different values are for the named winner, or for a person."""
@@ -247,6 +313,7 @@ def _path_groups(
 ) -> list[_PathGroup]:
     was = base or Base.same({})
     shielded = {_name(path) for path in oneway}
+    whole = items_of(upstream) ^ items_of(downstream)
     return [
         _PathGroup(
             up=(up := _part(upstream, paths)),
@@ -254,19 +321,35 @@ def _path_groups(
             up_changed=up != _part(was.up, paths),
             down_changed=down != _part(was.down, paths),
             oneway=any(_covered(path, shielded) for path in paths),
+            unknown=any(was.up.get(path) == _UNKNOWN for path in paths),
         )
-        for paths in _group_paths((*was.up, *was.down, *upstream, *downstream))
+        for paths in _group_paths((*was.up, *was.down, *upstream, *downstream), whole)
     ]
 
 
-def _group_paths(paths: Iterable[str]) -> list[set[str]]:
-    """Group paths that may not be able to be in one object at the same time."""
+def items_of(paths: Iterable[str]) -> set[str]:
+    """Return the items of lists with keys (`object_paths`), by the beginnings of paths."""
+    found: set[str] = set()
+    for path in paths:
+        end = path.find(_ITEM)
+        while end >= 0:
+            is_item = path[end + 2 : end + 3] != "="
+            end = path.find("/", end + 1)
+            if is_item:
+                found.add(path if end < 0 else path[:end])
+            end = path.find(_ITEM, end) if end >= 0 else -1
+    return found
+
+
+def _group_paths(paths: Iterable[str], whole: AbstractSet[str] = frozenset()) -> list[set[str]]:
+    """Group paths that may not be able to be in one object at the same time, and those of `whole` items."""
     groups: list[set[str]] = []
     root: tuple[str, ...] | None = None
     # By segments, not as texts: what is below a path follows it directly.
     for name, path in sorted((tuple(_name(path).split("/")), path) for path in set(paths)):
         if root is None or name[: len(root)] != root:
-            root = name
+            ends = range(1, len(name)) if whole else ()
+            root = next((name[:end] for end in ends if "/".join(name[:end]) in whole), name)
             groups.append(set())
         groups[-1].add(path)
     return groups

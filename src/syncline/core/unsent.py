@@ -1,4 +1,4 @@
-"""Which fields of an object a server-side apply removes: those that are ours and that it does not send."""
+"""The fields that a server-side apply removes: fields of ours that it does not send."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Whether a revision that was checked goes live, and where. Pure.
+"""The verdict on a validated revision: whether it is applied, and to which clusters. Pure.
 
 A revision goes live as a whole: what one cluster would refuse goes to none. A cluster that cannot be asked holds up no
 other; nothing new is written there until it can be. What is live already is not taken back by any of this.
