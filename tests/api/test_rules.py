@@ -1,7 +1,15 @@
 """No rule without a spec that breaks it: the words a user gets are words that a test has seen."""
 
 import pytest
-from tests.api import test_configmapsync, test_configsync, test_manifestsync, test_synctarget, test_tenantpolicy
+from tests.api import (
+    test_configmapsync,
+    test_configsync,
+    test_ignitionsync,
+    test_manifestsync,
+    test_synctarget,
+    test_tenantpolicy,
+    test_workspacesync,
+)
 from tests.api.trial import messages
 
 from syncline.api.crd import schema
@@ -9,7 +17,15 @@ from syncline.api.kinds import ALL_KINDS, Kind
 
 PROVEN = tuple(
     words
-    for module in (test_configmapsync, test_configsync, test_manifestsync, test_synctarget, test_tenantpolicy)
+    for module in (
+        test_configmapsync,
+        test_configsync,
+        test_ignitionsync,
+        test_manifestsync,
+        test_synctarget,
+        test_tenantpolicy,
+        test_workspacesync,
+    )
     for _, _, words in module.RULES.values()
 )
 

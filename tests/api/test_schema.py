@@ -41,6 +41,7 @@ def test_a_crd_has_no_references_and_no_alternatives(kind: Any) -> None:
         (Word, {"type": "string", "maxLength": 9}),
         (Word | None, {"type": "string", "maxLength": 9}),
         (bool, {"type": "boolean"}),
+        (Any, {"x-kubernetes-preserve-unknown-fields": True}),
         (int, {"type": "integer", "format": "int64"}),
         (Annotated[int, Meta(ge=1, le=3)], {"type": "integer", "format": "int64", "minimum": 1, "maximum": 3}),
         (Literal["A", "B"], {"type": "string", "enum": ["A", "B"]}),

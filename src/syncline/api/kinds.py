@@ -6,7 +6,17 @@ them.
 
 from msgspec import Struct
 
-from syncline.api import configmapsync, configsync, manifestsync, synctarget, tenantpolicy
+from syncline.api import (
+    configmapsync,
+    configsync,
+    ignition_status,
+    ignitionsync,
+    manifestsync,
+    synctarget,
+    tenantpolicy,
+    workspace_status,
+    workspacesync,
+)
 from syncline.api.common import GROUP
 
 
@@ -40,6 +50,7 @@ class Kind(Struct, frozen=True, kw_only=True):
 
 
 _READY = '.status.conditions[?(@.type=="Ready")]'
+_ALL_SYNCED = '.status.conditions[?(@.type=="AllGatewaysSynced")]'
 _OUTCOME = (
     Column(
         "Targets",
@@ -100,6 +111,39 @@ CONFIG_SYNC = Kind(
     ),
 )
 
+WORKSPACE_SYNC = Kind(
+    kind=workspacesync.KIND,
+    plural=workspacesync.PLURAL,
+    singular="workspacesync",
+    short_names=("wss",),
+    object=workspacesync.WorkspaceSync,
+    spec=workspacesync.WorkspaceSyncSpec,
+    status=workspace_status.WorkspaceSyncStatus,
+    columns=(
+        Column("Upstream", ".spec.upstream..workspace", "The upstream workspace, or the workspace of the APIExport."),
+        *_OUTCOME,
+    ),
+)
+
+IGNITION_SYNC = Kind(
+    kind=ignitionsync.KIND,
+    plural=ignitionsync.PLURAL,
+    singular="ignitionsync",
+    short_names=("isync", "igs"),
+    object=ignitionsync.IgnitionSync,
+    spec=ignitionsync.IgnitionSyncSpec,
+    status=ignition_status.IgnitionSyncStatus,
+    columns=(
+        Column("Ref", ".status.lastSyncRef", "The ref that gateways follow."),
+        Column("Synced", f"{_ALL_SYNCED}.status", "Whether all gateways have the commit."),
+        Column("Gateways", f"{_ALL_SYNCED}.message", "The gateways that have the commit, and all gateways."),
+        Column("Ready", f"{_READY}.status", "Whether the ref is resolved and all gateways have its files."),
+        Column("Age", ".metadata.creationTimestamp", "The age of the sync.", type="date"),
+        Column("Reason", f"{_READY}.reason", "Why.", priority=1),
+        Column("Commit", ".status.lastSyncCommitShort", "The commit of the ref.", priority=1),
+    ),
+)
+
 SYNC_TARGET = Kind(
     kind=synctarget.KIND,
     plural=synctarget.PLURAL,
@@ -135,6 +179,6 @@ TENANT_POLICY = Kind(
     ),
 )
 
-KINDS = (CONFIG_MAP_SYNC, MANIFEST_SYNC, CONFIG_SYNC, SYNC_TARGET)
+KINDS = (CONFIG_MAP_SYNC, MANIFEST_SYNC, CONFIG_SYNC, WORKSPACE_SYNC, IGNITION_SYNC, SYNC_TARGET)
 """The namespaced kinds, which tenants create."""
 ALL_KINDS = (*KINDS, TENANT_POLICY)

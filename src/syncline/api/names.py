@@ -65,3 +65,47 @@ MetadataKeyPattern = Annotated[
         max_length=316,
     ),
 ]
+Group = Annotated[
+    str,
+    text(
+        r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$",
+        'write an API group, such as apps or example.com; write "" for the core group',
+        min_length=0,
+        max_length=253,
+    ),
+]
+VersionName = Annotated[
+    str,
+    text(
+        r"^[a-z]([-a-z0-9]*[a-z0-9])?$",
+        "write one version of the API group, such as v1 or v1beta1",
+        max_length=63,
+    ),
+]
+PluralName = Annotated[
+    str,
+    text(
+        r"^[a-z]([-a-z0-9]*[a-z0-9])?$",
+        "write a resource as `kubectl api-resources` shows it, in lower case and plural, such as deployments; write"
+        " its group in group",
+        max_length=63,
+    ),
+]
+ResourceName = Annotated[
+    str,
+    text(
+        r"^[a-z]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
+        "write a resource with its group, in lower case and plural, such as deployments.apps; without a group for the"
+        " core group, such as configmaps",
+        max_length=317,
+    ),
+]
+WorkspacePath = Annotated[
+    str,
+    text(
+        r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(:[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
+        'write the path of one workspace, such as root:team: names of lowercase letters, digits and "-", with ":"'
+        " between them",
+        max_length=512,
+    ),
+]

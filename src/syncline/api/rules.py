@@ -53,6 +53,19 @@ class ValidationRule(Struct, frozen=True):
     field_path: str = ""
 
 
+def selects_some(name: str, message: str) -> ValidationRule:
+    """Return the rule that the selector in a field is not empty."""
+    return ValidationRule(
+        f"""
+        !has(self.{name})
+        || self.{name}.?matchLabels.orValue({{}}).size() > 0
+        || self.{name}.?matchExpressions.orValue([]).size() > 0
+        """,
+        message,
+        f".{name}",
+    )
+
+
 def text(pattern: str, message: str, *, max_length: int, min_length: int = 1) -> Meta:
     """Limit a string. If the pattern does not match, the API server answers with `message`, not with the pattern."""
     return Meta(

@@ -61,6 +61,8 @@ def _scalar(info: mi.Type, where: str) -> Schema:
             return {"type": "integer", "format": "int64", **_bounds(info)}
         case mi.BoolType():
             return {"type": "boolean"}
+        case mi.AnyType():
+            return {"x-kubernetes-preserve-unknown-fields": True}
         case _:
             raise SchemaError(f"{where}: {type(info).__name__} is not allowed in a structural schema")
 

@@ -13,7 +13,8 @@ AuthType = Literal["Token", "Basic", "SSH", "GitHubApp"]
 _HOST = r"([a-zA-Z0-9][-.a-zA-Z0-9]*|\[[0-9a-fA-F:.]+\])(:[0-9]{1,5})?"
 # The form of scp: user@host:path.
 _SCP = r"[a-zA-Z0-9_][-._a-zA-Z0-9]*@[a-zA-Z0-9][-.a-zA-Z0-9]*:[a-zA-Z0-9~_./][^\s:?#]*"
-_OVER_SSH = "self.repo.matches('^(ssh:|[^/@]+@[^/]+:)')"
+OVER_SSH = "self.repo.matches('^(ssh:|[^/@]+@[^/]+:)')"
+"""Whether the repository of a struct with `repo` is read by ssh, as CEL."""
 
 RepositoryUrl = Annotated[
     str,
@@ -53,6 +54,14 @@ SourceName = Annotated[
 ]
 
 
+NO_CREDENTIALS = ValidationRule(
+    "!self.repo.matches(r'^https?://[^/]*@') && !self.repo.matches(r'^ssh://[^/]*:[^/]*@')",
+    "the URL contains credentials: move them to a Secret, and write its name in auth.secretRef",
+    ".repo",
+)
+"""For each struct with `repo`."""
+
+
 class GitAuth(Struct, frozen=True, kw_only=True, rename="camel"):
     """The credential for a repository."""
 
@@ -90,25 +99,21 @@ class GitSource(Struct, frozen=True, kw_only=True, rename="camel"):
     """Files of a Git repository."""
 
     RULES: ClassVar[tuple[ValidationRule, ...]] = (
+        NO_CREDENTIALS,
         ValidationRule(
-            "!self.repo.matches(r'^https?://[^/]*@') && !self.repo.matches(r'^ssh://[^/]*:[^/]*@')",
-            "the URL contains credentials: move them to a Secret, and write its name in auth.secretRef",
-            ".repo",
-        ),
-        ValidationRule(
-            f"!{_OVER_SSH} || has(self.auth) && self.auth.type == 'SSH'",
+            f"!{OVER_SSH} || has(self.auth) && self.auth.type == 'SSH'",
             "a repository at ssh:// or git@host:path needs auth with type: SSH and a Secret with identity and"
             " known_hosts",
             ".auth",
         ),
         ValidationRule(
-            f"{_OVER_SSH} || !has(self.auth) || self.auth.type != 'SSH'",
+            f"{OVER_SSH} || !has(self.auth) || self.auth.type != 'SSH'",
             "auth with type: SSH needs a repository at ssh:// or git@host:path: write such a URL, or write type:"
             " Token, Basic or GitHubApp",
             ".auth.type",
         ),
         ValidationRule(
-            f"!{_OVER_SSH} || !has(self.caSecretRef) && !has(self.proxySecretRef)",
+            f"!{OVER_SSH} || !has(self.caSecretRef) && !has(self.proxySecretRef)",
             "caSecretRef and proxySecretRef need a repository at https://: remove them",
         ),
     )

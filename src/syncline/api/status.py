@@ -22,6 +22,16 @@ Conditions = Annotated[
 ]
 
 
+StatusProof = Annotated[
+    Annotated[str, Meta(max_length=128)] | None,
+    Meta(
+        description="A signature of the operator over this status and the identity of this object. The operator"
+        " does not use a status that somebody else has written, and replaces it.",
+    ),
+]
+"""The field `proof` of a status (`core/status_proof.py`)."""
+
+
 class SyncStatus(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """The observed state of a sync."""
 
@@ -83,13 +93,7 @@ class SyncStatus(Struct, frozen=True, kw_only=True, rename="camel", omit_default
             extra=Role.INVENTORY.mark,
         ),
     ] = field(default_factory=list)
-    proof: Annotated[
-        Annotated[str, Meta(max_length=128)] | None,
-        Meta(
-            description="A signature of the operator over this status and the identity of this object. The operator"
-            " does not use a status that somebody else has written, and replaces it.",
-        ),
-    ] = None
+    proof: StatusProof = None
 
 
 class RemoteSyncStatus(SyncStatus, frozen=True, kw_only=True, rename="camel", omit_defaults=True):

@@ -8,7 +8,7 @@ from syncline.api.common import API_VERSION, ObjectMeta, Timestamp
 from syncline.api.connection import ClusterConnection
 from syncline.api.names import NamespacePattern
 from syncline.api.rules import Role, ValidationRule
-from syncline.api.status import Conditions
+from syncline.api.status import Conditions, StatusProof
 
 KIND = "SyncTarget"
 PLURAL = "synctargets"
@@ -82,6 +82,7 @@ class SyncTargetStatus(Struct, frozen=True, kw_only=True, rename="camel", omit_d
             " that an unchanged cluster causes no writes."
         ),
     ] = None
+    proof: StatusProof = None
 
 
 class SyncTarget(Struct, kw_only=True, rename="camel"):
