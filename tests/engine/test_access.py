@@ -27,23 +27,26 @@ class Court:
         self.allowed: set[str] = set()
         """The namespaces where everything is allowed; "" for all of them."""
         self.status = 201
+        self.refused = ""
+        """The kind of review that the client may not ask for."""
         self.reviews = AccessReviews(client, capacity=8, clock=lambda: self.now)
         server.answer(self._decide)
 
     async def _decide(self, request: web.BaseRequest) -> web.StreamResponse:
-        asked = (await request.json())["spec"]["resourceAttributes"]
-        body = {"status": {"allowed": asked["namespace"] in self.allowed}} if self.status < 400 else {}
-        return web.json_response(body, status=self.status)
+        review = await request.json()
+        status = 403 if review["kind"] == self.refused else self.status
+        asked = review["spec"]["resourceAttributes"]
+        body = {"status": {"allowed": asked["namespace"] in self.allowed}} if status < 400 else {}
+        return web.json_response(body, status=status)
 
     def asked(self) -> list[tuple[str, str]]:
         """Return who was asked about, and in which namespace."""
-        return [
-            (
-                request.headers.get("Impersonate-User", ""),
-                json.loads(request.body)["spec"]["resourceAttributes"]["namespace"],
-            )
-            for request in self.server.requests
-        ]
+        specs = [json.loads(request.body)["spec"] for request in self.server.requests]
+        return [(spec.get("user", ""), spec["resourceAttributes"]["namespace"]) for spec in specs]
+
+    def asked_as(self) -> set[str]:
+        """Return as whom the server was asked."""
+        return {request.headers.get("Impersonate-User", "") for request in self.server.requests}
 
 
 @pytest.fixture
@@ -52,10 +55,22 @@ async def court() -> AsyncIterator[Court]:
         yield Court(server, client)
 
 
-async def test_the_server_is_asked_as_the_identity_itself(court: Court) -> None:
+async def test_the_operator_asks_as_itself_so_that_nobody_can_hold_up_the_answer(court: Court) -> None:
     assert not await court.reviews.may(ROBOT, HERE)
     assert not await court.reviews.may(None, HERE)
     assert court.asked() == [(ROBOT, ""), (ROBOT, "here"), ("", ""), ("", "here")]
+    assert court.asked_as() == {""}
+    assert json.loads(court.server.requests[0].body)["spec"]["groups"] == [
+        "system:serviceaccounts",
+        "system:serviceaccounts:home",
+        "system:authenticated",
+    ]
+
+
+async def test_whoever_may_not_ask_about_others_asks_as_them(court: Court) -> None:
+    court.allowed, court.refused = {"here"}, "SubjectAccessReview"
+    assert await court.reviews.may(ROBOT, HERE)
+    assert court.asked_as() == {"", ROBOT}
 
 
 async def test_an_answer_is_believed_for_a_while_and_then_asked_for_again(court: Court) -> None:

@@ -11,8 +11,9 @@ from syncline.api.manifestsync import ManifestSyncStatus
 from syncline.api.status import MAX_CLUSTERS, MAX_KEPT
 from syncline.controllers.lowered import Destination, LoweredSpec, WriteRef
 from syncline.controllers.targets.clusters import TargetCluster
-from syncline.controllers.targets.fleet_clusters import _Connection, _with_room
-from syncline.controllers.targets.keep_policy import KeepMarks, keep_mark, no_room_outcome
+from syncline.controllers.targets.connections import ClusterVisit, with_room
+from syncline.controllers.targets.keep_policy import KeepMarks, mark_at
+from syncline.core.keep_marks import no_room_outcome
 from syncline.core.objects import Target
 from syncline.core.outcome import Outcome
 from syncline.core.plan import Policy
@@ -55,7 +56,7 @@ def test_clusters_beyond_the_room_of_the_inventory_are_not_written_to_and_told()
         writes=(WriteRef(kind="Secret", namespace="team", name="token"),),
         destinations=(),
     )
-    arrivals = _with_room(lowered, [_Connection(site=one) for one in (*new, *known)])
+    arrivals = with_room(lowered, [ClusterVisit(site=one) for one in (*new, *known)])
     assert [one.site for one in arrivals] == [new[0], None, None, *known]
     (told,) = arrivals[1].outcomes
     assert (told.target, told.state, told.reason) == (
@@ -72,14 +73,14 @@ def test_a_sync_that_is_being_deleted_visits_all_its_clusters() -> None:
     ending = structs.replace(
         ending, metadata=structs.replace(ending.metadata, deletion_timestamp="2026-01-02T03:04:05Z")
     )
-    arrivals = [_Connection(site=one) for one in (*known, site("new"))]
-    assert _with_room(LoweredSpec(sync=ending, destinations=()), arrivals) == arrivals
+    arrivals = [ClusterVisit(site=one) for one in (*known, site("new"))]
+    assert with_room(LoweredSpec(sync=ending, destinations=()), arrivals) == arrivals
 
 
 def test_under_keep_a_place_that_cannot_be_remembered_gets_no_copy() -> None:
     here = site(management="Keep")
     known = [Target("a", f"n{number}") for number in range(MAX_KEPT - 1)]
-    of_known = [keep_mark(CLUSTER, target) for target in known]
+    of_known = [mark_at(CLUSTER, target) for target in known]
     room = KeepMarks(sync(kept=of_known))
     assert room.has(here, known[0])
     assert all(room.take(here, target) for target in known)
@@ -94,7 +95,7 @@ def test_a_place_without_room_is_not_marked_as_one_that_has_had_its_copy() -> No
     here = site(management="Keep")
     outcomes = [no_room_outcome(Target("a", "b")), Outcome(target=Target("a", "c"), state="Synced", reason="Synced")]
     marks = KeepMarks(sync()).marks([here], outcomes, [], partial_view=False)
-    assert marks == [keep_mark(CLUSTER, Target("a", "c"))]
+    assert marks == [mark_at(CLUSTER, Target("a", "c"))]
 
 
 def test_a_namespace_that_was_replaced_during_a_reconcile_has_not_had_its_copy() -> None:
@@ -102,7 +103,7 @@ def test_a_namespace_that_was_replaced_during_a_reconcile_has_not_had_its_copy()
     uids = ["uid-of-the-first"]
     cluster = cast("Any", SimpleNamespace(namespace=lambda _: SimpleNamespace(uid=uids[-1])))
     here = structs.replace(here, cluster=cluster)
-    of_first = keep_mark(cluster, target)
+    of_first = mark_at(cluster, target)
     room = KeepMarks(sync(kept=[of_first]))
     assert room.take(here, target)
     uids.append("uid-of-the-second")
@@ -114,7 +115,7 @@ def test_a_namespace_that_was_replaced_during_a_reconcile_has_not_had_its_copy()
 def test_an_object_that_was_pruned_has_not_had_its_place() -> None:
     here, target = site(management="Keep"), Target("a", "b")
     pruned = Outcome(target=target, state="Synced", reason="Pruned", gone=True)
-    assert KeepMarks(sync(kept=[keep_mark(CLUSTER, target)])).marks([here], [pruned], [], partial_view=False) == []
+    assert KeepMarks(sync(kept=[mark_at(CLUSTER, target)])).marks([here], [pruned], [], partial_view=False) == []
 
 
 def test_other_policies_need_no_room() -> None:

@@ -7,6 +7,7 @@ from uuid import uuid4
 import pytest
 
 from syncline.api.common import LabelSelector
+from syncline.core.group_kind import GroupKind
 from syncline.core.ownership import OWNER_LABEL
 from syncline.engine.cluster import Cluster
 from syncline.engine.watch_filter import LabelQuery, WatchFilter
@@ -26,7 +27,7 @@ async def cluster(sandbox: Sandbox) -> AsyncIterator[Cluster]:
 
 
 async def opened(cluster: Cluster, group: str, kind: str) -> str:
-    informer = await cluster.open_kind(group, kind)
+    informer = await cluster.open_kind(GroupKind(group, kind))
     await cluster.wait_synced(informer, 60)
     return informer.kind
 

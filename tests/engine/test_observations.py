@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from syncline.api.common import ObjectMeta
 from syncline.controllers.triggers import Triggers
+from syncline.core.group_kind import GroupKind
 from syncline.core.objects import Target
 from syncline.engine.claims import Claims
 from syncline.engine.cluster import Cluster
@@ -125,7 +126,7 @@ async def play(steps: list[tuple[str, int, int]]) -> None:
         for sync in SYNCS:
             objects = frozenset(Target(key.namespace, key.name, "ConfigMap") for key in OBJECTS)
             triggers.set_watches(sync, WatchSet(objects=objects), None)
-        scene = Play(await hub.open_kind("", "ConfigMap"), queue)
+        scene = Play(await hub.open_kind(GroupKind("", "ConfigMap")), queue)
         for sync in SYNCS:
             for key in OBJECTS:
                 scene.read(sync, key)

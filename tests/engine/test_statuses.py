@@ -183,6 +183,11 @@ SPECS: dict[str, Any] = {
         "targets": {"inCluster": {"namespaces": ["b"]}},
     },
     "ConfigSync": {"source": {"git": {"repo": "https://git.example.com/a.git"}}},
+    "WorkspaceSync": {"downstream": {"syncTargets": ["a"]}},
+    "IgnitionSync": {
+        "git": {"repo": "https://git.example.com/a.git", "ref": "main"},
+        "gateway": {"apiKeySecretRef": {"name": "a", "key": "b"}},
+    },
     "SyncTarget": {"connection": {"type": "KubeconfigSecret", "kubeconfigSecretRef": {"name": "a"}}},
 }
 
@@ -208,3 +213,15 @@ def test_the_api_server_takes_any_status_that_was_made_to_fit(arena: Sandbox, ki
             asyncio.run(stores(address.rpartition("/")[2], status))
 
         takes()
+
+
+def test_of_the_labels_and_annotations_of_a_sync_no_more_is_held_than_the_operator_needs() -> None:
+    """Whoever may create syncs could fill the memory of the operator with them."""
+    ours = {f"syncline.dev/x{number:03}": "v" * 10_000 for number in range(100)}
+    metadata = ObjectMeta(
+        name="a", labels={f"l{number}": "v" for number in range(10_000)}, annotations={"note": "v" * 200_000, **ours}
+    )
+    read = read_sync(SYNCS.kind, ManifestSyncSpec, ManifestSyncStatus, RawSync(metadata=metadata)).metadata
+    assert read.labels == {}
+    assert sum(len(name) + len(value) for name, value in read.annotations.items()) < 25_000
+    assert set(read.annotations) < set(ours)

@@ -40,7 +40,17 @@ def test_each_sync_target_has_what_its_syncs_write_there() -> None:
     published = Published()
     published.registry.observe(BLUE, {"e": EDGE, "p": PROD}, at("e", "Secret") + at("p", "ConfigMap"), {})
     published.registry.observe(RED, {"edge": EDGE}, at("edge", "ConfigMap"), {"ConfigMap": "configmaps"})
-    assert published.resources == {EDGE: ["Secret", "configmaps"], PROD: ["ConfigMap"]}
+    assert published.resources == {EDGE: ["Secret", "configmaps"], PROD: ["configmaps"]}
+
+
+def test_a_name_that_is_learnt_later_is_published_though_the_verdict_stays() -> None:
+    published = Published()
+    published.registry.observe(BLUE, {"e": EDGE}, at("e", "Widget.example.com"), {})
+    assert published.resources == {EDGE: ["Widget.example.com"]}
+    for _ in range(2):
+        published.registry.observe(BLUE, {"e": EDGE}, at("e", "Widget.example.com"), {"Widget.example.com": "widgets"})
+    assert published.resources == {EDGE: ["widgets"]}
+    assert published.times == 2
 
 
 def test_nothing_is_published_while_nothing_changes() -> None:
@@ -67,6 +77,31 @@ def test_a_sync_that_does_not_look_has_what_it_has_written_until_it_looks() -> N
     assert published.registry.knows(BLUE)
     published.registry.observe(BLUE, {"e": EDGE}, at("e", "Secret"), {})
     assert published.resources == {EDGE: ["Secret"]}
+
+
+def test_a_sync_that_could_not_look_yet_changes_nothing_that_was_known() -> None:
+    """As when the operator starts faster than it reaches an upstream: a status that was right is not written again."""
+    published = Published()
+    published.registry.expect([BLUE])
+    published.registry.restore(BLUE, {EDGE: ("Secret",)}, {}, will_look=True)
+    assert not published.certain[EDGE]
+    published.registry.observe(BLUE, {"e": EDGE}, at("e", "Secret"), {})
+    assert published.certain[EDGE]
+    assert published.resources == {EDGE: ["Secret"]}
+
+
+def test_a_sync_that_has_not_looked_at_everything_leaves_what_it_has_written() -> None:
+    """As when a resource of the upstream could not be read yet: its copies have no outcomes."""
+    published = Published()
+    published.registry.expect([BLUE])
+    published.registry.observe(BLUE, {"e": EDGE}, [], {}, {EDGE: ("Secret",)})
+    assert not published.certain[EDGE]
+    published.registry.observe(BLUE, {"e": EDGE}, at("e", "Secret"), {})
+    assert published.certain[EDGE]
+    published.registry.observe(BLUE, {"e": EDGE}, [], {}, {EDGE: ("Secret",)})
+    assert published.resources == {EDGE: ["Secret"]}
+    published.registry.observe(BLUE, {"e": EDGE}, [], {})
+    assert published.resources == {EDGE: []}
 
 
 def test_a_resource_that_nobody_speaks_of_is_certainly_unused_only_once_all_could_look() -> None:

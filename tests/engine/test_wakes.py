@@ -29,13 +29,16 @@ COPY = Observed(
 )
 
 
-async def enqueues(new: Observed | None) -> bool:
+DEFINITION = structs.replace(COPY, target=Target("", "w.example.com", "CustomResourceDefinition.apiextensions.k8s.io"))
+
+
+async def enqueues(new: Observed | None, old: Observed = COPY, watches: WatchSet | None = None) -> bool:
     """Return whether a sync is woken when its copy becomes this."""
     async with Client(Connection(name="nowhere", server="https://127.0.0.1:1")) as client:
         hub, queue = Cluster(client), Queue[Key]("test")
         listening = Triggers("ConfigSync", queue, hub, Claims(client, {}))
-        listening.set_watches(KEY, WatchSet(), None)
-        hub._managed_changed(COPY, new, "")
+        listening.set_watches(KEY, watches or WatchSet(), None)
+        hub._managed_changed(old, new, "")
         try:
             return queue.depth() > 0
         finally:
@@ -48,14 +51,24 @@ async def enqueues(new: Observed | None) -> bool:
         {"digest": "e"},
         {"fields": b"f:other"},
         {"labels": {"a": "b"}},
-        {"health": Health("InProgress")},
         {"deleting": True},
         {"uid": "2"},
+        {"status": b"{}"},
     ],
     ids=lambda changes: next(iter(changes)),
 )
 async def test_a_change_that_a_plan_may_look_at_wakes(changes: dict[str, Any]) -> None:
     assert await enqueues(structs.replace(COPY, version="11", **changes))
+
+
+async def test_health_wakes_a_sync_that_waits_for_it_and_no_other() -> None:
+    changed = structs.replace(COPY, version="11", health=Health("InProgress"))
+    assert await enqueues(changed, watches=WatchSet(health=True))
+    assert not await enqueues(changed)
+
+
+async def test_every_sync_waits_for_the_definition_of_a_kind() -> None:
+    assert await enqueues(structs.replace(DEFINITION, version="11", health=Health("InProgress")), DEFINITION)
 
 
 async def test_a_copy_that_is_gone_wakes() -> None:
@@ -64,3 +77,26 @@ async def test_a_copy_that_is_gone_wakes() -> None:
 
 async def test_what_a_controller_notes_in_a_status_wakes_nobody() -> None:
     assert not await enqueues(structs.replace(COPY, version="11", changed_by="kube-controller-manager"))
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        (Target("team", "web-x1", "EndpointSlice.discovery.k8s.io"), True),
+        (Target("other", "web-x1", "EndpointSlice.discovery.k8s.io"), False),
+        (Target("team", "web", "Pod"), False),
+    ],
+    ids=["its endpoints", "of another namespace", "of another kind"],
+)
+async def test_what_others_make_of_a_copy_wakes_the_sync_that_follows_it(target: Target, expected: bool) -> None:
+    async with Client(Connection(name="nowhere", server="https://127.0.0.1:1")) as client:
+        hub, queue = Cluster(client), Queue[Key]("test")
+        listening = Triggers("WorkspaceSync", queue, hub, Claims(client, {}))
+        listening.follow(KEY, {("", "EndpointSlice.discovery.k8s.io", "team")})
+        hub._unmanaged_changed(target.kind, Key(target.namespace, target.name), "WorkspaceSync/team/sync")
+        assert KEY not in queue._waiting  # what it has read itself is no news
+        hub._unmanaged_changed(target.kind, Key(target.namespace, target.name), "")
+        assert (KEY in queue._waiting) is expected
+        listening.drop_watches(KEY)
+        assert (listening._follows, listening._followers) == ({}, {})
+        queue.close()

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
+from tests.acting import account_of_tests, acting, empower
 from tests.configmapsync.world import Thing, until
 from tests.fleet.world import Remote
 
@@ -25,6 +26,9 @@ class Scene:
         self.prefix = f"far{uuid4().hex[:6]}"
         self.home = self.namespace(hub, "home")
         self._syncs: list[Thing] = []
+        self._account = account_of_tests()
+        if self._account:
+            empower(hub, self.home, self._account)
 
     def namespace(self, cluster: Sandbox, short: str, **labels: str) -> str:
         name = f"{self.prefix}-{short}"
@@ -56,6 +60,10 @@ class Scene:
         place = namespace or self.home
         return self.secret(place, name, {key: base64.b64decode(value) for key, value in (wire.data or {}).items()})
 
+    def acting(self, spec: Mapping[str, Any]) -> Json:
+        """Return a spec with the account that syncs name where the operator has no rights of its own."""
+        return acting(self._account, spec)
+
     def sync(self, *clusters: Json, name: str = "sync", **spec: Any) -> Thing:
         """Create or change the sync."""
         thing = Thing(self.hub, f"/apis/{API_VERSION}/namespaces/{self.home}/{PLURAL}", name)
@@ -63,11 +71,13 @@ class Scene:
             "apiVersion": API_VERSION,
             "kind": KIND,
             "metadata": {"name": name},
-            "spec": {
-                "sourceRef": {"apiVersion": "v1", "kind": "Secret", "name": "token"},
-                **({"targets": {"remoteClusters": list(clusters)}} if clusters else {}),
-                **spec,
-            },
+            "spec": self.acting(
+                {
+                    "sourceRef": {"apiVersion": "v1", "kind": "Secret", "name": "token"},
+                    **({"targets": {"remoteClusters": list(clusters)}} if clusters else {}),
+                    **spec,
+                },
+            ),
         }
         if thing.look() is None:
             thing.create(body)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tests.configmapsync.world import Thing
 from tests.faults.scene import NAME, Scene, wait_until
+from tests.fleet.conftest import Until
 from tests.fleet.world import Remote, Vault, join
 
 from syncline.core.ownership import MARKER
@@ -80,6 +81,20 @@ async def test_a_member_without_kube_system_is_known_by_its_namespace_default(
     member = join(fleet, Vault(remote.secret(server=proxy.server)))
     assert await member.wait_probed()
     assert member.uid == uid_of_default(remote.sandbox)
+
+
+async def test_a_member_is_used_again_after_kube_system_was_absent_for_a_moment(
+    remote: Remote, proxy: FaultProxy, fleet: Fleet, until: Until
+) -> None:
+    """Something before the API server may answer 404: the namespace default is another object, not another cluster."""
+    member = join(fleet, Vault(remote.secret(server=proxy.server)))
+    assert await member.wait_probed()
+    uid = member.uid
+    absent = proxy.inject(Fault(status=404), when=lambda asked: kube_system(asked) or logical_cluster(asked))
+    await until(lambda: member.health.reason == "NotTheSame")
+    absent.lift()
+    await until(lambda: member.up)
+    assert member.uid == uid
 
 
 async def test_a_workspace_is_known_by_its_logical_cluster(

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from tests.configmapsync.world import Thing, until
-from tests.fleet.scene import Scene, becomes, edge, ready, targets, turns
+from tests.fleet.scene import Json, Scene, becomes, edge, ready, targets, turns
 from tests.fleet.world import Remote
 from tests.own_status import write_own_status
 
@@ -89,6 +89,22 @@ def test_what_is_there_and_not_ours_stays(scene: Scene) -> None:
     becomes(scene.copy(namespace), "foreign")
     scene.sync(edge(namespace, resourceManagementPolicy="Adopt"))
     becomes(scene.copy(namespace), "one")
+
+
+def test_a_log_line_about_a_target_there_names_its_cluster(scene: Scene, operator: OperatorProcess) -> None:
+    namespace = scene.there("a")
+    foreign = {"metadata": {"name": "token"}, "data": {"password": "Zm9yZWlnbg=="}}
+    scene.remote.sandbox.request("POST", f"/api/v1/namespaces/{namespace}/secrets", foreign)
+    scene.credential()
+    scene.source(password="one")
+    sync = scene.sync(edge(namespace))
+
+    def lines() -> list[Json]:
+        mine = [line for line in operator.events() if line.get("sync") == f"{scene.home}/{sync.name}"]
+        return [line for line in mine if (line["event"], line.get("reason")) == ("not ready", "NotOurs")]
+
+    (line,) = until(lines, bool)
+    assert (line["cluster"], line["target"]) == ("edge", f"Secret {namespace}/token")
 
 
 def test_deleting_the_sync_removes_its_copies_there(scene: Scene) -> None:
@@ -251,6 +267,7 @@ def test_labels_that_mean_no_cluster_say_so_whether_or_not_there_is_one_that_exc
     becomes(scene.copy(namespace), "one")
 
 
+@pytest.mark.own_rights  # an account that may read the SyncTarget is told more
 def test_a_sync_target_of_another_namespace_must_be_named_and_allow_it(scene: Scene) -> None:
     namespace, elsewhere = scene.there("a"), scene.namespace(scene.hub, "elsewhere")
     scene.credential(namespace=elsewhere)

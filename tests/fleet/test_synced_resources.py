@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.acting import empower
 from tests.configmapsync.world import Thing, until
 from tests.fleet.scene import Scene, becomes, turns
 from tests.fleet.world import Remote
@@ -85,14 +86,20 @@ def test_a_kind_that_the_cluster_does_not_serve_is_incompatible_until_it_does(sc
     lists(target, (f"widgets.{group}", "Accepted"))
 
 
-def test_whoever_reads_the_sync_target_learns_of_no_sync_of_others(scene: Scene) -> None:
+@pytest.mark.parametrize("account", ["", "tests"])
+def test_whoever_reads_the_sync_target_learns_of_no_sync_of_others(scene: Scene, account: str) -> None:
+    acting = {"serviceAccountName": account} if account else {}
+    if account:
+        empower(scene.hub, scene.home, account)
     fleet = scene.namespace(scene.hub, "fleet")
     scene.credential(namespace=fleet)
     scene.source(password="one")
     target = scene.target("edge-1", namespace=fleet, allowed=[scene.home])
     connection = {**BY_NAME, "syncTargetNamespace": fleet}
     there = scene.there("vault")
-    sync = scene.sync({"connection": connection, "namespaces": [there]}, name="hush", sourceRef=config_map(scene))
+    sync = scene.sync(
+        {"connection": connection, "namespaces": [there]}, name="hush", sourceRef=config_map(scene), **acting
+    )
     turns(sync, "Unknown", "KindNotWatched")
     lists(target, ("configmaps", "Incompatible"))
     said = json.dumps(target.read()["status"])

@@ -3,21 +3,22 @@
 import asyncio
 import base64
 import datetime as dt
-import json
 import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import asyncssh
 import pytest
-from aiohttp import web
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from aiohttp import ClientTimeout
+from cryptography.hazmat.primitives import serialization
+from tests.git.github_app import TOKEN, App
 from tests.git.test_mirrors import read, until
 
 from syncline.git import (
     AuthenticationFailed,
+    CacheFailure,
     CertificateUntrusted,
     HostKeyUnknown,
     Limits,
@@ -25,6 +26,7 @@ from syncline.git import (
     Remote,
     RepositoryNotFound,
     RepositoryUnreachable,
+    githubapp,
     remote_from,
     url,
 )
@@ -134,6 +136,17 @@ async def test_a_proxy_is_gone_through(
         await read(mirrors, remote_from(server.url(name), None, None, authority, {"address": address}))
 
 
+@pytest.fixture
+def nameless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run programs as a user without an entry in /etc/passwd, as clusters do that assign the users of pods."""
+    real = asyncio.create_subprocess_exec
+
+    async def wrapped(*arguments: Any, **options: Any) -> Any:
+        return await real("unshare", "--user", "--map-user=1000650000", *arguments, **options)
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", wrapped)
+
+
 def ssh_secret(ssh: SshServer) -> dict[str, bytes]:
     return {"identity": ssh.identity, "known_hosts": ssh.known_hosts}
 
@@ -192,46 +205,23 @@ async def test_a_key_that_the_server_does_not_know_opens_nothing(mirrors: Mirror
         await read(mirrors, remote_from(ssh.url(name), "SSH", ssh_secret(ssh) | {"identity": key}))
 
 
+@pytest.mark.usefixtures("repository", "nameless")
+async def test_ssh_needs_a_user_with_a_name_and_says_so(
+    mirrors: Mirrors, ssh: SshServer, remote: Remote, name: str
+) -> None:
+    assert len(await read(mirrors, remote)) == 3, "https needs none"
+    before = len(ssh.commands)
+    with pytest.raises(CacheFailure, match="a user with this id in /etc/passwd; run the operator as a user of the im"):
+        await read(mirrors, remote_from(ssh.url(name), "SSH", ssh_secret(ssh)))
+    assert len(ssh.commands) == before
+
+
 async def test_a_repository_that_is_not_there_is_not_found_over_ssh(mirrors: Mirrors, ssh: SshServer) -> None:
     with pytest.raises(RepositoryNotFound):
         await read(mirrors, remote_from(ssh.url("no-such"), "SSH", ssh_secret(ssh)))
 
 
-class App:
-    """GitHub's side of an app."""
-
-    def __init__(self, server: GitServer) -> None:
-        self.key = rsa.generate_private_key(65537, 2048)
-        self.issued = 0
-        self.lifetime = dt.timedelta(hours=1)
-        self.status = 201
-        server.routes["/api/v3/app/installations/42/access_tokens"] = self.answer
-
-    @property
-    def secret(self) -> dict[str, bytes]:
-        pem = self.key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
-        )
-        return {"appID": b"7", "installationID": b"42", "privateKey": pem}
-
-    def answer(self, request: web.BaseRequest, _: bytes) -> web.StreamResponse:
-        claim = request.headers["Authorization"].removeprefix("Bearer ")
-        signed, _, signature = claim.rpartition(".")
-        self.key.public_key().verify(decode(signature), signed.encode(), padding.PKCS1v15(), hashes.SHA256())
-        body = json.loads(decode(signed.split(".")[1]))
-        assert body["iss"] == "7"
-        assert body["exp"] - body["iat"] <= 600
-        self.issued += 1
-        expires = dt.datetime.now(dt.UTC) + self.lifetime
-        answer = {"token": f"{CANARY}-{self.issued}", "expires_at": expires.isoformat()}
-        return web.json_response(answer, status=self.status)
-
-
-def decode(segment: str) -> bytes:
-    return base64.urlsafe_b64decode(segment + "=" * (-len(segment) % 4))
-
-
-@pytest.fixture(scope="module")
+@pytest.fixture
 def app(server: GitServer) -> App:
     return App(server)
 
@@ -241,22 +231,21 @@ async def test_a_github_app_gets_itself_a_token_and_keeps_it_until_it_is_about_t
     mirrors: Mirrors, server: GitServer, name: str, authority: dict[str, bytes], app: App
 ) -> None:
     remote = remote_from(server.url(name), "GitHubApp", app.secret, authority)
-    before = app.issued
-    server.require_basic(name, "x-access-token", f"{CANARY}-{before + 1}")
+    server.require_basic(name, "x-access-token", f"{TOKEN}-1")
     assert await read(mirrors, remote)
     await mirrors.refresh(remote)
-    assert app.issued == before + 1
+    assert app.issued == 1
     # A token that the server no longer takes is replaced at once.
-    server.require_basic(name, "x-access-token", f"{CANARY}-{before + 2}")
+    server.require_basic(name, "x-access-token", f"{TOKEN}-2")
     await mirrors.refresh(remote)
     assert mirrors.status(remote).failure is None
     app.lifetime = dt.timedelta(minutes=1)
-    server.require_basic(name, "x-access-token", f"{CANARY}-{before + 3}")
+    server.require_basic(name, "x-access-token", f"{TOKEN}-3")
     await mirrors.refresh(remote)
-    server.require_basic(name, "x-access-token", f"{CANARY}-{before + 4}")
+    server.require_basic(name, "x-access-token", f"{TOKEN}-4")
     await mirrors.refresh(remote)
     assert mirrors.status(remote).failure is None
-    assert app.issued == before + 4
+    assert app.issued == 4
 
 
 @pytest.mark.usefixtures("repository")
@@ -270,7 +259,43 @@ async def test_a_github_app_that_github_does_not_know_says_what_to_check(
     app.status = 503
     await mirrors.refresh(remote)
     assert isinstance(mirrors.status(remote).failure, RepositoryUnreachable)
-    app.status = 201
+
+
+@pytest.mark.usefixtures("repository")
+async def test_a_long_token_answer_is_read_to_its_end(
+    mirrors: Mirrors, server: GitServer, name: str, authority: dict[str, bytes], app: App
+) -> None:
+    server.require_basic(name, "x-access-token", f"{TOKEN}-1")
+    app.padding = 512 * 1024
+    assert await read(mirrors, remote_from(server.url(name), "GitHubApp", app.secret, authority))
+    app.padding = 2 * 1024 * 1024
+    other = remote_from(server.url(name), "GitHubApp", app.secret | {"appID": b"7a"}, authority)
+    with pytest.raises(RepositoryUnreachable, match="cannot be read"):
+        await mirrors.resolve(other, "main")
+
+
+@pytest.mark.usefixtures("repository")
+async def test_a_github_that_takes_connections_and_says_nothing_is_given_up(
+    mirrors: Mirrors, server: GitServer, name: str, app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert githubapp._DEADLINE.total == 20
+    monkeypatch.setattr(githubapp, "_DEADLINE", ClientTimeout(total=0.2))
+    end = asyncio.Event()
+
+    async def stay_silent(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await end.wait()
+        writer.close()
+
+    silent = await asyncio.start_server(stay_silent, "127.0.0.1", 0)
+    try:
+        api = f"https://127.0.0.1:{silent.sockets[0].getsockname()[1]}"
+        secret = app.secret | {"baseURL": api.encode()}
+        with pytest.raises(RepositoryUnreachable, match=rf"{api} is unreachable \(\w*Timeout"):
+            await mirrors.resolve(remote_from(server.url(name), "GitHubApp", secret), "main")
+    finally:
+        end.set()
+        silent.close()
+        await silent.wait_closed()
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from syncline.core.path_globs import glob
 from syncline.git import (
     Commit,
     CommitTree,
@@ -21,7 +22,7 @@ from syncline.git import (
     TreeEntry,
 )
 from syncline.git.tool_errors import Damaged
-from syncline.git.tree import Listing, ListingReader, glob, normalize
+from syncline.git.tree import Listing, ListingReader, normalize
 from syncline.testing.gitserver import GitFile, GitServer, Repository, symlink
 
 PATHS = [

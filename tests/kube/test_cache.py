@@ -222,3 +222,33 @@ def test_what_is_told_adds_up_to_what_is_held(events: list[tuple[str, int, bool]
             else:
                 told[key] = change.new
     assert told == dict(cache.items())
+
+
+def test_only_a_deletion_that_a_watch_tells_is_known_as_one() -> None:
+    cache: Cache[str] = Cache()
+    cache.observe(KEY, "u", "5", "here")
+    assert not cache.has_told_end(KEY, "u")
+    cache.vanish(KEY, "u", "9")
+    assert cache.has_told_end(KEY, "u")
+    assert not cache.has_told_end(KEY, "another")
+    cache.replace({}, "20")
+    assert cache.has_told_end(KEY, "u"), "a list without it changes nothing"
+    cache.observe(KEY, "v", "21", "back")
+    assert not cache.has_told_end(KEY, "u")
+
+
+def test_an_object_that_a_list_does_not_have_was_not_told_to_be_deleted() -> None:
+    """As in a cluster that was restored from a backup, which never had the object."""
+    cache: Cache[str] = Cache()
+    cache.observe(KEY, "u", "5", "here")
+    cache.replace({}, "20")
+    assert cache.get(KEY) is None
+    assert not cache.has_told_end(KEY, "u")
+
+
+def test_what_we_have_deleted_ourselves_was_not_told_to_be_deleted() -> None:
+    cache: Cache[str] = Cache()
+    cache.observe(KEY, "u", "5", "here")
+    cache.vanish(KEY, "u", None)
+    cache.vanish(KEY, "u", "9")
+    assert not cache.has_told_end(KEY, "u")

@@ -28,6 +28,8 @@ from syncline.kube import (
     load_kubeconfig,
     transport,
 )
+from syncline.kube import client as client_module
+from syncline.kube.errors import CacheFull
 from syncline.sandbox import Sandbox
 
 
@@ -264,3 +266,26 @@ async def test_a_server_that_is_not_there_is_named(sandbox: Sandbox) -> None:
         with pytest.raises(Unreachable, match=r"cannot connect to https://127.0.0.1:1: .*refused") as caught:
             await client.get(NAMESPACES, "default")
     assert not caught.value.ambiguous
+
+
+async def test_a_list_without_an_end_is_left(scripted: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that belongs to a tenant may send pages for ever, with objects and without."""
+    scripted.answer(listing(5, config_map("a", 1), config_map("b", 1), more="next"))
+    async with Client(scripted.connection) as client:
+        with pytest.raises(CacheFull, match="the list of configmaps does not end after 12 objects"):
+            [page async for page in client.bounded_pages(CONFIGMAPS, most=10)]
+        assert len(scripted.requests) == 6
+        monkeypatch.setattr(client_module, "LISTING_SECONDS", 0.05)
+        scripted.answer(listing(5, more="next"))
+        with pytest.raises(CacheFull, match="does not end after 0 objects"):
+            [page async for page in client.bounded_pages(CONFIGMAPS)]
+
+
+async def test_large_objects_after_small_ones_are_asked_for_in_smaller_pages(scripted: ScriptedServer) -> None:
+    """Whoever names objects decides their order: the first ones say nothing about the size of the others."""
+    small, large = listing(5, config_map("a", 1), more="next"), listing(5, config_map("b", 1, text="x" * 5000))
+    scripted.answer(small, large, large, large)
+    async with Client(scripted.connection) as client:
+        pages = client.pages(CONFIGMAPS, page=1, pace=lambda _: 8, page_bytes=1000)
+        assert [len(page.items) async for page in pages] == [1, 1]
+        assert [request.query["limit"] for request in scripted.requests] == ["1", "8", "2", "1"]

@@ -252,6 +252,35 @@ async def test_an_older_server_is_asked_version_by_version(scripted: ScriptedSer
     )
 
 
+async def test_a_server_that_aggregates_a_part_is_asked_version_by_version(
+    scripted: ScriptedServer, impatient: Client
+) -> None:
+    """As kcp does: its aggregated core group lacks the kinds that CRDs add, such as Services."""
+    pod = {"resource": "pods", "responseKind": {"kind": "Pod"}, "scope": "Namespaced", "verbs": ["get"]}
+    part = {
+        "kind": "APIGroupDiscoveryList",
+        "items": [{"metadata": {}, "versions": [{"version": "v1", "resources": [pod]}]}],
+    }
+    scripted.answer(old_server({**OLD_SERVER, "/api": part}))
+    discovered = Discovery(impatient)
+    assert await discovered.find("", "Node") == Resource("", "v1", "nodes", "Node", namespaced=False)
+    assert (await discovered.served("", "Pod")).subresources == {"status"}
+    assert (await discovered.find("example.com", "Widget")).version == "v1"
+
+
+async def test_what_can_be_written_separately_is_known_from_either_form(
+    client: Client, scripted: ScriptedServer, impatient: Client
+) -> None:
+    new = Discovery(client)
+    assert (await new.served("apps", "Deployment")).subresources >= {"status", "scale"}
+    assert (await new.served("", "Service")).subresources >= {"status"}
+    assert (await new.served("", "ConfigMap")).subresources == frozenset()
+    scripted.answer(old_server(OLD_SERVER))
+    old = Discovery(impatient)
+    assert (await old.served("", "Pod")).subresources == {"status"}
+    assert (await old.served("", "Node")).subresources == frozenset()
+
+
 @pytest.mark.parametrize("broken", [refuses(500), refuses(404), says("nothing"), says({"groups": 1})])
 async def test_a_version_that_answers_badly_is_silent(scripted: ScriptedServer, impatient: Client, broken: Any) -> None:
     scripted.answer(old_server(OLD_SERVER, broken))

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from msgspec import Struct, field, structs
+from prometheus_client import REGISTRY
 from tests.kube.conftest import Until
 from tests.kube.scripted import (
     ScriptedServer,
@@ -93,6 +94,7 @@ def initial(version: int, *objects: dict[str, Any]) -> Step:
 
 
 ONE = initial(10, config_map("one", 5, a="1"))
+STILL_ONE = listing(10, config_map("one", 5))
 
 
 async def test_a_streamed_list_that_breaks_off_counts_for_nothing(follower: Follower) -> None:
@@ -101,6 +103,22 @@ async def test_a_streamed_list_that_breaks_off_counts_for_nothing(follower: Foll
     await follower.until_asked(5)
     assert follower.asked == [("stream", ""), ("watch", "10"), ("stream", ""), ("stream", ""), ("watch", "10")]
     assert follower.told == [("one", None, "1")], "two was never part of a whole list, and one was never gone"
+
+
+async def test_a_cache_that_has_ended_counts_no_objects(follower: Follower) -> None:
+    def counted() -> float:
+        labels = {"resource": "configmaps", "part": "all"}
+        return REGISTRY.get_sample_value("syncline_cached_objects", labels) or 0.0
+
+    before = counted()
+    await follower.run(ONE)
+    await follower.until(lambda: follower.held == {"one": "1"})
+    assert counted() == before + 1
+    await follower.stop()
+    assert counted() == before
+    late = ConfigMap(metadata=ObjectMeta(name="two", namespace="team", uid="u", resource_version="20"), data={"a": "2"})
+    follower.reflector.observe(late, "us")
+    assert counted() == before
 
 
 async def test_versions_of_a_list_in_progress_are_not_resumed_from(follower: Follower) -> None:
@@ -199,17 +217,17 @@ async def test_trouble_that_may_pass_costs_no_list(follower: Follower, trouble: 
 async def test_an_unreadable_stream_is_resumed_after_the_last_good_event(follower: Follower, broken: bytes) -> None:
     good = event("ADDED", "two", 12, a="2")
     after = streams(event("ADDED", "three", 14, a="3"), end="hold")
-    await follower.run(ONE, streams(good, broken), listing(14), after)
+    await follower.run(ONE, streams(good, broken), listing(14), listing(12, config_map("two", 12)), after)
     await follower.until(lambda: "three" in follower.held)
-    assert follower.asked == [("stream", ""), ("watch", "10"), ("list", ""), ("watch", "12")]
+    assert follower.asked == [("stream", ""), ("watch", "10"), ("list", ""), ("list", "12"), ("watch", "12")]
     assert follower.told == [("one", None, "1"), ("two", None, "2"), ("three", None, "3")]
 
 
 async def test_a_line_without_end_is_not_collected(follower: Follower, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lines, "MAX_LINE", 1_000_000)
     endless = b'{"type":"ADDED","object":{"metadata":{"name":"' + b"x" * 2_000_000
-    await follower.run(ONE, streams(endless, end="hold"), listing(10), HELD)
-    await follower.until_asked(4)
+    await follower.run(ONE, streams(endless, end="hold"), listing(10), STILL_ONE, HELD)
+    await follower.until_asked(5)
     assert follower.asked[-1] == ("watch", "10")
 
 
@@ -223,8 +241,8 @@ async def test_lines_may_be_long_and_come_in_pieces(follower: Follower) -> None:
 async def test_a_place_that_stays_unreadable_costs_a_list(follower: Follower) -> None:
     bad = streams(b"rubbish\n")
     again = initial(20, config_map("two", 15, a="2"))
-    await follower.run(ONE, bad, listing(10), bad, listing(10), bad, again, HELD)
-    await follower.until_asked(8)
+    await follower.run(ONE, bad, listing(10), STILL_ONE, bad, listing(10), STILL_ONE, bad, again, HELD)
+    await follower.until_asked(10)
     assert follower.asked[-2:] == [("stream", ""), ("watch", "20")]
     assert follower.held == {"two": "2"}
 
@@ -289,6 +307,30 @@ async def test_versions_that_went_backwards_are_noticed_after_a_broken_connectio
     await follower.until_asked(5)
     assert follower.asked == [("stream", ""), ("watch", "10"), ("list", ""), ("stream", ""), ("watch", "4")]
     assert follower.told == [("one", None, "1"), ("one", "1", None), ("zero", None, "0")]
+
+
+@pytest.mark.parametrize(
+    "past",
+    [
+        listing(10),
+        listing(10, config_map("one", 4)),
+        listing(10, config_map("one", 5, uid="another")),
+        refuses(410, "Expired"),
+        refuses(504, "Timeout"),
+    ],
+    ids=["without it", "an earlier one", "another one", "too old", "too new"],
+)
+async def test_a_server_that_does_not_have_the_newest_object_is_asked_for_everything(
+    follower: Follower, past: Step
+) -> None:
+    """As when etcd was restored, and the versions were up to ours again before the connection had broken for long."""
+    restored = initial(20, config_map("zero", 2, a="0"))
+    await follower.run(ONE, hangs_up, listing(20), past, restored, HELD)
+    await follower.until_asked(6)
+    asked = [("stream", ""), ("watch", "10"), ("list", ""), ("list", "10"), ("stream", ""), ("watch", "20")]
+    assert follower.asked == asked
+    assert follower.told == [("one", None, "1"), ("one", "1", None), ("zero", None, "0")]
+    assert (follower.reflector.gaps, follower.reflector.former_version) == (2, "10")
 
 
 async def test_a_server_that_stayed_away_is_asked_for_everything(follower: Follower) -> None:

@@ -119,9 +119,9 @@ async def test_a_rejected_token_that_has_no_successor_is_not_tried_again(scripte
 
 async def test_throttling_lowers_how_many_writes_are_in_flight(scripted: ScriptedServer) -> None:
     scripted.answer(refuses(429, "TooManyRequests"), OK)
-    async with Client(scripted.connection, retry=QUICK) as client:
+    async with Client(scripted.connection, retry=QUICK, max_in_flight=8) as client:
         await CALLS["patch"](client)
-        assert client.writes.limit == client.writes.max // 2
+        assert client.writes.limit == 4
 
 
 def refused(code: int, retry_after: float | None = None) -> ApiError:

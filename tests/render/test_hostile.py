@@ -116,7 +116,7 @@ async def test_a_neighbour_does_not_wait_for_a_crowd_of_hostile_jobs(until: Unti
 
 async def test_what_was_stopped_is_not_tried_again_at_once(until: Until) -> None:
     async with TransformPool(deadline=0.5) as renderer:
-        with pytest.raises(RenderFailed, match=r"more than 0\.5 s of processor time and were stopped") as first:
+        with pytest.raises(RenderFailed, match="and were stopped") as first:
             await renderer.transform(QUADRATIC, LARGE, {}, SOURCE, [TARGET])
         assert first.value.retry_after == 10
         await until(lambda: pids(renderer) == [])

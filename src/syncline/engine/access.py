@@ -1,10 +1,12 @@
-"""Who may do what in a cluster, as its API server says.
+"""Access reviews: the rights of users in a cluster, as its API server reports them.
 
-The server is asked with the identity in question, so that it adds the groups itself, and whatever authorizes there
-is heard. Rights change without a word: an answer is believed for a short while only.
+The operator reviews the rights of others with its own identity: the owner of an account could delay its requests
+without limit, while others wait for the answer. Rights change without an event, so an answer is cached for a short time
+only.
 """
 
 import asyncio
+import contextvars
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -15,7 +17,7 @@ from msgspec import Struct
 from syncline.kube.client import Client
 from syncline.kube.errors import Forbidden
 from syncline.kube.resources import Resource
-from syncline.kube.reviews import may_self
+from syncline.kube.reviews import may_self, may_user
 
 # How many seconds an answer is used.
 ANSWER_TTL = 20.0
@@ -30,6 +32,7 @@ class AccessRequest(Struct, frozen=True, kw_only=True):
     resource: Resource
     namespace: str = ""
     name: str = ""
+    subresource: str = ""
 
 
 async def is_allowed(client: Client, access: AccessRequest, *, fair_key: str = "") -> bool:
@@ -37,28 +40,51 @@ async def is_allowed(client: Client, access: AccessRequest, *, fair_key: str = "
 
     An identity that may not even ask has none. Raises `KubeError` where there is no answer.
     """
+    try:
+        return await may_self(client, _attributes(access), fair_key=fair_key)
+    except Forbidden:
+        return False
+
+
+async def is_user_allowed(client: Client, user: str | None, access: AccessRequest, *, fair_key: str = "") -> bool:
+    """Ask the API server whether a user has a right; None: the user of the client.
+
+    If the client may not review others, it asks as the user. Raises `KubeError` if there is no answer.
+    """
+    if user is None:
+        return await is_allowed(client, access, fair_key=fair_key)
+    try:
+        return await may_user(client, user, _attributes(access), fair_key=fair_key)
+    except Forbidden:
+        return await is_allowed(client.impersonating(user), access, fair_key=fair_key)
+
+
+def _attributes(access: AccessRequest) -> dict[str, str]:
     resource = access.resource
-    attributes = {
+    return {
         "verb": access.verb,
         "group": resource.group,
         "resource": resource.plural,
+        "subresource": access.subresource,
         "namespace": access.namespace,
         "name": access.name,
     }
-    try:
-        return await may_self(client, attributes, fair_key=fair_key)
-    except Forbidden:
-        return False
 
 
 class AccessReviews:
     """The rights of identities in one cluster: asked once, by however many at a time, and believed for a while."""
 
     def __init__(
-        self, client: Client, *, capacity: int = CAPACITY, clock: Callable[[], float] = time.monotonic
+        self,
+        client: Client,
+        *,
+        capacity: int = CAPACITY,
+        ttl: float = ANSWER_TTL,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client = client
         self._capacity = capacity
+        self._ttl = ttl
         self._clock = clock
         self._answers: OrderedDict[tuple[str | None, AccessRequest], tuple[float, asyncio.Task[bool]]] = OrderedDict()
 
@@ -68,7 +94,7 @@ class AccessReviews:
         Whoever has it in all namespaces need not be asked about each. Raises `KubeError` where there is no answer.
         """
         if access.namespace:
-            everywhere = AccessRequest(verb=access.verb, resource=access.resource)
+            everywhere = AccessRequest(verb=access.verb, resource=access.resource, subresource=access.subresource)
             if await self._answer(user, everywhere, by):
                 return True
         return await self._answer(user, access, by)
@@ -76,9 +102,10 @@ class AccessReviews:
     async def _answer(self, user: str | None, access: AccessRequest, by: str) -> bool:
         key, now = (user, access), self._clock()
         asked, task = self._answers.get(key, (0.0, None))
-        if task is None or now - asked >= ANSWER_TTL or _has_failed(task):
-            client = self._client if user is None else self._client.impersonating(user)
-            task = asyncio.create_task(is_allowed(client, access, fair_key=by))
+        if task is None or now - asked >= self._ttl or _has_failed(task):
+            # In a separate context: the callers that share the answer must not wait for the turn of the first caller.
+            question = is_user_allowed(self._client, user, access, fair_key=by)
+            task = asyncio.create_task(question, context=contextvars.Context())
             self._answers[key] = (now, task)
             self._answers.move_to_end(key)
             while len(self._answers) > self._capacity:

@@ -21,7 +21,7 @@ from syncline.core.request_bodies import apply_body, create_body, marks_patch, r
 from syncline.core.strip import preserve_allocated
 from syncline.core.wire import ManagedMeta, ObjectWire
 from syncline.engine.cluster import Cluster
-from syncline.engine.unkept import RequestKind, UnkeptFields
+from syncline.engine.unkept import APPLY, CREATE, RequestKind, UnkeptFields
 from syncline.kube.client import Client, PatchKind
 from syncline.kube.errors import Conflict, Invalid
 from syncline.kube.resources import Resource
@@ -30,8 +30,6 @@ Json = dict[str, Any]
 
 # How often the managers of an object are written anew because its own controllers were faster.
 TRIES = 5
-CREATE = "create"
-APPLY = "apply"
 
 
 class Applier:
@@ -47,7 +45,8 @@ class Applier:
         """Create the object; the marks on it say what the server has not kept of it."""
         object_id = object_id_of(self._cluster.uid, desired.target)
         change = self._expecting(desired, change, CREATE)
-        body = create_body(desired, self._owner, object_id, change, desired.content)
+        now = self._client.server_time
+        body = create_body(desired, self._owner, object_id, change, desired.content, made=now)
         wire = await self._client.create(
             self.resource(desired),
             body,
@@ -64,6 +63,10 @@ class Applier:
     async def apply(self, action: Action, change: Change, desired: Desired, observed: Observed) -> ObjectWire:
         """Make the object what the plan wants."""
         object_id, guard = object_id_of(self._cluster.uid, desired.target), ""
+        if change.marks_only and not observed.applied and observed.marker is not None:
+            # An apply would first have to convert the created fields into applied fields: two more requests.
+            kept = structs.replace(change, unkept=observed.marker.unkept)
+            return await self._patch(desired, marks_patch(desired, observed, self._owner, object_id, kept))
         change = self._expecting(desired, change, APPLY)
         if change.exact:
             whole, spared = (await self._with_live_ignored(desired))[0], ""
@@ -103,7 +106,7 @@ class Applier:
     def _corrected(self, desired: Desired, change: Change, wire: ObjectWire, operation: str) -> Change | None:
         """Return the edit whose marks say what the server has not kept in truth; None where they say it already."""
         entries = wire.metadata.managed_fields
-        found = unkept(_compared(desired), owned_fields(entries, group=desired.target.kind.partition(".")[2]))
+        found = unkept(_compared(desired), owned_fields(entries, group=desired.target.group_kind.group))
         if found == change.unkept:
             return None
         self._fields.learn(self._request_kind(desired, operation), found)
@@ -142,7 +145,7 @@ class Applier:
         if (meta.get("labels") or {}).get(OWNER_LABEL, "") != observed.owner:
             return False
         entries = msgspec.json.decode(msgspec.json.encode(meta), type=ManagedMeta).managed_fields
-        fields = owned_fields(entries, group=desired.target.kind.partition(".")[2])
+        fields = owned_fields(entries, group=desired.target.group_kind.group)
         steps = clearing_patch(desired.body.fields, live, fields, error.fields)
         if steps is None:
             return False
@@ -162,7 +165,7 @@ class Applier:
         return live
 
     async def _patch(self, desired: Desired, patch: list[Json]) -> ObjectWire:
-        return await self._client.patch(
+        wire = await self._client.patch(
             self.resource(desired),
             desired.target.name,
             desired.target.namespace or None,
@@ -171,6 +174,19 @@ class Applier:
             type=ObjectWire,
             fair_key=self._owner.ref,
         )
+        return self._observe(desired, wire)
+
+    def _observe(self, desired: Desired, wire: ObjectWire) -> ObjectWire:
+        """Cache the answer to a write before another write, so that its watch event does not enqueue our own sync.
+
+        The next write may be refused, and then nothing else marks this write as ours.
+        """
+        informer = self._cluster.informer(desired.target.kind)
+        if OWNER_LABEL in wire.metadata.labels:
+            informer.managed.observe(wire, self._owner.sync)
+        else:
+            informer.observe_unmanaged(wire.metadata, self._owner.sync)
+        return wire
 
     async def _with_live_ignored(self, desired: Desired) -> tuple[Desired, str]:
         """Send ignored fields with their live values; the version makes the server refuse it if they changed."""
@@ -196,6 +212,7 @@ class Applier:
         wire = await self._client.replace(
             resource, target.name, target.namespace or None, body, type=ObjectWire, fair_key=self._owner.ref
         )
+        self._observe(desired, wire)
         await self._migrate_managed_fields(desired, wire.metadata.uid, alone=True)
 
     async def _own_fields(

@@ -5,6 +5,7 @@ They are watched, and read live before a new spec counts: the watch of a sync ma
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -12,12 +13,21 @@ import structlog
 from msgspec import Struct, field
 
 from syncline.api.common import ObjectMeta
-from syncline.core.author_policies import INSTALL, VERSION_LABEL, Live, Manifest, find_problem, is_about_authors
+from syncline.core.author_policies import (
+    INSTALL,
+    VERSION_LABEL,
+    Enforcement,
+    Live,
+    Manifest,
+    find_problem,
+    is_about_authors,
+    is_replaced_unseen,
+)
 from syncline.engine.kind_informer import MetaWire
 from syncline.kube.cache import Key
 from syncline.kube.client import Client
 from syncline.kube.errors import KubeError
-from syncline.kube.reflector import Reflector
+from syncline.kube.reflector import Reflector, ReflectorStatus
 from syncline.kube.resources import Resource
 from syncline.telemetry import metrics
 
@@ -43,8 +53,12 @@ OURS = "app.kubernetes.io/part-of=syncline"
 ENFORCED_AFTER = 5.0
 """An API server may take this long to go by a policy that it was given."""
 
+REFUSAL_GRACE = 20.0
+"""An API server that has just started may refuse every request for this long."""
+
 _AUTHORS = "-authors."
 _POLL = 0.1
+_UNKNOWN = "the admission policies are not known yet"
 
 
 class PolicyWire(Struct):
@@ -82,36 +96,65 @@ class AuthorPolicies:
             for resource in (POLICIES, BINDINGS)
         }
         self._problems: dict[str, str] | None = None
+        """By plural; None until all policies and bindings were listed."""
+        self._learned = asyncio.Event()
+        self._began = False
+        self._epochs: Counter[str] = Counter()
         self._reading = asyncio.Lock()
         self._next_read: asyncio.Task[frozenset[tuple[str, int]]] | None = None
         self._enforced_at: dict[str, float] = {}
 
     async def run(self) -> None:
         """Watch until cancelled."""
-        await asyncio.gather(*(reflector.run() for reflector in self._reflectors.values()))
+        await asyncio.gather(*(reflector.run() for reflector in self._reflectors.values()), self._learn())
 
     async def begin(self) -> None:
         """Wait until it is known how the policies are: they were listed, or cannot be."""
-        for reflector in self._reflectors.values():
-            while not reflector.synced.is_set() and not reflector.status().refused:
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(reflector.synced.wait(), _POLL)
-        self._problems = dict(self._find())
+        while not self._learned.is_set() and not self._refusal():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._learned.wait(), _POLL)
+        self._began = True
         metrics.set_self_check("policies", ok=not self.problems())
         for problem in self.problems():
             log.warning("syncs without a service account are not carried out", why=problem)
+
+    async def _learn(self) -> None:
+        """Check the policies once they are listed, even if the API server refused at first."""
+        for reflector in self._reflectors.values():
+            await reflector.synced.wait()
+        self._problems = dict(self._find())
+        self._learned.set()
+        metrics.set_self_check("policies", ok=not any(self._problems.values()))
+        if self._began:
+            for plural in self._shipped:
+                self._on_change(plural)
 
     def problem(self, plural: str) -> str:
         """Say why authors of a kind are not checked, and what to do; nothing where they are."""
         if refusal := self._refusal():
             return refusal
         if self._problems is None:
-            return "the admission policies are not known yet"
+            return _UNKNOWN
         if problem := self._problems.get(plural, ""):
             return problem
         if asyncio.get_running_loop().time() < self._enforced_at.get(plural, 0.0):
             return f"the admission policy of {plural} is back, and will be in force in a moment"
         return ""
+
+    def enforcement(self, plural: str) -> Enforcement:
+        """Return whether the policies of a kind are in force, as far as the API server shows them."""
+        if self._problems is None or self._refusal():
+            return "Unknown"
+        return "Missing" if self.problem(plural) else "InForce"
+
+    def is_interrupted(self) -> bool:
+        """Whether the API server has refused to show the policies only briefly, as after its start."""
+        refused = [status for status in self._statuses() if status.refused]
+        return bool(refused) and all(status.failing < REFUSAL_GRACE for status in refused)
+
+    def epoch(self, plural: str) -> int:
+        """Return how often the policies of a kind were replaced without a watch event in between."""
+        return self._epochs[plural]
 
     def problems(self) -> list[str]:
         """Return all that is wrong, each thing once."""
@@ -154,12 +197,15 @@ class AuthorPolicies:
 
     def _refusal(self) -> str:
         """Say why the policies cannot be known, where the API server has refused to show them."""
-        for status in (one.status() for one in self._reflectors.values()):
+        for status in self._statuses():
             if status.forbidden:
                 return f"{INSTALL}: the operator may not list or watch {status.resource}: {status.failure}"
             if status.refused:
                 return f"use Kubernetes 1.30 or newer: there are no {status.resource} here: {status.failure}"
         return ""
+
+    def _statuses(self) -> Iterator[ReflectorStatus]:
+        return (reflector.status() for reflector in self._reflectors.values())
 
     def _live(self, manifest: Manifest) -> Live | None:
         return self._reflectors[manifest["kind"]].get(Key("", manifest["metadata"]["name"]))
@@ -169,10 +215,14 @@ class AuthorPolicies:
             found = (find_problem(manifest, self._live(manifest), self._version) for manifest in manifests)
             yield plural, next((problem for problem in found if problem), "")
 
-    def _changed(self, key: Key, _old: Live | None, _new: Live | None, _by: str) -> None:
+    def _changed(self, key: Key, old: Live | None, new: Live | None, _by: str) -> None:
         plural = _kind_of(key.name)
         if self._problems is None or plural not in self._shipped or not is_about_authors(key.name):
             return
+        if is_replaced_unseen(old, new):
+            log.warning("an admission policy was replaced while it could not be watched", policy=key.name)
+            self._epochs[plural] += 1
+            self._on_change(plural)
         before, self._problems = self._problems, dict(self._find())
         now = self._problems[plural]
         metrics.set_self_check("policies", ok=not any(self._problems.values()))

@@ -1,8 +1,9 @@
-"""Which existing sync has the better claim on a target.
+"""Claims: the oldest existing sync that wants a target has the right to create it.
 
 The current owner keeps an object until it releases it; an object that no sync owns goes to the oldest sync that could
-create it. A target that a sync has no right to create is no claim: it blocks nobody. The sync that loses becomes a
-waiter. It is enqueued when the winning claim changes or ends, and again after a while, since rights change silently.
+create it. A target that a sync has no right to create, or that a TenantPolicy does not allow it, is no claim: it blocks
+nobody. The sync that loses becomes a waiter. It is enqueued when the winning claim changes or ends, and again after a
+while, since rights change silently.
 """
 
 import asyncio
@@ -12,15 +13,19 @@ from msgspec import Struct, structs
 
 from syncline.core.objects import Target
 from syncline.core.scope import Namespace, Scope
+from syncline.core.tenancy import NO_LIMITS, TenantLimits
 from syncline.engine.access import ANSWER_TTL, AccessRequest, AccessReviews
+from syncline.engine.status_writers import StatusWriters
 from syncline.engine.waiters import Waiters, sync_of
 from syncline.kube.client import Client
-from syncline.kube.errors import Forbidden, NotFound
+from syncline.kube.errors import Forbidden, KubeError, NotFound
 from syncline.kube.resources import Resource
 
 Name = tuple[str, str, str]
 """A name of targets: cluster, kind, name."""
 
+# Stands for a sync that must not be named.
+ANOTHER = "another sync"
 # The API server is asked about at most this many identities that claim one target: anybody can invent accounts.
 MOST_REVIEWED = 8
 
@@ -60,15 +65,22 @@ class Claim(Struct, frozen=True, kw_only=True):
 class Claims:
     """The claims of all syncs of all kinds. A writer that loses a target adds its sync to `waiters`."""
 
-    def __init__(self, client: Client, kinds: Mapping[str, Resource]) -> None:
+    def __init__(
+        self, client: Client, kinds: Mapping[str, Resource], limits: Callable[[str], TenantLimits] = lambda _: NO_LIMITS
+    ) -> None:
+        """`limits` returns what the TenantPolicies of a namespace allow: a refused target is no claim either."""
         self._client = client
         self._kinds = kinds
+        self._limits = limits
         self._claims: dict[str, Claim] = {}
         self._by_name: dict[Name, dict[str, list[ClaimedTarget]]] = {}
         self._extended: set[str] = set()
         self._listeners: list[Callable[[str], None]] = []
         self._rechecks: dict[str, asyncio.TimerHandle] = {}
         self.waiters = Waiters()
+        self.status_writers = StatusWriters(self._notify)
+        self.spec_writers = StatusWriters(self._notify)
+        """The same for the other fields of upstream objects, which two-way syncs write."""
         self.access = AccessReviews(client)
 
     def listen(self, listener: Callable[[str], None]) -> None:
@@ -114,6 +126,8 @@ class Claims:
         if (recheck := self._rechecks.pop(ref, None)) is not None:
             recheck.cancel()
         self.waiters.drop(ref)
+        self.status_writers.drop(ref)
+        self.spec_writers.drop(ref)
         self._notify_waiters(ref)
 
     def wait(self, ref: str, cluster: str, target: Target, winner: str = "") -> None:
@@ -134,8 +148,11 @@ class Claims:
 
     def _notify_waiters(self, ref: str) -> None:
         for waiter in self.waiters.for_sync(ref):
-            for listener in self._listeners:
-                listener(waiter)
+            self._notify(waiter)
+
+    def _notify(self, ref: str) -> None:
+        for listener in self._listeners:
+            listener(ref)
 
     def _schedule_recheck(self, ref: str) -> None:
         """Enqueue a waiting sync when the access review that it waits because of expires."""
@@ -145,8 +162,7 @@ class Claims:
     def _recheck(self, ref: str) -> None:
         del self._rechecks[ref]
         if self.waiters.is_waiting(ref):
-            for listener in self._listeners:
-                listener(ref)
+            self._notify(ref)
 
     def older_claimants(self, ref: str, cluster: str, target: Target, namespace: Namespace | None) -> list[Claim]:
         """Return the claims of older syncs on a target of that cluster, the oldest first."""
@@ -160,6 +176,7 @@ class Claims:
             if not (claim := self._claims[other]).dry_run
             and claim.age < mine.age
             and any(claimed.covers(target, namespace) for claimed in wants)
+            and self._limits(claim.ref.split("/")[1]).target(target.kind, target.namespace) is None
         ]
         return sorted(older, key=lambda claim: claim.age)
 
@@ -202,6 +219,15 @@ class Claims:
         return await self.access.may(
             user, AccessRequest(verb="get", resource=resource, namespace=namespace, name=name), by=by
         )
+
+    async def name_for(self, ref: str, *, by: str) -> str:
+        """Return the name of a sync, as far as another sync, `by`, may see it with the rights of its account."""
+        user = self.user_of(by)
+        try:
+            known = user is None or await self.may_read(user, ref, by=by)
+        except KubeError:
+            known = False
+        return ref if known else ANOTHER
 
     async def owner_exists(self, ref: str) -> bool:
         """Return whether the owner that a marker names exists; an owner that we cannot read counts as existing."""

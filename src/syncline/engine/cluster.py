@@ -7,19 +7,22 @@ from contextlib import suppress
 from typing import Any
 
 from syncline.core.digest import DigestKey
+from syncline.core.group_kind import GroupKind
 from syncline.core.objects import PLAIN, Observed, Target
+from syncline.core.ownership import OWNER_LABEL, Owner
 from syncline.core.remedies import unwatched
 from syncline.core.scope import Namespace
 from syncline.core.wire import DataWire, ObjectWire
+from syncline.engine.cache_sizes import namespace_size
 from syncline.engine.kind_informer import KindInformer, MetaWire
 from syncline.engine.markkeys import MarkRing
 from syncline.engine.watch_filter import WatchFilter
 from syncline.kube.cache import Key
+from syncline.kube.cache_budget import ClusterShare
 from syncline.kube.client import Client
 from syncline.kube.discovery import Discovery
 from syncline.kube.errors import KindNotServed, KubeError
 from syncline.kube.identity import Landmark, identify
-from syncline.kube.metrics import forget_cached
 from syncline.kube.openapi import OpenAPI
 from syncline.kube.reflector import AnyReflector, Reflector
 from syncline.kube.resources import CONFIGMAPS, NAMESPACES, SECRETS, Resource
@@ -29,7 +32,7 @@ ManagedListener = Callable[["Cluster", Observed | None, Observed | None, str], N
 UnmanagedListener = Callable[["Cluster", Target, str], None]
 """Both get the sync whose own request brought the change, as `Kind/namespace/name`; empty where a watch brought it."""
 InformerListener = Callable[["Cluster", str], None]
-"""Called with a kind when its informer is synced, and when the kind can no longer be watched, or can again."""
+"""Called with a kind when its informer is synced, becomes unhealthy, or recovers."""
 
 RunWatch = Callable[[Callable[[], Coroutine[Any, Any, None]]], Coroutine[Any, Any, None]]
 """Runs a watch for good."""
@@ -45,20 +48,17 @@ INFORMER_GRACE = 900.0
 
 
 class NotWatchedError(KubeError):
-    """A kind cannot be watched, so its managed objects are not known, and nothing is written.
+    """A kind cannot be watched. Its managed objects are not known, so nothing is written.
 
-    `forbidden` tells that a right to the `resource`, such as `deployments.apps`, is missing.
+    `forbidden` tells that a right to the `resource`, such as `deployments.apps`, is missing; `full` tells that there
+    are more objects than there is room for.
     """
 
-    def __init__(self, resource: str, failure: str, *, forbidden: bool = False) -> None:
+    def __init__(self, resource: str, failure: str, *, forbidden: bool = False, full: bool = False) -> None:
         super().__init__(unwatched(resource, failure))
         self.resource = resource
         self.forbidden = forbidden
-
-
-def kind_name(group: str, kind: str) -> str:
-    """Name a kind over all groups: `Secret`, `Deployment.apps`."""
-    return f"{kind}.{group}" if group else kind
+        self.full = full
 
 
 class Cluster:
@@ -78,8 +78,11 @@ class Cluster:
         run_watch: RunWatch | None = None,
         uid: Callable[[], str] | None = None,
         grace: float = INFORMER_GRACE,
+        share: ClusterShare | None = None,
     ) -> None:
+        """`share` limits the caches of the cluster; None: no limit."""
         self.client = client
+        self._share = share
         self.name = name
         self.key = key
         self.marks = marks or MarkRing()
@@ -90,6 +93,8 @@ class Cluster:
         self.discovery = Discovery(client)
         self.openapi = OpenAPI(client)
         self.grace = grace
+        self._status_for: dict[str, set[str]] = {}
+        """By kind: the syncs whose managed objects are cached with their status."""
         self._informers: dict[str, KindInformer] = {}
         self._opened: dict[str, float] = {}
         self._needed: dict[str, float] = {}
@@ -103,6 +108,8 @@ class Cluster:
             project=_namespace,
             metadata_only=True,
             on_change=self._namespace_changed,
+            share=share,
+            weigh=namespace_size,
         )
 
     @property
@@ -153,6 +160,8 @@ class Cluster:
             task.cancel()
         with suppress(asyncio.CancelledError):
             await asyncio.gather(*tasks.values(), return_exceptions=True)
+        for reflector in self.reflectors:
+            reflector.release()
 
     def listen(
         self,
@@ -176,15 +185,15 @@ class Cluster:
         """Return all namespaces, for globs and selectors."""
         return self.namespaces.values()
 
-    async def open_kind(self, group: str, kind: str, version: str | None = None) -> KindInformer:
+    async def open_kind(self, kind: GroupKind, version: str | None = None) -> KindInformer:
         """Return the informer of a kind; start it where there is none.
 
         Raises `KindNotServed`, and what any read raises.
         """
-        name = kind_name(group, kind)
+        name = str(kind)
         informer = self._informers.get(name)
         if informer is None:
-            self._add(name, BUILT_IN.get(name) or await self.discovery.find(group, kind, version))
+            self._add(name, BUILT_IN.get(name) or await self.discovery.find(*kind, version))
         elif informer.failure and name not in BUILT_IN:
             await self._renew(informer)
         self._needed[name] = self._clock()
@@ -210,31 +219,27 @@ class Cluster:
             self._add(informer.kind, served)
 
     async def wait_synced(self, informer: KindInformer, patience: float) -> None:
-        """Wait until an informer is synced; raises `NotWatchedError` where it is refused or takes too long.
+        """Wait until an informer is synced. Raises `NotWatchedError` if it is refused, full or takes too long.
 
-        A server that cannot list a kind yet, such as one that was defined a moment ago, is waited for. Listeners are
-        called when the informer is synced later.
+        It also waits if a server cannot list a kind yet, such as a new CRD. Listeners are called when the informer is
+        synced later.
         """
         deadline = asyncio.get_running_loop().time() + patience
-        while not informer.synced:
-            if asyncio.get_running_loop().time() > deadline or informer.refused:
-                resource = kind_name(informer.resource.group, informer.resource.plural)
-                raise NotWatchedError(resource, informer.failure, forbidden=informer.forbidden)
+        while not informer.synced or informer.full:
+            if asyncio.get_running_loop().time() > deadline or informer.refused or informer.full:
+                resource = str(informer.resource.group_resource)
+                forbidden, full = informer.forbidden, informer.full
+                raise NotWatchedError(resource, informer.failure, forbidden=forbidden, full=full)
             await asyncio.sleep(_POLL)
 
     async def wait_namespaces(self, patience: float) -> None:
         """Wait until the namespaces are known; raises `NotWatchedError` where that takes too long."""
-        try:
-            async with asyncio.timeout(patience):
-                await self.namespaces.synced.wait()
-        except TimeoutError:
-            status = self.namespaces.status()
-            raise NotWatchedError("namespaces", status.failure, forbidden=status.forbidden) from None
+        await wait_listed(self.namespaces, patience)
 
     def resource_name(self, kind: str) -> str | None:
         """Return the resource name of an open kind, such as `deployments.apps`; None for other kinds."""
         informer = self._informers.get(kind)
-        return kind_name(informer.resource.group, informer.resource.plural) if informer is not None else None
+        return str(informer.resource.group_resource) if informer is not None else None
 
     def informer(self, kind: str) -> KindInformer:
         """Return the informer of an open kind."""
@@ -284,6 +289,33 @@ class Cluster:
             if observed.target.namespace == namespace and observed.marker is not None
         }
 
+    def keep_status(self, kind: str, sync: str) -> None:
+        """Cache the managed objects of a sync with their status from now on; its changes enqueue the sync.
+
+        What is cached already has none until it changes or `read_statuses` has run.
+        """
+        self._status_for.setdefault(kind, set()).add(sync)
+
+    def drop_status(self, kind: str, sync: str) -> None:
+        """Cache the managed objects of a sync without their status again."""
+        if sync in self._status_for.get(kind, ()):
+            self._status_for[kind].discard(sync)
+            if (informer := self._informers.get(kind)) is not None:
+                informer.managed.drop_statuses(sync)
+
+    async def read_statuses(self, kind: str, owner: Owner) -> None:
+        """Read the managed objects of a sync that were cached before their status was to be kept, in one list."""
+        informer = self._informers[kind]
+        pages = self.client.bounded_pages(
+            informer.resource,
+            self._namespace_of(kind),
+            labels=f"{OWNER_LABEL}={owner.label}",
+            type=informer.wire,
+        )
+        async for page in pages:
+            for wire in page.items:
+                informer.managed.project_again(wire)
+
     async def read(self, target: Target, client: Client) -> DataWire | ObjectWire:
         """Read an object live, as `client`."""
         informer = self._informers[target.kind]
@@ -299,7 +331,9 @@ class Cluster:
             key=self.key,
             marks=self.marks,
             watch_filter=self.watch_filter,
+            status_for=self._status_for.setdefault(name, set()),
             namespace=self._namespace_of(name),
+            share=self._share,
             on_managed=self._managed_changed,
             on_unmanaged=self._unmanaged_changed,
         )
@@ -321,9 +355,11 @@ class Cluster:
         for running in (informer, *informer.reflectors):
             if self._tasks is not None and (task := self._tasks.pop(running, None)) is not None:
                 task.cancel()
+        informer.release()
         for known in (self._informers, self._opened, self._needed):
             known.pop(informer.kind, None)
-        forget_cached(informer.resource.plural, "copies", "others")
+        if not self._status_for.get(informer.kind):
+            self._status_for.pop(informer.kind, None)
 
     async def _sweep(self) -> None:
         """Stop informers that no sync needs, for good."""
@@ -335,13 +371,13 @@ class Cluster:
         return asyncio.get_running_loop().time()
 
     async def _report_changes(self, informer: KindInformer) -> None:
-        """Call listeners when an informer is synced, and when its kind, or the right to watch it, goes or returns."""
+        """Call listeners when an informer is synced, becomes unhealthy, or recovers."""
         for reflector in informer.reflectors:
             await reflector.synced.wait()
-        refused = True
+        usable = False
         while True:
-            if informer.refused != refused:
-                refused = not refused
+            if usable != (not informer.refused and not informer.full):
+                usable = not usable
                 for *_rest, listener in self._listeners:
                     listener(self, informer.kind)
             await asyncio.sleep(_RECHECK)
@@ -366,6 +402,17 @@ class Cluster:
         target = Target(key.namespace, key.name, kind)
         for _namespace, _copy, listener, _view in self._listeners:
             listener(self, target, by)
+
+
+async def wait_listed(reflector: AnyReflector, patience: float) -> None:
+    """Wait until a watch has listed all objects once. Raises `NotWatchedError` if it takes too long, or is full."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(patience):
+            await reflector.synced.wait()
+    status = reflector.status()
+    if not status.synced or status.full:
+        resource = str(reflector.resource.group_resource)
+        raise NotWatchedError(resource, status.failure, forbidden=status.forbidden, full=status.full)
 
 
 async def _run_watch(run: Callable[[], Coroutine[Any, Any, None]]) -> None:

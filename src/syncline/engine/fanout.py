@@ -42,6 +42,10 @@ class FanOut:
         self._unreported: dict[Target, Outcome] = {}
         """Writes that ended after their run: the next run reports them."""
 
+    def separate(self) -> "FanOut":
+        """Return a separate fan-out for the same sync, for writes to other objects with the same names."""
+        return FanOut(self._on_late, self._is_wanted)
+
     async def run(self, jobs: Iterable[tuple[Target, Job]], progress: Progress) -> list[Outcome]:
         """Run the jobs; a target whose write is still in flight, of this pass or an earlier one, is Pending."""
         given = list(jobs)

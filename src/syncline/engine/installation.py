@@ -1,4 +1,4 @@
-"""What the operator has found of its own installation while it runs: policies, CRDs and rights."""
+"""The state of the installation while the operator runs: policies, CRDs and rights."""
 
 import asyncio
 import contextlib

@@ -1,6 +1,6 @@
 """The informer of one kind in one cluster: it watches managed objects, and unmanaged ones that a sync needs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 from msgspec import Struct, field
 
@@ -14,6 +14,7 @@ from syncline.engine.managed_index import ManagedIndex
 from syncline.engine.markkeys import MarkRing
 from syncline.engine.watch_filter import WatchFilter
 from syncline.kube.cache import Key
+from syncline.kube.cache_budget import ClusterShare
 from syncline.kube.client import Client
 from syncline.kube.reflector import AnyReflector, Reflector
 from syncline.kube.resources import Resource
@@ -30,6 +31,8 @@ class MetaWire(Struct):
 class KindInformer:
     """`managed` holds the objects with our label, without their bodies.
 
+    Those of the syncs in `status_for`, which may change at any time, have their status.
+
     `unmanaged` holds the versions of objects without our label that the watch filter matches: sources, and objects at
     the place of a target. It reports that such an object was created, changed or deleted.
     """
@@ -43,7 +46,9 @@ class KindInformer:
         key: DigestKey,
         marks: MarkRing,
         watch_filter: WatchFilter,
+        status_for: Container[str] = (),
         namespace: str | None = None,
+        share: ClusterShare | None = None,
         on_managed: Callable[[Observed | None, Observed | None, str], None],
         on_unmanaged: Callable[[str, Key, str], None],
     ) -> None:
@@ -52,7 +57,10 @@ class KindInformer:
         self.wire: type[DataWire | ObjectWire] = DataWire if kind in DATA_KINDS else ObjectWire
         self._key = key
         self._marks = marks
-        self.managed = ManagedIndex(client, resource, self.wire, self.to_observed, on_managed, namespace=namespace)
+        self._status_for = status_for
+        self.managed = ManagedIndex(
+            client, resource, self.wire, self.to_observed, on_managed, namespace=namespace, share=share
+        )
         self.unmanaged: Reflector[MetaWire, str] = Reflector(
             client,
             resource,
@@ -63,6 +71,7 @@ class KindInformer:
             metadata_only=True,
             on_change=lambda at, _old, _new, by: on_unmanaged(kind, at, by),
             part="others",
+            share=share,
         )
 
     @property
@@ -90,11 +99,29 @@ class KindInformer:
         """Whether the right to watch the kind is missing."""
         return any(one.status().forbidden for one in self.reflectors)
 
+    @property
+    def full(self) -> bool:
+        """Whether the cluster has more objects than the cache has room for, so that some are not known."""
+        return any(one.status().full for one in self.reflectors)
+
+    def release(self) -> None:
+        """Release the cache budget, after the end of the watches."""
+        for reflector in self.reflectors:
+            reflector.release()
+
     def to_observed(self, wire: Wire, *, body: bool = False) -> Observed:
         """Reduce an object to the state that a plan compares."""
         keys = self._marks.keys
         unsigned = UNSIGNED in keys.takeovers and self._was_listed(wire.metadata)
-        return to_observed(wire, kind=self.kind, body=body, key=self._key, marks=keys, unsigned=unsigned)
+        return to_observed(
+            wire,
+            kind=self.kind,
+            body=body,
+            key=self._key,
+            marks=keys,
+            unsigned=unsigned,
+            status_for=self._status_for,
+        )
 
     def _was_listed(self, meta: ObjectMeta) -> bool:
         """Whether an object had its unsigned mark at the first list: a mark that is added later does not count."""

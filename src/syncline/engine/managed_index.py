@@ -3,10 +3,14 @@
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
+from msgspec import structs
+
 from syncline.core.objects import Observed, Target
 from syncline.core.ownership import OWNER_LABEL
 from syncline.core.wire import DataWire, ObjectWire
+from syncline.engine.cache_sizes import observed_size
 from syncline.kube.cache import Key
+from syncline.kube.cache_budget import ClusterShare
 from syncline.kube.client import Client
 from syncline.kube.event_buffer import EventBuffer
 from syncline.kube.reflector import Reflector
@@ -27,6 +31,7 @@ class ManagedIndex:
         on_change: Callable[[Observed | None, Observed | None, str], None],
         *,
         namespace: str | None = None,
+        share: ClusterShare | None = None,
     ) -> None:
         self._by_sync: dict[str, set[Key]] = {}
         self._events: EventBuffer[Key, Observed] = EventBuffer(
@@ -41,11 +46,22 @@ class ManagedIndex:
             namespace=namespace,
             on_change=self._changed,
             part="copies",
+            share=share,
+            weigh=observed_size,
         )
 
     def at(self, target: Target) -> Observed | None:
         """Return the object with our label at this target."""
         return self.reflector.get(Key(target.namespace, target.name))
+
+    def was_deleted(self, observed: Observed) -> bool:
+        """Whether a watch event reported the deletion of exactly this object, or the removal of our label.
+
+        False for an object that is missing from a list, as in a cluster that was restored from a backup, and for one
+        that Syncline deleted.
+        """
+        target = observed.target
+        return self.reflector.has_told_end(Key(target.namespace, target.name), observed.uid)
 
     def of(self, sync: str) -> list[Observed]:
         """Return the objects whose marker names this sync; `ownership.ownership_of` tells whether they are its own."""
@@ -71,6 +87,19 @@ class ManagedIndex:
         key = Key(observed.target.namespace, observed.target.name)
         self._events.claim(key, observed.uid, None, by)
         self.reflector.observe_deleted(key, observed.uid, by, version)
+
+    def project_again(self, wire: Wire) -> None:
+        """Cache an object again from a read, because more of it is kept now."""
+        key, before = Key(wire.metadata.namespace, wire.metadata.name), self.reflector.get_same(wire)
+        self.reflector.project_again(wire)
+        if before is not None:
+            self._index(key, before, self.reflector.get(key))
+
+    def drop_statuses(self, sync: str) -> None:
+        """Drop the cached statuses of the objects of a sync."""
+        for observed in self.of(sync):
+            key = Key(observed.target.namespace, observed.target.name)
+            self.reflector.amend(key, structs.replace(observed, status=None, generation=0))
 
     def _changed(self, key: Key, old: Observed | None, new: Observed | None, by: str) -> None:
         self._index(key, old, new)

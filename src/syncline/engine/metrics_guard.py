@@ -1,4 +1,4 @@
-"""Who may read the operator's metrics: whoever the API server lets GET the nonResourceURL /metrics."""
+"""Access to the metrics: for clients that may GET the nonResourceURL /metrics, as the API server says."""
 
 from syncline.kube.client import Client
 from syncline.kube.reviews import may_get_url, review_token

@@ -1,4 +1,4 @@
-"""Who the operator is, as the API server knows it, and the profile of rights that was installed."""
+"""The operator's own user, as the API server knows it, and the installed profile of rights."""
 
 import asyncio
 from typing import Any

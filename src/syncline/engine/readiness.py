@@ -1,4 +1,4 @@
-"""What `/readyz` says of the operator: each check holds, or says what is missing and what to do."""
+"""The checks of `/readyz`: each passes, or names what is missing and the remedy."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -7,7 +7,8 @@ from typing import TypeVar
 import structlog
 from msgspec import Struct
 
-from syncline.core.installation import describe_together
+from syncline.core.installation import INSTALL, describe_together
+from syncline.core.scope import Namespace
 from syncline.engine.installation import Installation
 from syncline.kube.errors import KubeError
 from syncline.kube.reflector import AnyReflector
@@ -41,11 +42,15 @@ class Readiness:
         self._missing_walls: list[str] = []
 
     def checks(
-        self, watches: Callable[[], Iterable[AnyReflector]], takes_webhooks: Callable[[], bool]
+        self,
+        watches: Callable[[], Iterable[AnyReflector]],
+        takes_webhooks: Callable[[], bool],
+        home: Callable[[], Namespace | None],
     ) -> dict[str, Check]:
-        """Return the checks by name: those watches must live, and webhooks must be taken."""
+        """Return the checks by name: those watches must live, webhooks must be taken, and its namespace must exist."""
         return {
             "work": self._can_work,
+            "namespace": lambda: self._has_home(home()),
             "watches": lambda: _are_live(watches()),
             "policies": self._authors_checked,
             "crds": self._installation.crds_fit,
@@ -83,6 +88,16 @@ class Readiness:
 
     def _can_work(self) -> tuple[bool, str]:
         return not self.waits_for, self.waits_for or "nothing keeps the operator from working"
+
+    def _has_home(self, home: Namespace | None) -> tuple[bool, str]:
+        """Whether the operator's own namespace is there: its keys and its lease are in it."""
+        if self.waits_for:
+            return True, "not looked at before the operator works"
+        if home is None:
+            return False, f"{INSTALL}: the operator's namespace does not exist"
+        if home.terminating:
+            return False, f"once the operator's namespace is gone, {INSTALL}: it is being deleted"
+        return True, "the operator's namespace exists"
 
     def _authors_checked(self) -> tuple[bool, str]:
         if self._waived.author_checks:

@@ -1,4 +1,4 @@
-"""What the operator needs of its cluster and its machine, looked at as a whole: by itself, and by `syncline doctor`."""
+"""The self-check of cluster and machine, for the operator itself and for `syncline doctor`."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -7,6 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 from syncline.core.author_policies import Manifest, find_problem
+from syncline.core.group_kind import GroupResource
 from syncline.core.installation import INSTALL, find_crd_problem
 from syncline.engine.author_policies import BINDINGS, POLICIES, PolicyWire, read_live
 from syncline.kube.client import Client
@@ -40,7 +41,7 @@ class Right(Struct, frozen=True):
     @property
     def about(self) -> str:
         """What it is about, for people."""
-        what = f"{self.resource}.{self.group}" if self.group else self.resource
+        what = GroupResource(self.group, self.resource)
         named = f" {self.name}" if self.name else ""
         return f"{what}{named}" + (f" in {self.namespace}" if self.namespace else "")
 

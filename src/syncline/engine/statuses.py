@@ -10,7 +10,7 @@ from syncline.api.fitting import essential, fit
 from syncline.api.status import SyncStatus
 from syncline.api.synctarget import SyncTargetStatus
 from syncline.api.tenantpolicy import TenantPolicyStatus
-from syncline.core.author_policies import AUTHOR_UNCHECKED
+from syncline.core.author_policies import UNJUDGED
 from syncline.core.conditions import Finding, find, update_conditions
 from syncline.engine.sync_object import RawSync, SyncObjectWriter
 from syncline.kube.errors import ApiError, BadRequest, Forbidden, Invalid
@@ -91,7 +91,7 @@ def describe_refusal(error: ApiError) -> str:
 
 def _refused(status: SyncStatus | SyncTargetStatus | TenantPolicyStatus, refusal: ApiError) -> Finding:
     ready = find(status.conditions, "Ready")
-    if ready is not None and ready.reason == AUTHOR_UNCHECKED:  # or a spec that was too large would count as checked
+    if ready is not None and ready.reason in UNJUDGED:  # otherwise a spec that was too large would count as checked
         return Finding("Ready", ready.status, ready.reason, ready.message)
     otherwise = f"; otherwise Ready would be {ready.status} ({ready.reason})" if ready is not None else ""
     return Finding("Ready", "False", REFUSED, f"{describe_refusal(refusal)}{otherwise}")

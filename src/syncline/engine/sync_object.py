@@ -2,15 +2,18 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any, Generic, TypeVar
 
 import msgspec
 import structlog
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
-from syncline.api.common import FINALIZER, ObjectMeta
+from syncline.api.common import FINALIZER, GROUP, ObjectMeta
 from syncline.api.fitting import repair
+from syncline.api.ignition_annotations import PREFIX
 from syncline.api.status import SyncStatus
+from syncline.api.synctarget import SyncTargetStatus
 from syncline.core.ownership import Owner
 from syncline.core.status_proof import sign_status
 from syncline.engine.markkeys import MarkRing
@@ -20,8 +23,11 @@ from syncline.kube.resources import Resource
 
 log = structlog.get_logger(__name__)
 
+MOST_ANNOTATIONS = 20
+ANNOTATION_LENGTH = 1024
 # How often a status is sent again because somebody edited the sync meanwhile.
 TRIES = 5
+_PREFIXES = (f"{GROUP}/", f"{PREFIX}/")
 
 Spec_co = TypeVar("Spec_co", bound=Struct, covariant=True)
 Status_co = TypeVar("Status_co", bound=Struct, covariant=True)
@@ -77,9 +83,12 @@ class Sync(Struct, Generic[Spec_co, Status_co], frozen=True, kw_only=True):
 
 
 def read_sync(
-    kind: str, spec_type: type[Spec_co], status_type: type[Status_co], wire: RawSync
+    kind: str, spec_type: type[Spec_co], status_type: type[Status_co], wire: RawSync, *, keep_labels: bool = False
 ) -> Sync[Spec_co, Status_co]:
-    """Decode a sync; a spec that breaks the schema is reported, and valid parts of a broken status are kept."""
+    """Decode a sync; a spec that breaks the schema is reported, and valid parts of a broken status are kept.
+
+    Only Syncline's annotations are kept, and labels only if requested: users who create syncs decide their size.
+    """
     error, spec = "", None
     try:
         spec = msgspec.json.decode(wire.spec, type=spec_type)
@@ -87,7 +96,14 @@ def read_sync(
         error = str(problem)
     except RecursionError:
         error = "the spec is nested too deeply to be read: take levels out"
-    return Sync(kind=kind, metadata=wire.metadata, spec=spec, status=_status(wire, status_type), error=error)
+    labels = wire.metadata.labels if keep_labels else {}
+    metadata = structs.replace(wire.metadata, labels=labels, annotations=_own_annotations(wire.metadata))
+    return Sync(kind=kind, metadata=metadata, spec=spec, status=_status(wire, status_type), error=error)
+
+
+def _own_annotations(metadata: ObjectMeta) -> dict[str, str]:
+    own = ((name, value) for name, value in metadata.annotations.items() if name.startswith(_PREFIXES))
+    return {name: value[:ANNOTATION_LENGTH] for name, value in islice(own, MOST_ANNOTATIONS)}
 
 
 class SyncObjectWriter:
@@ -102,8 +118,8 @@ class SyncObjectWriter:
         self._marks = marks or MarkRing()
 
     def signed(self, metadata: ObjectMeta, status: Status) -> Status:
-        """Return a status as it is stored: the status of a sync is signed."""
-        if not isinstance(status, SyncStatus):
+        """Return a status as it is stored: the status of a sync or SyncTarget is signed."""
+        if not isinstance(status, SyncStatus | SyncTargetStatus):
             return status
         return sign_status(status, self._resource.kind, metadata.uid, self._marks.keys)
 

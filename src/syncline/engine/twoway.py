@@ -18,7 +18,7 @@ from syncline.core.keypolicies import KeyPolicies, agree_by_key
 from syncline.core.last_write import later_side, write_time_of
 from syncline.core.objects import Desired, Observed, Target
 from syncline.core.outcome import Outcome, outcome_of
-from syncline.core.plan import Action, Change, Verb, base_too_large, metadata_differs, names_of
+from syncline.core.plan import MARK_UNPROVEN, Action, Change, Verb, base_too_large, metadata_differs, names_of
 from syncline.core.selectors import glob_matches
 from syncline.core.twoway import Agreement, Base, Changes, Side, changes
 from syncline.core.wire import DataWire, ManagedMeta
@@ -32,6 +32,7 @@ TOLERANCE = 1.0
 # What a plan decides on before any value is looked at.
 _BEFORE = frozenset(
     {
+        MARK_UNPROVEN,
         "BaseTooLarge",
         "ClaimedByOther",
         "NotOurs",

@@ -1,4 +1,4 @@
-"""What API servers were seen not to keep of what is sent, so that the record of it is right from the first write on.
+"""Values that API servers do not store: remembered, so that the record of a write is right from the first one.
 
 Nothing depends on it but the number of writes: the answer to each write says what was kept, and a record that turns out
 to be wrong is written anew.
@@ -7,10 +7,12 @@ to be wrong is written anew.
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from syncline.core.fields import empty_fields
+from syncline.core.fields import BUILT_IN_GROUPS, CUSTOM_RECORD, recordable_fields
 
 MAX_KINDS = 256
 MAX_FIELDS = 1024
+CREATE = "create"
+APPLY = "apply"
 
 
 class RequestKind(NamedTuple):
@@ -20,6 +22,13 @@ class RequestKind(NamedTuple):
     api_version: str
     kind: str
     operation: str
+
+    @property
+    def always(self) -> frozenset[str]:
+        """What the record always has."""
+        group = self.api_version.rpartition("/")[0]
+        is_custom = self.operation == CREATE and group not in BUILT_IN_GROUPS
+        return frozenset({CUSTOM_RECORD}) if is_custom else frozenset()
 
 
 class UnkeptFields:
@@ -31,7 +40,7 @@ class UnkeptFields:
     def expected(self, way: RequestKind, sent: Mapping[str, Any]) -> tuple[str, ...]:
         """Return what the server is expected not to keep of an object."""
         known = self._fields.get(way)
-        return tuple(sorted(known & empty_fields(sent))) if known else ()
+        return tuple(sorted(way.always | (known & recordable_fields(sent) if known else frozenset())))
 
     def learn(self, way: RequestKind, unkept: tuple[str, ...]) -> None:
         """Take note of what the server has not kept; the kind that was learned of first makes room."""

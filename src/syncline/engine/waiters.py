@@ -1,4 +1,4 @@
-"""Which syncs wait for a target that another sync owns or claims, by target and by the other sync.
+"""Syncs that wait for a target of another sync, by target and by the other sync.
 
 The waiters are enqueued when the target or the other sync changes. The index may be lost at any time: the next pass of
 a sync adds its waits again.

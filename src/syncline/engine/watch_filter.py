@@ -1,4 +1,4 @@
-"""Which unmanaged objects are watched: sources, the objects they refer to, and objects at the place of a target."""
+"""Watch filter: the unmanaged objects that are watched, such as sources, referenced objects and occupied targets."""
 
 from collections import Counter
 from collections.abc import Iterable

@@ -12,6 +12,19 @@ from syncline.engine.watch_filter import LabelQuery
 from syncline.kube.cache import Key
 
 
+class UpstreamWatch(Struct, frozen=True, kw_only=True):
+    """Objects of one kind that a sync selects in a cluster, this one or another, by labels and by their namespaces."""
+
+    cluster: str
+    kind: str
+    query: LabelQuery
+    namespaces: Scope
+
+    def matches(self, namespace: Namespace | None) -> bool:
+        """Whether objects of a namespace are selected; None: the object is in no namespace."""
+        return namespace is None or self.namespaces.matches(namespace)
+
+
 class WatchSet(Struct, frozen=True, kw_only=True):
     """The objects, namespaces and clusters that one sync watches."""
 
@@ -27,6 +40,10 @@ class WatchSet(Struct, frozen=True, kw_only=True):
     """Other clusters that it writes to, whether or not they can be reached now."""
     targets: bool = False
     """Whether it selects clusters by their SyncTargets."""
+    upstream: tuple[UpstreamWatch, ...] = ()
+    """Objects that it selects in its upstream."""
+    health: bool = False
+    """Whether it waits for the health of its objects."""
 
 
 class WatchIndex:
@@ -41,6 +58,7 @@ class WatchIndex:
         """Only for namespaces that a scope spells out; the syncs with globs and selectors must all be asked."""
         self._open_ended = _SyncsByEntry()
         self._by_cluster = _SyncsByEntry()
+        self._by_upstream = _SyncsByEntry()
 
     def get(self, sync: Key) -> WatchSet | None:
         """Return the watch set of a sync."""
@@ -50,7 +68,7 @@ class WatchIndex:
         """Yield the syncs that work with kinds that a server need not have."""
         for sync, watches in self._of.items():
             kinds = {target.kind for target in watches.objects} | {kind for kind, _ in watches.queries}
-            kinds |= {kind for _, kind, _ in watches.names}
+            kinds |= {kind for _, kind, _ in watches.names} | {one.kind for one in watches.upstream}
             if not kinds <= built_in:
                 yield sync
 
@@ -58,7 +76,12 @@ class WatchIndex:
         """Yield the syncs that read this kind, or write it to this cluster."""
         for sync, watches in self._of.items():
             read = {target.kind for target in watches.objects} | {kind for kind, _ in watches.queries}
-            if kind in read or any(name[:2] == (cluster, kind) for name in watches.names):
+            selected = ((one.cluster, one.kind) for one in watches.upstream)
+            if (
+                kind in read
+                or (cluster, kind) in selected
+                or any(name[:2] == (cluster, kind) for name in watches.names)
+            ):
                 yield sync
 
     def put(self, sync: Key, watches: WatchSet) -> None:
@@ -87,6 +110,13 @@ class WatchIndex:
         """Yield the syncs whose targets have this name."""
         yield from self._by_name.of(name)
 
+    def of_upstream(self, cluster: str, kind: str, namespace: Namespace | None) -> Iterator[Key]:
+        """Yield the syncs that select objects of this kind and namespace in this cluster; None: of no namespace."""
+        for sync in self._by_upstream.of((cluster, kind)):
+            watches = (one for one in self._of[sync].upstream if (one.cluster, one.kind) == (cluster, kind))
+            if any(one.matches(namespace) for one in watches):
+                yield sync
+
     def of_cluster(self, cluster: str) -> Iterator[Key]:
         """Yield the syncs that write to this cluster."""
         yield from self._by_cluster.of(cluster)
@@ -114,6 +144,7 @@ class WatchIndex:
         yield self._by_namespace, spelled
         yield self._open_ended, open_ended
         yield self._by_cluster, watches.clusters
+        yield self._by_upstream, frozenset((one.cluster, one.kind) for one in watches.upstream)
 
 
 class _SyncsByEntry:

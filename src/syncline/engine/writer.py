@@ -1,10 +1,12 @@
 """Applies one target: plan, write, and plan again where the object differs from the observed one."""
 
+import asyncio
+import random
 import time
 from typing import Any
 
 import structlog
-from msgspec import structs
+from msgspec import Struct, structs
 
 from syncline.api.common import TargetState
 from syncline.core.fields import manager_of
@@ -15,11 +17,12 @@ from syncline.core.plan import NAMED, Action, Change, Policy, Verb, lost_message
 from syncline.core.prune_plan import plan_prune
 from syncline.core.remedies import grant_writer, lacks_right, with_cause
 from syncline.core.request_bodies import create_body, release_patch, renewal_patch, update_patch, write_digest
+from syncline.core.schema_errors import explain_schema_error, is_schema_error
 from syncline.core.strip import strip_cluster_fields
 from syncline.core.wire import DataWire, ObjectWire
 from syncline.engine.access import AccessRequest
 from syncline.engine.applying import Applier
-from syncline.engine.claims import Claims
+from syncline.engine.claims import ANOTHER, Claims
 from syncline.engine.cluster import Cluster
 from syncline.engine.kind_informer import KindInformer
 from syncline.engine.unkept import UnkeptFields
@@ -34,8 +37,10 @@ from syncline.kube.errors import (
     Invalid,
     KubeError,
     NotFound,
+    ServerError,
     Unreachable,
 )
+from syncline.kube.resources import Resource
 
 Wire = DataWire | ObjectWire
 
@@ -48,10 +53,44 @@ TERMINATING = "NamespaceTerminating"
 IRREPLACEABLE = frozenset({"PersistentVolumeClaim"})
 # Objects that an account knows of, whatever it may read: it made them.
 _KNOWN = (Ownership.OURS, Ownership.PREVIOUS, Ownership.RENEWABLE)
-# A sync that may not be named.
-ANOTHER = "another sync"
+INVALID_MANIFEST = "InvalidManifest"
 # How API servers say that a field cannot be changed.
 IMMUTABLE = ("immutable", "forbidden", "may not change once set")
+
+
+class ConflictLimit(Struct, frozen=True, kw_only=True):
+    """How often a target is planned again after a conflict of versions (409), and after how many seconds."""
+
+    retries: int
+    delay: float
+
+
+class _Attempts:
+    """The attempts to write one target in one pass."""
+
+    def __init__(self, limit: ConflictLimit | None) -> None:
+        self.begun = 0
+        self._limit = limit
+        self._left = TRIES + (limit.retries if limit is not None else 0)
+        self._conflicts = 0
+
+    def begin(self) -> bool:
+        """Begin the next attempt; return False if there is none left."""
+        if not self._left:
+            return False
+        self._left -= 1
+        self.begun += 1
+        return True
+
+    async def failed(self, error: KubeError) -> None:
+        """Wait after a conflict, as the limit says; the last one leaves no attempt."""
+        if self._limit is None or not isinstance(error, Conflict):
+            return
+        self._conflicts += 1
+        if self._conflicts > self._limit.retries:
+            self._left = 0
+        else:
+            await asyncio.sleep(self._limit.delay * random.uniform(0.5, 1.5))  # noqa: S311 - no secret
 
 
 class _NotRecreated(Exception):  # noqa: N818 - a state
@@ -89,6 +128,35 @@ class Writer:
         """Name the sync that this writes for."""
         return self._owner.sync
 
+    @property
+    def owner(self) -> Owner:
+        """The owner of the written objects."""
+        return self._owner
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster that this writes to."""
+        return self._cluster
+
+    @property
+    def client(self) -> Client:
+        """The client that this writes with, which has the identity of the sync."""
+        return self._client
+
+    @property
+    def write_loops(self) -> WriteLoops:
+        """The memory of repeated writes."""
+        return self._write_loops
+
+    def resource(self, desired: Desired) -> Resource:
+        """Return the resource of a desired object, in the API version of its body."""
+        return self._applier.resource(desired)
+
+    @property
+    def takes_over(self) -> bool:
+        """Whether the sync takes over objects of others."""
+        return self._policy.takes_over
+
     async def observed(self, target: Target) -> Observed | None:
         """Return the cached object of a target; None where the sync's account may not read it.
 
@@ -114,13 +182,19 @@ class Writer:
             desired, observed, self._owner, object_id, self._policy, competing_owner=owner, created_once=created_once
         )
 
-    async def apply(self, desired: Desired, *, created_once: bool = False) -> Outcome:
-        """Apply one target. An error of the API server becomes the outcome; nothing is raised."""
+    async def apply(
+        self, desired: Desired, *, created_once: bool = False, limit: ConflictLimit | None = None
+    ) -> Outcome:
+        """Apply one target. An error of the API server becomes the outcome; nothing is raised.
+
+        Without a limit, a target is planned again at once.
+        """
         invalid, overtaken = 0, False
         action: Action | None = None
+        attempts = _Attempts(limit)
         try:
             observed = await self._first_observed(desired, created_once=created_once)
-            for _ in range(TRIES):
+            while attempts.begin():
                 try:
                     action = await self.plan(desired, observed, created_once=created_once)
                     if action.verb is Verb.LEAVE:
@@ -143,11 +217,21 @@ class Writer:
                         return await self._handle_immutable(action, desired, error)
                     if not is_stale(error, existed=observed is not None) or invalid > 1:
                         raise
-                    log.debug("planned anew", cause=type(error).__name__, **desired.target.fields())
+                    note = log.info if isinstance(error, Conflict) else log.debug
+                    resource = self._cluster.resource_name(desired.target.kind)
+                    cause = type(error).__name__
+                    note(
+                        "planned anew",
+                        cause=cause,
+                        attempt=attempts.begun,
+                        resource=resource,
+                        **desired.target.fields(),
+                    )
+                    await attempts.failed(error)
                 observed = await self.get_live(desired)
         except KubeError as error:
             return _failed_repair(action, error) or self._failure(desired.target, error)
-        return contended(desired.target)
+        return contended(desired.target, attempts.begun)
 
     async def remove(
         self, observed: Observed, reason: str, message: str, *, keep_edited: bool = False
@@ -217,7 +301,7 @@ class Writer:
         if observed is None or not must_renew(observed, self._owner, object_id_of(self._cluster.uid, observed.target)):
             return
         marks = self._cluster.marks
-        if observed.deleting or observed.reconcile_disabled:
+        if observed.deleting or observed.reconcile_disabled or observed.trimmed:
             marks.unfinished.add(self._owner.sync)
             return
         if not marks.may_renew(self._owner.sync):
@@ -336,6 +420,8 @@ class Writer:
         namespace = self._cluster.namespace(target.namespace)
         # An object in another namespace of the same name is another matter.
         digest = f"{namespace.uid if namespace is not None else ''}/{write_digest(desired, self._owner, change)}"
+        if change.marks_only:  # each revision is another write
+            digest = f"{digest}/{desired.revision}/{desired.source_version}"
         if (earlier := self._write_loops.paused_by(object_id, digest, time.monotonic())) is not None:
             if observed is not None and observed.version == earlier.version:  # nobody but us has written
                 return _altered(target, action), None
@@ -404,9 +490,8 @@ class Writer:
     async def _delete_or_release(self, action: Action, observed: Observed) -> None:
         managed = self._informer(observed.target).managed
         if action.verb is Verb.DELETE:
-            if not await self._delete(observed):
-                return
-            managed.observe_gone(observed, self._owner.sync)
+            if await self._delete(observed):  # otherwise a finalizer holds it
+                managed.observe_gone(observed, self._owner.sync)
         else:
             wire = await self._patch(observed, release_patch(observed))
             managed.observe_gone(observed, self._owner.sync, wire.metadata.resource_version)
@@ -415,7 +500,8 @@ class Writer:
     async def _create(self, desired: Desired, change: Change, content: Content) -> Wire:
         if desired.body is not None:
             return await self._applier.create(desired, change)
-        body = create_body(desired, self._owner, object_id_of(self._cluster.uid, desired.target), change, content)
+        object_id, now = object_id_of(self._cluster.uid, desired.target), self._client.server_time
+        body = create_body(desired, self._owner, object_id, change, content, made=now)
         informer, namespace = self._informer(desired.target), desired.target.namespace or None
         return await self._client.create(
             informer.resource, body, namespace, type=informer.wire, fair_key=self._owner.ref
@@ -491,6 +577,8 @@ def failure(target: Target, error: KubeError, *, gone: bool = False) -> Outcome:
         state, reason, message = "Skipped", TERMINATING, f"namespace {target.namespace!r} is being deleted"
     elif isinstance(error, NotFound) and error.about == target.namespace:
         state, reason, message = "Pending", "NamespaceNotFound", f"namespace {target.namespace!r} does not exist"
+    elif isinstance(error, ServerError) and is_schema_error(error.message):
+        reason, message = INVALID_MANIFEST, with_cause(explain_schema_error(error.message), message)
     elif isinstance(error, ApiError):
         reason = error.reason
     return Outcome(target=target, state=state, reason=reason, message=message, retry=state != "Skipped", gone=gone)
@@ -524,7 +612,7 @@ def _altered(target: Target, left: Action) -> Outcome:
         f"{what} of the object differ from what was sent, although nobody else has written it: an admission webhook or "
         "policy changes it on the way; exempt the object from that, or put into the source what is made of it"
     )
-    return Outcome(target=target, state="Conflict", reason="Altered", message=message, retry=True)
+    return Outcome(target=target, state="Conflict", reason="Mutated", message=message, retry=True)
 
 
 def _write_loop(target: Target, rounds: int, observed: Observed | None) -> Outcome:
@@ -537,7 +625,7 @@ def _write_loop(target: Target, rounds: int, observed: Observed | None) -> Outco
     return Outcome(target=target, state="Conflict", reason="WriteLoop", message=message, retry=True)
 
 
-def contended(target: Target, *, gone: bool = False) -> Outcome:
+def contended(target: Target, times: int = TRIES, *, gone: bool = False) -> Outcome:
     """Say that somebody else keeps changing the object while we write it."""
-    message = f"the object changed {TRIES} times while it was being written; it is tried again"
+    message = f"the object changed {times} times while it was being written; it is tried again"
     return Outcome(target=target, state="Failed", reason="Contended", message=message, retry=True, gone=gone)

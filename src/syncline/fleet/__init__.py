@@ -17,11 +17,13 @@ from syncline.fleet.circuit_breaker import ClusterHealth, Timeouts
 from syncline.fleet.credentials import Credentials
 from syncline.fleet.errors import ClusterDown, NotResolved
 from syncline.fleet.fleet import Fleet
-from syncline.fleet.remote_cluster import RemoteCluster
+from syncline.fleet.remote_cluster import IdentityProbe, RemoteCluster
 from syncline.fleet.resolve import (
     MemberKey,
     ReadSecret,
     Resolved,
+    at_endpoint,
+    in_workspace,
     may_use,
     no_target,
     resolve,
@@ -35,6 +37,7 @@ __all__ = [
     "ClusterHealth",
     "Credentials",
     "Fleet",
+    "IdentityProbe",
     "MemberKey",
     "NotResolved",
     "ReadSecret",
@@ -42,6 +45,8 @@ __all__ = [
     "Resolved",
     "SecretWire",
     "Timeouts",
+    "at_endpoint",
+    "in_workspace",
     "may_use",
     "no_target",
     "resolve",

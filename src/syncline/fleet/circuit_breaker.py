@@ -44,8 +44,8 @@ class Timeouts(Struct, frozen=True, kw_only=True):
     """The delay after a first failed probe, and the minimum time between probes."""
     backoff_min: float = 1.0
     backoff_max: float = 60.0
-    idle: float = 300.0
-    """The time that an unused member is kept."""
+    idle: float = 30.0
+    """The time that an unused member is kept: it watches its cluster meanwhile, with a credential nobody needs."""
     reread: float = 2.0
     """The minimum time between reads of a Secret after refused credentials."""
 

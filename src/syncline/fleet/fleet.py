@@ -12,8 +12,9 @@ from syncline.fleet.addresses import OwnThreads, address_check
 from syncline.fleet.circuit_breaker import Timeouts
 from syncline.fleet.credentials import Credentials
 from syncline.fleet.gated_transport import MAX_ANSWER
-from syncline.fleet.remote_cluster import RemoteCluster
+from syncline.fleet.remote_cluster import IdentityProbe, RemoteCluster
 from syncline.fleet.resolve import MemberKey
+from syncline.kube.cache_budget import CacheBudget
 from syncline.kube.errors import KubeError
 from syncline.kube.transport import Dialing
 
@@ -41,6 +42,7 @@ class Fleet:
             check_address=address_check(allow_loopback=allow_loopback),
             resolver=OwnThreads(),
         )
+        self._caches = CacheBudget()
         self._bound: dict[MemberKey, RemoteCluster] = {}
         self._rereads: dict[MemberKey, Reread] = {}
         self._uses: dict[Hashable, frozenset[MemberKey]] = {}
@@ -67,22 +69,28 @@ class Fleet:
         return self._bound.get(key)
 
     def get_or_create(
-        self, key: MemberKey, credentials: Credentials, *, user: Hashable | None = None, reread: Reread | None = None
+        self,
+        key: MemberKey,
+        credentials: Credentials,
+        *,
+        user: Hashable | None = None,
+        reread: Reread | None = None,
+        probe: IdentityProbe | None = None,
     ) -> RemoteCluster:
         """Return the member of a key, with these credentials from now on.
 
         This call sends no request to the cluster. If the content has changed, the member continues with the new
         credential and the same client. `reread` is called when the cluster refuses the credential. `user` uses the
-        member until `keep` changes this. Raises `NotResolved` if the certificates are not valid. Then an existing
-        member continues unchanged.
+        member until `keep` changes this. `probe` is for a server that is not identified as a cluster. Raises
+        `NotResolved` if the certificates are not valid. Then an existing member continues unchanged.
         """
         held = self._bound.get(key)
-        member = self._with_content(key.namespace, credentials)
+        member = self._with_content(key.namespace, credentials, probe)
         if member is None and held is not None and self._keys(held) == {key}:
             held.rotate(credentials)
             member = held
         if member is None:
-            member = self._make(key, credentials)
+            member = self._make(key, credentials, probe)
         self._bound[key] = member
         if reread is not None:
             self._rereads[key] = reread
@@ -114,12 +122,15 @@ class Fleet:
         while self._closing:
             await asyncio.wait(self._closing)
 
-    def _with_content(self, namespace: str, credentials: Credentials) -> RemoteCluster | None:
+    def _with_content(
+        self, namespace: str, credentials: Credentials, probe: IdentityProbe | None
+    ) -> RemoteCluster | None:
         return next(
             (
                 member
                 for member in self
-                if member.namespace == namespace and member.credentials.digest == credentials.digest
+                if (member.namespace, member.probe) == (namespace, probe)
+                and member.credentials.digest == credentials.digest
             ),
             None,
         )
@@ -127,7 +138,7 @@ class Fleet:
     def _keys(self, member: RemoteCluster) -> set[MemberKey]:
         return {key for key, each in self._bound.items() if each is member}
 
-    def _make(self, key: MemberKey, credentials: Credentials) -> RemoteCluster:
+    def _make(self, key: MemberKey, credentials: Credentials, probe: IdentityProbe | None) -> RemoteCluster:
         return RemoteCluster(
             key.namespace,
             key.name,
@@ -137,6 +148,8 @@ class Fleet:
             reread=self._reread,
             on_change=self._notify,
             on_other_cluster=self._replace,
+            probe=probe,
+            caches=self._caches,
         )
 
     async def _reread(self, member: RemoteCluster) -> None:
@@ -160,7 +173,7 @@ class Fleet:
                 return
             for key, credentials in found.items():
                 if self._bound.get(key) is member:
-                    self.get_or_create(key, credentials)
+                    self.get_or_create(key, credentials, probe=member.probe)
         except KubeError as error:
             log.warning(
                 "the cluster refused the credential, and the new credential is not valid",
@@ -173,7 +186,7 @@ class Fleet:
         keys = self._keys(member)
         if not keys:
             return
-        fresh = self._make(min(keys), member.credentials)
+        fresh = self._make(min(keys), member.credentials, member.probe)
         self._bound.update(dict.fromkeys(keys, fresh))
         self._end(member, "Replaced", "its Secret now refers to another cluster")
         self._watch_idle(fresh)

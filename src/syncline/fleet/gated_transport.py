@@ -9,12 +9,12 @@ from syncline.kube.client import Client
 from syncline.kube.config import Connection
 from syncline.kube.credentials import Credential
 from syncline.kube.errors import BadAnswer, KubeError, Unreachable, read_status
-from syncline.kube.limiter import FairLimiter
+from syncline.kube.limiter import fair_limiter
 from syncline.kube.retry import Retry
 from syncline.kube.session import Session
 from syncline.kube.transport import Answer, Dialing, Transport
 
-WRITES_IN_FLIGHT = 16
+WRITES_IN_FLIGHT = 24
 MAX_ANSWER = 8 * 1024 * 1024
 """The maximum size of a response, because the cluster of a tenant can send anything."""
 
@@ -38,12 +38,15 @@ class GatedTransport(Transport):
         headers: Mapping[str, str],
         body: bytes | None = None,
         timeout: float | None = None,
+        max_answer: int | None = None,
     ) -> Answer:
         """Send one request, if the cluster is usable. Raises `Unreachable`, also if this is no API server."""
         await self._breaker.acquire()
         changes = method != "GET"
         try:
-            answer = await super().send(method, path, headers=headers, body=body, timeout=timeout)
+            answer = await super().send(
+                method, path, headers=headers, body=body, timeout=timeout, max_answer=max_answer
+            )
             self._judge(answer, headers, changes=changes)
         except Unreachable:
             self._breaker.record_failure(broken=True)
@@ -106,10 +109,12 @@ class _GatedSession(Session):
 
     def __init__(self, transport: GatedTransport, credential: Credential) -> None:
         self.retry = GatedRetry(tries=3, budget=20.0)
-        self.writes = FairLimiter(WRITES_IN_FLIGHT)
-        self.reads = FairLimiter(2 * WRITES_IN_FLIGHT)
+        self.writes = fair_limiter(WRITES_IN_FLIGHT)
+        self.reads = fair_limiter(2 * WRITES_IN_FLIGHT)
         self._transport = transport
         self._credential = credential
+        self.skew = 0.0
+        self._clock_checked = float("-inf")
 
 
 class GatedClient(Client):

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import contextvars
+import re
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -17,6 +18,7 @@ from syncline.fleet.circuit_breaker import CircuitBreaker, ClusterHealth, Timeou
 from syncline.fleet.credentials import Credentials
 from syncline.fleet.errors import ClusterDown, NotResolved
 from syncline.fleet.gated_transport import GatedClient, GatedTransport
+from syncline.kube.cache_budget import CacheBudget
 from syncline.kube.client import Client
 from syncline.kube.errors import (
     ApiError,
@@ -28,7 +30,7 @@ from syncline.kube.errors import (
     from_response,
     read_status,
 )
-from syncline.kube.identity import KUBE_SYSTEM, Landmark, identify
+from syncline.kube.identity import KUBE_SYSTEM, LOGICAL_CLUSTER, Landmark, identify
 from syncline.kube.resources import NAMESPACES
 from syncline.kube.transport import Dialing
 
@@ -38,6 +40,8 @@ _UNAUTHORIZED = 401
 _SERVER_ERRORS = 500
 _VERSION_AGE = 600.0
 _LONGEST = 64
+_CLUSTER_NAME = "kcp.io/cluster"
+_is_cluster_name = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?").fullmatch
 
 T = TypeVar("T", bound=Struct)
 
@@ -45,6 +49,7 @@ T = TypeVar("T", bound=Struct)
 class _NamedMeta(Struct):
     name: str = ""
     uid: str = ""
+    annotations: dict[str, str] = field(default_factory=dict)
 
 
 class _Identity(Struct):
@@ -53,6 +58,23 @@ class _Identity(Struct):
 
 class _VersionInfo(Struct, rename="camel"):
     git_version: str = ""
+
+
+class IdentityProbe(Struct, frozen=True):
+    """The identification of a server that lacks the objects that identify a cluster."""
+
+    landmark: Landmark
+    """The object that is read; without a name, a list."""
+    uid: str = ""
+    """The UID of a list, which has none of its own."""
+    expected: str = ""
+    """The UID that the object has. An object with another UID is another cluster, and has a member of its own."""
+
+    @property
+    def path(self) -> str:
+        """The address."""
+        resource, name = self.landmark
+        return resource.path(name=name) if name else f"{resource.path()}?limit=1"
 
 
 class RemoteCluster:
@@ -74,12 +96,20 @@ class RemoteCluster:
         reread: Callable[["RemoteCluster"], Awaitable[None]],
         on_change: Callable[["RemoteCluster"], None],
         on_other_cluster: Callable[["RemoteCluster"], None],
+        probe: IdentityProbe | None = None,
+        caches: CacheBudget | None = None,
     ) -> None:
         self.namespace = namespace
+        self.cache_share = (caches or CacheBudget()).cluster(namespace)
+        """The share of the cache budget for this cluster."""
         self.name = name
         """The first name of the cluster, for people."""
         self.version = ""
         """The Kubernetes version, after the first connection."""
+        self.probe = probe
+        """The identification; None: as any cluster."""
+        self.logical_cluster = ""
+        """The name of the logical cluster of a workspace, after the first connection; empty for other clusters."""
         self.closed = False
         """True: the member is closed for good. The fleet has the member that replaces it."""
         self._credentials = credentials
@@ -132,6 +162,11 @@ class RemoteCluster:
         return self._breaker.uid
 
     @property
+    def is_workspace(self) -> bool:
+        """Whether the cluster is a workspace of kcp. A path such as `/clusters/x` alone does not make it one."""
+        return self._known_by == LOGICAL_CLUSTER
+
+    @property
     def last_seen(self) -> datetime | None:
         """The time of the last valid response."""
         return self._breaker.last_seen
@@ -141,6 +176,11 @@ class RemoteCluster:
         with contextlib.suppress(ClusterDown):
             await self._breaker.acquire()
         return self.up
+
+    def probe_now(self) -> None:
+        """Probe at once, on request. A cluster that does not answer is probed less and less often."""
+        if not self.up:
+            self._breaker.probe_now()
 
     async def run_watch(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run a coroutine forever, such as `Reflector.run`, and start it again when the cluster becomes reachable.
@@ -205,7 +245,12 @@ class RemoteCluster:
     async def _check(self) -> str:
         """Return the identity of the cluster. The request needs the API server, its store and the credential."""
         try:
-            uid, self._known_by = await identify(self._identity, self._known_by)
+            if self.probe is not None:
+                uid = await self._probed(self.probe)
+            else:
+                uid, found = await identify(self._identity, self._known_by)
+                # A proxy in between may say for a moment that kube-system is absent: keep the object that counts.
+                self._known_by = found if uid == (self.uid or uid) else self._known_by
         except Forbidden as error:
             raise NotResolved(
                 "Forbidden",
@@ -221,12 +266,21 @@ class RemoteCluster:
             self._version_at = now
         return uid
 
+    async def _probed(self, probe: IdentityProbe) -> str:
+        if not probe.uid:
+            return await self._identity(probe.landmark)
+        await self._ask(probe.path, "application/json", probe.landmark)
+        return probe.uid
+
     async def _identity(self, landmark: Landmark) -> str:
         resource, name = landmark
         body = await self._ask(resource.path(name=name), _IDENTITY, landmark)
         found = _decode(body, _Identity).metadata
         if found.name != name or not found.uid:
             raise _no_api_server()
+        if landmark == LOGICAL_CLUSTER:
+            cluster = found.annotations.get(_CLUSTER_NAME, "")
+            self.logical_cluster = cluster if _is_cluster_name(cluster) else ""
         return found.uid
 
     async def _ask(self, path: str, accept: str, landmark: Landmark = KUBE_SYSTEM) -> bytes:

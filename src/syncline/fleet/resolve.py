@@ -7,11 +7,14 @@ is not revealed.
 
 import hashlib
 from collections.abc import Awaitable, Callable, Iterable
+from urllib.parse import urlsplit
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from syncline.api.connection import ClusterConnection, SecretKeyRef
 from syncline.api.synctarget import SyncTarget
+from syncline.core.api_exports import is_same_host
+from syncline.core.namespace_mapping import WorkspaceError, workspace_server
 from syncline.core.selectors import glob_matches, selector_matches, selector_words
 from syncline.fleet.credentials import Credentials, validate
 from syncline.fleet.errors import NotResolved
@@ -154,6 +157,60 @@ async def resolve_target(
         ) from None
     key = MemberKey(meta.namespace, "SyncTarget", meta.name)
     return Resolved(key=key, name=meta.name, credentials=credentials, target=target)
+
+
+def in_workspace(found: Resolved, workspace: str, *, allow_loopback: bool) -> Resolved:
+    """Return the same credential for a workspace of its server: that of the server's address, or one below it.
+
+    Raises `NotResolved` for a workspace that the address does not lead to.
+    """
+    connection = found.credentials.connection
+    try:
+        server = workspace_server(connection.server, workspace)
+    except WorkspaceError as error:
+        raise NotResolved("InvalidWorkspace", f"{found.credentials.origin}: {error}") from None
+    credentials = validate(
+        structs.replace(connection, server=server), found.credentials.origin, allow_loopback=allow_loopback
+    )
+    key = structs.replace(found.key, part=f"{found.key.part} {workspace}")
+    return structs.replace(found, key=key, credentials=credentials)
+
+
+def at_endpoint(
+    found: Resolved,
+    server: str,
+    *,
+    allow_loopback: bool,
+    allow_host: Callable[[Resolved], bool],
+    is_other: bool = False,
+) -> Resolved:
+    """Return the same credential for an address that the server reported: one of its own host.
+
+    A user who can change the reported address would get the credential, or what it can read of another APIExport
+    (`is_other`). So another host and another APIExport need `allow_host`. Raises `NotResolved`.
+    """
+    connection = found.credentials.connection
+    credentials = validate(
+        structs.replace(connection, server=server), found.credentials.origin, allow_loopback=allow_loopback
+    )
+    key = structs.replace(found.key, part=f"{found.key.part} {server}")
+    moved = structs.replace(found, key=key, credentials=credentials)
+    if not is_same_host(server, connection.server) and not allow_host(moved):
+        host = urlsplit(server).netloc
+        message = (
+            f"the APIExport is served by {host}, which is another host than that of the credential, so the credential"
+            f" is not sent there: use a kubeconfig for https://{host}, or have a TenantPolicy list it in"
+            " clusters.servers"
+        )
+        raise NotResolved("EndpointNotAllowed", message)
+    if is_other and not allow_host(moved):
+        message = (
+            f"the APIExportEndpointSlice names {server}, which is the address of an APIExport of another workspace, so"
+            " the credential is not used there: correct upstream.apiExport, or have a TenantPolicy list the address in"
+            " clusters.servers"
+        )
+        raise NotResolved("EndpointNotAllowed", message)
+    return moved
 
 
 async def _follow(

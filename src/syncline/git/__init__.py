@@ -7,10 +7,11 @@
     mirror, mirror_store    one repository on disk; all repositories
     tree                    the files of one commit, read without a checkout
     signatures, submodules  signatures of commits; URLs of submodules
+    push, pull_requests     commits for a branch, and pull requests for it
     mirrors                 the public interface of the package
 
-This package knows nothing about syncs, the meaning of files, or clusters. It never writes to a Git server, never checks
-out files, and does not follow links.
+This package knows nothing about syncs, the meaning of files, or clusters. It writes to a Git server only by `push` and
+`pull_requests`, never checks out files, and does not follow links.
 """
 
 from syncline.git.errors import (
@@ -23,6 +24,8 @@ from syncline.git.errors import (
     InvalidSource,
     MirrorOverQuota,
     PathNotFound,
+    PullRequestFailed,
+    PushRejected,
     Refused,
     RepositoryNotFound,
     RepositoryUnreachable,
@@ -33,6 +36,8 @@ from syncline.git.errors import (
 from syncline.git.limits import Limits
 from syncline.git.mirror_store import default_folder
 from syncline.git.mirrors import Mirrors
+from syncline.git.pull_requests import PullRequest, PullRequestWanted
+from syncline.git.push import FileChange, PushedCommit, PushWanted
 from syncline.git.refs import Commit, pinned
 from syncline.git.remotes import AuthType, Remote, remote_from
 from syncline.git.tree import CommitTree, Mode, TreeEntry
@@ -46,6 +51,7 @@ __all__ = [
     "Commit",
     "CommitTree",
     "CredentialError",
+    "FileChange",
     "GitError",
     "HostKeyUnknown",
     "InvalidSource",
@@ -54,6 +60,12 @@ __all__ = [
     "Mirrors",
     "Mode",
     "PathNotFound",
+    "PullRequest",
+    "PullRequestFailed",
+    "PullRequestWanted",
+    "PushRejected",
+    "PushWanted",
+    "PushedCommit",
     "Refused",
     "Remote",
     "RemoteStatus",

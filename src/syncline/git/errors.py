@@ -1,15 +1,23 @@
 """The errors of Git repositories.
 
-    GitError |-- InvalidSource            a URL, revision or pattern is not valid |-- CredentialError          a Secret
-    lacks a key, or has an invalid value |-- Refused                  not allowed for any user: scheme, address,
-    redirect, submodules, broken objects |-- AuthenticationFailed     the server does not accept the credential |--
-    CertificateUntrusted     the server's certificate is not trusted |-- HostKeyUnknown           the ssh server's key
-    is not in known_hosts |-- RepositoryNotFound       no such repository, or none for this credential |--
-    RevisionNotFound         the repository has no such branch, tag, version or commit |-- PathNotFound             the
-    commit has no such file or folder |-- TooLarge                 more bytes, files or refs than the limits allow |--
-    OverQuota                more bytes than the tenant may keep on disk |-- Unverified               the commit has no
-    signature of a known key |-- Unreachable              no usable response; the operator retries `-- CacheFailure
-    the folder for mirrors is full or not writable
+    GitError
+    |-- InvalidSource           a URL, revision or pattern is not valid
+    |-- CredentialError         a Secret lacks a key, or has an invalid value
+    |-- Refused                 not allowed for any user: scheme, address, redirect, submodules, broken objects
+    |-- AuthenticationFailed    the server does not accept the credential
+    |-- CertificateUntrusted    the server's certificate is not trusted
+    |-- HostKeyUnknown          the ssh server's key is not in known_hosts
+    |-- RepositoryNotFound      no such repository, or none for this credential
+    |-- RevisionNotFound        the repository has no such branch, tag, version or commit
+    |-- PathNotFound            the commit has no such file or folder
+    |-- TooLarge                more bytes, files or refs than the limits allow
+    |   `-- NeedsMore           the same, until the attempt with the larger limits
+    |-- MirrorOverQuota         more bytes than the tenant may keep on disk
+    |-- Unverified              the commit has no signature of a known key
+    |-- PushRejected            the server does not take a commit
+    |-- PullRequestFailed       the server does not open a pull request
+    |-- RepositoryUnreachable   no usable response; the operator retries
+    `-- CacheFailure            the folder for mirrors is full or not writable
 
 `reason` is a word for conditions. `transient` tells whether a retry can help. `str()` is a message for people. No error
 contains a credential.
@@ -95,6 +103,14 @@ class MirrorOverQuota(GitError):
 
 class Unverified(GitError):
     """The commit is not signed by a key that the sync trusts."""
+
+
+class PushRejected(GitError):
+    """The server does not take a commit: the branch is protected, a hook refuses it, or the branch moves too fast."""
+
+
+class PullRequestFailed(GitError):
+    """The server does not open a pull request, or its answer cannot be read."""
 
 
 class RepositoryUnreachable(GitError):

@@ -69,7 +69,7 @@ class AppTokens:
         url = f"{app.api}/app/installations/{app.installation}/access_tokens"
         headers = {"Authorization": f"Bearer {claim(app)}", "Accept": "application/vnd.github+json"}
         connector = aiohttp.TCPConnector(
-            resolver=_Checked(self._executor, allow_loopback=self._allow_loopback), ssl=_tls(remote)
+            resolver=CheckedResolver(self._executor, allow_loopback=self._allow_loopback), ssl=tls_context(remote)
         )
         proxy = remote.proxy.url if remote.proxy else None
         try:
@@ -77,7 +77,11 @@ class AppTokens:
                 aiohttp.ClientSession(connector=connector, timeout=_DEADLINE, trust_env=False) as session,
                 session.post(url, headers=headers, allow_redirects=False, proxy=proxy) as answer,
             ):
-                status, body = answer.status, await answer.content.read(_ANSWER_LIMIT)
+                status, body = answer.status, bytearray()
+                async for chunk in answer.content.iter_chunked(65536):
+                    body += chunk
+                    if len(body) > _ANSWER_LIMIT:
+                        break
         except aiohttp.ClientConnectorCertificateError:
             raise CertificateUntrusted(
                 f"the certificate of {app.api} is not trusted; write its certificate authority"
@@ -121,14 +125,15 @@ def _segment(content: bytes) -> str:
     return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
 
 
-def _tls(remote: Remote) -> ssl.SSLContext:
+def tls_context(remote: Remote) -> ssl.SSLContext:
+    """Return the TLS settings for an API: the same as for its repository."""
     try:
         return ssl.create_default_context(cadata=remote.ca.decode("ascii") if remote.ca else None)
     except (ssl.SSLError, UnicodeDecodeError):
         raise CertificateUntrusted("'ca.crt' cannot be read; give certificates in PEM") from None
 
 
-class _Checked(AbstractResolver):
+class CheckedResolver(AbstractResolver):
     """Returns no refused address."""
 
     def __init__(self, executor: Executor, *, allow_loopback: bool) -> None:
@@ -153,4 +158,4 @@ class _Checked(AbstractResolver):
         ]
 
     async def close(self) -> None:
-        """Nothing is kept."""
+        """No resource to release."""

@@ -18,69 +18,69 @@ class Limits(Struct, frozen=True):
     """The limits of one repository, and of all repositories together."""
 
     repository_bytes: int = 1024 * _MIB
-    """What one fetch may write."""
+    """The maximum of bytes that one fetch writes."""
     small_fetch_bytes: int = 32 * _MIB
-    """What it may write before it counts as large."""
+    """The bytes that it writes before it counts as large."""
     cache_bytes: int = 4 * 1024 * _MIB
-    """What all mirrors together may take, and half of it those of one tenant; those that nobody follows go first."""
+    """The maximum of bytes for all mirrors, and half of it for one tenant. Mirrors without followers go first."""
     files: int = 100_000
-    """How many files and folders a commit may have."""
+    """The maximum number of files and folders in a commit."""
     path_bytes: int = 1024
-    """How long the path of a file may be."""
+    """The maximum length of the path of a file."""
     listing_bytes: int = 48 * _MIB
-    """What the list of a commit's files may take of memory."""
+    """The maximum of memory for the list of a commit's files."""
     small_listing_bytes: int = 4 * _MIB
-    """What a list, of files or refs, may take of memory before it counts as large."""
+    """The memory for a list of files or refs before it counts as large."""
     listings_bytes: int = 128 * _MIB
-    """What the lists of files of all commits may take of memory, and half of it those of one tenant."""
+    """The maximum of memory for the lists of files of all commits, and half of it for one tenant."""
     refs: int = 150_000
-    """How many branches and tags a repository may have."""
+    """The maximum number of branches and tags in a repository."""
     refs_bytes: int = 48 * _MIB
-    """What the list of them may take of memory."""
+    """The maximum of memory for the list of them."""
     all_refs_bytes: int = 32 * _MIB
-    """What the lists of all repositories may take of memory; the largest go first, and are asked for again."""
+    """The maximum of memory for the lists of all repositories. The largest are dropped first, and requested again."""
     read_bytes: int = 24 * _MIB
-    """What may be read of a commit at once."""
+    """The maximum of bytes that are read from a commit at once."""
     memory_bytes: int = 16 * _MIB
-    """What each process of git that talks to a server may allocate; 20,000 files or refs take 10 MiB."""
+    """The memory for each git process that connects to a server; 20,000 files or refs take 10 MiB."""
     large_memory_bytes: int = 128 * _MIB
-    """What it may allocate when that was not enough."""
+    """The memory for its second attempt, if the first was not enough."""
     local_memory_bytes: int = 64 * _MIB
-    """What each process of git that reads a mirror may allocate."""
+    """The memory for each git process that reads a mirror."""
     check_seconds: float = 30.0
     fetch_seconds: float = 300.0
     depth: int = 5_000
-    """How far back a commit is looked for, where the server does not give it by its id."""
+    """The depth of the search for a commit, if the server does not serve commits by id."""
     commits: int = 20
-    """How many commits a mirror keeps when it is packed anew."""
+    """The number of commits that a mirror keeps when it is repacked."""
     packs: int = 30
-    """After how many fetches a mirror is packed anew."""
+    """The number of fetches after which a mirror is repacked."""
     talks: int = 12
-    """How many calls of git may talk to servers at the same time, half of them for one tenant."""
+    """The maximum number of concurrent git calls to servers, half of them for one tenant."""
     talks_per_host: int = 6
-    """How many of them may talk to the same one, half of them for one tenant, so that a slow server holds up nobody."""
+    """The same for one server, so that a slow server delays nobody else."""
     large: int = 2
-    """How many may be large at the same time, one of them for one tenant."""
+    """The maximum number of concurrent large calls, one of them for one tenant."""
     reads: int = 4
-    """How many processes of git may read mirrors at the same time, half of them for one tenant."""
+    """The maximum number of git processes that read mirrors, half of them for one tenant."""
     submodules: int = 50
-    """How many submodules a commit may have."""
+    """The maximum number of submodules in a commit."""
 
     @property
     def process_memory_at_most(self) -> int:
-        """Bytes that all processes of git together may take of memory."""
+        """The memory of all git processes together, in bytes."""
         talks = self.talks * _PROCESSES * self.memory_bytes
         return talks + self.large * _PROCESSES * self.large_memory_bytes + self.reads * self.local_memory_bytes
 
     @property
     def held_at_most(self) -> int:
-        """Bytes that the operator itself may hold of what servers sent, kept and in hand."""
+        """The memory of the operator for the responses of servers, cached and in use, in bytes."""
         kept = self.listings_bytes + self.all_refs_bytes
         in_hand = self.talks * self.small_listing_bytes + self.large * max(self.listing_bytes, self.refs_bytes)
-        # What is read is there twice for a moment: as git printed it, and by its files.
+        # The content is in memory twice for a moment: as output of git, and by file.
         return kept + in_hand + 2 * self.reads * self.read_bytes
 
     @property
     def disk_at_most(self) -> int:
-        """Bytes that the folder with the mirrors may take, with indexes and what calls leave there for the moment."""
+        """The size of the folder with the mirrors, with indexes and temporary files, in bytes."""
         return self.cache_bytes + self.cache_bytes // 4

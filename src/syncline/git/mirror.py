@@ -1,11 +1,12 @@
-"""One repository on disk: fetched into by depth, read from without a checkout, built anew when it is damaged.
+"""One repository on disk: fetched with a depth, read without a checkout, and replaced when it is damaged.
 
-Several processes may share the folder: who fetches holds a lock, and whoever finds that objects are gone fetches them.
+Several processes can share the folder. A process that fetches holds a lock. A process that misses objects fetches them.
 """
 
 import asyncio
 import contextlib
 import hashlib
+import os
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from syncline.confinement.programs import Unconfined
+from syncline.fairness import FairSemaphore, on_behalf_of
 from syncline.git.budget import Ticket
 from syncline.git.errors import (
     CacheFailure,
@@ -42,7 +44,7 @@ _DEEPER = 10
 _LOCAL_SECONDS = 60.0
 _PRIVATE = 0o700
 _LOCK_PAUSE = 0.05
-_LISTING_BYTES = 256 * 1024 * 1024  # read as it comes, and not kept
+_LISTING_BYTES = 256 * 1024 * 1024  # read as a stream, and not stored
 _OVERHEAD = 256
 _SMALL = 256 * 1024
 _SETTINGS = tuple(
@@ -58,56 +60,64 @@ _WRITING = frozenset({"init", "update-ref", "repack", "prune"})
 
 
 class ReserveDisk(Protocol):
-    """Holds room for so many bytes on disk, or as many as there are."""
+    """Reserves disk space for this number of bytes, or for the bytes that are left."""
 
     def __call__(self, wanted: int, *, passing: bool = False) -> AbstractAsyncContextManager[int]:
-        """Hold it for the length of a block; raises `CacheFailure`, and `MirrorOverQuota` for who may have no more.
+        """Reserve it during a block. Raises `CacheFailure`, and `MirrorOverQuota` if the tenant's quota is used up.
 
-        `passing`: it is given back in the end, so it counts towards no quota.
+        `passing`: it is released at the end, so it counts for no quota.
         """
 
 
 ReserveMemory = Callable[[int], Awaitable[Ticket]]
-"""Takes room for so many bytes of memory."""
+"""Reserves memory for this number of bytes."""
 
 
 class Mirror:
-    """The objects of one remote, as far as somebody asked for them."""
+    """The fetched objects of one remote."""
 
-    def __init__(self, path: Path, lock: Path, remote: Remote, transport: GitTransport, limits: Limits) -> None:
+    def __init__(
+        self, path: Path, lock: Path, remote: Remote, transport: GitTransport, limits: Limits, *, tenant: str = ""
+    ) -> None:
         self.path = path
         self.remote = remote
+        self.tenant = tenant
+        """The tenant of the mirror; empty: all followers of the remote."""
         self._lock = lock
         self._transport = transport
         self._limits = limits
-        self._turn = asyncio.Lock()
+        self._turn = FairSemaphore(1)
         self._generation = 0
         self._is_large = False
         self._reads: dict[str, _Read] = {}
         self._reading: asyncio.Task[None] | None = None
 
     async def fetch(self, commit: Commit, room: ReserveDisk, *, keep: Collection[str] = ()) -> None:
-        """Have a commit, and the tag that led to it, on disk; `keep` are others that must stay."""
+        """Fetch a commit and its tag, if they are not on disk; the commits in `keep` must stay."""
         if self.has(commit):
             return
-        async with self._turn, self._locked():
+        async with self._turn.slot(on_behalf_of.get()), self._locked():
             if self.has(commit):
                 return
             try:
                 await self._fetch(self.path, commit, room)
             except Damaged:
                 await self._rebuild(commit, room)
-            # What is asked for is here, whatever becomes of what is old.
+            # The requested commit is here, even if the removal of old commits fails.
             with contextlib.suppress(GitError):
                 await self._pack({commit.sha, commit.tag, *keep}, room)
 
     async def listing(self, commit: Commit, room: ReserveDisk, hold: ReserveMemory) -> tuple[Listing, str]:
-        """Return what a commit has, which must have been fetched, and which tenant the memory for it is counted to."""
+        """Return the files of a fetched commit, and the tenant that its memory counts for."""
         return await self._repairing(lambda: self._list(commit, hold), commit, room)
 
     async def blobs(self, commit: Commit, entries: Sequence[TreeEntry], room: ReserveDisk) -> Mapping[str, bytes]:
         """Return the content of entries of a commit, by their ids."""
         return await self._repairing(lambda: self._read({entry.id: entry.size for entry in entries}), commit, room)
+
+    async def copy_blob(self, commit: Commit, entry: TreeEntry, descriptor: int, room: ReserveDisk) -> None:
+        """Write the content of an entry of a commit to an empty file, piece by piece."""
+        await self._repairing(lambda: self._copy(entry, descriptor), commit, room)
 
     async def objects(self, commit: Commit, ids: Sequence[str], room: ReserveDisk) -> Mapping[str, bytes]:
         """Return commits and tags as they are stored."""
@@ -122,13 +132,13 @@ class Mirror:
         return {name: value for name, _, value in pairs}
 
     async def close(self) -> None:
-        """Give up what is being read."""
+        """Cancel all reads."""
         if self._reading is not None:
             self._reading.cancel()
             await asyncio.wait([self._reading])
 
     def has(self, commit: Commit) -> bool:
-        """Whether a commit, and the tag that led to it, is on disk."""
+        """Whether a commit and its tag are on disk."""
         return all((self.path / _KEPT / each).is_file() for each in (commit.sha, commit.tag) if each)
 
     async def _fetch(self, path: Path, commit: Commit, room: ReserveDisk) -> None:
@@ -142,11 +152,11 @@ class Mirror:
                 return
         async with self._transport.large(self.remote):
             await self._fetch_within(path, commit, self._limits.repository_bytes, room)
-        # What comes later is only what is new.
+        # Later fetches transfer only new objects.
         self._is_large = False
 
     async def _fetch_within(self, path: Path, commit: Commit, most: int, room: ReserveDisk) -> None:
-        # Whoever fetched before may have been killed.
+        # The process that fetched before may have been killed.
         await asyncio.to_thread(_tidy, path)
         await self._init(path, commit)
         async with room(most) as allowed:
@@ -162,7 +172,7 @@ class Mirror:
                 raise error from None
 
     async def _transfer(self, path: Path, commit: Commit, allowed: int) -> None:
-        # An annotated tag brings its commit; old servers give the commit only by way of the tag.
+        # An annotated tag includes its commit; old servers serve the commit only through the tag.
         named = commit.tag or commit.sha
         try:
             await self._get(path, [f"+{named}:{_KEPT}/{named}"], 1, allowed)
@@ -176,7 +186,7 @@ class Mirror:
         await self._transport.fetch(self.remote, path, refspecs, depth=depth, file_size=allowed, large=self._is_large)
 
     async def _search(self, path: Path, commit: Commit, allowed: int, refused: NotOffered) -> None:
-        """Look for a commit in the history of branches and tags, ever deeper."""
+        """Search a commit in the history of branches and tags, deeper with each attempt."""
         refspecs = [f"+{HEADS}*:{_SEARCHED}/heads/*", f"+{TAGS}*:{_SEARCHED}/tags/*"]
         depth = min(_FIRST_DEPTH, self._limits.depth)
         try:
@@ -213,7 +223,7 @@ class Mirror:
             raise CacheFailure(f"no mirror can be made in the folder for mirrors: {finished.error.strip()[:200]}")
 
     async def _rebuild(self, commit: Commit, room: ReserveDisk) -> None:
-        """Fetch into a new place and put it in the place of the old; the old stays for as long as that fails."""
+        """Fetch into a new folder that then replaces the old one. The old one stays if the fetch fails."""
         fresh = self.path.with_suffix(".new")
         old = self.path.with_suffix(".old")
         for each in (fresh, old):
@@ -232,12 +242,12 @@ class Mirror:
         await asyncio.to_thread(shutil.rmtree, old, ignore_errors=True)
 
     async def _repairing(self, work: Callable[[], Awaitable[T]], commit: Commit, room: ReserveDisk) -> T:
-        """Do something; if the mirror turns out to be damaged, build it anew and do it again."""
+        """Do some work. If the mirror is damaged, replace it and repeat the work."""
         generation = self._generation
         try:
             return await work()
         except Damaged:
-            async with self._turn, self._locked():
+            async with self._turn.slot(on_behalf_of.get()), self._locked():
                 if generation == self._generation:
                     await self._rebuild(commit, room)
                 elif not self.has(commit):
@@ -255,7 +265,7 @@ class Mirror:
         try:
             return await self._listed(root, self._limits.small_listing_bytes, hold)
         except NeedsMore:
-            # Held until it counts as one that is in use: so no more than a few are ever under way.
+            # Held until the tree counts as used: this limits the number of concurrent reads.
             async with self._transport.large(self.remote):
                 return await self._listed(root, self._limits.listing_bytes, hold)
 
@@ -280,7 +290,7 @@ class Mirror:
         return listing, ticket.tenant
 
     async def _read(self, sizes: Mapping[str, int]) -> dict[str, bytes]:
-        """Read objects. All that is wanted while one process of `git` reads is for the next."""
+        """Read objects. Requests that arrive while one `git` process reads are for the next process."""
         for identity, size in sizes.items():
             if identity not in self._reads:
                 self._reads[identity] = _Read(size, asyncio.get_running_loop().create_future())
@@ -319,15 +329,33 @@ class Mirror:
             raise TooLarge("a commit or tag is larger than allowed")
         return await asyncio.to_thread(_contents, finished.out)
 
+    async def _copy(self, entry: TreeEntry, descriptor: int) -> None:
+        name = "sha1" if len(entry.id) == _SHA1_DIGITS else "sha256"
+        digest = hashlib.new(name, b"blob %d\0" % entry.size, usedforsecurity=False)
+
+        def write(chunk: bytes) -> None:
+            digest.update(chunk)
+            while chunk:
+                chunk = chunk[os.write(descriptor, chunk) :]
+
+        async def take(chunk: bytes) -> None:
+            await asyncio.to_thread(write, chunk)
+
+        os.ftruncate(descriptor, 0)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        await self._git("cat-file", "blob", entry.id, output=entry.size, sink=take)
+        if digest.hexdigest() != entry.id:
+            raise Damaged(f"the object {entry.id} is broken, or not there")
+
     async def _pack(self, keep: set[str], room: ReserveDisk) -> None:
-        """Let go of old commits when there have been many fetches."""
+        """Remove old commits after many fetches."""
         if len(list((self.path / "objects" / "pack").glob("*.pack"))) <= self._limits.packs:
             return
         refs = sorted((self.path / _KEPT).iterdir(), key=lambda ref: ref.stat().st_mtime, reverse=True)
         for ref in refs[self._limits.commits :]:
             if ref.name not in keep:
                 ref.unlink()
-        # What is packed anew is there twice for a while.
+        # During a repack, the objects exist twice.
         wanted = await asyncio.to_thread(size_on_disk, self.path)
         async with room(wanted, passing=True) as allowed:
             await self._git("repack", "-a", "-d", "-q", seconds=self._limits.fetch_seconds, file_size=allowed)
@@ -379,12 +407,12 @@ class Mirror:
 
 
 class _Read:
-    """An object that somebody waits for."""
+    """An object that a caller waits for."""
 
     def __init__(self, size: int, content: asyncio.Future[bytes]) -> None:
         self.size = size
         self.content = content
-        # Those who wait may have given up by the time it fails.
+        # The callers may have stopped waiting when it fails.
         content.add_done_callback(lambda done: done.cancelled() or done.exception())
 
 
@@ -404,7 +432,7 @@ def _fail(reads: Collection[_Read], error: GitError) -> None:
 
 
 def _contents(output: bytes) -> dict[str, bytes | Damaged]:
-    """Read what `git cat-file --batch` prints, and check that each object is what its id says."""
+    """Parse the output of `git cat-file --batch`, and verify each object by its id."""
     contents: dict[str, bytes | Damaged] = {}
     position = 0
     while (end := output.find(b"\n", position)) >= 0:
@@ -424,18 +452,18 @@ def _contents(output: bytes) -> dict[str, bytes | Damaged]:
 
 
 def no_room(limits: Limits) -> CacheFailure:
-    """Return what is said when the folder for mirrors may not grow any more."""
+    """Return the message for a full folder of mirrors."""
     return CacheFailure(
         f"the mirrors of all repositories that are followed take more than {limits.cache_bytes} bytes; allow them more"
     )
 
 
 def _overflowed(path: Path, allowed: int) -> bool:
-    """Whether a fetch was stopped for the size of what it wrote; git itself only says that something ended early."""
+    """Whether a fetch was stopped because it wrote too much; git itself reports only an early end."""
     return any(left.stat().st_size >= allowed for left in path.glob("objects/pack/tmp_*"))
 
 
 def _tidy(path: Path) -> None:
-    """Remove what a fetch that was stopped has left behind."""
+    """Remove the files of a stopped fetch."""
     for left in (*path.glob("objects/pack/tmp_*"), *path.glob("*.lock"), *path.glob("refs/**/*.lock")):
         left.unlink(missing_ok=True)

@@ -1,9 +1,9 @@
-"""The folder with the mirrors: whose is which, how large it is, and what nobody has used for long.
+"""The folder with the mirrors: their names, their sizes, and the time of their last use.
 
-salt        goes into the names of mirrors, so that they tell nothing of credentials
-mirrors/    one bare repository a remote
-locks/      one file a mirror: held by who fetches, and as old as the mirror's last use
-run/        one folder a process, with what its calls of git need for the moment; private
+salt        part of the names of mirrors, so that a name reveals nothing about the credential
+mirrors/    one bare repository for each remote
+locks/      one file for each mirror: locked during a fetch; its age is the time since the last use of the mirror
+run/        one private folder for each process, with the files for its calls of git
 """
 
 import atexit
@@ -13,6 +13,7 @@ import secrets
 import shutil
 import tempfile
 import time
+from hashlib import blake2b
 from pathlib import Path
 
 from msgspec import Struct
@@ -35,7 +36,7 @@ class MirrorUse(Struct, frozen=True):
 
 
 class MirrorStore:
-    """A folder that is ours, and that other processes of ours may use at the same time."""
+    """A folder of the operator. Several processes of the operator can use it at the same time."""
 
     def __init__(self, root: Path) -> None:
         self._stack = contextlib.ExitStack()
@@ -45,8 +46,8 @@ class MirrorStore:
                 (root / name).mkdir(_PRIVATE, exist_ok=True)
             self._root = root
             self.run = root / "run" / secrets.token_hex(8)
-            """Where this process keeps what is private to it, until it closes the folder."""
-            # One at a time: a folder that is not locked yet is not one that somebody has left.
+            """The private folder of this process, until `close`."""
+            # One process at a time: a new folder without a lock must not look abandoned.
             with open_lock(root / "start") as starting:
                 starting.take()
                 self._salt = _salt(root / "salt")
@@ -57,20 +58,21 @@ class MirrorStore:
             raise CacheFailure(f"the folder for mirrors {root} cannot be used: {error.strerror}") from None
 
     def close(self) -> None:
-        """Remove what is private to this process; the mirrors stay."""
+        """Remove the private folder of this process. The mirrors stay."""
         self._stack.close()
         shutil.rmtree(self.run, ignore_errors=True)
 
-    def name(self, remote: Remote) -> str:
-        """Return the name of a remote's mirror: the same in all processes that share the folder."""
-        return remote.digest(self._salt)
+    def name(self, remote: Remote, tenant: str = "") -> str:
+        """Return the name of a remote's mirror, for all or for one tenant: the same in all processes."""
+        shared = remote.digest(self._salt)
+        return blake2b(f"{shared}/{tenant}".encode(), digest_size=len(shared) // 2).hexdigest() if tenant else shared
 
     def mirror(self, name: str) -> Path:
         """Return the place of a mirror."""
         return self._root / "mirrors" / f"{name}.git"
 
     def lock(self, name: str) -> Path:
-        """Return the file that who changes the mirror holds a lock on."""
+        """Return the lock file for changes of the mirror."""
         return self._root / "locks" / name
 
     def touch(self, name: str) -> None:
@@ -79,7 +81,7 @@ class MirrorStore:
             self.lock(name).touch(0o600)
 
     def mirrors_by_use(self) -> list[MirrorUse]:
-        """Return all mirrors, the one that was not used for the longest time first."""
+        """Return all mirrors, the least recently used first."""
         found: list[MirrorUse] = []
         with contextlib.suppress(FileNotFoundError):
             for path in (self._root / "mirrors").iterdir():
@@ -89,23 +91,23 @@ class MirrorStore:
         return sorted(found, key=lambda use: use.used)
 
     def remove(self, name: str) -> bool:
-        """Remove a mirror from the disk, unless somebody fetches into it just now."""
+        """Remove a mirror from the disk, unless a fetch is in progress."""
         with open_lock(self.lock(name)) as lock:
             if not lock.try_take():
                 return False
-            # The lock's file stays: somebody else may be waiting at it.
+            # The lock file stays: another process may wait for the lock.
             for suffix in (".git", ".new", ".old"):
                 shutil.rmtree(self.mirror(name).with_suffix(suffix), ignore_errors=True)
         return True
 
 
 def age(use: MirrorUse) -> float:
-    """Return for how many seconds a mirror was not used."""
+    """Return the seconds since the last use of a mirror."""
     return time.time() - use.used
 
 
 def _salt(path: Path) -> bytes:
-    """Read the salt; the first process makes it, whole or not at all."""
+    """Read the salt. The first process creates it atomically."""
     with contextlib.suppress(FileNotFoundError):
         if len(salt := path.read_bytes()) == _SALT_BYTES:
             return salt
@@ -117,7 +119,7 @@ def _salt(path: Path) -> bytes:
 
 
 def _tidy(run: Path) -> None:
-    """Remove what processes that died have left: it may hold credentials."""
+    """Remove the private folders of dead processes: they may hold credentials."""
     for left in run.iterdir():
         with contextlib.suppress(CacheFailure), open_lock(left / "lock") as lock:
             if lock.try_take():
@@ -125,7 +127,7 @@ def _tidy(run: Path) -> None:
 
 
 def size(path: Path) -> int:
-    """Return how many bytes the files of a folder have."""
+    """Return the size of the files of a folder, in bytes."""
     total = 0
     for folder, _, files in os.walk(path):
         for file in files:
@@ -135,7 +137,7 @@ def size(path: Path) -> int:
 
 
 def default_folder() -> Path:
-    """Return a folder for mirrors: in the user's cache, or, for a user who has none, one for the time being."""
+    """Return a folder for mirrors: in the user's cache, or a temporary one if the user has no cache."""
     try:
         folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "syncline" / "git"
         folder.mkdir(parents=True, exist_ok=True)

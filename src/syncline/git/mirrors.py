@@ -1,9 +1,9 @@
-"""All remotes of all syncs: followed, resolved, fetched and read, each once for everybody."""
+"""All remotes of all syncs: followed, resolved, fetched and read. Each is shared by all its users."""
 
 import asyncio
 from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Hashable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Hashable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
@@ -17,11 +17,14 @@ from syncline.fairness import on_behalf_of
 from syncline.git.budget import MemoryBudget, Ticket
 from syncline.git.errors import CacheFailure, GitError, MirrorOverQuota, Refused, TooLarge
 from syncline.git.kept_refs import KeptRefs
+from syncline.git.large_blobs import LargeBlobs
 from syncline.git.limits import Limits
 from syncline.git.metrics import FETCH_SECONDS, FETCHES
 from syncline.git.mirror import Mirror, no_room
 from syncline.git.mirror_store import MirrorStore, age, size
 from syncline.git.process import ProcessLimits
+from syncline.git.pull_requests import PullRequests
+from syncline.git.push import BranchPushes
 from syncline.git.refs import Commit, Refs, check_revision, pinned
 from syncline.git.remotes import Remote
 from syncline.git.signatures import signer
@@ -45,7 +48,7 @@ _MOST_PARENTS = 10_000
 
 
 def _nobody(_: Hashable) -> None:
-    """Tell nobody."""
+    """Ignore a change."""
 
 
 def _unlimited(_: str) -> int | None:
@@ -56,7 +59,7 @@ def _unlimited(_: str) -> int | None:
 class Mirrors:
     """Mirrors of repositories in a folder, which several processes may share.
 
-    Checks, fetches and trees are shared by all who ask for the same, and who stops waiting stops nothing for others.
+    Concurrent callers share checks, fetches and trees. A caller that is cancelled does not cancel them for the others.
     """
 
     def __init__(
@@ -79,6 +82,11 @@ class Mirrors:
             unconfined=unconfined,
             tenants=lambda remote: self._tenants_of(remote.key),
         )
+        self._large_blobs = LargeBlobs(self._folder.run)
+        self.pushes = BranchPushes(
+            self._transport, self._limits, self._folder.run, self._fetched, partial(self._room, passing=True)
+        )
+        self.pull_requests = PullRequests(self._transport)
         self._kept = KeptRefs(self._limits.all_refs_bytes)
         self._budget = MemoryBudget(self._limits.listings_bytes, self._forget_tree)
         self._watches: OrderedDict[str, RemoteWatch] = OrderedDict()
@@ -94,7 +102,7 @@ class Mirrors:
         self._reserved: Counter[str] = Counter()
         self._quota: Callable[[str], int | None] = _unlimited
         self._asked: dict[str, Counter[str]] = {}
-        """The bytes of each mirror that came for a tenant."""
+        """The bytes of each mirror that were fetched for a tenant."""
         self._promised: Counter[str] = Counter()
         self._renewed: dict[str, float] = {}
 
@@ -107,24 +115,24 @@ class Mirrors:
         await self.close()
 
     def listen(self, on_change: Callable[[Hashable], None]) -> None:
-        """Call `on_change` with each follower whose revision means another commit now."""
+        """Call `on_change` with each follower whose revision now resolves to another commit."""
         self._on_change = on_change
 
     def _notify(self, who: Hashable) -> None:
         self._on_change(who)
 
     def limit(self, quota: Callable[[str], int | None]) -> None:
-        """Let each tenant keep no more bytes on disk than this says, of what is fetched on its behalf."""
+        """Limit the bytes on disk that are fetched for each tenant."""
         self._quota = quota
 
     def follow(
         self, who: Hashable, remote: Remote, interval: float, revisions: Collection[str] = (), *, tenant: str = ""
     ) -> None:
-        """Check a remote every so many seconds, at least, and call the listener with those whom a change concerns.
+        """Check a remote at least once in each interval, and call the listener for the affected followers.
 
-        What the remote costs, slots, memory and disk, is counted to a tenant who follows it: each has a share.
-        Told are those for whom a revision means something else than before, or, where they name none, of every change;
-        and all when the remote fails, and when it answers again. Whoever followed another remote no longer does.
+        The slots, memory and disk of the remote count for the tenants that follow it: each has a share. A follower is
+        affected if one of its revisions resolves to another commit, or by every change if it names no revision. All
+        followers are affected when the remote fails, and when it answers again. A follower follows one remote.
         """
         if self._followed.get(who, remote.key) != remote.key:
             self.unfollow(who)
@@ -145,36 +153,51 @@ class Mirrors:
             watch.unfollow(who)
 
     def status(self, remote: Remote) -> RemoteStatus:
-        """Return how the last check of a remote went; nothing is known of one that was never asked for."""
+        """Return the result of the last check of a remote; empty for a remote without a check."""
         watch = self._watches.get(remote.key)
         return watch.status if watch else RemoteStatus()
 
     async def resolve(self, remote: Remote, revision: str) -> Commit:
-        """Return the commit that a revision means now.
+        """Return the commit of a revision now.
 
-        By the last check if it is no older than the interval, else by a new one. Raises the failure of that check, or
-        `RevisionNotFound`. A full commit id needs no check, so it is good in an outage.
+        It uses the last check if that is not older than the interval, else a new one. Raises the failure of the check,
+        or `RevisionNotFound`. A full commit id needs no check, so it works in an outage.
         """
         self._transport.parse_url(remote.url)
         check_revision(revision)
         return pinned(revision) or await self._watch(remote).resolve(revision)
 
     async def refresh(self, remote: Remote, since: float | None = None) -> None:
-        """Have a check of a remote that began now, or at this time of the loop's clock or later.
+        """Wait for a check of a remote that started at this time of the loop's clock, or later; default: now.
 
-        Somebody says that it may have changed; `status` tells how it went.
+        It is for hints that the remote has changed. `status` returns the result.
         """
         await self._watch(remote).check(asyncio.get_running_loop().time() if since is None else since)
 
     async def tree(self, remote: Remote, commit: Commit | str, *, submodules: bool = False) -> CommitTree:
-        """Return the files of a commit, fetching it if it is not here yet.
+        """Return the files of a commit, and fetch the commit if it is not on disk.
 
-        What is here needs no server. The files of submodules are among those of the tree if they are asked for.
+        A commit on disk needs no server. The files of submodules are part of the tree if they are requested.
         """
         return await self._tree(remote, Commit(commit) if isinstance(commit, str) else commit, _DEEPEST * submodules)
 
+    async def large_blob(self, remote: Remote, commit: Commit, entry: TreeEntry) -> AsyncGenerator[bytes, None]:
+        """Yield the content of a file in pieces, through a file on disk: a slow reader holds no memory and no process.
+
+        For files that are too large for `CommitTree.read`, or that many read at the same time.
+        """
+
+        async def copy(descriptor: int) -> None:
+            mirror = await self._fetched(remote, commit)
+            await mirror.copy_blob(commit, entry, descriptor, partial(self._room, mirror))
+
+        chunks = self._large_blobs.read((remote.key, entry.id), entry.size, copy, on_behalf_of.get())
+        async with aclosing(chunks):
+            async for chunk in chunks:
+                yield chunk
+
     async def verify(self, remote: Remote, commit: Commit, keys: Mapping[str, bytes]) -> str:
-        """Return who signed a commit, or the tag that led to it; raise `Unverified` if none of these keys did."""
+        """Return the signer of a commit, or of its tag. Raises `Unverified` if none of these keys signed."""
         key = (remote.key, commit, blake2b(msgspec.msgpack.encode(sorted(keys.items()))).hexdigest())
         if key not in self._verified:
             who = await self._share(("verify", *key), lambda: self._verify(remote, commit, keys))
@@ -184,7 +207,7 @@ class Mirrors:
         return self._verified[key]
 
     async def close(self) -> None:
-        """Stop everything; fetches under way are ended. Mirrors stay on disk."""
+        """Stop all work, including fetches in progress. Mirrors stay on disk."""
         tasks = list(self._shared.values())
         for task in tasks:
             task.cancel()
@@ -209,13 +232,22 @@ class Mirrors:
         self._watches.move_to_end(remote.key)
         return watch
 
-    def _mirror(self, remote: Remote) -> Mirror:
-        name = self._folder.name(remote)
+    def _mirror(self, remote: Remote, tenant: str = "") -> Mirror:
+        name = self._folder.name(remote, tenant)
         self._folder.touch(name)
         if name not in self._mirrors:
             path, lock = self._folder.mirror(name), self._folder.lock(name)
-            self._mirrors[name] = Mirror(path, lock, remote, self._transport, self._limits)
+            self._mirrors[name] = Mirror(path, lock, remote, self._transport, self._limits, tenant=tenant)
         return self._mirrors[name]
+
+    def _mirror_with(self, remote: Remote, commit: Commit) -> Mirror:
+        """Return the mirror that has a commit, or is to have it.
+
+        A commit that somebody names by its id need not exist, and to look for it may take minutes and much disk. So it
+        is fetched into a mirror of the tenant that asks for it: nobody else waits for that, or runs out of room by it.
+        """
+        mirror, tenant = self._mirror(remote), on_behalf_of.get()
+        return mirror if commit.ref or not tenant or mirror.has(commit) else self._mirror(remote, tenant)
 
     async def _tree(self, remote: Remote, commit: Commit, levels: int) -> CommitTree:
         key = (remote.key, commit.sha, levels)
@@ -240,7 +272,7 @@ class Mirrors:
         if levels and tree.submodules:
             mounts = await self._mounts(mirror, tree, levels)
             cost = tree.cost + sum(mount.cost for mount in mounts.values())
-            # At each level of submodules there is one more list of what is below.
+            # Each level of submodules adds one list of the files below it.
             if cost > (most := self._limits.listing_bytes // _DEEPEST):
                 raise TooLarge(
                     "make paths shorter or files fewer: the list of the commit's files, with those of its submodules, "
@@ -253,7 +285,7 @@ class Mirrors:
         return tree
 
     async def _mounts(self, mirror: Mirror, tree: CommitTree, levels: int) -> dict[str, CommitTree]:
-        """Return the trees of a tree's submodules, by where they are."""
+        """Return the trees of a tree's submodules, by path."""
         if len(tree.submodules) > self._limits.submodules:
             raise TooLarge(f"the commit has more than {self._limits.submodules} submodules")
         said = tree.entry(".gitmodules")
@@ -274,14 +306,14 @@ class Mirrors:
 
     async def _fetched(self, remote: Remote, commit: Commit) -> Mirror:
         """Return the mirror, with the commit in it."""
-        mirror = self._mirror(remote)
+        mirror = self._mirror_with(remote, commit)
         if not mirror.has(commit):
-            await self._share(("fetch", remote.key, commit), lambda: self._fetch(mirror, commit))
+            await self._share(("fetch", remote.key, mirror.tenant, commit), lambda: self._fetch(mirror, commit))
         return mirror
 
     async def _fetch(self, mirror: Mirror, commit: Commit) -> None:
         keep = {tree.commit.sha for tree, _ in self._trees.values()}
-        name = self._folder.name(mirror.remote)
+        name = mirror.path.stem
         before = await asyncio.to_thread(size, mirror.path)
         while True:
             try:
@@ -306,10 +338,10 @@ class Mirrors:
                 return
 
     async def _renew(self, mirror: Mirror, tenant: str) -> bool:
-        """Let go of the old commits of a mirror that only one tenant follows, with all of it, once in a while."""
-        name, now = self._folder.name(mirror.remote), asyncio.get_running_loop().time()
+        """Remove a mirror that only one tenant follows, from time to time, to drop its old commits."""
+        name, now = mirror.path.stem, asyncio.get_running_loop().time()
         recently = now - self._renewed.get(name, float("-inf")) < _RECENT
-        if recently or not self._sizes.get(name) or set(self._tenants_of(mirror.remote.key)) != {tenant}:
+        if recently or not self._sizes.get(name) or set(self._payers(mirror)) != {tenant}:
             return False
         self._renewed[name] = now
         return await self._remove(name)
@@ -337,7 +369,7 @@ class Mirrors:
 
     @asynccontextmanager
     async def _room(self, mirror: Mirror, wanted: int, *, passing: bool = False) -> AsyncIterator[int]:
-        """Hold room on disk for so many bytes, or as many as there are; make room first where there is little."""
+        """Reserve disk space for this number of bytes, or for the bytes that are left; free some first if necessary."""
         if passing:
             async with self._free_room(mirror, wanted) as allowed:
                 yield allowed
@@ -352,7 +384,7 @@ class Mirrors:
 
     @asynccontextmanager
     async def _promise(self, wanted: int) -> AsyncIterator[int]:
-        """Count bytes towards the quota of whoever it is done for, as many as it has left."""
+        """Count bytes for the quota of the tenant, up to the rest of the quota."""
         tenant = on_behalf_of.get()
         quota = self._quota(tenant)
         if quota is None:
@@ -368,16 +400,16 @@ class Mirrors:
             self._promised -= Counter({tenant: promised})
 
     def _charged(self, tenant: str) -> int:
-        """Return how many bytes of what a tenant follows came for it."""
+        """Return the bytes of the followed mirrors that were fetched for a tenant."""
         return sum(
             charged(self._sizes.get(name, 0), self._asked.get(name, {}), tenant)
             for name, mirror in self._mirrors.items()
-            if tenant in self._tenants_of(mirror.remote.key)
+            if tenant in self._payers(mirror)
         )
 
     @asynccontextmanager
     async def _free_room(self, mirror: Mirror, wanted: int) -> AsyncIterator[int]:
-        """Hold room of what all mirrors have together."""
+        """Reserve a part of the space of all mirrors."""
         cache = self._limits.cache_bytes
         enough = min(wanted, cache // _SPARE)
         free = cache - await self._used()
@@ -385,9 +417,9 @@ class Mirrors:
             free = cache - await self._used(anew=True)
         if free < enough:
             free += await self._evict(enough - free)
-        tenant = min(self._tenants_of(mirror.remote.key), key=self._used_by, default="")
+        tenant = min(self._payers(mirror), key=self._used_by, default="")
         if tenant:
-            # Whoever follows nothing may take all; of tenants each leaves half to the others.
+            # A caller without a tenant can take all; each tenant leaves half to the others.
             free = min(free, cache // 2 - self._used_by(tenant))
         if free <= 0:
             raise no_room(self._limits)
@@ -401,12 +433,17 @@ class Mirrors:
                 del self._reserved[tenant]
 
     def _used_by(self, tenant: str) -> int:
-        """Return how many bytes of the disk are counted to a tenant: nobody else follows what is there."""
-        names = (name for name, mirror in self._mirrors.items() if set(self._tenants_of(mirror.remote.key)) == {tenant})
+        """Return the bytes on disk that count for a tenant: mirrors that nobody else follows."""
+        names = (name for name, mirror in self._mirrors.items() if set(self._payers(mirror)) == {tenant})
         return sum(self._sizes.get(name, 0) for name in names) + self._reserved[tenant]
 
+    def _payers(self, mirror: Mirror) -> Collection[str]:
+        """Return the tenants that a mirror counts for: all followers of its remote, or the one tenant of the mirror."""
+        tenants = self._tenants_of(mirror.remote.key)
+        return [tenant for tenant in tenants if tenant == mirror.tenant] if mirror.tenant else tenants
+
     def _tenants_of(self, key: str) -> Collection[str]:
-        """Return who follows a remote, or what it is a submodule of."""
+        """Return the followers of a remote, or of its parent if it is a submodule."""
         keys = {key}
         for _ in range(_DEEPEST + 1):
             if found := {tenant for each in keys for tenant in self._tenants.get(each, {}).values()}:
@@ -415,7 +452,7 @@ class Mirrors:
         return ()
 
     async def _used(self, *, anew: bool = False) -> int:
-        """Return how many bytes all mirrors take; those of other processes as they were a moment ago."""
+        """Return the bytes of all mirrors; for those of other processes, the size of a moment ago."""
         now = asyncio.get_running_loop().time()
         if anew or now - self._measured > _MEASURED:
             self._measured = now
@@ -424,14 +461,14 @@ class Mirrors:
         return sum(self._sizes.values()) + self._reserved.total()
 
     async def _evict(self, wanted: int) -> int:
-        """Remove mirrors that nobody follows until there is so much more room; return how much it is.
+        """Remove mirrors without followers until this much space is free; return the freed space.
 
-        Those that were not used for very long go in any case.
+        Mirrors without use for a very long time are removed in any case.
         """
-        followed = {self._folder.name(mirror.remote) for mirror in self._mirrors.values() if self._is_used(mirror)}
+        followed = {name for name, mirror in self._mirrors.items() if self._is_used(mirror)}
         freed = 0
         for use in await asyncio.to_thread(self._folder.mirrors_by_use):
-            # What another process made may be followed there.
+            # Another process may follow a mirror that it created.
             least = 0.0 if use.name in self._mirrors else _RECENT
             if use.name in followed or age(use) < (least if freed < wanted else _FORGOTTEN):
                 continue
@@ -443,12 +480,12 @@ class Mirrors:
     def _is_used(self, mirror: Mirror) -> bool:
         key = mirror.remote.key
         watch = self._watches.get(key)
-        return bool(watch and watch.is_followed) or any(
+        return bool(watch and watch.is_followed and (not mirror.tenant or self._payers(mirror))) or any(
             isinstance(each, tuple) and key in each for each in self._shared
         )
 
     def _forget_tree(self, tenant: str | None) -> bool:
-        """Let go of the tree that was not used for the longest time, of a tenant or of all."""
+        """Drop the least recently used tree, of a tenant or of all."""
         for key, (_, whose) in self._trees.items():
             if tenant in (None, whose):
                 del self._trees[key]
@@ -456,7 +493,7 @@ class Mirrors:
         return False
 
     async def _share(self, key: Hashable, work: Callable[[], Awaitable[T]]) -> T:
-        """Do something once for all who want it now; it goes on when those who wait give up."""
+        """Do some work once for all concurrent callers. It continues if the callers are cancelled."""
         while True:
             task = self._shared.get(key)
             if task is None:
@@ -468,11 +505,11 @@ class Mirrors:
             except MirrorOverQuota as error:
                 if error.tenant == on_behalf_of.get():
                     raise
-                # It was begun for somebody who may have no more: begin it anew for this one.
+                # It was started for a tenant without quota: start it again for this one.
             finally:
-                del task  # an error would lead back to itself by it, and keep in memory what it has met
+                del task  # a reference cycle of an error would keep its frames in memory
 
     def _forget_shared(self, key: Hashable, done: "asyncio.Future[Any]") -> None:
         self._shared.pop(key, None)
         if not done.cancelled():
-            done.exception()  # nobody may be left to hear of it
+            done.exception()  # there may be no caller left

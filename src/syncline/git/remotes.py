@@ -1,9 +1,11 @@
 """A repository with its credential, certificate authority and proxy, from Secrets.
 
-    Token       token [username]; or bearerToken, for servers that need it in a header Basic       username, password
-    SSH         identity, known_hosts [password: the passphrase of identity] GitHubApp   appID, installationID,
-    privateKey [baseURL: the API of a GitHub Enterprise server] authority   ca.crt and, for servers that ask for a
-    certificate, tls.crt and tls.key proxy       address [username, password]
+    Token       token [username]; or bearerToken, for servers that need it in a header
+    Basic       username, password
+    SSH         identity, known_hosts [password: the passphrase of identity]
+    GitHubApp   appID, installationID, privateKey [baseURL: the API of a GitHub Enterprise server]
+    authority   ca.crt and, for servers that ask for a certificate, tls.crt and tls.key
+    proxy       address [username, password]
 
 No error message and no `repr` of these types contains a value of a Secret.
 """

@@ -13,6 +13,7 @@ from syncline.git.errors import (
     GitError,
     HostKeyUnknown,
     NeedsMore,
+    PushRejected,
     Refused,
     RepositoryNotFound,
     RepositoryUnreachable,
@@ -38,8 +39,15 @@ class Damaged(GitError):
     """The mirror on disk is damaged, or the cause is unknown. Raised only until the mirror is fetched again."""
 
 
+class PushOutdated(PushRejected):
+    """Somebody else has pushed to the branch. Raised only until the last attempt."""
+
+
 # The order matters: if several patterns match, the first is the most precise.
 _SIGNS: tuple[tuple[str, type[GitError], str], ...] = (
+    ((r"! \[rejected\]|\(fetch first\)|\(non-fast-forward\)|cannot lock ref|failed to update ref|"
+     r"reference already exists|\(stale info\)"), PushOutdated, "somebody else has changed the branch"),
+    (r"! \[remote rejected\]|! \[remote failure\]", PushRejected, "the server does not take the commit"),
     (r"No space left on device|Disk quota exceeded", CacheFailure, "the disk with the mirrors is full"),
     (r"File too large|signal 25|File size limit", TooLarge, "the repository is larger than allowed"),
     ((r"[Oo]ut of memory|Cannot allocate memory|[mc]alloc failed|Memory allocation|cannot create async thread|"

@@ -1,4 +1,4 @@
-"""Connections to Git servers: lists refs and fetches commits into a folder, with the credential of a remote.
+"""Connections to Git servers: lists refs, fetches commits into a folder and pushes commits, with a credential.
 
 Each call has a private folder with the files for `git` and `ssh`: settings, credential, keys and certificate
 authorities. It is deleted after the call. No credential is in an argument, a URL or an environment variable. `git`
@@ -18,6 +18,7 @@ from pathlib import Path
 from urllib.parse import urljoin, urlsplit
 from weakref import WeakValueDictionary
 
+from aiohttp.abc import AbstractResolver
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -26,6 +27,7 @@ from syncline.fairness import FairSemaphore
 from syncline.git.errors import (
     AuthenticationFailed,
     CacheFailure,
+    CredentialError,
     GitError,
     InvalidSource,
     NeedsMore,
@@ -33,7 +35,7 @@ from syncline.git.errors import (
     RepositoryNotFound,
     RepositoryUnreachable,
 )
-from syncline.git.githubapp import AppTokens
+from syncline.git.githubapp import AppTokens, CheckedResolver
 from syncline.git.limits import Limits
 from syncline.git.process import ProcessLimits, ProcessResult, Sink, run
 from syncline.git.refs import Refs, RefsReader
@@ -190,14 +192,60 @@ class GitTransport:
         return readers[-1].finish()
 
     async def fetch(
-        self, remote: Remote, repository: Path, refspecs: Sequence[str], *, depth: int, file_size: int, large: bool
+        self,
+        remote: Remote,
+        repository: Path,
+        refspecs: Sequence[str],
+        *,
+        depth: int,
+        file_size: int,
+        large: bool,
+        borrowed: Sequence[Path] = (),
     ) -> None:
-        """Fetch into a bare repository, with a limit of the file size. With `large`, the caller holds a slot for it."""
+        """Fetch into a bare repository, with a limit of the file size. With `large`, the caller holds a slot for it.
+
+        `borrowed`: repositories whose objects it uses.
+        """
         arguments = [f"--git-dir={repository}", "fetch", "--quiet", "--force", "--no-tags", "--no-write-fetch-head"]
         arguments += ["--no-recurse-submodules", "--no-auto-maintenance", f"--depth={depth}", "--end-of-options"]
         memory = self._limits.large_memory_bytes if large else self._limits.memory_bytes
-        caps = ProcessLimits(self._limits.fetch_seconds, file_size=file_size, memory=memory, write=(repository,))
+        caps = ProcessLimits(
+            self._limits.fetch_seconds, file_size=file_size, memory=memory, write=(repository,), read=borrowed
+        )
         await self._talk(remote, arguments, refspecs, caps)
+
+    async def push(
+        self, remote: Remote, repository: Path, commit: str, ref: str, *, large: bool, borrowed: Sequence[Path]
+    ) -> None:
+        """Push a commit to a full ref, never by force. With `large`, the caller holds a slot for it.
+
+        Raises `PushOutdated` if the ref is not an ancestor of the commit.
+        """
+        arguments = [f"--git-dir={repository}", "push", "--quiet", "--no-verify", "--no-signed", "--no-follow-tags"]
+        arguments += ["--recurse-submodules=no", "--no-force-with-lease", "--end-of-options"]
+        memory = self._limits.large_memory_bytes if large else self._limits.memory_bytes
+        caps = ProcessLimits(self._limits.fetch_seconds, memory=memory, write=(repository,), read=borrowed)
+        await self._talk(remote, arguments, [f"{commit}:{ref}"], caps)
+
+    async def api_token(self, remote: Remote) -> str:
+        """Return the token that opens the API of the server of a repository. Raises `CredentialError`."""
+        match remote.credential:
+            case Basic(_, password):
+                return password
+            case Bearer(token):
+                return token
+            case GitHubApp() as app:
+                return await self._tokens.token(remote, app)
+        raise CredentialError("the credential of the repository has no token for the API of its server")
+
+    def api_resolver(self) -> AbstractResolver:
+        """Return what resolves names of servers with an API, and returns no refused address."""
+        return CheckedResolver(self._lookups, allow_loopback=self._allow_loopback)
+
+    @property
+    def allows_loopback(self) -> bool:
+        """Whether servers on this machine are allowed."""
+        return self._allow_loopback
 
     async def _talk(
         self,

@@ -1,7 +1,6 @@
 """The files of one commit: their list, their digest, and their content on request."""
 
 import posixpath
-import re
 import sys
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -10,6 +9,7 @@ from hashlib import sha256
 
 from msgspec import Struct
 
+from syncline.core.path_globs import glob
 from syncline.git.errors import GitError, InvalidSource, NeedsMore, PathNotFound, Refused, TooLarge
 from syncline.git.limits import Limits
 from syncline.git.refs import Commit
@@ -59,7 +59,7 @@ class Listing(Struct, frozen=True, weakref=True):
     folders: Mapping[str, str]
     """The ids of folders, by path."""
     cost: int = 0
-    """About how many bytes it takes of memory."""
+    """The approximate size in memory, in bytes."""
 
 
 class CommitTree:
@@ -93,7 +93,7 @@ class CommitTree:
 
     @property
     def cost(self) -> int:
-        """About how many bytes it takes of memory, with the files of its submodules."""
+        """The approximate size in memory, in bytes, with the files of its submodules."""
         return self._listing.cost + sum(tree.cost for tree in self._mounts.values())
 
     @property
@@ -114,9 +114,9 @@ class CommitTree:
     def find(self, pattern: str) -> tuple[TreeEntry, ...]:
         """Return the files and links of a file, folder or glob, sorted by path.
 
-        In a glob, `*` and `?` stay within one folder, `**` does not, and a folder that matches stands for what is in
-        it. A path that exists is taken as it is written. Raises `PathNotFound` where there is nothing, and `Refused`
-        where there is a submodule whose files were not asked for.
+        In a glob, `*` and `?` stay within one folder, `**` does not. A matching folder means all its files. A path that
+        exists is not read as a glob. Raises `PathNotFound` if there is no match, and `Refused` for a submodule whose
+        files were not requested.
         """
         found = self._match(normalize(pattern))
         if not found:
@@ -129,7 +129,7 @@ class CommitTree:
     def digest(self, pattern: str) -> str:
         """Return the digest of a file, folder or glob: equal digests mean equal paths, modes and contents.
 
-        Empty where there is nothing. For a folder it is the id that git gives it, so it does not depend on the commit.
+        It is empty if there is no match. The digest of a folder is its git id, so it does not depend on the commit.
         """
         plain = normalize(pattern)
         if not self._mounts:
@@ -146,9 +146,9 @@ class CommitTree:
         return sha256(lines.encode(errors="surrogatepass")).hexdigest()
 
     async def read(self, paths: Iterable[str]) -> dict[str, bytes]:
-        """Read files, all at once; a link is read as the path that it points to.
+        """Read files, all at once. The content of a link is its target.
 
-        Raises `PathNotFound` for a path that is no file, and `TooLarge` for more than the limits allow at once.
+        Raises `PathNotFound` for a path that is not a file, and `TooLarge` if the files exceed the limits.
         """
         wanted: dict[str, TreeEntry] = {}
         for path in paths:
@@ -181,8 +181,7 @@ class CommitTree:
     async def follow(self, path: str) -> str:
         """Return the path of the file or folder that a path leads to, through links.
 
-        Raises `Refused` for a link that leaves the tree or is part of a loop, and `PathNotFound` for one that leads
-        nowhere.
+        Raises `Refused` for a link out of the tree or in a loop, and `PathNotFound` for a link to a missing file.
         """
         todo, done = [part for part in path.split("/") if part not in ("", ".")], ""
         for _ in range(_MAX_LINKS):
@@ -227,80 +226,23 @@ class CommitTree:
         return self._globs[plain]
 
     def _glob(self, plain: str) -> tuple[TreeEntry, ...]:
-        # Only what is below the folders that are written out can match.
+        # Only files below the literal folders of the glob can match.
         start = plain[: min(plain.index(wild) for wild in _WILD if wild in plain)].rpartition("/")[0]
         pattern = glob(plain)
         candidates = self._under(start) if start else self.entries
         return tuple(entry for entry in candidates if pattern.match(entry.path))
 
     def _under(self, folder: str) -> tuple[TreeEntry, ...]:
-        # "0" is what follows "/" in the order of characters.
+        # "0" is the next character after "/".
         return self.entries[bisect_left(self._paths, f"{folder}/") : bisect_left(self._paths, f"{folder}0")]
 
 
 def normalize(path: str) -> str:
-    """Return a path as entries have it, empty for the whole tree; raise `InvalidSource` for one that leads out."""
+    """Return the normalized path, empty for the whole tree. Raises `InvalidSource` for a path out of the tree."""
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if path.startswith("/") or ".." in parts or "\0" in path or len(path) > _MAX_PATTERN:
         raise InvalidSource(f"the path {path[:80]!r} must lie within the repository: no '..', no '/' at its start")
     return "/".join(parts)
-
-
-def glob(pattern: str) -> re.Pattern[str]:
-    """Return what matches the beginning of paths of a glob, up to the end of a name, so all below a folder too.
-
-    Each part is matched at the first place where it fits, and nowhere else: that is enough, since parts have fixed
-    lengths, and keeps the time in line with the length of the path.
-    """
-    names = pattern.split("/")
-    expression = ""
-    deep = False
-    for index, name in enumerate(names):
-        if name == "**":
-            deep = True
-            continue
-        first = index == 0 or names[index - 1] == "**"
-        if deep and first:
-            expression += "(?>(?:[^/]+/)*?"
-        expression += _name(name) + "(?=/|\\Z)"
-        last = index == len(names) - 1 or names[index + 1] == "**"
-        expression += ")" * (deep and last) + "/" * (index < len(names) - 1)
-    return re.compile(expression + "[^/]" * (names[-1] == "**"), re.DOTALL)
-
-
-def _name(name: str) -> str:
-    """Return the expression for one name of a glob."""
-    fixed = [""]
-    position = 0
-    while position < len(name):
-        character = name[position]
-        end = name.find("]", position + 2) if character == "[" else -1
-        if character == "*":
-            fixed.append("")
-        elif end > 0:
-            fixed[-1] += _choice(name[position + 1 : end])
-            position = end
-        else:
-            fixed[-1] += "[^/]" if character == "?" else re.escape(character)
-        position += 1
-    middle = "".join(f"(?>[^/]*?{part})" for part in fixed[1:-1])
-    return fixed[0] + middle + (f"[^/]*{fixed[-1]}" if len(fixed) > 1 else "")
-
-
-def _choice(inside: str) -> str:
-    """Return the expression for one of several characters; a range that is the wrong way round has none."""
-    negated, inside = inside[0] in "!^", inside.lstrip("!^") if inside[0] in "!^" else inside
-    members = ""
-    while inside:
-        if len(inside) >= len("a-z") and inside[1] == "-":
-            members += f"{re.escape(inside[0])}-{re.escape(inside[2])}" if inside[0] <= inside[2] else ""
-            inside = inside[3:]
-        else:
-            members += re.escape(inside[0])
-            inside = inside[1:]
-    if negated:
-        return f"[^/{members}]"
-    return f"(?!/)[{members}]" if members else "(?!)"
 
 
 class ListingReader:
@@ -316,7 +258,7 @@ class ListingReader:
         self._cost = 0
 
     def feed(self, chunk: bytes) -> None:
-        """Take a piece; raises `TooLarge`, or `NeedsMore` where only bytes are, and `Refused` for what is unsafe."""
+        """Parse a piece. Raises `TooLarge`, `NeedsMore` if only the size is too large, `Refused` for unsafe paths."""
         try:
             self._feed(chunk)
         except GitError:

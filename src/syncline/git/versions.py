@@ -1,15 +1,16 @@
-"""Semantic versions and ranges of them, as tags carry and users write them.
+"""Semantic versions, as in tags, and ranges of versions.
 
-A range is alternatives, apart by `||`, of comparators, apart by spaces or commas, that must all hold:
+A range has alternatives, separated by `||`. An alternative has comparators, separated by spaces or commas, which must
+all match:
 
     1.2.3  =1.2.3  !=1.2.3       this version, or any other
-    >1.2  >=1.2.0  <2  <=2.1     an order; parts that are not written count as the comparator means them
+    >1.2  >=1.2.0  <2  <=2.1     an order; the comparator decides the value of missing parts
     ^1.4                         from 1.4.0 below 2.0.0; below the next part that is not zero: ^0.4 is below 0.5.0
     ~1.2                         from 1.2.0 below 1.3.0; ~1 is below 2.0.0
     1.x  1.2.*  1  *             any version with these parts
     1.2 - 2.3.4                  from 1.2.0 to 2.3.4, both included
 
-Prereleases are left out, unless a comparator of the same alternative names one: `>=1.0.0-0` takes them all.
+Prereleases do not match, unless a comparator of the same alternative names one: `>=1.0.0-0` matches all of them.
 """
 
 import re
@@ -36,7 +37,7 @@ Release = tuple[int, int, int]
 
 
 class Version(Struct, frozen=True, order=True):
-    """A version; order is precedence, then build, so that the greatest of several is always the same one."""
+    """A version. The order is precedence, then build, so that the highest of several versions is unambiguous."""
 
     release: Release
     final: bool
@@ -45,7 +46,7 @@ class Version(Struct, frozen=True, order=True):
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
-        """Read `1.2.3`, with `v` or without; None for anything else."""
+        """Parse `1.2.3`, with or without `v`; None for other texts."""
         match = _VERSION.fullmatch(text)
         if match is None:
             return None
@@ -54,12 +55,12 @@ class Version(Struct, frozen=True, order=True):
 
     @property
     def precedence(self) -> tuple[Release, bool, tuple[tuple[int, int, str], ...]]:
-        """What comparators compare: all but the build."""
+        """The compared parts: all except the build."""
         return self.release, self.final, self.prerelease
 
 
 class _Comparator(Struct, frozen=True):
-    """An interval: from the least version, and below the end; either may be open. Or all but the interval."""
+    """An interval: from the lowest version, below the end; both can be open. Or all versions outside the interval."""
 
     least: Version | None
     end: Version | None
@@ -80,7 +81,7 @@ class Range(Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
-        """Read a range; None for what is none."""
+        """Parse a range; None if the text is not a range."""
         if len(text) > _MAX_LENGTH:
             return None
         alternatives = tuple(map(_alternative, text.split("||")))
@@ -101,7 +102,7 @@ class Range(Struct, frozen=True):
 
 
 def _identifiers(text: str | None) -> tuple[tuple[int, int, str], ...]:
-    """Return what orders as prereleases do: numbers before words, numbers by value."""
+    """Return a sort key for prereleases: numbers before words, numbers by value."""
     return tuple(
         (0, int(part), "") if part.isdecimal() and len(part) < _MAX_LENGTH else (1, 0, part)
         for part in (text or "").split(".")
@@ -169,7 +170,7 @@ def _after(numbers: list[int], parts: int) -> Version | None:
 
 
 def _just_after(version: Version) -> Version:
-    """Return what lies between a version and everything greater."""
+    """Return the boundary between a version and all higher versions."""
     if version.final:
         major, minor, patch = version.release
         return Version((major, minor, patch + 1), final=False)

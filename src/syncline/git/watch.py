@@ -1,4 +1,4 @@
-"""Follows one remote for everybody: one check an interval, and word to those whom a change concerns."""
+"""Follows one remote for all its users: one check in each interval, and a call for each affected follower."""
 
 import asyncio
 import contextlib
@@ -21,27 +21,27 @@ log: FilteringBoundLogger = structlog.get_logger(__name__)
 JITTER = 0.05
 RETRY_SECONDS = 5.0
 LONGEST_RETRY = 120.0
-"""How soon a check that failed is tried again; twice as long each time, at most so long or the interval."""
+"""The delay after a failed check. It doubles with each failure, up to the second value or the interval."""
 UNFOLLOWED_SECONDS = 60.0
-"""How old a check may be for those who ask about a remote that nobody follows."""
+"""The maximum age of a check for a remote without followers."""
 SPACING = 0.5
-"""Seconds between the beginnings of two checks, whoever asks for them: a check costs more than to ask for it."""
+"""The minimum seconds between the starts of two checks: a check costs more than the request for it."""
 SLACK = 60.0
-"""How much older than the interval it may be for those who do not want to wait for the one under way."""
+"""The extra age of a check for callers that do not wait for the check in progress."""
 
 _MANY = 5_000
 
 ListRefs = Callable[[bool], Awaitable[Refs]]
-"""Asks the server what it has; for everything, or for branches and tags only."""
+"""Lists the refs of the server: all, or only branches and tags."""
 
 
 class RemoteStatus(Struct, frozen=True):
-    """How it stands with a remote."""
+    """The state of a remote."""
 
     checked: dt.datetime | None = None
     """When the server last answered."""
     failure: GitError | None = None
-    """Why it did not answer last time; None if it did, or was not asked yet."""
+    """The failure of the last check; None if it succeeded, or if there was none."""
 
 
 class _Follower(Struct, frozen=True):
@@ -50,7 +50,7 @@ class _Follower(Struct, frozen=True):
 
 
 class RemoteWatch:
-    """One remote. Checks are shared by all who want one at the same time."""
+    """One remote. Concurrent callers share a check."""
 
     def __init__(
         self, list_refs: ListRefs, on_change: Callable[[Hashable], None], kept: KeptRefs | None = None
@@ -73,21 +73,21 @@ class RemoteWatch:
 
     @property
     def status(self) -> RemoteStatus:
-        """How it stood after the last check."""
+        """The state after the last check."""
         return self._status
 
     @property
     def is_followed(self) -> bool:
-        """Whether anybody wants to know of changes."""
+        """Whether there are followers."""
         return bool(self._followers)
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody follows or waits."""
+        """Whether there are no followers and no waiting callers."""
         return not self._followers and (self._check is None or self._check.done())
 
     def follow(self, who: Hashable, interval: float, revisions: Collection[str]) -> None:
-        """Tell somebody of changes; of those of some revisions only, if any are named."""
+        """Add a follower. With revisions, it is called only for changes of these."""
         follower = _Follower(interval, frozenset(revisions))
         if self._followers.get(who) == follower:
             return
@@ -98,7 +98,7 @@ class RemoteWatch:
             self._poll = asyncio.create_task(self._keep_checking())
 
     def unfollow(self, who: Hashable) -> None:
-        """Tell somebody no more."""
+        """Remove a follower."""
         self._followers.pop(who, None)
         self._reschedule()
         if not self._followers and self._poll is not None:
@@ -115,7 +115,7 @@ class RemoteWatch:
             await asyncio.wait(tasks)
 
     async def resolve(self, revision: str) -> Commit:
-        """Return what a revision means, by the last check if it is recent, else by a new one."""
+        """Return the commit of a revision, from the last check if it is recent, else from a new one."""
         self._everything = self._everything or needs_all(revision)
         if self._everything and not self._told_everything and self._digest:
             await self.check(_now())
@@ -124,13 +124,13 @@ class RemoteWatch:
             age += SLACK
         await self.check(_now() - age)
         if self._status.failure is not None:
-            # It is raised many times: it must not gather up all the places where it was.
+            # It is raised many times: its traceback must not grow each time.
             raise self._status.failure.with_traceback(None)
         refs = self._kept.get(self) or await self._resolve_again()
         return choose(refs, revision)
 
     async def _resolve_again(self) -> Refs:
-        """Ask for a list that was too large to be kept; it is gone when the caller is done with it."""
+        """Request a list that is too large for the cache. Only the caller holds it."""
         try:
             return await self._list_refs(self._everything)
         except GitError as error:
@@ -138,7 +138,7 @@ class RemoteWatch:
             raise
 
     async def check(self, since: float) -> None:
-        """Have a check that began at this time of the loop's clock or later, and has ended, well or not."""
+        """Wait for the end of a check that started at this time of the loop's clock or later."""
         while self._finished < since:
             if self._check is None or self._check.done():
                 if (pause := self._started + SPACING - _now()) > 0:
@@ -146,7 +146,7 @@ class RemoteWatch:
                     continue
                 self._started = _now()
                 self._check = asyncio.create_task(self._ask(self._started))
-            # Who gives up waiting does not keep the others from their answer.
+            # A cancelled caller does not cancel the check for the others.
             await asyncio.wait([self._check])
             if self._check.cancelled():
                 raise asyncio.CancelledError
@@ -159,7 +159,7 @@ class RemoteWatch:
 
     @property
     def _pause(self) -> float:
-        """How long to wait after the last check."""
+        """The delay after the last check."""
         if not self._failures:
             return self._interval
         return min(self._interval, LONGEST_RETRY, RETRY_SECONDS * 2.0 ** min(self._failures - 1, 16))
@@ -189,7 +189,7 @@ class RemoteWatch:
         else:
             CHECKS.labels("ok").inc()
             self._failures = 0
-            # A long list takes a while: nobody else is to wait for that.
+            # A long list takes a while, and must not block other callers.
             self._digest = await asyncio.to_thread(getattr, refs, "digest") if len(refs.ids) > _MANY else refs.digest
             self._kept.put(self, refs)
             self._told_everything = everything
@@ -210,7 +210,7 @@ class RemoteWatch:
             self._notify(self._followers)
 
     def _concerned(self, before: Refs, after: Refs) -> list[Hashable]:
-        """Return those for whom a revision now means something else."""
+        """Return the followers with a revision that now resolves to another commit."""
         changed: dict[str, bool] = {}
         for follower in self._followers.values():
             for revision in follower.revisions - changed.keys():

@@ -50,7 +50,7 @@ class AccountToken:
     async def _request(self) -> None:
         try:
             answer = await self._client.create_for(
-                SERVICEACCOUNTS, self._account, self._namespace, "token", _REQUEST, type=_TokenRequest
+                SERVICEACCOUNTS, self._account, self._namespace, "token", _REQUEST, type=TokenAnswer
             )
         except KubeError as error:
             if self._token is not None and _now() < self._ends_at:
@@ -58,7 +58,7 @@ class AccountToken:
                 self._renew_at = min(_now() + PAUSE, self._ends_at)
                 return
             raise ConfigError(self._explain(error)) from error
-        left = (answer.status.expiration_timestamp.astimezone(UTC) - datetime.now(UTC)).total_seconds()
+        left = seconds_left(answer)
         self._token = answer.status.token
         self._renew_at, self._ends_at = _now() + left * RENEW_AFTER, _now() + left
 
@@ -83,8 +83,15 @@ class _Status(msgspec.Struct, rename="camel"):
     expiration_timestamp: datetime
 
 
-class _TokenRequest(msgspec.Struct):
+class TokenAnswer(msgspec.Struct):
+    """The answer to a request for a token."""
+
     status: _Status
+
+
+def seconds_left(answer: TokenAnswer) -> float:
+    """Return for how long a token is valid."""
+    return (answer.status.expiration_timestamp.astimezone(UTC) - datetime.now(UTC)).total_seconds()
 
 
 def _now() -> float:

@@ -4,7 +4,7 @@ Pure and synchronous: the reflector fills it, and it decides which state is newe
 returns the change, so that no change is silent.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Generic, NamedTuple, TypeVar
 
 from msgspec import Struct
@@ -12,7 +12,7 @@ from msgspec import Struct
 T = TypeVar("T")
 
 _BURIED = 4096
-"""How many ends of objects are remembered: enough for all requests that may be in flight."""
+"""The number of remembered deletions: enough for all requests in flight."""
 
 
 class Key(NamedTuple):
@@ -43,11 +43,17 @@ def is_older(version: str, than: str) -> bool:
     return version.isdecimal() and than.isdecimal() and int(version) < int(than)
 
 
+def _number(version: str) -> int:
+    return int(version) if version.isdecimal() else 0
+
+
 class _Gone(NamedTuple):
     """The end of an object, with its version; without one, the object was deleted and its uid never comes back."""
 
     uid: str
     version: str | None
+    told: bool = True
+    """Whether a watch event reported the deletion; else the object was missing from a list."""
 
     def covers(self, uid: str, version: str) -> bool:
         """Whether a state of an object is from before this end."""
@@ -64,7 +70,11 @@ class Cache(Generic[T]):
     or by the late answer to an earlier write.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, weigh: Callable[[Key, CacheEntry[T]], int] | None = None) -> None:
+        """`weigh` estimates the size of an entry; without it, sizes are not counted."""
+        self.size = 0
+        """The approximate size of all entries."""
+        self._weigh = weigh
         self._entries: dict[Key, CacheEntry[T]] = {}
         self._gone: dict[Key, _Gone] = {}
         self._touched: set[Key] | None = None
@@ -80,6 +90,11 @@ class Cache(Generic[T]):
     def entry(self, key: Key) -> CacheEntry[T] | None:
         """Return the cached state of an object, with its uid and version."""
         return self._entries.get(key)
+
+    def newest(self) -> tuple[Key, CacheEntry[T]] | None:
+        """Return the object with the highest version; None if there is none, or if versions are no numbers."""
+        found = max(self._entries.items(), key=lambda item: _number(item[1].version), default=None)
+        return found if found is not None and _number(found[1].version) else None
 
     def holds(self, key: Key, uid: str, version: str) -> bool:
         """Return whether exactly this state of the object is cached."""
@@ -100,12 +115,19 @@ class Cache(Generic[T]):
             return None
         held = self._entries.get(key)
         if value is not None:
-            self._entries[key] = CacheEntry(uid, version, value)
+            self._put(key, CacheEntry(uid, version, value))
         elif held is not None:
-            del self._entries[key]
+            self._drop(key)
         else:
             return None
         return CacheChange(key, held.value if held else None, value)
+
+    def amend(self, key: Key, uid: str, version: str, value: T) -> bool:
+        """Replace the cached value of exactly this state; return whether it was cached."""
+        if not self.holds(key, uid, version):
+            return False
+        self._put(key, CacheEntry(uid, version, value))
+        return True
 
     def vanish(self, key: Key, uid: str, version: str | None) -> CacheChange[T] | None:
         """Add the end of an object: it was deleted, or no longer matches the selector.
@@ -114,8 +136,8 @@ class Cache(Generic[T]):
         """
         self._touch(key)
         held = self._entries.get(key)
-        # Another uid: a predecessor. Deletions have versions of their own; one older than what is held speaks of a
-        # moment before our own write brought the object back under the watch's selector.
+        # Another uid: a predecessor. A deletion has its own version. If that is older than the cached state, our own
+        # write has brought the object back under the watch's selector since then.
         if held and (held.uid != uid or (version is not None and is_older(version, held.version))):
             return None
         gone = self._gone.get(key)
@@ -123,11 +145,20 @@ class Cache(Generic[T]):
             self._bury(key, uid, version)
         if held is None:
             return None
-        del self._entries[key]
+        self._drop(key)
         return CacheChange(key, held.value, None)
 
+    def has_told_end(self, key: Key, uid: str) -> bool:
+        """Whether a watch event reported the deletion of exactly this object.
+
+        An object that is missing from a list may never have existed there: the server may be restored from a backup.
+        Only the last deletions are remembered; False if it is not known.
+        """
+        gone = self._gone.get(key)
+        return key not in self._entries and gone is not None and gone.uid == uid and gone.told and bool(gone.version)
+
     def begin_list(self) -> None:
-        """Start to remember what is learned of single objects: a list taken meanwhile may not know it yet."""
+        """Start to remember the states of single objects: a list in progress may not contain them yet."""
         self._touched = set()
 
     def replace(self, listed: dict[Key, CacheEntry[T]], version: str) -> list[CacheChange[T]]:
@@ -145,17 +176,30 @@ class Cache(Generic[T]):
             elif seen and gone and (gone.version is None or is_older(version, gone.version)) and gone.uid == seen.uid:
                 del after[key]
         self._entries = after
+        self.size = sum(self.weight(key, entry) for key, entry in after.items()) if self._weigh else 0
         self._gone = {key: gone for key, gone in self._gone.items() if key not in after}
         changes: list[CacheChange[T]] = []
         for key, held in before.items():
             if key not in after:
-                self._bury(key, held.uid, version)
+                self._bury(key, held.uid, version, told=False)
                 changes.append(CacheChange(key, held.value, None))
         for key, entry in after.items():
             old = before.get(key)
             if old is None or (old.uid, old.version) != (entry.uid, entry.version):
                 changes.append(CacheChange(key, old.value if old else None, entry.value))
         return changes
+
+    def weight(self, key: Key, entry: CacheEntry[T] | None) -> int:
+        """Return the approximate size of an entry, if sizes are counted."""
+        return self._weigh(key, entry) if self._weigh is not None and entry is not None else 0
+
+    def _put(self, key: Key, entry: CacheEntry[T]) -> None:
+        if self._weigh is not None:
+            self.size += self.weight(key, entry) - self.weight(key, self._entries.get(key))
+        self._entries[key] = entry
+
+    def _drop(self, key: Key) -> None:
+        self.size -= self.weight(key, self._entries.pop(key))
 
     def _is_news(self, key: Key, uid: str, version: str) -> bool:
         held, gone = self._entries.get(key), self._gone.get(key)
@@ -167,8 +211,8 @@ class Cache(Generic[T]):
         if self._touched is not None:
             self._touched.add(key)
 
-    def _bury(self, key: Key, uid: str, version: str | None) -> None:
+    def _bury(self, key: Key, uid: str, version: str | None, *, told: bool = True) -> None:
         self._gone.pop(key, None)
-        self._gone[key] = _Gone(uid, version)
+        self._gone[key] = _Gone(uid, version, told)
         if len(self._gone) > _BURIED:
             del self._gone[next(iter(self._gone))]

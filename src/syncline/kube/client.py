@@ -10,7 +10,9 @@ redirects are not followed; no answer above `transport.MAX_ANSWER` is held; no e
 
 # ruff: noqa: A002  # `type` is what msgspec and the reader call it
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from enum import Enum
 from functools import lru_cache
@@ -20,7 +22,7 @@ import msgspec
 
 from syncline.kube.config import Connection
 from syncline.kube.credentials import Credential, credential_of
-from syncline.kube.errors import BadAnswer, Gone
+from syncline.kube.errors import BadAnswer, CacheFull, Gone
 from syncline.kube.limiter import FairLimiter
 from syncline.kube.lines import split_lines
 from syncline.kube.nesting import shallow
@@ -40,9 +42,14 @@ else:  # before Python 3.13, a type variable's default is for the type checker o
 
 FIELD_MANAGER = "syncline"
 LIST_TIMEOUT = 60.0
+# The limits of a list with untrusted content: a server may send pages without end, and users may create any number of
+# objects of any size.
+MOST_LISTED = 1_000_000
+LISTING_SECONDS = 180.0
+LISTED_PAGE_BYTES = 4 * 1024 * 1024
 
 Body = Mapping[str, Any] | Sequence[Any] | msgspec.Struct | bytes
-"""An object or a JSON patch, or either as ready JSON."""
+"""An object or a JSON patch, or one of both as encoded JSON."""
 Listing = tuple[list[T], str]
 _OBJECT: Any = dict[str, Any]
 # A list has its items in an array.
@@ -51,7 +58,7 @@ _JSON = "application/json"
 
 
 class PatchKind(Enum):
-    """How a patch is to be read."""
+    """The type of a patch."""
 
     JSON = "application/json-patch+json"
     MERGE = "application/merge-patch+json"
@@ -73,11 +80,11 @@ class Client:
         connection: Connection,
         *,
         credential: Credential | None = None,
-        max_in_flight: int = 32,
+        max_in_flight: int = 48,
         timeout: float = 30.0,
         retry: Retry | None = None,
     ) -> None:
-        """`credential` stands in for the one of the connection."""
+        """Use `credential` in place of the credential of the connection."""
         self.connection = connection
         self._session = Session(
             connection,
@@ -96,8 +103,18 @@ class Client:
 
     @property
     def user(self) -> str | None:
-        """Whom this client acts as; None: whom its credential names."""
+        """The user that this client acts as; None: the user of its credential."""
         return self._user
+
+    @property
+    def skew(self) -> float:
+        """The seconds by which the clock of the server is ahead of ours; 0 before its first answer."""
+        return self._session.skew
+
+    @property
+    def server_time(self) -> int:
+        """The time on the clock of the server, in seconds since 1970; 0 before its first answer."""
+        return int(time.time() + self.skew) if self.skew else 0
 
     @property
     def writes(self) -> FairLimiter:
@@ -111,7 +128,7 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        """Close all connections, also those of its views."""
+        """Close all connections, including those of its views."""
         await self._session.close()
 
     async def get(
@@ -136,6 +153,32 @@ class Client:
         )
         return await self._ask(request, type)
 
+    async def get_at(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str | None,
+        version: str,
+        *,
+        type: type[T] = _OBJECT,
+        metadata_only: bool = False,
+    ) -> T | None:
+        """Read one object as it was at an earlier resourceVersion of the server; None where it did not exist then.
+
+        Raises `Gone` if the version is too old: most servers keep about five minutes. Raises another `ApiError` if the
+        server has not reached that version.
+        """
+        exact = {"resourceVersion": version, "resourceVersionMatch": "Exact"}
+        request = Request(
+            verb="list",
+            resource=resource.plural,
+            namespace=namespace,
+            path=resource.path(namespace) + query_of({"fieldSelector": f"metadata.name={name}", **exact}),
+            accept=_accept(metadata_only, many=True),
+        )
+        answer: _List[T] = await self._ask(request, _List[type])  # type: ignore[valid-type]
+        return answer.items[0] if answer.items else None
+
     async def list(
         self,
         resource: Resource,
@@ -147,7 +190,7 @@ class Client:
         page: int = 500,
         metadata_only: bool = False,
     ) -> Listing[T]:
-        """Read all objects, and the version of the list: all of them, or an error."""
+        """Read all objects, and the version of the list. A partial list is an error."""
         for last_chance in (False, True):
             items, version = [], ""
             try:
@@ -172,9 +215,15 @@ class Client:
         fields: str | None = None,
         type: type[T] = _OBJECT,
         page: int = 500,
+        pace: Callable[[Sequence[T]], int] | None = None,
+        page_bytes: int | None = None,
         metadata_only: bool = False,
     ) -> AsyncGenerator[Page[T]]:
-        """Read all objects page by page, so that only one need be held. Raises `Gone` when reading took too long."""
+        """Read all objects page by page, with one page in memory. Raises `Gone` if it takes too long.
+
+        `pace` returns the size of the next page, given the objects of the last one. A page of several objects with more
+        than `page_bytes` is not held, but requested again with fewer objects.
+        """
         after: str | None = None
         while True:
             query = query_of({"limit": page, "continue": after, "labelSelector": labels, "fieldSelector": fields})
@@ -185,6 +234,7 @@ class Client:
                 path=resource.path(namespace) + query,
                 accept=_accept(metadata_only, many=True),
                 timeout=LIST_TIMEOUT,
+                max_answer=page_bytes if page > 1 else None,
             )
             try:
                 answer: _List[T] = await self._ask(request, _List[type])  # type: ignore[valid-type]
@@ -194,9 +244,41 @@ class Client:
                 page = max(1, page // 4)
                 continue
             yield Page(answer.items or [], answer.metadata.resource_version)
+            page = pace(answer.items) if pace is not None and answer.items else page
             after = answer.metadata.continue_
             if not after:
                 return
+
+    async def bounded_pages(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        labels: str | None = None,
+        type: type[T] = _OBJECT,
+        most: int = MOST_LISTED,
+        metadata_only: bool = False,
+    ) -> AsyncGenerator[Page[T]]:
+        """Read objects page by page, as `pages`, if their number and size are not trusted.
+
+        Raises `CacheFull` for more than `most` objects, and for a list that does not end in time.
+        """
+        clock = asyncio.get_running_loop().time
+        deadline, count = clock() + LISTING_SECONDS, 0
+        pages = self.pages(
+            resource,
+            namespace,
+            labels=labels,
+            type=type,
+            page_bytes=LISTED_PAGE_BYTES,
+            metadata_only=metadata_only,
+        )
+        async with aclosing(pages):
+            async for page in pages:
+                count += len(page.items)
+                if count > most or clock() > deadline:
+                    raise CacheFull(f"the list of {resource.plural} does not end after {count} objects")
+                yield page
 
     async def create(
         self,
@@ -209,7 +291,7 @@ class Client:
         type: type[T] = _OBJECT,
         fair_key: str = "",
     ) -> T:
-        """Create an object. Raises `AlreadyExists` rather than touch one that is there.
+        """Create an object. Raises `AlreadyExists` if there is one.
 
         `strict`: fields that the kind does not have are refused (`BadRequest`) instead of dropped.
         """
@@ -235,7 +317,7 @@ class Client:
         *,
         type: type[T] = _OBJECT,
     ) -> T:
-        """Create what belongs to an object, such as a token of a ServiceAccount."""
+        """Create a subresource of an object, such as a token of a ServiceAccount."""
         request = Request(
             verb="create",
             resource=f"{resource.plural}/{subresource}",
@@ -261,7 +343,7 @@ class Client:
         type: type[T] = _OBJECT,
         fair_key: str = "",
     ) -> T:
-        """Replace an object whole; with a resourceVersion in the body, only if it is unchanged (`Conflict`).
+        """Replace a whole object; with a resourceVersion in the body, only if it is unchanged (`Conflict`).
 
         `strict` is as for `create`.
         """
@@ -293,7 +375,7 @@ class Client:
         type: type[T] = _OBJECT,
         fair_key: str = "",
     ) -> T:
-        """Change parts of an object. `force` is for APPLY: take fields over from other managers."""
+        """Change parts of an object. `force` is for APPLY: it takes fields over from other managers."""
         query = _write_query(dry_run=dry_run, force=force, strict=strict)
         request = Request(
             verb="patch",
@@ -319,9 +401,9 @@ class Client:
         propagation: str | None = None,
         fair_key: str = "",
     ) -> bool:
-        """Delete an object; with `uid` and `version`, only that very one in that state (`Conflict` otherwise).
+        """Delete an object; with `uid` and `version`, only this object in this state (`Conflict` otherwise).
 
-        True when it is gone; False when the server agreed but answered with the object: a finalizer may hold it.
+        Return whether it is gone. Otherwise the deletion has started, and a finalizer may delay it.
         """
         preconditions = {key: value for key, value in (("uid", uid), ("resourceVersion", version)) if value}
         options: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1"}
@@ -355,10 +437,10 @@ class Client:
         seconds: int,
         silence: float,
     ) -> AsyncGenerator[bytes]:
-        """Yield the lines of one watch as they come, bookmarks included, after one empty line: the server accepted.
+        """Yield the lines of one watch, including bookmarks. The first line is empty: the server accepts the watch.
 
-        `initial` asks for all objects first (WatchList). The server ends the stream after `seconds`; without a byte for
-        `silence` seconds it is broken off with `Unreachable`. Close the iterator (`contextlib.aclosing`).
+        `initial` requests all objects first (WatchList). The server ends the stream after `seconds`. Without a byte for
+        `silence` seconds, it ends with `Unreachable`. Close the iterator (`contextlib.aclosing`).
         """
         query = {
             "watch": "true",
@@ -388,7 +470,7 @@ class Client:
         return (await self._ask(Request(verb="get", resource="version", path="/version"), _ServerVersion)).git_version
 
     async def document(self, path: str, *, type: type[T] = _OBJECT, accept: str = _JSON) -> T:
-        """GET what is no object of a kind, such as the list of API groups."""
+        """GET a path that is not an object of a kind, such as the list of API groups."""
         return await self._ask(Request(verb="get", resource="discovery", path=path, accept=accept), type)
 
     async def probe(self, path: str) -> str:
@@ -412,7 +494,7 @@ class _ListMeta(msgspec.Struct, rename={"resource_version": "resourceVersion", "
 
 
 class _List(msgspec.Struct, Generic[T]):
-    """Nothing here may be missing: an answer that is no list must not pass for an empty one."""
+    """All fields are required: an answer that is not a list must not look like an empty list."""
 
     metadata: _ListMeta
     items: list[T] | None
@@ -433,7 +515,7 @@ def _decode(body: bytes, type: type[T]) -> T:
     except RecursionError:
         if cast("Any", type) != _List[msgspec.Raw]:
             raise
-        # Whoever reads a list item by item must not lose all of them to one.
+        # One invalid item must not make the whole list unreadable.
         return cast("T", decode(shallow(body, _ITEM_LEVEL)))
 
 

@@ -29,14 +29,14 @@ class Credential(Protocol):
     """A source of bearer tokens."""
 
     async def token(self) -> str | None:
-        """Return the token to send now; None sends none. Raises `ConfigError` when there should be one and is not."""
+        """Return the current token; None sends no token. Raises `ConfigError` if a token is missing."""
 
     async def renew(self, rejected: str | None) -> bool:
-        """Act on a 401 for this token; true when there is another one now, so that trying again makes sense."""
+        """Handle a 401 for this token. Return whether there is another token now, so that a retry can help."""
 
 
 def credential_of(connection: Connection) -> Credential:
-    """Return the credential that a connection asks for."""
+    """Return the credential of a connection."""
     if connection.exec_plugin:
         return ExecToken(connection.exec_plugin, connection)
     if connection.token_file:
@@ -45,7 +45,7 @@ def credential_of(connection: Connection) -> Credential:
 
 
 class StaticToken:
-    """A token that never changes, or none: the client certificate says who we are."""
+    """A token that never changes, or no token if a client certificate identifies us."""
 
     def __init__(self, token: str | None) -> None:
         self._token = token
@@ -60,7 +60,7 @@ class StaticToken:
 
 
 class FileToken:
-    """A token that somebody else rotates in a file: read again every few seconds, and at once after a 401."""
+    """A token in a file that is rotated by others. It is read again every few seconds, and at once after a 401."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -84,7 +84,7 @@ class FileToken:
         try:
             token = self._path.read_text().strip()
         except (OSError, UnicodeDecodeError) as error:
-            if self._token is not None:  # a rotation in progress; the token in hand may still be good
+            if self._token is not None:  # a rotation is in progress; the current token may still be valid
                 return
             raise ConfigError(f"cannot read the token file {self._path}: {type(error).__name__}") from None
         if token:
@@ -105,7 +105,7 @@ class _ExecCredential(msgspec.Struct, rename="camel"):
 
 
 class ExecToken:
-    """A token printed by a command; kept until it expires or is rejected. Concurrent callers share one run."""
+    """A token that a command prints. It is cached until it expires or is rejected. Concurrent callers share one run."""
 
     def __init__(self, plugin: ExecPlugin, connection: Connection) -> None:
         self._plugin = plugin
@@ -115,7 +115,7 @@ class ExecToken:
         self._running = asyncio.Lock()
 
     async def token(self) -> str:
-        """Return the token in hand, or run the command."""
+        """Return the cached token, or run the command."""
         async with self._running:
             if self._token is None or asyncio.get_running_loop().time() >= self._valid_until:
                 await self._run()
@@ -150,7 +150,7 @@ class ExecToken:
     async def _output(self) -> bytes:
         env = {**os.environ, **dict(self._plugin.env), "KUBERNETES_EXEC_INFO": self._exec_info()}
         try:
-            # stderr is dropped: it is the plugin's to fill, and what it prints there may be a secret.
+            # stderr is dropped: the plugin may print a secret there.
             process = await started(
                 asyncio.create_subprocess_exec(
                     self._plugin.command,
@@ -195,7 +195,7 @@ class ExecToken:
 
 
 async def _read_capped(stream: asyncio.StreamReader) -> bytes:
-    """Read to the end, for a process with a full pipe does not end; keep only as much as shows that it is too much."""
+    """Read to the end, because a process with a full pipe does not end. Keep only one byte more than the limit."""
     kept = bytearray()
     while chunk := await stream.read(65536):
         kept += chunk[: EXEC_MAX_OUTPUT + 1 - len(kept)]
@@ -203,7 +203,7 @@ async def _read_capped(stream: asyncio.StreamReader) -> bytes:
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """Leave no process behind, nor one that it started."""
+    """End the process and all processes that it started."""
     kill(process)
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(1.0):
@@ -211,19 +211,19 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 def tls_context(connection: Connection) -> ssl.SSLContext:
-    """Return what the connection says about trust. Raises `ConfigError` for certificates that cannot be read."""
+    """Return the TLS settings of a connection. Raises `ConfigError` for certificates that cannot be read."""
     try:
         cadata = connection.ca_pem.decode() if connection.ca_pem else None
         context = ssl.create_default_context(cadata=cadata)
     except (ssl.SSLError, ValueError):
         raise ConfigError(f"{connection.name}: the certificate authority is not a PEM certificate") from None
-    # Python 3.13 made this the default, but cluster CAs without a key identifier are common and no less trusted.
+    # The default since Python 3.13. But many CAs of clusters have no key identifier, and are trusted all the same.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if not connection.verify_tls:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     if connection.client_cert_pem and connection.client_key_pem:
-        # The ssl module reads keys from files only; this one exists for a moment, in a folder that is ours alone.
+        # The ssl module reads keys only from files. This file exists for a moment, in a private folder.
         with tempfile.TemporaryDirectory() as folder:
             pair = Path(folder) / "pair.pem"
             pair.touch(mode=0o600)

@@ -3,8 +3,9 @@
     discovery = Discovery(client)
     deployments = await discovery.find("apps", "Deployment")
 
-Two requests read everything (aggregated discovery, Kubernetes 1.26 and later); older servers are asked version by
-version. What was read is kept; a kind that is not in it is looked for once more before it is said not to be served.
+Two requests read everything (aggregated discovery, Kubernetes 1.26 and later); older servers and kcp need one request
+for each version. The result is cached. If a kind is missing in it, it is read once more before the kind counts as not
+served.
 """
 
 import asyncio
@@ -19,13 +20,13 @@ from syncline.kube.errors import ApiError, BadAnswer, KindNotServed
 from syncline.kube.resources import Resource
 
 FRESH = 2.0
-"""Seconds after a reading within which an unknown kind is not worth another one."""
+"""Seconds after a reading in which an unknown kind causes no other reading."""
 
 KEPT = 600.0
-"""Seconds after which a reading is repeated all the same: not every change of what is served has an event."""
+"""Seconds after which it is read again: not every change of the served kinds has an event."""
 
 VERSION_SECONDS = 15.0
-"""How long one version of a group may take to answer, where each is asked for itself."""
+"""The timeout for one version of a group, if each has its own request."""
 
 ROOTS = ("/api", "/apis")
 _AGGREGATED = "APIGroupDiscoveryList"
@@ -36,25 +37,28 @@ _ACCEPT = ",".join(
     ]
 )
 _STALE = "Stale"
+_PATCH = "patch"
 _NAMED = 5
 
 
 class Served(Struct, frozen=True, kw_only=True):
-    """A kind that is served, in one version, and what can be done with its objects."""
+    """A served kind in one version, with its verbs."""
 
     resource: Resource
     verbs: frozenset[str] = frozenset()
     names: frozenset[str] = frozenset()
-    """What people call it on the command line: plural, singular and short names."""
+    """Its names on the command line: plural, singular and short names."""
+    subresources: frozenset[str] = frozenset()
+    """What can be written of its objects separately, such as `status` and `scale`."""
 
     @property
     def keeps_objects(self) -> bool:
-        """Whether objects can be made, found and deleted: other kinds hold nothing that anybody wrote."""
+        """Whether objects can be created, listed and deleted: other kinds have no stored objects."""
         return self.verbs >= {"create", "list", "delete"}
 
 
 class Discovery:
-    """The kinds of one API server. Share it: all callers use one reading, and wait for the same new one."""
+    """The kinds of one API server. Share it: all callers share one reading."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -62,10 +66,14 @@ class Discovery:
         self._pending: asyncio.Task[_Reading] | None = None
 
     async def find(self, group: str, kind: str, version: str | None = None) -> Resource:
-        """Return where the objects of a kind are; without a version, in the one that the server prefers.
+        """Return the resource of a kind; without a version, in the version that the server prefers.
 
-        Raises `KindNotServed`, whose message says what to write instead, and what any read raises.
+        Raises `KindNotServed`, whose message names the remedy, and the errors of any read.
         """
+        return (await self.served(group, kind, version)).resource
+
+    async def served(self, group: str, kind: str, version: str | None = None) -> Served:
+        """Return what can be done with the objects of a kind; as `find` does it, and with the same errors."""
         reading = await self._reading(KEPT)
         if (found := reading.find(group, kind, version)) is None:
             reading = await self._reading(FRESH)
@@ -73,11 +81,14 @@ class Discovery:
         if found is None:
             certain = not reading.is_silent(group, version)
             raise KindNotServed(reading.explain(group, kind, version), certain=certain)
-        return found.resource
+        return found
 
-    async def resources(self) -> list[Served]:
-        """Return every kind once, in the version that the server prefers; `silent` tells what may be missing."""
-        return (await self._reading(KEPT)).preferred()
+    async def resources(self, age: float = KEPT) -> list[Served]:
+        """Return every kind once, in the version that the server prefers; groups in `silent` may be missing.
+
+        A reading that is older than `age` seconds is repeated.
+        """
+        return (await self._reading(age)).preferred()
 
     @property
     def silent(self) -> tuple[str, ...]:
@@ -85,7 +96,7 @@ class Discovery:
         return self._known.silent if self._known else ()
 
     def forget(self) -> None:
-        """Read anew at the next question: a kind came or went."""
+        """Read again at the next request, because a kind was added or removed."""
         self._known = self._pending = None
 
     async def _reading(self, age: float) -> "_Reading":
@@ -105,20 +116,21 @@ class Discovery:
             self._known = self._known if failed else task.result()
 
     async def _read(self) -> "_Reading":
-        part = _together(await asyncio.gather(*(self._read_root(root) for root in ROOTS)))
-        return _Reading(asyncio.get_running_loop().time(), part)
+        answers = await asyncio.gather(*(self._client.document(root, type=_Root, accept=_ACCEPT) for root in ROOTS))
+        # kcp aggregates only /api, and leaves out the kinds that a CRD adds to the core group, such as Services.
+        aggregated = all(answer.kind == _AGGREGATED for answer in answers)
+        parts = (self._read_root(*one, aggregated=aggregated) for one in zip(ROOTS, answers, strict=True))
+        return _Reading(asyncio.get_running_loop().time(), _together(await asyncio.gather(*parts)))
 
-    async def _read_root(self, root: str) -> "_ApiRoot":
-        answer = await self._client.document(root, type=_Root, accept=_ACCEPT)
-        if answer.kind == _AGGREGATED:
+    async def _read_root(self, root: str, answer: "_Root", *, aggregated: bool) -> "_ApiRoot":
+        if aggregated:
             return _aggregated(answer)
-        if answer.kind not in {"APIVersions", "APIGroupList"}:
+        if answer.kind not in {_AGGREGATED, "APIVersions", "APIGroupList"}:
             raise BadAnswer(f"the answer to {root} is no list of API groups")
-        versions = [*(answer.versions or ()), *(name for group in answer.groups or () for name in group.ordered())]
-        return _together(await asyncio.gather(*(self._read_version(root, name) for name in versions)))
+        return _together(await asyncio.gather(*(self._read_version(root, name) for name in answer.group_versions())))
 
     async def _read_version(self, root: str, name: str) -> "_ApiRoot":
-        """Read one version of one group. One that fails leaves the others alone; a server out of reach does not."""
+        """Read one version of one group. A failure concerns only this version, unless the server is unreachable."""
         try:
             async with asyncio.timeout(VERSION_SECONDS):
                 answer = await self._client.document(f"{root}/{name}", type=_Resources)
@@ -126,11 +138,12 @@ class Discovery:
             return _ApiRoot([], [name])
         group, _, version = name.rpartition("/")
         entries = [entry for entry in answer.resources or () if "/" not in entry.name]  # what has one is a subresource
-        return _ApiRoot([entry.served(group, version) for entry in entries], [])
+        parts = _subresources(answer)
+        return _ApiRoot([entry.served(group, version, frozenset(parts.get(entry.name, ()))) for entry in entries], [])
 
 
 class _ApiRoot(NamedTuple):
-    """What is served, best version of each group first, and the group versions that did not answer."""
+    """The served kinds, the best version of each group first, and the group versions that did not answer."""
 
     served: list[Served]
     silent: list[str]
@@ -145,7 +158,7 @@ def _together(parts: Iterable[_ApiRoot]) -> _ApiRoot:
 
 
 class _Reading:
-    """What was served at one time."""
+    """The served kinds at one time."""
 
     def __init__(self, time: float, part: _ApiRoot) -> None:
         self.time = time
@@ -158,7 +171,7 @@ class _Reading:
         found = [
             one for one in self._by_kind.get((group, kind), ()) if version is None or one.resource.version == version
         ]
-        # An extension may serve one kind under several names: the one that can be read is meant.
+        # An extension can serve one kind under several names: use the readable one.
         return next((one for one in found if "get" in one.verbs), found[0] if found else None)
 
     def preferred(self) -> list[Served]:
@@ -166,13 +179,13 @@ class _Reading:
         return [*reversed(plurals.values())]
 
     def is_silent(self, group: str, version: str | None) -> bool:
-        """Whether a kind of the group may be served without our knowing it."""
+        """Whether a kind of the group may be served although it is not in the reading."""
         return any(
             name.rpartition("/")[0] == group and version in {None, name.rpartition("/")[2]} for name in self.silent
         )
 
     def explain(self, group: str, kind: str, version: str | None) -> str:
-        """Say that a kind is not served, and what to write instead."""
+        """Return the error for a kind that is not served, with the remedy."""
         place = f"{group}/{version}".lstrip("/") if version else f"group {group}" if group else "the core group"
         asked = f"kind {kind} of {place}"
         if self.is_silent(group, version):
@@ -223,19 +236,24 @@ def _aggregated(answer: "_Root") -> _ApiRoot:
     for group in answer.items or ():
         name = group.metadata.name
         for version in group.versions or ():
-            if version.freshness == _STALE:  # it may still list what it served when it last answered
+            if version.freshness == _STALE:  # it may still list the kinds of its last answer
                 part.silent.append(f"{name}/{version.version}".lstrip("/"))
             part.served.extend(entry.served(name, version.version) for entry in version.resources or ())
     return part
 
 
-# Lists of the wire may be absent, and are null where a Go server has nothing to put in them.
+# Lists may be absent on the wire, and a Go server writes null for an empty list.
 class _GroupMeta(Struct):
     name: str = ""
 
 
 class _ResponseKind(Struct):
     kind: str = ""
+
+
+class _AggregatedSubresource(Struct):
+    subresource: str = ""
+    verbs: list[str] | None = None
 
 
 class _AggregatedResource(Struct, rename="camel"):
@@ -245,6 +263,7 @@ class _AggregatedResource(Struct, rename="camel"):
     singular_resource: str = ""
     verbs: list[str] | None = None
     short_names: list[str] | None = None
+    subresources: list[_AggregatedSubresource] | None = None
 
     def served(self, group: str, version: str) -> Served:
         kind = self.response_kind.kind if self.response_kind else ""
@@ -252,6 +271,9 @@ class _AggregatedResource(Struct, rename="camel"):
             resource=Resource(group, version, self.resource, kind, namespaced=self.scope == "Namespaced"),
             verbs=frozenset(self.verbs or ()),
             names=frozenset([self.resource, self.singular_resource, *(self.short_names or ())]),
+            subresources=frozenset(
+                part.subresource for part in self.subresources or () if _PATCH in (part.verbs or ())
+            ),
         )
 
 
@@ -281,12 +303,22 @@ class _Group(Struct, rename="camel"):
 
 
 class _Root(Struct):
-    """What /api and /apis answer: aggregated, or the names of versions or groups alone."""
+    """The answer of /api and /apis: aggregated, or only the names of versions or groups."""
 
     kind: str
     items: list[_AggregatedGroup] | None = None
     versions: list[str] | None = None
     groups: list[_Group] | None = None
+
+    def group_versions(self) -> list[str]:
+        """Return the names of all versions, the best version of each group first."""
+        aggregated = (
+            f"{group.metadata.name}/{one.version}".lstrip("/")
+            for group in self.items or ()
+            for one in group.versions or ()
+        )
+        plain = (name for group in self.groups or () for name in group.ordered())
+        return [*(self.versions or ()), *aggregated, *plain]
 
 
 class _Resource(Struct, rename="camel"):
@@ -297,13 +329,24 @@ class _Resource(Struct, rename="camel"):
     verbs: list[str] | None = None
     short_names: list[str] | None = None
 
-    def served(self, group: str, version: str) -> Served:
+    def served(self, group: str, version: str, subresources: frozenset[str]) -> Served:
         return Served(
             resource=Resource(group, version, self.name, self.kind, namespaced=self.namespaced),
             verbs=frozenset(self.verbs or ()),
             names=frozenset([self.name, self.singular_name, *(self.short_names or ())]),
+            subresources=subresources,
         )
 
 
 class _Resources(Struct):
     resources: list[_Resource] | None
+
+
+def _subresources(answer: _Resources) -> dict[str, list[str]]:
+    """Return what can be patched separately, by resource."""
+    found: dict[str, list[str]] = {}
+    for entry in answer.resources or ():
+        name, _, part = entry.name.partition("/")
+        if part and _PATCH in (entry.verbs or ()):
+            found.setdefault(name, []).append(part)
+    return found

@@ -6,6 +6,7 @@
     |   |-- BadAnswer           an invalid response: not JSON, an unexpected type, too large
     |   `-- Untrusted           its certificate is not trusted
     |-- KindNotServed           the server does not serve the kind; the message names the remedy
+    |-- CacheFull               there are more objects than the operator keeps of a cluster
     `-- ApiError                the server refused the request
         |-- BadRequest          400
         |-- Unauthorized        401
@@ -29,9 +30,9 @@ import msgspec
 
 _MESSAGE_LIMIT = 2048
 _MAX_CAUSES = 10
-# What is longer than this quotes what it is about.
+# A longer text quotes the object.
 _SENTENCE = 300
-# Whoever answers, also a webhook, chooses the reason: what is no such word is part of the message.
+# A webhook can choose any reason. A text that is not one word becomes part of the message.
 _is_word = re.compile(r"[A-Za-z][A-Za-z0-9]{0,63}").fullmatch
 
 
@@ -46,8 +47,8 @@ class ConfigError(KubeError):
 class Unreachable(KubeError):
     """No usable answer: connect failure, time-out, reset, broken TLS.
 
-    `ambiguous` is true when a write may have been carried out all the same: read before repeating it. `vague` is true
-    when the message tells that there was no answer, but nothing of the cause.
+    `ambiguous` is true if a write may have been executed anyway: read before you repeat it. `vague` is true if the
+    message says that there was no answer, but not why.
     """
 
     def __init__(self, message: str, *, ambiguous: bool = False, vague: bool = False) -> None:
@@ -61,13 +62,13 @@ class BadAnswer(Unreachable):
 
 
 class Untrusted(Unreachable):
-    """The server, or what answers in its place, has a certificate that we do not trust; nothing was sent to it."""
+    """The certificate of the server is not trusted. Nothing was sent to it."""
 
 
 class KindNotServed(KubeError):
     """The server does not serve the kind.
 
-    `certain` is false where the part of the server that would serve it does not answer: the kind may well exist.
+    `certain` is false if the part of the server for this group does not answer: the kind may exist.
     """
 
     def __init__(self, message: str, *, certain: bool = True) -> None:
@@ -75,8 +76,12 @@ class KindNotServed(KubeError):
         self.certain = certain
 
 
+class CacheFull(KubeError):
+    """A cluster has more objects than the operator has room for."""
+
+
 class ApiError(KubeError):
-    """The server refused the request, and said why."""
+    """The server refused the request with a reason."""
 
     def __init__(
         self,
@@ -107,7 +112,7 @@ class ApiError(KubeError):
         self.fields = fields
         """The fields that the server names, such as `spec.ports[0].nodePort`."""
         self.about = about
-        """The name of the object that the server means; empty where it does not say, as for a kind that is unknown."""
+        """The name of the object in the answer; empty if there is none, as for an unknown kind."""
 
     def __str__(self) -> str:
         place = f" {self.name!r}" if self.name else ""
@@ -117,15 +122,15 @@ class ApiError(KubeError):
 
 
 class BadRequest(ApiError):
-    """400: the request makes no sense to the server."""
+    """400: the request is not valid for the server."""
 
 
 class Unauthorized(ApiError):
-    """401: the server does not know who we are."""
+    """401: the server does not accept the credential."""
 
 
 class Forbidden(ApiError):
-    """403: the server knows who we are, and refuses."""
+    """403: the user lacks the right, or a policy refuses."""
 
 
 class NotFound(ApiError):
@@ -149,7 +154,7 @@ class Invalid(ApiError):
 
 
 class TooManyRequests(ApiError):
-    """429: the server asks us to slow down; nothing was carried out."""
+    """429: too many requests; nothing was executed."""
 
 
 class ServerError(ApiError):
@@ -173,7 +178,7 @@ class Details(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Status(msgspec.Struct, frozen=True):
-    """The object that an API server sends in place of the one asked for."""
+    """The object that an API server sends instead of the requested object."""
 
     kind: str = ""
     message: str = ""
@@ -196,12 +201,12 @@ _BY_REASON: dict[str, type[ApiError]] = {"AlreadyExists": AlreadyExists, "Expire
 _REDIRECTS = range(300, 400)
 _SERVER_ERRORS = range(500, 600)
 
-# What the server says of a lack of rights, in its own words alone: who may not do what where.
+# The server's message for a missing right: the user, the verb, the resource and the namespace.
 _RIGHTS = re.compile(
     r'secrets(?: "[a-z0-9.-]*")? is forbidden: User "[^"\n]{1,300}" cannot [a-z]+ resource "secrets" in API group ""'
     r"(?: in the namespace \"[a-z0-9-]+\"| at the cluster scope)"
 )
-# What it says of a quota, and who has denied the request; what follows may quote the Secret.
+# Its message for a quota, and the name of the policy or webhook that denied. The rest may quote the Secret.
 _QUOTA = re.compile(
     r'secrets "[a-z0-9.-]*" is forbidden: exceeded quota: [a-z0-9.-]+(?:, (?:requested|used|limited): [\w./=,-]+)*'
 )
@@ -214,7 +219,7 @@ _decode_status = msgspec.json.Decoder(Status).decode
 
 
 def read_status(body: bytes) -> Status:
-    """Read a `Status`; a body that is none gives an empty one."""
+    """Parse a `Status`; another body gives an empty one."""
     try:
         return _decode_status(body)
     except (ValueError, RecursionError):
@@ -231,7 +236,7 @@ def from_response(
     name: str | None = None,
     retry_after: str | None = None,
 ) -> ApiError:
-    """Turn a refusal into the right `ApiError`; `retry_after` is the header as it came."""
+    """Return the `ApiError` for a refusal; `retry_after` is the value of the header."""
     return from_status(
         read_status(body),
         status,
@@ -253,7 +258,7 @@ def from_status(
     name: str | None = None,
     retry_after: str | None = None,
 ) -> ApiError:
-    """Turn a `Status`, from a response or from inside a watch, into the right `ApiError`."""
+    """Return the `ApiError` for a `Status` of a response or of a watch."""
     status = status or said.code
     kind = _BY_REASON.get(said.reason) or _BY_STATUS.get(status)
     if kind is None:
@@ -293,13 +298,13 @@ def _message(said: Status, causes: list[Cause], resource: str) -> str:
         return said.message[:_MESSAGE_LIMIT]
     if denied := _DENIED.match(said.message):
         return denied[1]
-    # The server quotes the values that it refuses. Where they may be secret, only the names of the fields pass.
+    # The server quotes refused values. If they may be secret, only the names of the fields are kept.
     fields = [cause.field for cause in causes[:_MAX_CAUSES] if cause.field]
     return f"see {', '.join(fields)}"[:_MESSAGE_LIMIT] if fields else ""
 
 
 def _brief(message: str) -> str:
-    """Cut what the server quotes, which may be a whole object or a diff: what is wrong is said after it, or before."""
+    """Remove quoted text, which may be a whole object or a diff. The cause is before or after it."""
     line = message.partition("\n")[0]
     return line if len(line) <= _SENTENCE else f"{line.partition(': ')[0]}: {line.rpartition(': ')[2]}"
 
@@ -307,6 +312,6 @@ def _brief(message: str) -> str:
 def _retry_after(header: str | None, said: Status) -> float | None:
     try:
         seconds = float(header or "")
-    except ValueError:  # absent, or a date: the details say it in seconds
+    except ValueError:  # absent, or a date: the details have it in seconds
         seconds = said.details.retry_after_seconds if said.details else 0.0
     return seconds if seconds > 0 else None

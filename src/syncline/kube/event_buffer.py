@@ -1,7 +1,7 @@
 """Buffers the watch events of an object during a write, to distinguish own writes from writes of others.
 
-The watch may be faster than the answer to a request. Until the answer is here, nobody knows whether an event is the
-echo of our own write or somebody else's.
+The watch can be faster than the answer to a request. Before the answer, nobody knows whether an event is the echo of
+our own write or a write of others.
 """
 
 from collections.abc import Callable, Hashable, Iterator
@@ -13,10 +13,10 @@ K = TypeVar("K", bound=Hashable)
 
 
 class EventBuffer(Generic[K, T]):
-    """Passes every change on to `tell(key, old, new, by)`: at once, or after the write in hand is over.
+    """Passes every change on to `tell(key, old, new, by)`: at once, or after the write in progress.
 
-    `identity` returns the uid and the version of an object. No change is ever dropped: what turns out to be our own is
-    passed on under the name of whoever wrote it.
+    `identity` returns the uid and the version of an object. No change is dropped: `by` names the writer of our own
+    writes.
     """
 
     def __init__(
@@ -28,7 +28,7 @@ class EventBuffer(Generic[K, T]):
 
     @contextmanager
     def hold(self, key: K) -> Iterator[None]:
-        """Hold back what a watch tells of an object, until the caller has its answer."""
+        """Hold back the events of an object until the caller has its answer."""
         if key in self._held:  # another writer holds it back for both
             yield
             return
@@ -40,7 +40,7 @@ class EventBuffer(Generic[K, T]):
                 self._tell(key, *change)
 
     def add(self, key: K, old: T | None, new: T | None, by: str) -> None:
-        """Take a change."""
+        """Add a change."""
         held = self._held.get(key)
         if held is None or by:
             self._tell(key, old, new, by)
@@ -48,7 +48,7 @@ class EventBuffer(Generic[K, T]):
             held.append((old, new, by))
 
     def claim(self, key: K, uid: str, version: str | None, by: str) -> None:
-        """Take the answer to a write by `by`: this state of the object, or without a version its end, is its own."""
+        """Note the answer to a write by `by`: this version of the object, or its deletion if None, is its own."""
         held = self._held.get(key)
         if held is not None:
             held[:] = [(old, new, by if self._is(old, new, uid, version) else who) for old, new, who in held]

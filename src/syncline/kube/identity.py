@@ -1,10 +1,10 @@
 """The identity of a cluster at all its addresses: the UID of an object that exists as long as the cluster.
 
 1. The LogicalCluster `cluster`, in kcp: a workspace is a cluster there, and often has no namespace kube-system.
-2. The namespace kube-system, which is what everybody uses.
-3. The namespace default, where there is neither.
+2. The namespace kube-system, which other tools use too.
+3. The namespace default, if there is neither.
 
-Rights do not change the name of a cluster: where the first may not be read and the second is not there, it has none.
+The identity does not depend on rights: if the first cannot be read and the second does not exist, there is none.
 """
 
 from collections.abc import Awaitable, Callable
@@ -17,7 +17,7 @@ LOGICAL_CLUSTERS = Resource("core.kcp.io", "v1alpha1", "logicalclusters", "Logic
 
 
 class Landmark(NamedTuple):
-    """An object that a cluster can be known by."""
+    """An object that identifies a cluster."""
 
     resource: Resource
     name: str
@@ -28,14 +28,14 @@ KUBE_SYSTEM = Landmark(NAMESPACES, "kube-system")
 DEFAULT = Landmark(NAMESPACES, "default")
 
 Ask = Callable[[Landmark], Awaitable[str]]
-"""Reads an object and returns its UID; raises `NotFound`, `Forbidden`, and what any read raises."""
+"""Reads an object and returns its UID. Raises `NotFound`, `Forbidden`, and the errors of any read."""
 
 
 async def identify(ask: Ask, known: Landmark | None = None) -> tuple[str, Landmark]:
-    """Return the UID that names a cluster, and what it is the UID of.
+    """Return the UID that identifies a cluster, and the object with this UID.
 
-    `known` is what the cluster was known by before: while that is there, nothing else is asked for. Raises what `ask`
-    raises where no answer can be had, so that a cluster is never known by another name because it is slow.
+    `known` is the object that identified the cluster before: while it exists, no other is read. Raises the errors of
+    `ask` if there is no answer, so that a slow cluster never gets another identity.
     """
     if known is not None:
         try:
@@ -47,7 +47,7 @@ async def identify(ask: Ask, known: Landmark | None = None) -> tuple[str, Landma
         return await ask(LOGICAL_CLUSTER), LOGICAL_CLUSTER
     except NotFound:
         pass
-    except Forbidden as error:  # a server refuses what it does not serve, too
+    except Forbidden as error:  # a server may also refuse a kind that it does not serve
         refusal = error
     try:
         return await ask(KUBE_SYSTEM), KUBE_SYSTEM

@@ -8,14 +8,14 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-# Of so many that a lane hands out, one is the oldest, however urgent the others are.
+# Of this many items of a lane, one is the oldest, whatever the priorities.
 OLDEST_EVERY = 4
 
 
 class Lanes(Generic[T]):
-    """Hands out items: the groups take turns, and within a group the urgent go first, but never for ever.
+    """Hands out items: the groups take turns, and urgent items of a group go first, but do not starve the others.
 
-    `is_current` tells whether an item still counts: whoever added it may have replaced it.
+    `is_current` tells whether an item is valid: it may have been replaced.
     """
 
     def __init__(self, is_current: Callable[[T], bool]) -> None:
@@ -31,7 +31,7 @@ class Lanes(Generic[T]):
         lane.push(priority, next(self._order), item)
 
     def pop(self, full: Container[str]) -> T | None:
-        """Take the next item of the group whose turn it is, passing over groups that are full."""
+        """Take the next item of the next group, without groups that are full."""
         for group in list(self._lanes):
             if group in full:
                 continue
@@ -46,7 +46,7 @@ class Lanes(Generic[T]):
 
 
 class _Lane(Generic[T]):
-    """The items of one group, in both orders; an item that was taken in one order is stale in the other."""
+    """The items of one group in both orders; an item that was taken from one order is stale in the other."""
 
     def __init__(self) -> None:
         self._urgent: list[tuple[int, int, T]] = []

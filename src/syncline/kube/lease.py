@@ -34,14 +34,14 @@ class _Lease(Struct, kw_only=True, rename="camel", omit_defaults=True):
     api_version: str = LEASES.api_version
     kind: str = LEASES.kind
     metadata: dict[str, Any] = field(default_factory=dict)
-    """Whole, as it came: what we do not know of is not ours to drop."""
+    """All fields, as received: unknown fields are not dropped."""
     spec: _LeaseSpec = field(default_factory=_LeaseSpec)
 
 
 class LeaderElection:
     """One candidate for one Lease. Start `run()`; work while `leading` is set; `release()` at the end.
 
-    `leading` is cleared when another holds the lease, and by ourselves when renewing has failed for `renew` seconds,
+    `leading` is cleared when another holds the lease, and when our renewals have failed for `renew` seconds,
     before anybody else can take over at `duration`. `on_leading` is called each time that it is set.
     """
 
@@ -76,14 +76,14 @@ class LeaderElection:
 
     @property
     def holder(self) -> str:
-        """The leader that was last seen, for people."""
+        """The last observed leader, for people."""
         return (self._lease.spec.holder_identity if self._lease else None) or ""
 
     async def run(self) -> None:
         """Try to lead, and keep leading, until cancelled. Failures are logged; none ends it."""
         while True:
             started = _now()
-            # While leading, a request may take no longer than the lease lasts: a late answer must find us resigned.
+            # The leader's request ends before the lease does: a late answer must not find it still leading.
             patience = self._renewed_at + self._renew - started if self.leading.is_set() else self._renew
             try:
                 async with asyncio.timeout(max(0.0, patience)):
@@ -112,12 +112,12 @@ class LeaderElection:
             self._log.warning("the lease could not be released; it expires by itself", error=str(error))
 
     async def _renew_or_acquire(self) -> bool:
-        """Renew, or take the lease if it may be taken; true when it is ours from now on."""
+        """Renew the lease, or take it if it is free. Return whether we hold it."""
         if not self.leading.is_set() or self._lease is None:
             await self._read()
         try:
             return await self._try()
-        except (Conflict, AlreadyExists, NotFound):  # not as we knew it, perhaps by an earlier write of our own
+        except (Conflict, AlreadyExists, NotFound):  # it has changed, perhaps by an earlier write of our own
             await self._read()
             return await self._try()
 

@@ -10,8 +10,8 @@ MAX_LINE = 16 * 1024 * 1024
 async def split_lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
     """Yield each complete line, without its end.
 
-    A rest without a line end is an event cut in the middle, and a line over MAX_LINE is one that nobody meant to send:
-    both raise `BadAnswer` once the whole lines before them are out.
+    A last line without an end is an incomplete event, and a line longer than MAX_LINE is not valid. Both raise
+    `BadAnswer`, after the complete lines before them.
     """
     parts: list[bytes] = []
     size = 0

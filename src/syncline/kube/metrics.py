@@ -1,6 +1,7 @@
 """The metrics of this package, in the default registry of Prometheus. Labels are bounded: no names."""
 
-import contextlib
+from collections import Counter as Counts
+from typing import ClassVar
 
 from prometheus_client import Counter, Gauge, Histogram
 
@@ -37,8 +38,33 @@ events_dropped = Counter(
 )
 
 
-def forget_cached(resource: str, *parts: str) -> None:
-    """Remove the series of a kind that is no longer watched."""
-    for part in parts:
-        with contextlib.suppress(KeyError):
-            cached.remove(resource, part)
+class CachedCount:
+    """The number of objects in one cache, as a part of `cached`: caches of several clusters share a series.
+
+    The series ends with its last cache.
+    """
+
+    _caches: ClassVar[Counts[tuple[str, str]]] = Counts()
+    """By series: how many caches it has."""
+
+    def __init__(self, resource: str, part: str) -> None:
+        self._series = resource, part
+        self._number: int | None = None
+
+    def set(self, number: int) -> None:
+        """Count this many objects."""
+        if self._number is None:
+            self._caches[self._series] += 1
+        cached.labels(*self._series).inc(number - (self._number or 0))
+        self._number = number
+
+    def end(self) -> None:
+        """Count no objects of this cache any more."""
+        if self._number is None:
+            return
+        cached.labels(*self._series).dec(self._number)
+        self._number = None
+        self._caches[self._series] -= 1
+        if not self._caches[self._series]:
+            del self._caches[self._series]
+            cached.remove(*self._series)

@@ -1,14 +1,14 @@
-"""JSON that is nested more deeply than it can be read: what is too deep is left out, and the rest can be read.
+"""JSON that is too deeply nested to be parsed: fields that are too deep are left out, and the rest can be parsed.
 
-The API server stores thousands of levels where a schema lets anything in, and parsers give up before. One object of one
-tenant must not hide those of all others that are in the same answer.
+The API server stores thousands of levels if a schema allows any content, and parsers accept fewer. One object of one
+tenant must not make the objects of others in the same answer unreadable.
 """
 
 import re
 
 MOST_LEVELS = 500
 TOO_DEEP = b'"nested too deeply to be read"'
-"""Stands for a field that was left out: no struct, so that nobody takes it for what its author wrote."""
+"""Replaces a field that is left out. It is not a struct, so it cannot look like the content of an author."""
 
 _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]]', re.DOTALL)
 _METADATA = b'"metadata":'

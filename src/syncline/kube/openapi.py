@@ -2,9 +2,9 @@
 
     documents = await OpenAPI(client).documents(["v1", "apps/v1"])
 
-An index names a hash for each document. A document is fetched when somebody asks for it, and again when its hash has
-changed: no request for each object, and none while nothing changes. Documents are kept compressed and not looked into
-here: they are as large, and as trustworthy, as the server that they come from.
+An index has a hash for each document. A document is fetched at the first request, and again when its hash has changed:
+no request for each object, and none without a change. Documents are cached in compressed form and not parsed here: they
+are only as trustworthy as their server.
 """
 
 import asyncio
@@ -20,17 +20,17 @@ from syncline.kube.client import Client
 from syncline.kube.errors import BadAnswer, NotFound
 
 KEPT = 5.0
-"""Seconds for which an index is good enough to find something in order."""
+"""The maximum age of an index, in seconds, to find an object valid."""
 
 FRESH = 0.5
-"""Seconds for which it is good enough to find something wrong, or not there."""
+"""The maximum age, in seconds, to find an object invalid or a kind missing."""
 
 INDEX_LIMIT = 4 * 1024 * 1024
 DOCUMENT_LIMIT = 24 * 1024 * 1024
-"""Largest answers that are taken: the core of Kubernetes is 1.6 MiB."""
+"""The largest accepted answers: the core of Kubernetes has 1.6 MiB."""
 
 CACHE_BYTES = 4 * 1024 * 1024
-"""What is kept of one server, compressed: all of Kubernetes is 0.5 MiB. Beyond that the oldest document goes."""
+"""The cache for one server, compressed: all of Kubernetes has 0.5 MiB. The oldest document is dropped first."""
 
 _ROOT = "/openapi/v3"
 
@@ -43,20 +43,21 @@ class SchemaDocument(Struct, frozen=True):
 
 
 class OpenAPI:
-    """The schemas of one API server. Share it: all callers use one index, and wait for the same document."""
+    """The schemas of one API server. Share it: all callers share the index and the documents."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._index: tuple[float, dict[str, str]] | None = None
         self._reading: asyncio.Task[dict[str, str]] | None = None
         self._documents: dict[str, tuple[str, SchemaDocument]] = {}
-        """By path, with the hash of the index; the one that was asked for last comes last."""
+        """By path, with the hash of the index; the most recently used is the last."""
         self._fetching: dict[tuple[str, str], asyncio.Task[SchemaDocument]] = {}
 
     async def documents(self, api_versions: Iterable[str], *, age: float = KEPT) -> dict[str, SchemaDocument]:
-        """Return the documents of API versions such as `apps/v1`; what the server publishes none for is left out.
+        """Return the documents of API versions such as `apps/v1`, without versions that have no document.
 
-        `age`: how old the index may be. Raises what any read raises; `NotFound` where the server has no OpenAPI v3.
+        `age`: the maximum age of the index. Raises the errors of any read, and `NotFound` for a server without OpenAPI
+        v3.
         """
         wanted = {version: _path(version) for version in api_versions}
         index = await self._paths(age)
@@ -105,11 +106,11 @@ class OpenAPI:
         return await asyncio.shield(task)
 
     async def _fetch(self, path: str, mark: str) -> SchemaDocument:
-        # The address is made here and not taken from the index: it must not lead elsewhere, and an old hash would.
+        # The URL is built here and not taken from the index: an index could name any path, and an old hash redirects.
         try:
             answer = await self._client.document(f"{_ROOT}/{quote(path)}", type=msgspec.Raw)
         except NotFound as error:
-            # It was in the index a moment ago, so this is not the answer of a server without OpenAPI.
+            # It was in the index a moment ago, so the server has OpenAPI.
             raise BadAnswer(f"the OpenAPI document of {path} does not exist: {error}") from None
         document = await asyncio.to_thread(_packed, bytes(answer), path)
         self._documents.pop(path, None)
@@ -136,7 +137,7 @@ def _path(api_version: str) -> str:
 
 
 def _hash(url: str) -> str:
-    """Return the hash that an address of the index has; empty where it has none, so that nothing is kept by it."""
+    """Return the hash in a URL of the index; empty if there is none, and then nothing is cached."""
     try:
         return parse_qs(urlsplit(url).query).get("hash", [""])[0][:256]
     except ValueError:
@@ -147,7 +148,7 @@ def _packed(body: bytes, path: str) -> SchemaDocument:
     if len(body) > DOCUMENT_LIMIT:
         raise BadAnswer(f"the OpenAPI document of {path} is larger than {DOCUMENT_LIMIT >> 20} MiB")
     try:
-        # Most of a document is about paths and parameters, which nobody asks for.
+        # Most of a document describes paths and parameters, which are not needed.
         components = bytes(msgspec.json.decode(body, type=_OpenAPIDocument).components)
     except (ValueError, RecursionError):
         raise BadAnswer(f"the OpenAPI document of {path} is not valid") from None

@@ -20,10 +20,10 @@ from syncline.kube.lanes import Lanes
 
 K = TypeVar("K", bound=Hashable)
 
-# How many keys of one group are worked on at once, at most, and how many of all groups together.
+# The maximum number of concurrent keys of one group, and of all groups together.
 SHARE = 32
 MOST = 512
-# Work that has not ended by then waits for an answer, and makes room for other work.
+# Work that takes longer waits for an answer, and frees its worker.
 WAITING_AFTER = 0.5
 
 log: FilteringBoundLogger = structlog.get_logger(__name__)
@@ -108,15 +108,15 @@ class Queue(Generic[K]):
             self._add(key, *again)
 
     def divide(self, workers: int) -> None:
-        """Keep half of so many workers out of the reach of each group."""
+        """Give each group at most half of this number of workers."""
         self._workers = workers
 
     def leave_worker(self, key: K) -> None:
-        """Take note that a key has ended, or waits: it takes no worker any more."""
+        """Note that a key has ended, or waits: it holds no worker any more."""
         self._count(key, begun=-1)
 
     def retry(self, key: K, *, priority: int = 0) -> float:
-        """Ask for another try after a failure, later with every failure in a row. Returns the delay."""
+        """Retry a key after a failure, with a longer delay for each failure in a row. Return the delay."""
         count = self._failures[key] = self._failures.get(key, 0) + 1
         delay: float = min(self._retry_cap, self._retry_first * 2 ** min(count - 1, 32))
         delay *= random.uniform(0.75, 1.0)  # noqa: S311  # spreads load, keeps no secret
@@ -125,11 +125,11 @@ class Queue(Generic[K]):
         return delay
 
     def forget(self, key: K) -> None:
-        """Take note of a success: the next failure is the first again."""
+        """Note a success: the next failure counts as the first."""
         self._failures.pop(key, None)
 
     def is_wanted(self, key: K) -> bool:
-        """Tell whether a key that a worker has was asked for again meanwhile, for now."""
+        """Whether a key in work was added again, without a delay."""
         again = self._again.get(key)
         return again is not None and again[0] <= self._loop.time()
 
@@ -153,7 +153,7 @@ class Queue(Generic[K]):
         return sum(entry.since is not None for entry in self._waiting.values())
 
     def oldest(self) -> float:
-        """Return for how many seconds the first of them has been due."""
+        """Return the waiting time of the oldest due key, in seconds."""
         since = [entry.since for entry in self._waiting.values() if entry.since is not None]
         return self._loop.time() - min(since) if since else 0.0
 
@@ -169,7 +169,7 @@ class Queue(Generic[K]):
             due, priority = min(due, held.due), min(priority, held.priority)
             if held.timer:
                 held.timer.cancel()
-        # A held entry that is due already stays in its lane and is passed over when it comes up.
+        # An entry that is already due stays in its lane, and is ignored when it comes up.
         entry = self._waiting[key] = _QueueEntry(key, due, priority)
         if due <= self._loop.time():
             entry.since = held.since if held and held.since is not None else due
@@ -211,9 +211,9 @@ async def run_workers(
 ) -> None:
     """Work on keys until the queue is closed and the keys in hand are finished.
 
-    So many are begun with at once; work that takes longer than `waiting_after` seconds does not count against that: it
-    waits for something. `ready` is awaited before each key. An exception of the handler is logged and the key retried;
-    a return without a `queue.retry` counts as a success.
+    This many keys run at once. Work that takes longer than `waiting_after` seconds does not count: it waits for an
+    answer. `ready` is awaited before each key. An exception of the handler is logged, and the key is retried. A return
+    without a `queue.retry` counts as a success.
     """
     busy, all_in_hand = asyncio.Semaphore(count), asyncio.Semaphore(MOST)
     queue.divide(count)
@@ -233,7 +233,7 @@ async def run_workers(
 
 
 def _hold(task: "asyncio.Task[None]", waiting_after: float, leave: Callable[[], None]) -> None:
-    """Hold a worker until a task ends, or has lasted so long."""
+    """Hold a worker until a task ends, or for this long."""
     timer = asyncio.get_running_loop().call_later(waiting_after, leave)
 
     def ended(_: object) -> None:

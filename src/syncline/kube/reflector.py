@@ -1,10 +1,9 @@
 """A cache of all objects of one kind, kept current by lists and watches.
 
-The way of a change: a line of the watch is decoded once into the caller's struct, `project` reduces that to what is
-worth holding, the cache drops what is no news, and `on_change` hears of the rest. What our own requests learn goes
-the same way (`observe`, `observe_deleted`): there is no way into the cache that tells nobody. Everything that can go
-wrong with a list or a watch ends in one of two ways: resume from the last good version, or list anew; see
-`_must_relist`.
+The way of a change: a line of the watch is decoded once into the caller's struct, `project` reduces it to the cached
+fields, the cache drops states that are not new, and `on_change` is called for the others. The answers to our own
+requests go the same way (`observe`, `observe_deleted`): no change enters the cache without a call. Every failure of a
+list or a watch ends in one of two ways: resume from the last good version, or list again; see `_must_relist`.
 """
 
 import asyncio
@@ -20,11 +19,13 @@ from structlog.typing import FilteringBoundLogger
 
 from syncline.kube import metrics
 from syncline.kube.cache import Cache, CacheChange, CacheEntry, Key, is_older
+from syncline.kube.cache_budget import ClusterShare, text_size
 from syncline.kube.client import Client
 from syncline.kube.errors import (
     ApiError,
     BadAnswer,
     BadRequest,
+    CacheFull,
     Forbidden,
     Gone,
     Invalid,
@@ -36,12 +37,16 @@ from syncline.kube.errors import (
     Unreachable,
 )
 from syncline.kube.resources import SECRETS, Resource
-from syncline.kube.wire import DecodedObject, Metadata, ObjectDecoder, W, ends_initial_events
+from syncline.kube.wire import BareObject, DecodedObject, Metadata, ObjectDecoder, W, ends_initial_events
 
 __all__ = ["AnyReflector", "Key", "Reflector", "ReflectorStatus", "Timing"]
 
 T = TypeVar("T")
 
+# The objects of Python around the texts of an entry.
+_ENTRY_BYTES = 250
+# Longer names and versions have no objects of Kubernetes.
+_LONGEST_NAMES = 4096
 _GARBLED_LIMIT = 3
 _UNENDED_LIMIT = 2
 
@@ -53,19 +58,21 @@ class Timing(Struct, frozen=True, kw_only=True):
 
     watch_min: float = 30.0
     watch_max: float = 45.0
-    """The server is asked to end each watch after a time between these two."""
+    """The server ends each watch after a random time between these two."""
     grace: float = 5.0
-    """How much longer to wait for a byte before the connection is taken for dead."""
+    """The extra time without a byte before the connection counts as dead."""
     list_max: float = 300.0
-    """How long a streamed list may take."""
+    """The timeout of a streamed list."""
     settled: float = 1.0
-    """A watch that lasted this long, or brought anything, was a good one."""
+    """A watch that lasted this long, or sent an event, counts as successful."""
     stale: float = 60.0
-    """Without contact for longer, the cache is not healthy."""
+    """The maximum time without contact for a healthy cache."""
     broken: float = 5.0
-    """The same, where it is known that nothing can come."""
+    """The same, if the watch is known to have failed."""
     relist: float = 900.0
-    """After about so long all is listed anew: an event that was lost on its way is told by nobody."""
+    """The approximate time between two full lists: they repair a lost event."""
+    full: float = 60.0
+    """The time until the next list of a cluster with more objects than there is room for."""
     backoff_min: float = 0.5
     backoff_max: float = 30.0
 
@@ -78,22 +85,25 @@ class ReflectorStatus(Struct, frozen=True):
     healthy: bool
     objects: int
     age: float
-    """Seconds since the server was last heard of."""
+    """Seconds since the last contact with the server."""
     failure: str
-    """What stands in the way now, for a person; empty if nothing does."""
+    """The current failure, for people; empty if there is none."""
     refused: bool
-    """Whether that is the server's no: the kind, or the right to it, is gone."""
+    """Whether the server refuses: the kind, or the right to it, is missing."""
     forbidden: bool = False
-    """Whether it is the right that lacks."""
+    """Whether the right is missing."""
+    full: bool = False
+    """Whether there are more objects than there is room for, so that some are not cached."""
+    failing: float = 0.0
+    """Seconds since the current failure began; a failure of another kind begins anew."""
 
 
 class Reflector(Generic[W, T]):
     """A cache of what `project` makes of each object. Start `run()`, wait for `synced`, read.
 
-    `project` returns None for objects that are not to be held. `on_change(key, old, new, by)` is called, in order, for
-    every difference; `by` names the one who learned it by a request of its own, and is empty for what a watch or a list
-    told. It must be quick. What either of them raises is logged, and the object is passed over: it keeps the state that
-    it had.
+    `project` returns None for objects that are not cached. `on_change(key, old, new, by)` is called, in order, for
+    every difference. `by` names the caller whose request returned the state, and is empty for a watch or a list. It
+    must be fast. An exception of either is logged, and the object keeps its former state.
     """
 
     def __init__(
@@ -111,11 +121,15 @@ class Reflector(Generic[W, T]):
         page: int = 500,
         timing: Timing | None = None,
         part: str = "all",
+        share: ClusterShare | None = None,
+        weigh: Callable[[T], int] = lambda _: 0,
     ) -> None:
+        """`share` limits what the cache takes; `weigh` estimates the bytes of a value."""
         self.resource = resource
-        self._part = part
+        self._counted = metrics.CachedCount(resource.plural, part)
+        self._running = False
         self.synced = asyncio.Event()
-        """Set after the first complete list, and from then on."""
+        """Set after the first complete list."""
         self._client = client
         self._reader = ObjectDecoder(resource.plural, decode)
         self._project = project
@@ -128,24 +142,46 @@ class Reflector(Generic[W, T]):
         }
         self._page = page
         self._timing = timing or Timing()
-        self._cache: Cache[T] = Cache()
+        self._account = share.account() if share is not None else None
+        self._cache: Cache[T] = Cache(
+            None if share is None else lambda key, entry: entry_size(key, entry) + weigh(entry.value)
+        )
+        self._listed_size = 0
+        self._overflowed = False
         self._version: str | None = None
+        self._former = ""
+        self.gaps = 0
+        """The number of lists after possibly missed events, including the first list."""
         self._streams = True
         self._unended = 0
         self._doubt = False
         self._streak = 0
         self._failure: Exception | None = None
+        self._failing_since = 0.0
         self._contact = float("-inf")
         self._broken = True
         self._relist_at = float("-inf")
         self._log = log.bind(resource=resource.plural)
 
+    @property
+    def version(self) -> str:
+        """The resourceVersion up to which all events are known; empty before the first list."""
+        return self._version or ""
+
+    @property
+    def former_version(self) -> str:
+        """The resourceVersion up to which all events were known before the last list; empty if there is none.
+
+        Objects that were cached then and are missing from the list existed at this version.
+        """
+        return self._former
+
     def get(self, key: Key) -> T | None:
-        """Return what is held of an object."""
+        """Return the cached state of an object."""
         return self._cache.get(key)
 
     def get_same(self, obj: W) -> T | None:
-        """Return what is held of an object; None if it is of another version than this one."""
+        """Return the cached state of an object; None if it has another version."""
         meta, key = obj.metadata, _key(obj.metadata)
         return self._cache.get(key) if self._cache.holds(key, meta.uid, meta.resource_version) else None
 
@@ -161,30 +197,54 @@ class Reflector(Generic[W, T]):
         return len(self._cache)
 
     def observe(self, obj: W, by: str) -> None:
-        """Take in an object that the server answered to a request by `by`, ahead of the watch, and pass it on."""
+        """Add an object from the answer to a request of `by`, before the watch has it, and report the change."""
         meta, key = obj.metadata, _key(obj.metadata)
         if self._cache.holds(key, meta.uid, meta.resource_version):  # the watch was faster than the answer
             return
-        self._pass_on(self._cache.observe(key, meta.uid, meta.resource_version, self._project(obj)), by)
+        value = self._project(obj)
+        if value is not None and self._cache.entry(key) is None and not self._has_room():
+            self._overflowed = True
+            return
+        self._pass_on(self._cache.observe(key, meta.uid, meta.resource_version, value), by)
+        self._charge()
+
+    def project_again(self, obj: W) -> None:
+        """Cache an object again from a read, because `project` may keep more of it now."""
+        meta = obj.metadata
+        value = self._project(obj)
+        if value is None or not self._cache.amend(_key(meta), meta.uid, meta.resource_version, value):
+            self.observe(obj, "")
+
+    def amend(self, key: Key, value: T) -> None:
+        """Replace the cached value of an object, without a call of `on_change`."""
+        held = self._cache.entry(key)
+        if held is not None:
+            self._cache.amend(key, held.uid, held.version, value)
+            self._charge()
 
     def observe_deleted(self, key: Key, uid: str, by: str, version: str | None = None) -> None:
-        """Take in that `by` deleted this very object and that the server confirmed it gone, and pass it on.
+        """Note that `by` deleted this object and that the server confirmed it, and report the change.
 
-        With a version: the object lives on, but left the selection of this reflector at that version.
+        With a version: the object still exists, but no longer matches the selector of this reflector at that version.
         """
         self._pass_on(self._cache.vanish(key, uid, version), by)
+        self._charge()
+
+    def has_told_end(self, key: Key, uid: str) -> bool:
+        """Whether a watch event reported the deletion of this object: stronger than absence from a list."""
+        return self._cache.has_told_end(key, uid)
 
     def age(self) -> float:
-        """Return the seconds since the server was last heard of."""
+        """Return the seconds since the last contact with the server."""
         return asyncio.get_running_loop().time() - self._contact
 
     def healthy(self) -> bool:
-        """Tell whether what is held can be relied on to be recent."""
+        """Whether the cache is current."""
         patience = self._timing.broken if self._broken else self._timing.stale
         return self.synced.is_set() and self.age() <= patience
 
     def status(self) -> ReflectorStatus:
-        """Return how it is doing."""
+        """Return the health."""
         return ReflectorStatus(
             resource=self.resource.plural,
             synced=self.synced.is_set(),
@@ -194,39 +254,63 @@ class Reflector(Generic[W, T]):
             failure=str(self._failure or ""),
             refused=isinstance(self._failure, Forbidden | NotFound),
             forbidden=isinstance(self._failure, Forbidden),
+            full=self._overflowed or isinstance(self._failure, CacheFull),
+            failing=asyncio.get_running_loop().time() - self._failing_since if self._failure else 0.0,
         )
 
+    def release(self) -> None:
+        """Release the cache budget, after the end of `run`."""
+        if self._account is not None:
+            self._account.set(0)
+            self._account = None
+
     async def run(self) -> None:
-        """List and watch until cancelled. Nothing else ends it: failures are logged, and retried ever more slowly."""
-        while True:
-            try:
-                if self._version is None or asyncio.get_running_loop().time() >= self._relist_at:
-                    await self._list()
-                elif self._doubt:
-                    await self._check_version()
-                await self._watch()
-            except Exception as error:  # noqa: BLE001  # a cache that stops updating is worse than any of them
-                self._failed(error)
-            if self._streak:
-                await asyncio.sleep(_backoff(self._streak, self._timing, self._failure))
+        """List and watch until cancelled. Failures do not end it: they are logged, and retried with a growing delay."""
+        self._running = True
+        try:
+            while True:
+                await self._list_and_watch()
+        finally:
+            self._running = False
+            self._counted.end()
+
+    async def _list_and_watch(self) -> None:
+        """List if necessary, and follow one watch to its end."""
+        try:
+            is_old = asyncio.get_running_loop().time() >= self._relist_at
+            if self._version is None or self._overflowed or is_old:
+                await self._list()
+            elif self._doubt:
+                await self._check_version()
+            await self._watch()
+        except Exception as error:  # noqa: BLE001  # a cache that stops updating is worse than any of them
+            self._failed(error)
+        if self._streak:
+            await asyncio.sleep(_backoff(self._streak, self._timing, self._failure))
 
     async def _list(self) -> None:
         spread = random.uniform(0.8, 1.0)  # noqa: S311  # not all kinds at once
         self._relist_at = asyncio.get_running_loop().time() + self._timing.relist * spread
         self._cache.begin_list()
-        listed, version = await (self._list_streamed() if self._streams else self._list_paged())
-        changes = self._cache.replace(listed, version)
-        self._version, self._doubt = version, False
+        self._listed_size = 0
+        try:
+            listed, version = await (self._list_streamed() if self._streams else self._list_paged())
+            changes = self._cache.replace(listed, version)
+        finally:
+            self._charge()
+        self.gaps += self._version is None or self._doubt or self._overflowed
+        self._former = self._version or self._former
+        self._version, self._doubt, self._overflowed = version, False, False
         metrics.relists.labels(self.resource.plural).inc()
-        metrics.cached.labels(self.resource.plural, self._part).set(len(self))
+        self._count()
         for change in changes:
             self._tell(change, "")
         self.synced.set()
 
     async def _list_streamed(self) -> tuple[dict[Key, CacheEntry[T]], str]:
-        """Take the list as a stream (WatchList), which costs neither side a page in memory.
+        """Read the list as a stream (WatchList), which needs no page in memory on either side.
 
-        Nothing counts before the mark at its end: a stream that breaks off earlier is a failed list.
+        Nothing is valid before the mark at its end: a stream that ends earlier is a failed list.
         """
         listed: dict[Key, CacheEntry[T]] = {}
         lines = self._client.watch(
@@ -254,7 +338,7 @@ class Reflector(Generic[W, T]):
             self._streams = False
             return await self._list_paged()
         finally:
-            # A server that knows nothing of WatchList takes it for a plain watch, and never sends the mark.
+            # A server without WatchList starts a plain watch, and never sends the mark.
             self._streams = self._streams and self._unended < _UNENDED_LIMIT
 
     async def _list_paged(self) -> tuple[dict[Key, CacheEntry[T]], str]:
@@ -271,12 +355,17 @@ class Reflector(Generic[W, T]):
         key = _key(reading.metadata)
         known = listed.get(key)
         if known is not None and is_older(reading.metadata.resource_version, known.version):
-            return  # told again, late: a stream may repeat itself
+            return  # a repetition: a stream may send an event twice
         entry = self._reduce(reading) if reading.kind != "DELETED" else None
         if entry:
             listed[key] = entry
         else:
             listed.pop(key, None)
+        if self._account is not None:
+            self._listed_size += self._cache.weight(key, entry) - self._cache.weight(key, known)
+            # What it lists again is not counted twice.
+            if self._account.set(max(self._cache.size, self._listed_size)):
+                self._account.check()
 
     async def _watch(self) -> None:
         """Follow one watch to its end."""
@@ -303,7 +392,7 @@ class Reflector(Generic[W, T]):
             if settled is not None:
                 settled.cancel()
         if loop.time() - began < self._timing.settled:
-            self._streak += 1  # closed at once, without a word: a proxy on its way down, perhaps
+            self._streak += 1  # closed at once without an event: perhaps by a proxy that stops
             metrics.watch_restarts.labels(self.resource.plural, "Closed").inc()
 
     def _follow(self, reading: DecodedObject[W]) -> None:
@@ -321,9 +410,23 @@ class Reflector(Generic[W, T]):
         if self._version is None or not is_older(version, self._version):
             self._version = version
         self._pass_on(change, "")
+        if self._charge() and self._account is not None:
+            self._account.check()
+
+    def _charge(self) -> bool:
+        """Update the size of the cache; return whether it grew."""
+        return self._account is not None and self._account.set(self._cache.size)
+
+    def _has_room(self) -> bool:
+        try:
+            if self._account is not None:
+                self._account.check()
+        except CacheFull:
+            return False
+        return True
 
     def _reduce(self, reading: DecodedObject[W]) -> CacheEntry[T] | None:
-        """Return what to hold of an object: what `project` says or, where that cannot be had, what is held already."""
+        """Return the state to cache: the result of `project` or, if that fails, the cached state."""
         meta = reading.metadata
         held = self._cache.entry(_key(meta))
         known = held if held and held.uid == meta.uid else None
@@ -338,29 +441,50 @@ class Reflector(Generic[W, T]):
         return CacheEntry(meta.uid, meta.resource_version, value) if value is not None else None
 
     async def _check_version(self) -> None:
-        """After a broken connection: versions lower than ours mean that the server was restored from a backup.
+        """After a broken connection: list again if the server may have been restored from a backup.
 
-        A watch from a version that lies in the server's future would wait for it in silence, and miss all until then.
+        A watch from a version in the server's future would stay silent until then, and miss all events. A server that
+        reached our version again has other objects there, and lacks our newest cached object.
         """
         async with aclosing(self._client.pages(self.resource, type=msgspec.Raw, page=1, **self._selection)) as pages:
             version = (await anext(pages)).version
         if is_older(version, self._version or ""):
             self._log.warning("versions went backwards, listing again", held=self._version, server=version)
             await self._list()
+        elif not await self._has_newest():
+            self._log.warning("the server does not have what it had, listing again", held=self._version, server=version)
+            await self._list()
         self._doubt = False
+
+    async def _has_newest(self) -> bool:
+        """Whether the server has the newest cached object at our version, exactly as it is cached."""
+        newest = self._cache.newest()
+        if newest is None or not self._version:
+            return True
+        key, held = newest
+        if is_older(self._version, held.version):  # the answer to our own write, which the watch has not reported yet
+            return False
+        try:
+            found = await self._client.get_at(
+                self.resource, key.name, key.namespace or None, self._version, type=BareObject, metadata_only=True
+            )
+        except ApiError:
+            return False  # the version is too old, or not reached yet
+        return found is not None and (found.metadata.uid, found.metadata.resource_version) == (held.uid, held.version)
 
     def _failed(self, error: Exception) -> None:
         self._streak = 1 if _is_back(error, self._failure) else self._streak + 1
         self._broken = True
-        # Stays until the version was looked at: a server that comes back refuses everything at first.
+        # It stays until the version was checked: a server that starts refuses all requests at first.
         self._doubt = self._doubt or isinstance(error, Unreachable)
         if _must_relist(error, self._streak):
-            self._version = None
+            self._former, self._version = self._version or self._former, None
         reason = type(error).__name__
         metrics.watch_restarts.labels(self.resource.plural, reason).inc()
         if self._failure is None or type(self._failure).__name__ != reason:
             trace = None if isinstance(error, KubeError) else error
             self._log.warning("cannot watch the cluster; the operator retries", error=str(error), exc_info=trace)
+            self._failing_since = asyncio.get_running_loop().time()
         self._failure = error
 
     def _recovered(self) -> None:
@@ -374,8 +498,12 @@ class Reflector(Generic[W, T]):
 
     def _pass_on(self, change: CacheChange[T] | None, by: str) -> None:
         if change:
-            metrics.cached.labels(self.resource.plural, self._part).set(len(self))
+            self._count()
             self._tell(change, by)
+
+    def _count(self) -> None:
+        if self._running:  # the answer to a late write must not count for a cache that has ended
+            self._counted.set(len(self))
 
     def _tell(self, change: CacheChange[T], by: str) -> None:
         try:
@@ -384,20 +512,20 @@ class Reflector(Generic[W, T]):
             self._log_mistake("a callback for a change failed", change.key, error)
 
     def _log_mistake(self, what: str, key: Key, error: Exception) -> None:
-        shown = self.resource != SECRETS  # what an exception says may be what it stumbled over
+        shown = self.resource != SECRETS  # the text of an exception may contain the object
         self._log.error(what, key="/".join(key), error=type(error).__name__, exc_info=error if shown else None)
 
 
 AnyReflector = Reflector[Any, Any]
-"""For those who only run one, wait for it, or ask for its health."""
+"""The interface to run it, wait for it, or ask for its health."""
 
 
 def _must_relist(error: Exception, streak: int) -> bool:
-    """Tell whether the version in hand is of no more use.
+    """Whether the current version cannot be used any more.
 
-    Kept: where the server could not be asked for a moment, or could not or would not answer now. Given up: where it
-    says that the version is too old or too new, where it says something unknown, where the same place stays unreadable,
-    and where the server stays away: it may come back restored from a backup, with other news under the same versions.
+    It is kept if the server is unreachable for a moment, or refuses for now. It is dropped if the server says that it
+    is too old or too new, after an unknown error, if the same event stays unreadable, and if the server stays away: it
+    may be restored from a backup, and have other events with the same versions.
     """
     if isinstance(error, BadAnswer):
         return streak >= _GARBLED_LIMIT
@@ -409,16 +537,23 @@ def _must_relist(error: Exception, streak: int) -> bool:
 
 
 def _is_back(error: Exception, before: Exception | None) -> bool:
-    """Tell whether the server works again, so that it need not be spared as while it was away.
+    """Whether the server works again, so that the next attempt needs no long delay.
 
-    One that has just started refuses everybody for a while; one that calls the version too old can be asked for a list.
+    A server that has just started refuses all requests for a while. A server that calls the version too old can list.
     """
     if isinstance(error, Gone):
         return not isinstance(before, Gone)
     return isinstance(error, Forbidden | Unauthorized) and isinstance(before, Unreachable)
 
 
+def entry_size(key: Key, entry: CacheEntry[Any]) -> int:
+    """Estimate the bytes that an object takes in a cache, without its value."""
+    return _ENTRY_BYTES + sum(map(text_size, (key.namespace, key.name, entry.uid, entry.version)))
+
+
 def _backoff(streak: int, timing: Timing, failure: Exception | None) -> float:
+    if isinstance(failure, CacheFull):
+        return timing.full
     delay: float = min(timing.backoff_max, timing.backoff_min * 2 ** min(streak - 1, 16))
     delay *= random.uniform(0.5, 1.0)  # noqa: S311  # spreads load, keeps no secret
     asked = failure.retry_after if isinstance(failure, ApiError) else None
@@ -430,4 +565,7 @@ def _whole(seconds: float) -> int:
 
 
 def _key(meta: Metadata) -> Key:
+    """Return the key of an object. Raises `BadAnswer` if its names are too long."""
+    if len(meta.namespace) + len(meta.name) + len(meta.uid) + len(meta.resource_version) > _LONGEST_NAMES:
+        raise BadAnswer("an object has a name, UID or version that is too long")
     return Key(meta.namespace, meta.name)

@@ -5,6 +5,8 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
+from syncline.core.group_kind import GroupKind, GroupResource
+
 
 class Resource(Struct, frozen=True):
     """A kind and its address. Built-in ones that we use are constants below; make others as needed."""
@@ -20,11 +22,21 @@ class Resource(Struct, frozen=True):
         """The `apiVersion` of its objects."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
+    @property
+    def group_kind(self) -> GroupKind:
+        """The kind, whatever the version."""
+        return GroupKind(self.group, self.kind)
+
+    @property
+    def group_resource(self) -> GroupResource:
+        """The resource, whatever the version."""
+        return GroupResource(self.group, self.plural)
+
     def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
         """Return the URL path of one object, or of all (in one namespace or everywhere).
 
-        Raises `ValueError` for what can only be a mistake and would reach another object than meant: an empty or dotted
-        segment, a namespace for a kind that has none, a namespaced object without its namespace.
+        Raises `ValueError` for arguments that would reach another object: an empty or dotted segment, a namespace for a
+        kind that has none, a namespaced object without its namespace.
         """
         if namespace is not None and not self.namespaced:
             raise ValueError(f"{self.plural} are not in namespaces, yet {namespace!r} was given")
@@ -51,6 +63,7 @@ def _segment(text: str) -> str:
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 CONFIGMAPS = Resource("", "v1", "configmaps", "ConfigMap")
 SECRETS = Resource("", "v1", "secrets", "Secret")
+PODS = Resource("", "v1", "pods", "Pod")
 SERVICEACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 EVENTS = Resource("events.k8s.io", "v1", "events", "Event")

@@ -11,16 +11,16 @@ _UNAVAILABLE = 503
 
 
 class Retry(Struct, frozen=True):
-    """How often and for how long a request is repeated."""
+    """The number and the duration of the retries of a request."""
 
     tries: int = 5
     budget: float = 60.0
-    """Seconds after the first try within which the last one must begin."""
+    """The maximum seconds between the first attempt and the start of the last."""
     first: float = 0.2
     cap: float = 5.0
 
     def delay(self, failure: KubeError, *, reads: bool, attempt: int, elapsed: float) -> float | None:
-        """Return how long to wait after the given attempt (1 is the first), or None: do not repeat."""
+        """Return the delay after the given attempt (1 is the first); None: no retry."""
         if attempt >= self.tries or not may_repeat(failure, reads=reads):
             return None
         wait = min(self.cap, self.first * 2 ** (attempt - 1))
@@ -33,11 +33,11 @@ class Retry(Struct, frozen=True):
 
 
 def may_repeat(failure: KubeError, *, reads: bool) -> bool:
-    """Tell whether sending the same request again is safe and may help.
+    """Whether a retry of the request is safe and can help.
 
-    A read may be repeated after anything that may pass. A write only when it was surely not carried out: no connection
-    was made, or the server turned it away at the door (429, 503 with Retry-After). Any other failed write is for the
-    caller, who can read what became of it.
+    A read is repeated after every temporary failure. A write is repeated only if it was certainly not executed: there
+    was no connection, or the server refused it before execution (429, 503 with Retry-After). After other failures of a
+    write, the caller can read the object.
     """
     if isinstance(failure, TooManyRequests):
         return True

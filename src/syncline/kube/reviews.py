@@ -19,7 +19,7 @@ OWN_REVIEWS = Resource("authentication.k8s.io", "v1", "selfsubjectreviews", "Sel
 
 
 class User(Struct, frozen=True):
-    """Somebody whom the API server has authenticated."""
+    """A user that the API server has authenticated."""
 
     username: str = ""
     uid: str = ""
@@ -30,6 +30,7 @@ class User(Struct, frozen=True):
 class _TokenStatus(Struct, frozen=True):
     authenticated: bool = False
     user: User | None = None
+    audiences: list[str] | None = None
 
 
 class _TokenReview(Struct, frozen=True):
@@ -53,15 +54,21 @@ class _AccessReview(Struct, frozen=True):
     status: _AccessStatus = field(default_factory=_AccessStatus)
 
 
-async def review_token(client: Client, token: str) -> User | None:
-    """Return whose token this is; None for one that the API server does not know."""
-    body = {"apiVersion": TOKEN_REVIEWS.api_version, "kind": TOKEN_REVIEWS.kind, "spec": {"token": token}}
+async def review_token(client: Client, token: str, audience: str = "") -> User | None:
+    """Return the user of a token; None for an unknown token, and for one that is not for this audience.
+
+    Without an audience, the token must be for the API server.
+    """
+    wanted = {"audiences": [audience]} if audience else {}
+    body = {"apiVersion": TOKEN_REVIEWS.api_version, "kind": TOKEN_REVIEWS.kind, "spec": {"token": token, **wanted}}
     status = (await client.create(TOKEN_REVIEWS, body, type=_TokenReview)).status
+    if audience and audience not in (status.audiences or ()):
+        return None
     return status.user if status.authenticated and status.user is not None and status.user.username else None
 
 
 async def own_name(client: Client) -> str:
-    """Return who this client is; empty where the API server does not tell."""
+    """Return the user of this client; empty if the API server does not return it."""
     body = {"apiVersion": OWN_REVIEWS.api_version, "kind": OWN_REVIEWS.kind}
     try:
         return (await client.create(OWN_REVIEWS, body, type=_OwnReview)).status.user_info.username
@@ -70,23 +77,21 @@ async def own_name(client: Client) -> str:
 
 
 async def may_get_url(client: Client, user: User, path: str) -> bool:
-    """Ask whether somebody may GET a path that is no resource."""
+    """Ask whether a user may GET a path that is not a resource."""
     asked = {"nonResourceAttributes": {"path": path, "verb": "get"}}
     subject = {"user": user.username, "uid": user.uid, "groups": user.groups, "extra": user.extra}
     return await _is_allowed(client, ACCESS_REVIEWS, {**asked, **subject})
 
 
 async def may_self(client: Client, attributes: Mapping[str, str], *, fair_key: str = "") -> bool:
-    """Ask whether this client's own identity may do something to a resource."""
+    """Ask whether the user of this client has a right to a resource."""
     return await _is_allowed(client, OWN_ACCESS_REVIEWS, {"resourceAttributes": dict(attributes)}, fair_key)
 
 
-async def may_user(client: Client, user: str, attributes: Mapping[str, str]) -> bool:
-    """Ask whether somebody may do something to a resource, with the groups that the API server gives such a user."""
-    groups = groups_of(user)
-    return await _is_allowed(
-        client, ACCESS_REVIEWS, {"resourceAttributes": dict(attributes), "user": user, "groups": groups}
-    )
+async def may_user(client: Client, user: str, attributes: Mapping[str, str], *, fair_key: str = "") -> bool:
+    """Ask whether a user, with the groups that the API server adds, has a right to a resource."""
+    asked = {"resourceAttributes": dict(attributes), "user": user, "groups": groups_of(user)}
+    return await _is_allowed(client, ACCESS_REVIEWS, asked, fair_key)
 
 
 def groups_of(user: str) -> list[str]:

@@ -1,8 +1,10 @@
 """One request with all its attempts: credential, concurrency and retries."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from email.utils import parsedate_to_datetime
 from functools import cache
 
 from msgspec import Struct
@@ -11,16 +13,18 @@ from syncline.kube import metrics
 from syncline.kube.config import Connection
 from syncline.kube.credentials import Credential
 from syncline.kube.errors import ApiError, KubeError, TooManyRequests, Unauthorized, Unreachable, from_response
-from syncline.kube.limiter import FairLimiter
+from syncline.kube.limiter import fair_limiter
 from syncline.kube.retry import Retry
 from syncline.kube.transport import Answer, Transport
 
 _REFUSED = 300
 _REFUSAL_SIZE = 64 * 1024
+# How often the clock of the server is compared with ours.
+_CLOCK_CHECK = 60.0
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """What to ask, and what it is about: the latter for errors and metrics."""
+    """A request, with its resource and verb for errors and metrics."""
 
     verb: str
     resource: str
@@ -32,34 +36,39 @@ class Request(Struct, frozen=True, kw_only=True):
     body: bytes | None = None
     content_type: str | None = None
     timeout: float | None = None
+    max_answer: int | None = None
+    """The maximum size of the answer in bytes; None: that of the transport."""
     fair_key: str = ""
 
     @property
     def reads(self) -> bool:
-        """Whether it changes nothing on the server."""
+        """Whether it is a read."""
         return self.method == "GET"
 
 
 class Session:
-    """A pool of connections, a credential and the limits on what is in flight, shared by all who use one server."""
+    """A pool of connections, a credential and limits of concurrency, shared by all users of one server."""
 
     def __init__(
         self, connection: Connection, *, credential: Credential, max_in_flight: int, timeout: float, retry: Retry
     ) -> None:
         self.retry = retry
-        self.writes = FairLimiter(max_in_flight)
-        self.reads = FairLimiter(2 * max_in_flight)
+        self.writes = fair_limiter(max_in_flight)
+        self.reads = fair_limiter(2 * max_in_flight)
         self._transport = Transport(connection, timeout=timeout)
         self._credential = credential
+        self.skew = 0.0
+        """By how many seconds the clock of the server is ahead of ours, as its last answers told."""
+        self._clock_checked = float("-inf")
 
     async def close(self) -> None:
         """Close all connections."""
         await self._transport.close()
 
     async def send(self, request: Request, user: str | None) -> bytes:
-        """Ask until answered, refused for good, or out of patience.
+        """Send a request until there is an answer, a final refusal, or no retry left.
 
-        A slot is held while a request is on its way, not while waiting to repeat it.
+        A slot is held during an attempt, not between attempts.
         """
         clock = asyncio.get_running_loop().time
         limiter = self.reads if request.reads else self.writes
@@ -86,7 +95,7 @@ class Session:
 
     @asynccontextmanager
     async def stream(self, request: Request, user: str | None, silence: float) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Open an answer without end, as chunks. Nothing is repeated but, once, what a stale credential spoiled."""
+        """Open an endless answer, as chunks. The only retry is after a stale credential, once."""
         token = await self._credential.token()
         for attempt in (1, 2):
             headers = _headers(request, token, user)
@@ -105,16 +114,32 @@ class Session:
         started = clock()
         try:
             answer = await self._transport.send(
-                request.method, request.path, headers=headers, body=request.body, timeout=request.timeout
+                request.method,
+                request.path,
+                headers=headers,
+                body=request.body,
+                timeout=request.timeout,
+                max_answer=request.max_answer,
             )
         except Unreachable:
             _count(request, "unreachable")
             raise
         _seconds(request.verb).observe(clock() - started)
+        if answer.date is not None and clock() - self._clock_checked > _CLOCK_CHECK:
+            self._clock_checked = clock()
+            self.skew = _skew(answer.date, self.skew)
         if answer.status >= _REFUSED:
             raise _refusal(request, answer)
         _count(request, str(answer.status))
         return answer.body
+
+
+def _skew(date: str, known: float) -> float:
+    """Return by how much a clock is ahead of ours; it tells whole seconds."""
+    try:
+        return parsedate_to_datetime(date).timestamp() + 0.5 - time.time()
+    except (ValueError, OverflowError):
+        return known
 
 
 def _headers(request: Request, token: str | None, user: str | None) -> dict[str, str]:
@@ -154,6 +179,6 @@ def _count(request: Request, code: str) -> None:
     _requests(request.verb, request.resource, code).inc()
 
 
-# Finding a child by its labels costs as much as the rest of a request's bookkeeping together.
+# The lookup of a child by its labels costs as much as all other bookkeeping of a request.
 _requests = cache(metrics.api_requests.labels)
 _seconds = cache(metrics.api_seconds.labels)

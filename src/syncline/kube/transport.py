@@ -1,7 +1,7 @@
 """One attempt of one HTTP request to one API server, with failures as typed errors.
 
-Nothing is sent twice here, and aiohttp is kept from it too: whether a request may be repeated depends on its verb and
-on what became of it, which is the session's business.
+Nothing is sent twice here, and aiohttp is prevented from it too: whether a request can be repeated depends on its verb
+and on its failure, and the session decides.
 """
 
 import asyncio
@@ -30,27 +30,29 @@ _HEADERS = {"User-Agent": f"syncline/{__version__}", "Accept-Encoding": "identit
 
 
 class Answer(NamedTuple):
-    """What the server said."""
+    """The answer of the server."""
 
     status: int
     body: bytes
     retry_after: str | None
+    date: str | None = None
+    """What the clock of the server showed, as it came."""
 
 
 class Dialing(Struct, frozen=True, kw_only=True):
-    """How connections are made, and how much is taken in over them."""
+    """The settings of connections, and the maximum size of answers."""
 
     connect_timeout: float = CONNECT_TIMEOUT
     max_answer: int | None = None
     """In bytes; None: `MAX_ANSWER`."""
     check_address: Callable[[str], None] | None = None
-    """Raises `OSError` for an IP address that is not to be connected to. Asked for each, whatever a name led to."""
+    """Raises `OSError` for a refused IP address. It is called for every address, also after name resolution."""
     resolver: abc.AbstractResolver | None = None
-    """Who looks names up; None: the threads that the whole process shares."""
+    """The name resolver; None: the shared threads of the process."""
 
 
 class AnswerTooLarge(BadAnswer):
-    """The answer is larger than we are willing to hold; ask for less of it."""
+    """The answer is larger than the limit; request less of it."""
 
 
 class _Broken(aiohttp.ClientError):
@@ -60,9 +62,9 @@ class _Broken(aiohttp.ClientError):
 async def _no_hidden_retry(
     request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
 ) -> aiohttp.ClientResponse:
-    """Keep aiohttp from repeating a request on a connection that broke: it may have been carried out.
+    """Prevent aiohttp from a retry after a broken connection: the request may have been executed.
 
-    Reads are kept from it too, since a broken connection tells a reflector something.
+    This includes reads, because a reflector needs to know about broken connections.
     """
     try:
         return await handler(request)
@@ -78,9 +80,9 @@ _NOT_CONNECTED = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, 
 
 
 class _Pool:
-    """Connections that are used alike. Closed, once retired, with the last request on them.
+    """Connections with the same settings. After `retire`, they are closed with their last request.
 
-    To close them earlier would leave that request hanging: nobody tells it.
+    An earlier close would leave this request without an answer or an error.
     """
 
     def __init__(self, session: aiohttp.ClientSession) -> None:
@@ -119,7 +121,7 @@ class Transport:
         self._load(connection)
 
     def use(self, connection: Connection) -> None:
-        """Send what comes next by another connection; what is under way finishes on the old one.
+        """Use another connection for later requests; current requests finish on the old one.
 
         Raises `ConfigError`, and changes nothing, where that one cannot be used.
         """
@@ -127,7 +129,7 @@ class Transport:
         self._retire()
 
     def break_off(self) -> None:
-        """Break all connections now, with all that is under way on them: a server that fell silent never would."""
+        """Close all connections now, with their requests: a silent server does not end them."""
         self._retire()
         for each in tuple(self._sockets):
             with contextlib.suppress(OSError):  # not connected yet, or no longer
@@ -135,12 +137,12 @@ class Transport:
 
     async def close(self) -> None:
         """Close all connections."""
-        self.break_off()  # also those that still wait for TLS's goodbye
+        self.break_off()  # including those that wait for the end of TLS
         for pool in self._retired:
             await (pool.closing or pool.session.close())
 
     def _retire(self) -> None:
-        """Send what comes next by new connections."""
+        """Use new connections for later requests."""
         if self._pool is not None:
             self._pool.retire()
             self._retired = [pool for pool in (*self._retired, self._pool) if not pool.session.closed]
@@ -161,14 +163,20 @@ class Transport:
         headers: Mapping[str, str],
         body: bytes | None = None,
         timeout: float | None = None,
+        max_answer: int | None = None,
     ) -> Answer:
-        """Send one request and read the whole answer. Raises `Unreachable`, never for a status."""
+        """Send one request and read the whole answer. Raises `Unreachable`, but not for an HTTP status.
+
+        `max_answer` makes the maximum size of the answer smaller.
+        """
+        most = self._dialing.max_answer or MAX_ANSWER
         limits = self._limits if timeout is None else self._limit(timeout)
         try:
             with self._pool or self._open() as session:
                 async with self._request(session, method, path, headers, body, limits=limits) as response:
-                    content = await _read(response, self._dialing.max_answer or MAX_ANSWER)
-                    return Answer(response.status, content, response.headers.get("Retry-After"))
+                    content = await _read(response, min(most, max_answer or most))
+                    said = response.headers
+                    return Answer(response.status, content, said.get("Retry-After"), said.get("Date"))
         except (aiohttp.ClientError, OSError) as error:
             raise self._failure(error, changes=method != "GET") from None
 
@@ -176,7 +184,7 @@ class Transport:
     async def stream(
         self, path: str, headers: Mapping[str, str], silence: float
     ) -> AsyncIterator[tuple[int, str | None, AsyncIterator[bytes]]]:
-        """GET an answer without end: status, Retry-After, chunks. No byte for `silence` seconds is a failure."""
+        """GET an endless answer: status, Retry-After, chunks. It fails after `silence` seconds without a byte."""
         limits = aiohttp.ClientTimeout(total=None, connect=self._dialing.connect_timeout, sock_read=silence)
         try:
             with self._pool or self._open() as session:
@@ -184,7 +192,7 @@ class Transport:
                     try:
                         yield response.status, response.headers.get("Retry-After"), response.content.iter_any()
                     finally:
-                        # Not read to its end: a server that fell silent will not answer TLS's goodbye either.
+                        # It is not read to its end: a silent server does not end TLS either.
                         if response.connection is not None and response.connection.transport is not None:
                             response.connection.transport.abort()
         except (aiohttp.ClientError, OSError) as error:
@@ -202,7 +210,7 @@ class Transport:
     ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
         return session.request(
             method,
-            # encoded: paths and queries are quoted already, and quoting twice would reach another object
+            # encoded: paths and queries are already quoted, and a second time would reach another object
             URL(self._server + path, encoded=True),
             headers=headers,
             data=body,
@@ -214,7 +222,7 @@ class Transport:
         )
 
     def _failure(self, error: Exception, *, changes: bool) -> Unreachable:
-        """Name a failure. Exceptions of aiohttp hold the headers of the request, and with them the token: keep none."""
+        """Return the error for a failure. Exceptions of aiohttp hold the token in the request headers: none is kept."""
         if isinstance(error, aiohttp.ClientConnectorCertificateError):
             return Untrusted(f"cannot connect to {self._server}: {_cause(error)}")
         if isinstance(error, _NOT_CONNECTED):
@@ -226,7 +234,7 @@ class Transport:
         return Unreachable(f"the connection to {self._server} broke: {_cause(error)}", ambiguous=changes, vague=True)
 
     def _open(self) -> _Pool:
-        # No limit: the session bounds what is in flight, and waiting in the pool would count as waiting to connect.
+        # No limit: the session limits concurrency, and time in the pool would count as time to connect.
         connector = aiohttp.TCPConnector(
             ssl=self._tls,
             limit=0,
@@ -259,7 +267,7 @@ class Transport:
 
 
 async def _read(response: aiohttp.ClientResponse, most: int) -> bytes:
-    """Read at most so many bytes, counted as they are after any decompression."""
+    """Read at most this number of bytes, counted after decompression."""
     announced = response.content_length or 0
     if 0 < announced <= most and hdrs.CONTENT_ENCODING not in response.headers:
         return await response.read()
@@ -292,6 +300,6 @@ def _cause(error: BaseException) -> str:
 
 
 def query_of(parameters: Mapping[str, Any]) -> str:
-    """Write a query string, without what is None or empty."""
+    """Return a query string, without empty values."""
     given = {name: str(value) for name, value in parameters.items() if value not in {None, ""}}
     return f"?{URL.build(query=given).raw_query_string}" if given else ""

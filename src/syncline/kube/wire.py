@@ -8,13 +8,13 @@ from msgspec import Struct
 from syncline.kube.errors import BadAnswer, from_status, read_status
 from syncline.kube.nesting import shallow
 
-# An event has its object within itself.
+# The object is one level deeper in an event.
 _EVENT_LEVEL = 2
 _INITIAL_END = b'"k8s.io/initial-events-end":"true"'
 
 
 class Metadata(Protocol):
-    """What is read of an object's metadata; `syncline.api.common.ObjectMeta` is one."""
+    """The metadata that is read; `syncline.api.common.ObjectMeta` is one."""
 
     @property
     def namespace(self) -> str: ...  # noqa: D102
@@ -27,7 +27,7 @@ class Metadata(Protocol):
 
 
 class HasMetadata(Protocol):
-    """A msgspec struct for the objects of a kind. Give every field a default: bookmarks come in the same shape."""
+    """A msgspec struct for the objects of a kind. Every field needs a default, because bookmarks use it too."""
 
     @property
     def metadata(self) -> Metadata: ...  # noqa: D102
@@ -37,13 +37,13 @@ W = TypeVar("W", bound=HasMetadata)
 
 
 class DecodedObject(NamedTuple, Generic[W]):
-    """What a line or an item says."""
+    """The content of a line or an item."""
 
     kind: str
     """ADDED, MODIFIED, DELETED or BOOKMARK."""
     metadata: Metadata
     object: W | None
-    """None for an object that does not have the caller's shape. One such object must not hide all the others."""
+    """None for an object that does not fit the caller's struct. It must not hide the other objects."""
 
 
 class ObjectDecoder(Generic[W]):
@@ -56,7 +56,7 @@ class ObjectDecoder(Generic[W]):
         self._decode_item = msgspec.json.Decoder(shape).decode
 
     def line(self, line: bytes) -> DecodedObject[W]:
-        """Read a line of a watch. Raises what an ERROR event says, and `BadAnswer` for what is no event."""
+        """Decode a line of a watch. Raises the error of an ERROR event, and `BadAnswer` for other lines."""
         try:
             try:
                 event = self._decode_event(line)
@@ -66,7 +66,7 @@ class ObjectDecoder(Generic[W]):
             if event.type != "ERROR":
                 return DecodedObject(event.type, event.object.metadata, event.object)
         except (ValueError, RecursionError):
-            pass  # another shape: an error, a bookmark with nulls, an object that the caller cannot read, or rubbish
+            pass  # another form: an error, a bookmark with nulls, an object that does not fit, or no JSON
         try:
             bare = _decode_bare_event(line)
             if bare.type == "ERROR":
@@ -76,7 +76,7 @@ class ObjectDecoder(Generic[W]):
             raise BadAnswer("a line of the watch is not an event") from None
 
     def item(self, item: msgspec.Raw) -> DecodedObject[W]:
-        """Read an item of a list. Raises `BadAnswer` for what is no object."""
+        """Decode an item of a list. Raises `BadAnswer` for anything but an object."""
         try:
             obj = self._decode_item(item)
             return DecodedObject("ADDED", obj.metadata, obj)
@@ -89,8 +89,8 @@ class ObjectDecoder(Generic[W]):
 
 
 def ends_initial_events(line: bytes) -> bool:
-    """Tell whether this bookmark is the mark at the end of a streamed list."""
-    # A bookmark holds nothing but metadata, so the text cannot come from anywhere else.
+    """Whether this bookmark is the mark at the end of a streamed list."""
+    # A bookmark has only metadata, so the text cannot be part of other content.
     return _INITIAL_END in line
 
 
@@ -111,9 +111,11 @@ class _BareMeta(Struct, rename="camel"):
     resource_version: str = ""
 
 
-class _BareObject(Struct):
+class BareObject(Struct):
+    """An object of which only the identity and the version are read."""
+
     metadata: _BareMeta
 
 
 _decode_bare_event = msgspec.json.Decoder(_BareEvent).decode
-_decode_bare_object = msgspec.json.Decoder(_BareObject).decode
+_decode_bare_object = msgspec.json.Decoder(BareObject).decode

@@ -6,7 +6,7 @@
     validation      checks manifests against the schemas of a cluster
     workers         the processes, which have no network, no files, little memory and little time
 
-Programs that are not ours run behind walls (`tool_process`, `syncline.confinement`). Nothing here reads or writes a
-cluster, and nothing is fetched but the key of a SOPS file from a key service (`key_services`). Nothing here decides
-what goes where. A worker imports this package, so it imports nothing itself.
+External programs run confined (`tool_process`, `syncline.confinement`). This package does not read or write a cluster.
+Its only requests are to key services, for the key of a SOPS file (`key_services`). It does not decide where objects go.
+A worker imports this package, so the package itself imports nothing.
 """

@@ -1,6 +1,6 @@
 """Builds manifests from a tree of files: decrypt, template, build, parse and validate.
 
-Every step that reads what somebody pushed is done by a worker (`workers/`), or by a program behind walls.
+A worker (`workers/`) or a confined program does every step that reads files of a repository.
 """
 
 import asyncio
@@ -52,21 +52,21 @@ from syncline.render.workers.protocol import (
 R = TypeVar("R")
 
 WORKERS = 3
-"""How many builds run at once, one of them out of reach of a single namespace."""
+"""The number of concurrent builds; a single namespace gets all but one."""
 
 INPUT_LIMIT = 24 * 1024 * 1024
 MOST_FILES = 10_000
-"""What one build may take: bytes and files."""
+"""The limits of one build: bytes and files."""
 
 
 def _nobody(_: str, __: float) -> None:
-    """Tell nobody."""
+    """Ignore the time."""
 
 
 class BuildPool:
-    """Builds manifests, in children that are started when there is work and end when there is none.
+    """Builds manifests, in workers that are started for work and end without work.
 
-    Programs that want files find them in a new folder within `folder`, best one in memory; it is removed again.
+    Programs get their files in a new folder within `folder`, which should be in memory. It is removed afterwards.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class BuildPool:
         self._on_spent: Callable[[str, float], None] = _nobody
 
     def count(self, on_spent: Callable[[str, float], None]) -> None:
-        """Tell how many seconds each tenant's work took; time that several work at once is split between them."""
+        """Report the seconds of work for each tenant; the time of concurrent work is divided between them."""
         self._on_spent = on_spent
 
     async def __aenter__(self) -> Self:
@@ -100,26 +100,26 @@ class BuildPool:
         await self.close()
 
     async def close(self) -> None:
-        """End all children; builds under way fail with `RenderFailed`."""
+        """End all workers. Current builds fail with `RenderFailed`."""
         await self._pool.close()
         await self._folders.close()
         await self._key_services.close()
 
     def warm(self) -> None:
-        """Start a child where there is none, so that it is there when what it is to build has been fetched."""
+        """Start a worker if there is none, so that it is ready after the fetch."""
         if not self._pool.processes and (self._warming is None or self._warming.done()):
             self._warming = asyncio.get_running_loop().create_task(self._warm())
 
     async def _warm(self) -> None:
-        with suppress(RenderFailed):  # the build will meet it too
+        with suppress(RenderFailed):  # the build reports it
             async with self._pool.slot(""), self._pool.borrow():
                 pass
 
     async def build(self, files: Files, recipe: BuildSpec) -> Built:
-        """Build the manifests; `files` must hold what `inputs` names, and may hold more.
+        """Build the manifests; `files` must contain all paths of `inputs`, and can contain more.
 
-        Raises BuildError where the files or the recipe are wrong, and RenderFailed when the work took too much time or
-        memory, now or a short while ago, or could not be done at all.
+        Raises BuildError if the files or the spec are not valid, and RenderFailed if the work takes too much time or
+        memory, did so recently, or cannot be done at all.
         """
         tree = FileTree(files)
         plan = await find_inputs(TreeReader(tree), recipe)
@@ -134,19 +134,19 @@ class BuildPool:
         return built
 
     async def validate(self, work: Validation) -> list[InvalidObject]:
-        """Check the objects of a revision against schemas; return what is wrong.
+        """Check the objects of a revision against schemas; return the errors.
 
-        It runs where builds run: objects, and definitions that come with them, are whatever somebody pushed, and
-        schemas whatever the owner of a cluster publishes. Raises RenderFailed as `build` does.
+        It runs in a worker: the objects and CRDs are untrusted content of a repository, and the schemas are untrusted
+        content of a cluster. Raises RenderFailed like `build`.
         """
         return await self._supervised(
             work.digest, work.tenant, f"the validation of {work.what}", lambda process: self._validated(process, work)
         )
 
     async def field_lines(self, tenant: str, content: bytes, fields: Sequence[tuple[int, str]]) -> list[int]:
-        """Return the line of each field of a file: the line that its document begins at is given, and its path.
+        """Return the line of each field of a file, from the first line of its document and its path.
 
-        0 where a field is not found. Raises RenderFailed as `build` does.
+        It is 0 for a field that is not found. Raises RenderFailed like `build`.
         """
         digest = hashlib.blake2b(content, digest_size=16, key=b"lines").digest()
         job = Locate(content, [*fields])
@@ -164,7 +164,7 @@ class BuildPool:
     async def _supervised(
         self, digest: bytes, tenant: str, what: str, perform: Callable[[WorkerProcess], Awaitable[R]]
     ) -> R:
-        """Do some work in a worker, when its turn comes; work that has to be stopped is left alone for a while."""
+        """Do some work in a worker, in fair order. Work that must be stopped is not tried again for a while."""
         if self._warming is not None:
             await asyncio.wait([self._warming])
 
@@ -191,7 +191,7 @@ class BuildPool:
         except OutOfMemory:
             if process is None or not process.learned:
                 raise
-        # It may have been the schemas of others that took its memory.
+        # The schemas of other work may have used its memory.
         async with self._pool.borrow(fresh=True) as process:
             return await perform(process)
 
@@ -203,7 +203,7 @@ class BuildPool:
             raise RenderFailed(str(error)) from error
 
     async def _outcome(self, process: WorkerProcess, work: "_Work") -> Built | BuildError:
-        """Build, and return what is wrong rather than raise it: the child is none the worse for it, and is kept."""
+        """Build, and return a BuildError instead of raising it: the worker is not affected, and is kept."""
         try:
             return await self._build(process, work)
         except BuildError as error:
@@ -211,7 +211,7 @@ class BuildPool:
 
     async def _build(self, process: WorkerProcess, work: "_Work") -> Built:
         while work.plan.templates:
-            # What a kustomization names is known when it is rendered; and so on, base by base.
+            # The paths of a kustomization are known after its rendering, then those of its bases, and so on.
             await self._prepare(process, work, work.plan.templates)
             await work.find_inputs_again()
         work.select_files()
@@ -227,7 +227,7 @@ class BuildPool:
                 return await self._plain(process, work)
 
     async def _prepare(self, process: WorkerProcess, work: "_Work", paths: Sequence[str]) -> None:
-        """Decrypt what is encrypted, and template what may be."""
+        """Decrypt the encrypted files, and render the templates."""
         texts = work.to_prepare(paths)
         if not texts:
             return
@@ -244,7 +244,7 @@ class BuildPool:
         work.done.update(text.path for text in texts)
 
     async def _decrypt(self, process: WorkerProcess, work: "_Work", file: Foreign) -> bytes:
-        """Decrypt a file that the child could not: with the program, or with the key that a key service gives."""
+        """Decrypt a file that the worker cannot decrypt: with the program, or with the key of a key service."""
         keys, content = work.recipe.keys or {}, work.content(file.path)
         if not file.services:
             seconds = self._program_seconds
@@ -275,7 +275,7 @@ class BuildPool:
                 await in_thread(_write_top, folder / "top", f"{origins}{root}")
             done = await tool_process.run(
                 kustomize,
-                # Files outside of a kustomization's folder stay out of reach, as by default; folders can be bases.
+                # As by default, files outside of the folder of a kustomization are refused; folders can be bases.
                 [
                     "build",
                     "--load-restrictor",
@@ -336,7 +336,7 @@ class BuildPool:
         return Built(_documents(answers), (), _notes(answers))
 
     async def _ask(self, process: WorkerProcess, job: BuildJob, *, renew: bool = True) -> list[Answer]:
-        """Return the answers of a worker to a job; raises BuildError where the files are wrong."""
+        """Return the answers of a worker to a job. Raises BuildError if the files are not valid."""
         answers = await self._pool.ask(process, job, renew=renew)
         if isinstance(failed := answers[-1], Failed):
             raise BuildError(failed.cause, file=failed.file, line=failed.line)
@@ -344,32 +344,32 @@ class BuildPool:
 
     @property
     def _program_seconds(self) -> float:
-        # A start and an end are within the deadline too.
+        # The deadline includes start and end.
         return max(1.0, self._deadline - 1.0)
 
 
 class _Work:
-    """One build: the files that it takes, and what has become of them."""
+    """One build: its files, and their contents after each step."""
 
     def __init__(self, tree: FileTree, recipe: BuildSpec, plan: BuildInputs) -> None:
         self.tree = tree
         self.recipe = recipe
         self.plan = plan
         self.paths: list[str] = []
-        """The files that the build reads, when it is settled."""
+        """The files that the build reads, once they are known."""
         self.changed: dict[str, bytes] = {}
         """Contents that were decrypted or rendered, by path."""
         self.decrypted: set[str] = set()
         self.done: set[str] = set()
 
     async def find_inputs_again(self) -> None:
-        """Take a new find_inputs, of the files as they are by now."""
+        """Find the inputs again, from the current contents."""
         self.plan = await find_inputs(TreeReader(self.tree, self.changed), self.recipe, self.done)
         if self.plan.problems:
             raise self.plan.problems[0]
 
     def select_files(self) -> None:
-        """Choose the files that the build reads; BuildError where they are too many."""
+        """Choose the files that the build reads. Raises BuildError if there are too many."""
         self.paths = self._select()
         recipe = self.recipe
         size = sum(len(self.content(path)) for path in self.paths)
@@ -381,7 +381,7 @@ class _Work:
             )
 
     def _select(self) -> list[str]:
-        """Give the paths of files that the build reads; what they link to is looked up through them."""
+        """Return the paths of the files that the build reads; links are followed through these paths."""
         if self.plan.kind == "Plain":
             return [path for path in self.tree.select(self.plan.path) if self.tree.file(path) is not None]
         found: list[str] = []
@@ -397,21 +397,21 @@ class _Work:
 
     @property
     def sensitive(self) -> bool:
-        """Whether anything that the build knows is secret for sure."""
+        """Whether the build certainly contains a secret."""
         return self.recipe.sensitive or bool(self.decrypted)
 
     def mentions_secrets(self) -> bool:
-        """Whether any file may hold a Secret in the clear."""
+        """Whether a file may contain an unencrypted Secret."""
         return any(b"Secret" in self.content(path) or b"secretGenerator" in self.content(path) for path in self.paths)
 
     def content(self, path: str) -> bytes:
-        """Give the content that a path leads to, as it is by now."""
+        """Return the current content of a path, with links followed."""
         place = self.tree.follow(path)
         file = self.tree.entry(place)
         return self.changed.get(place, file.content if file is not None else b"")
 
     def to_prepare(self, paths: Sequence[str]) -> list[Text]:
-        """Give the files that may be encrypted or may be templates, each once."""
+        """Return the files that may be encrypted or templates, each once."""
         texts: dict[str, Text] = {}
         for path in paths:
             place = self.tree.follow(path)
@@ -426,16 +426,16 @@ class _Work:
     def _may_be_template(self, path: str, content: bytes) -> bool:
         if not self.recipe.template or not has_marks(content):
             return False
-        # A chart has templates of its own; only its values are ours.
+        # A chart has its own templates; only its values files can be our templates.
         return self.plan.kind != "Helm" or path == posixpath.normpath(f"{self.plan.path}/values.yaml")
 
     def data_file(self, path: str) -> DataFile:
-        """Give a file that is no manifest."""
+        """Return a file that is not a manifest."""
         place = self.tree.follow(path)
         return DataFile(path, posixpath.basename(path), self.content(path), place in self.decrypted)
 
     def digest(self) -> bytes:
-        """Name the work by its content."""
+        """Return a digest of the work."""
         hashed = hashlib.blake2b(digest_size=16)
         recipe = msgspec.structs.replace(self.recipe, keys=None)
         hashed.update(msgspec.json.encode(_plain_mapping(recipe), order="sorted"))
@@ -450,7 +450,7 @@ class _Work:
 
 
 def _write_top(folder: Path, base: str) -> None:
-    """Write a kustomization that adds nothing but notes of where each manifest is from."""
+    """Write a kustomization that adds only the origin of each manifest."""
     folder.mkdir()
     top = {"resources": [base], "buildMetadata": ["originAnnotations"]}
     (folder / "kustomization.yaml").write_bytes(msgspec.json.encode(top))

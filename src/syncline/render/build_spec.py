@@ -9,7 +9,7 @@ from syncline.api.build import Build
 
 
 class SourceFile(msgspec.Struct, frozen=True):
-    """A file of the tree. One with a `link` is a symbolic link, and its content is not looked at."""
+    """A file of the tree. With a `link`, it is a symbolic link, and its content is ignored."""
 
     content: bytes = b""
     executable: bool = False
@@ -24,43 +24,43 @@ _TEMPLATE_MARKS = (b"{{", b"{%", b"{#")
 
 
 def has_marks(content: bytes) -> bool:
-    """Whether a file is anything but itself when it is rendered as a template."""
+    """Whether the file contains marks of templates."""
     return any(mark in content for mark in _TEMPLATE_MARKS)
 
 
 class BuildSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """How files become manifests. The same files and spec give the same result, unless a chart asks for chance."""
+    """How files become manifests. The same files and spec give the same result, unless a chart uses random values."""
 
     namespace: str
-    """What a chart is told its namespace is. Manifests that name none are left so."""
+    """The namespace for a chart. Manifests without a namespace stay without one."""
     release: str
-    """The release's name, where `build.helm` names none."""
+    """The name of the release, if `build.helm` has none."""
     tenant: str = ""
-    """Whom the work is for: tenants share the builder's places fairly."""
+    """The tenant of the work: tenants share the workers fairly."""
     path: str = "."
     """A file, a folder or a glob in the tree."""
     build: Build = Build()
-    """The kind of build, and what it takes. Of `build.helm` the values are not used: see `helm_values`."""
+    """The type of the build and its settings. The values in `build.helm` are not used: see `helm_values`."""
     template: bool = False
     """Whether files are templates."""
     values: Mapping[str, Any] = msgspec.field(default_factory=dict)
-    """What templates can name: as `values.NAME`, and as `NAME` where it is a word and not taken."""
+    """The values for templates: as `values.NAME`, and as `NAME` if it is an unused identifier."""
     variables: Mapping[str, Mapping[str, Any]] = msgspec.field(default_factory=dict)
-    """What else templates can name, such as `source`, `target` and `environment`."""
+    """Other variables for templates, such as `source`, `target` and `environment`."""
     helm_values: tuple[Mapping[str, Any], ...] = ()
-    """Values over those of the chart; later ones win."""
+    """Values that override those of the chart; later ones win."""
     keys: Mapping[str, bytes] | None = None
-    """The decryption Secret; None where the sync asks for no decryption."""
+    """The decryption Secret; None if the sync has no decryption."""
     sensitive: bool = False
-    """Whether any of the values is from a Secret: then no message quotes what a tool says."""
+    """Whether a value is from a Secret: then no message quotes the output of a tool."""
     kube_version: str = ""
-    """What charts take for the version of the cluster, such as `v1.37.1`; empty: what `helm` was built with."""
+    """The version of the cluster for charts, such as `v1.37.1`; empty: the default of `helm`."""
     api_versions: tuple[str, ...] = ()
-    """What charts take for the cluster's APIs, such as `apps/v1/Deployment`, beside those that every cluster has."""
+    """The APIs of the cluster for charts, such as `apps/v1/Deployment`, in addition to the built-in APIs."""
 
 
 class Document(msgspec.Struct, frozen=True):
-    """A manifest, the file that it is from, and its line there after templates; 0 where a tool does not tell."""
+    """A manifest, its file, and its line there after templates; 0 if a tool does not report it."""
 
     manifest: dict[str, Any]
     file: str
@@ -68,7 +68,7 @@ class Document(msgspec.Struct, frozen=True):
 
 
 class DataFile(msgspec.Struct, frozen=True):
-    """A file that is no manifest. `secret`: it was encrypted, so that its content belongs in a Secret."""
+    """A file that is not a manifest. `secret`: it was encrypted, so its content belongs in a Secret."""
 
     path: str
     name: str
@@ -77,7 +77,7 @@ class DataFile(msgspec.Struct, frozen=True):
 
 
 class Built(msgspec.Struct, frozen=True):
-    """What a build gives. `notes` are worth telling the user: what was left out, and why."""
+    """The result of a build. `notes` are for the user: the parts that were left out, and why."""
 
     documents: tuple[Document, ...]
     data: tuple[DataFile, ...] = ()

@@ -21,7 +21,7 @@ _DEEPEST_LIST = 4
 
 
 def manifests_of(path: str, content: bytes) -> tuple[list[Document], str | None] | None:
-    """Read a file: its manifests and what to note about it; None where it is data."""
+    """Read a file: its manifests and notes about it; None if it is data."""
     if not path.endswith(MANIFEST_SUFFIXES):
         return None
     try:
@@ -43,9 +43,10 @@ def manifests_of(path: str, content: bytes) -> tuple[list[Document], str | None]
 def manifests_of_output(
     output: bytes, file: str, chart: str | None = None, origins: str | None = None
 ) -> Iterator[Document | str]:
-    """Read what a tool has written: its manifests, and the names of hooks, which are left out.
+    """Read the output of a tool: its manifests, and the names of hooks, which are left out.
 
-    Comments tell the files of a `chart`; annotations tell those of kustomizations, as paths that begin with `origins`.
+    Comments name the files of a `chart`; annotations name the files of kustomizations, as paths that begin with
+    `origins`.
     """
     try:
         text = output.decode()
@@ -66,7 +67,7 @@ def manifests_of_output(
 
 
 def manifests_of_value(value: Any, file: str) -> Iterator[Document]:
-    """Find the manifests in a value of jsonnet: a manifest, or a list or map of such, as deep as they may be."""
+    """Find the manifests in a value of jsonnet: a manifest, or a list or map of manifests, at any depth."""
     waiting = [value]
     while waiting:
         found = waiting.pop()
@@ -125,13 +126,13 @@ def _metadata(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _name(value: dict[str, Any]) -> str:
-    # generateName is for its reader to refuse, in words of its own.
+    # A later check refuses generateName, with its own message.
     name = _metadata(value).get("name") or _metadata(value).get("generateName")
     return name if isinstance(name, str) else ""
 
 
 def _origin(value: dict[str, Any], prefix: str) -> str:
-    """Give the file that kustomize says a manifest is from, and take the note away."""
+    """Return the origin that kustomize added to a manifest, and remove it."""
     metadata = _metadata(value)
     annotations = metadata.get("annotations")
     note = annotations.pop(_ORIGIN, None) if isinstance(annotations, dict) else None
@@ -144,12 +145,12 @@ def _origin(value: dict[str, Any], prefix: str) -> str:
 def _hook(value: dict[str, Any]) -> str:
     annotations = _metadata(value).get("annotations")
     hook = annotations.get(_HOOK) if isinstance(annotations, dict) else None
-    # Charts for Helm 2 mark their CRDs so; they are no hooks any more.
+    # Charts for Helm 2 mark their CRDs like this; they are not hooks any more.
     return hook if isinstance(hook, str) and hook != "crd-install" else ""
 
 
 class _Sources:
-    """Where in the tree a line of a chart's output is from."""
+    """The file of each line of a chart's output."""
 
     def __init__(self, text: str, chart: str | None) -> None:
         self._chart = chart
@@ -164,9 +165,9 @@ class _Sources:
         self._current = ""
 
     def at(self, line: int) -> str:
-        """Give the file, for lines that are asked in their order."""
+        """Return the file of a line. Ask for lines in ascending order."""
         while self._next < len(self._found) and self._found[self._next][0] <= line:
-            # The comment begins with the chart's name, which need not be its folder's.
+            # The comment begins with the name of the chart, which can differ from its folder.
             self._current = self._found[self._next][1].partition("/")[2]
             self._next += 1
         if not self._current or self._chart is None:

@@ -1,22 +1,22 @@
 """The errors of rendering.
 
 RenderError
-├── TransformError   the transform is wrong: its author must change it
-├── BuildError       the files are wrong, or what the sync says of them: whoever pushed or wrote it must change it
-└── RenderFailed     the work was stopped, or could not start: it may be tried again after `retry_after`
+├── TransformError   the transform is not valid: its author must change it
+├── BuildError       the files, or the fields of the sync about them, are not valid: their author must change them
+└── RenderFailed     the work was stopped, or could not start: a retry is possible after `retry_after`
 
 No message holds a value of the data, which may be secret.
 """
 
 
 class RenderError(Exception):
-    """The data could not be rendered; the message says why, without naming any value."""
+    """The data could not be rendered. The message names the cause, without values."""
 
 
 class TransformError(RenderError):
-    """A transform that cannot be carried out: which one, at which key, and why; for which target, if it depends.
+    """A transform that failed: its index, its key and the cause; and the target, if the result depends on it.
 
-    A template that is a text of its own, such as a patch, is no transform: `index` is None and `key` is empty.
+    A separate template, such as a patch, is not a transform: `index` is None and `key` is empty.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class TransformError(RenderError):
 
 
 class BuildError(RenderError):
-    """Files that give no manifests: which file, at which line where that is known, and why.
+    """Files that give no manifests: the file, the line if it is known, and the cause.
 
     The message never quotes a file that was decrypted or may hold a Secret.
     """
@@ -51,7 +51,7 @@ class BuildError(RenderError):
 
 
 class RenderFailed(RenderError):  # noqa: N818 - a failure of the work, not an error of its author
-    """The work was stopped or could not be started; trying again before `retry_after` seconds is of no use."""
+    """The work was stopped or could not be started. A retry before `retry_after` seconds does not help."""
 
     def __init__(self, message: str, *, retry_after: float = 0.0) -> None:
         self.retry_after = retry_after

@@ -15,7 +15,7 @@ from syncline.render.errors import BuildError
 from syncline.render.tree import ROOT, FileTree, follow, join, normal, outermost, within
 
 MOST_REFERENCES = 10_000
-"""Folders and files that the kustomizations or imports of one build may lead to."""
+"""The maximum number of folders and files that kustomizations or imports of one build refer to."""
 
 EntryKind = Literal["file", "folder", "link"]
 BuildKind = Literal["Plain", "Kustomize", "Helm", "Jsonnet"]
@@ -24,20 +24,20 @@ _IMPORT = re.compile(rb"""\bimport(?:str|bin)?\s*@?(?:"((?:[^"\\\n]|\\.){1,512})
 
 
 class TreeAccess(Protocol):
-    """A tree that is looked at without reading all of it."""
+    """A tree that is examined without reading all of it."""
 
     def kind(self, path: str) -> EntryKind | None:
-        """Tell what is at a path from the root, links not followed; the root `.` is a folder."""
+        """Return the type of a path from the root, without following links; the root `.` is a folder."""
 
     def links(self, folder: str) -> Sequence[str]:
-        """Give the paths of all symbolic links in a folder and in those in it."""
+        """Return the paths of all symbolic links in a folder and its subfolders."""
 
     async def read(self, paths: Sequence[str]) -> Mapping[str, bytes]:
-        """Read files; of a link, what it links to."""
+        """Read files; the content of a link is its target."""
 
 
 class BuildInputs(msgspec.Struct, frozen=True):
-    """What a build is going to be. `problems` keep it from succeeding; the paths hold whatever can mend them."""
+    """The plan of a build. With `problems` it fails; a change in the paths can solve them."""
 
     kind: BuildKind
     path: str
@@ -45,45 +45,45 @@ class BuildInputs(msgspec.Struct, frozen=True):
     paths: tuple[str, ...]
     problems: tuple[BuildError, ...]
     templates: tuple[str, ...] = ()
-    """Kustomization files that are templates: what they name is known when they are rendered."""
+    """Kustomization files that are templates: their paths are known after their rendering."""
 
 
 async def inputs(tree: TreeAccess, spec: BuildSpec) -> tuple[str, ...]:
-    """Give the files, folders and globs of the tree that the build depends on.
+    """Return the files, folders and globs of the tree that the build depends on.
 
-    It is the path of the spec and whatever that leads to: bases, components, patches and files of kustomizations,
-    imports of jsonnet and its libraries, targets of symbolic links. `.` means the whole tree: so it is where a
-    kustomization file is a template, since what it names is not known before it is rendered. Never raises for what the
-    files say: a build that cannot succeed depends on what would have to change.
+    These are the path of the spec and all paths that it refers to: bases, components, patches and files of
+    kustomizations, imports of jsonnet and its libraries, targets of symbolic links. The result is `.`, the whole tree,
+    if a kustomization file is a template, because its paths are not known before its rendering. It does not raise for
+    invalid files: a build that fails depends on the files that must change.
     """
     return (await find_inputs(tree, spec)).paths
 
 
 async def find_inputs(tree: TreeAccess, spec: BuildSpec, rendered: Collection[str] = ()) -> BuildInputs:
-    """Find out the kind of build, the paths that it takes, and what is wrong; `rendered` files are no templates now."""
+    """Return the type of the build, its paths and its problems; `rendered` files are no longer templates."""
     return await _InputFinder(tree, spec, rendered).find()
 
 
 class TreeReader:
-    """A reader of files that were read already; `changed` are their contents where these are other by now."""
+    """A reader of files in memory; `changed` has the contents that differ from the files."""
 
     def __init__(self, tree: FileTree, changed: Mapping[str, bytes] | None = None) -> None:
         self._tree = tree
         self._changed = changed or {}
 
     def kind(self, path: str) -> EntryKind | None:
-        """Tell what is at a path."""
+        """Return the type of a path."""
         entry = self._tree.entry(path)
         if entry is not None:
             return "file" if entry.link is None else "link"
         return "folder" if self._tree.has_folder(path) else None
 
     def links(self, folder: str) -> Sequence[str]:
-        """Give the links in a folder."""
+        """Return the links in a folder."""
         return [path for path in self._tree.links if within(folder, path)]
 
     async def read(self, paths: Sequence[str]) -> Mapping[str, bytes]:
-        """Give contents, and targets of links."""
+        """Return contents, and targets of links."""
         entries = {path: self._tree.entry(path) for path in paths}
         return {
             path: self._changed.get(path, entry.content) if entry.link is None else entry.link.encode()
@@ -126,7 +126,7 @@ class _InputFinder:
         return BuildInputs(kind, path, await self._with_links(), tuple(self._problems), tuple(self._templates))
 
     def _folder_of(self, path: str) -> str:
-        """Give the folder where the path is the file that says what a folder is."""
+        """Return the folder, if the path is its kustomization file or Chart.yaml."""
         marks = {"Kustomize": kustomization.NAMES, "Helm": ("Chart.yaml",)}
         for kind, names in marks.items():
             if self._spec.build.type in {"Auto", kind} and posixpath.basename(path) in names:
@@ -159,7 +159,7 @@ class _InputFinder:
         return self._spec.build.jsonnet or Jsonnet()
 
     async def _walk_kustomizations(self, root: str) -> None:
-        """Read the kustomization of the root and of every folder that one names, each once."""
+        """Read the kustomization of the root and of every folder that it refers to, each once."""
         waiting, seen = [root], {root}
         while waiting:
             folder = waiting.pop()
@@ -214,7 +214,7 @@ class _InputFinder:
         return None
 
     async def _walk_imports(self, path: str) -> str:
-        """Read the entry and whatever it imports; returns the entry's path."""
+        """Read the entry and all its imports; return the path of the entry."""
         at_file = self._tree.kind(path) == "file"
         entry = path if at_file else join(path, self._jsonnet.entry)
         libraries = [normal(library) for library in self._jsonnet.library_paths]
@@ -244,7 +244,7 @@ class _InputFinder:
             try:
                 found.append(join(folder, name))
             except BuildError:
-                continue  # the evaluation names it, with the line
+                continue  # the evaluation reports it, with the line
         return found
 
     async def _exists(self, path: str) -> bool:
@@ -267,7 +267,7 @@ class _InputFinder:
         return self._links.get(path)
 
     async def _with_links(self) -> tuple[str, ...]:
-        """Give all paths, and where the links in them lead."""
+        """Return all paths, and the targets of their links."""
         waiting, seen = list(self._paths), set(self._paths)
         while waiting:
             path = waiting.pop()
@@ -278,7 +278,7 @@ class _InputFinder:
                 try:
                     place = await self._follow(link)
                 except BuildError:
-                    continue  # the build names it
+                    continue  # the build reports it
                 if place not in seen and not any(within(known, place) for known in seen):
                     seen.add(place)
                     waiting.append(place)
@@ -288,7 +288,7 @@ class _InputFinder:
 
 
 def _fixed_part(path: str) -> str:
-    """Give the folder that a glob looks in."""
+    """Return the folder of a glob."""
     parts = path.split("/")
     fixed = next((at for at, part in enumerate(parts) if is_glob(part)), len(parts))
     return "/".join(parts[:fixed]) or ROOT

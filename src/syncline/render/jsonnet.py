@@ -30,11 +30,11 @@ def evaluate(
     *,
     sensitive: bool,
 ) -> Any:
-    """Return the value of a file; raises BuildError with the place. `sensitive`: it quotes nothing of the files."""
+    """Return the value of a file. Raises BuildError with the line. `sensitive`: the message quotes no file."""
     refused: list[str] = []
 
     def load(folder: str, name: str) -> tuple[str, str]:
-        # The first import is ours, of the entry, whose path is from the root.
+        # The first import is our own: the entry, with its path from the root.
         folders = [folder, *libraries] if load.started else ["."]  # type: ignore[attr-defined]
         load.started = True  # type: ignore[attr-defined]
         for place in folders:

@@ -1,7 +1,7 @@
 """Credentials of key services in a decryption Secret. Only known fields are accepted.
 
 The usual formats of these files can name other servers, files to read and commands to run. A tenant writes them, so
-none of that is ever followed: what is not in the short list of a service is refused by name.
+these settings are never used: fields that are not in the short list of a service are refused by name.
 """
 
 import configparser
@@ -16,7 +16,7 @@ from msgspec import Struct
 from syncline.core.documents import DocumentError, read_document
 
 GOOGLE_TOKEN_URL = "https://oauth2.googleapis.com/token"  # noqa: S105 - an address
-# It is read where everything else waits meanwhile: what a tenant writes there must not take long.
+# It is parsed in the event loop: the text of a tenant must not take long.
 _MOST_TEXT = 16 * 1024
 AWS_KEY, GOOGLE_KEY, AZURE_KEY = "aws-kms", "gcp-kms", "azure-kv"
 VAULT_TOKEN_KEY, VAULT_ADDRESS_KEY = "vault-token", "vault-address"
@@ -25,7 +25,7 @@ VAULT_NAMESPACE_KEY, VAULT_CA_KEY = "vault-namespace", "vault-ca"
 
 _AWS_FIELDS = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
 _GOOGLE_FIELDS = ("client_email", "private_key", "private_key_id")
-# What Google writes into the file besides, and what we have no use for.
+# Other fields in the file of Google, which are not used.
 _GOOGLE_UNUSED = (
     "type",
     "project_id",
@@ -42,7 +42,7 @@ _TENANT = re.compile(r"[A-Za-z0-9.-]{1,253}")
 
 
 class KeyCredentialError(Exception):
-    """A credential that cannot be used; the message says which key of the Secret, and what to write instead."""
+    """A credential is not valid. The message names the key of the Secret, and the remedy."""
 
 
 class AwsCredential(Struct, frozen=True):
@@ -54,7 +54,7 @@ class AwsCredential(Struct, frozen=True):
 
 
 class GoogleCredential(Struct, frozen=True):
-    """A service account of Google's with a key of its own."""
+    """A Google service account with its own key."""
 
     email: str
     private_key: str
@@ -62,7 +62,7 @@ class GoogleCredential(Struct, frozen=True):
 
 
 class AzureCredential(Struct, frozen=True):
-    """An application of Microsoft Entra with a client secret, and the vault that it may be used for."""
+    """An application of Microsoft Entra with a client secret, and the vault that it is for."""
 
     tenant: str
     client_id: str
@@ -71,7 +71,7 @@ class AzureCredential(Struct, frozen=True):
 
 
 class VaultCredential(Struct, frozen=True):
-    """A token of HashiCorp Vault or OpenBao, and the server that it may be sent to."""
+    """A token of HashiCorp Vault or OpenBao, and the server that it is for."""
 
     address: str
     token: str
@@ -80,7 +80,7 @@ class VaultCredential(Struct, frozen=True):
 
 
 def read_aws(keys: Mapping[str, bytes]) -> AwsCredential | None:
-    """Read static keys, from the form of AWS's own credentials file or from a flat map."""
+    """Read static keys, from a credentials file of AWS or from a flat map."""
     text = _text(keys, AWS_KEY)
     if text is None:
         return None
@@ -102,7 +102,7 @@ def read_aws(keys: Mapping[str, bytes]) -> AwsCredential | None:
 
 
 def read_google(keys: Mapping[str, bytes]) -> GoogleCredential | None:
-    """Read the key file of a service account; every other kind of credential of Google's names addresses or files."""
+    """Read the key file of a service account. Other types of Google credentials name addresses or files."""
     text = _text(keys, GOOGLE_KEY)
     if text is None:
         return None
@@ -197,7 +197,7 @@ def _map(name: str, text: str) -> dict[str, Any]:
 
 
 def _known(name: str, fields: Mapping[str, Any], allowed: Sequence[str], *, required: int) -> dict[str, str]:
-    """Take the allowed fields; the first ones are required, and any other one is refused."""
+    """Return the allowed fields. The first ones are required, and all others are refused."""
     others = sorted(str(field) for field in fields if field not in allowed)
     if others:
         raise KeyCredentialError(
@@ -220,7 +220,7 @@ def _is_ip(text: str | None) -> bool:
 
 
 def _address(name: str, url: str) -> str:
-    """Return the address of a server, without a path; raises `CredentialError` where it is anything else."""
+    """Return the address of a server. Raises `CredentialError` if it has a path or is not an address."""
     found = _SERVER.fullmatch(url.strip().rstrip("/").lower())
     if found is None or not _is_ip(found["ip"]) or int(found["port"] or 1) not in range(1, 65536):
         raise KeyCredentialError(f"{name} must name a server as https://HOST or https://HOST:PORT, and nothing else")

@@ -1,8 +1,8 @@
 """Requests the data key of a SOPS file from a key service: AWS KMS, Google Cloud KMS, Azure Key Vault, Vault.
 
-The `sops` program has no network: its libraries go wherever a credential says. Here one request goes to the service's
-own address, or to the one that the decryption Secret names, never to one that the file names; and every address passes
-the same check as Git's. Nothing that a service answers is repeated to anybody but the key itself.
+The `sops` program has no network, because its libraries connect to any server in a credential. Here one request goes to
+the official address of the service, or to the address in the decryption Secret, never to an address in the file. Every
+address passes the same check as for Git. Only the key is used from the answer; no message quotes it.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ from syncline.render.key_credentials import (
 from syncline.render.signing import aws_headers, service_account_assertion
 
 DATA_KEY_BYTES = 32
-# Encrypted for more keys than that, the first ones are tried.
+# If a file has more keys, only the first ones are tried.
 MOST_ENTRIES = 5
 SECONDS = 20.0
 _MOST_ANSWER = 64 * 1024
@@ -61,11 +61,11 @@ _SECRET_KEYS = {
 }
 
 Entry = Mapping[str, str]
-"""How a file names a key: the fields of SOPS's metadata."""
+"""The name of a key in a file: fields of the SOPS metadata."""
 
 
 class _ServiceRefused(Exception):  # noqa: N818 - one of several may be
-    """This key does not open the file, and why."""
+    """This key does not decrypt the file, with the cause."""
 
 
 class KeyServices:
@@ -97,7 +97,7 @@ class KeyServices:
             await self._session.close()
 
     async def data_key(self, path: str, entries: Sequence[tuple[str, Entry]], keys: Mapping[str, bytes]) -> bytes:
-        """Return the key that a file is encrypted with, from the first service that gives it. Raises BuildError."""
+        """Return the data key of a file, from the first service that returns it. Raises BuildError."""
         causes: list[str] = []
         try:
             async with asyncio.timeout(SECONDS):
@@ -198,7 +198,7 @@ class KeyServices:
     async def _post(
         self, url: str, body: bytes, headers: Mapping[str, str], *, tls: ssl.SSLContext | None = None
     ) -> dict[str, Any]:
-        """Send one request, and return what is answered; no redirect is followed, and no text of the answer is told."""
+        """Send one request and return the answer. No redirect is followed, and no error quotes the answer."""
         where = URL(url).host
         session = self._session = self._session or self._open()
         try:
@@ -228,7 +228,7 @@ class KeyServices:
         return answer
 
     def _open(self) -> aiohttp.ClientSession:
-        # One connection a request: tenants share none.
+        # One connection for each request: tenants share none.
         connector = aiohttp.TCPConnector(
             resolver=self._resolver, socket_factory=self._new_socket, force_close=True, limit=16
         )

@@ -1,7 +1,7 @@
 """The files and folders that a kustomization refers to, and the settings that are refused.
 
-Pure reading: nothing is built here. What a build takes from outside the repository (remote bases, charts that kustomize
-would fetch) is refused before the program runs.
+It only reads, and builds nothing. Content from outside the repository (remote bases, charts that kustomize would fetch)
+is refused before the program runs.
 """
 
 from collections.abc import Iterator
@@ -11,10 +11,10 @@ from syncline.render.errors import BuildError
 from syncline.render.manifests import ManifestError, read_documents
 
 NAMES = ("kustomization.yaml", "kustomization.yml", "Kustomization")
-"""What kustomize takes for a kustomization file, first come."""
+"""The names of a kustomization file; the first that exists counts."""
 
 SIZE_LIMIT = 128 * 1024
-"""Bytes of one kustomization file: it is read where others wait."""
+"""The maximum size of a kustomization file in bytes: it is parsed in the event loop."""
 
 _FOLDERS_OR_FILES = ("resources", "bases", "components", "generators", "transformers", "validators")
 _FILES = ("crds", "configurations", "patchesStrategicMerge")
@@ -24,7 +24,7 @@ _CHARTS = ("helmCharts", "helmChartInflationGenerator", "helmGlobals")
 
 
 def references(file: str, content: bytes) -> list[str]:
-    """Give the paths that a kustomization file names, as they are written; raises BuildError for what is refused."""
+    """Return the paths in a kustomization file, unchanged. Raises BuildError for refused settings."""
     if len(content) > SIZE_LIMIT:
         raise BuildError(f"a kustomization of more than {SIZE_LIMIT >> 10} KiB; split it", file=file)
     try:
@@ -53,13 +53,13 @@ def references(file: str, content: bytes) -> list[str]:
 
 
 def can_be_base(content: bytes) -> bool:
-    """Whether another kustomization can have this one as a base, and give the same."""
+    """Whether another kustomization with this one as its base gives the same result."""
     return not any(mark in content for mark in (b"Component", b"buildMetadata"))
 
 
 def _named(spec: dict[str, Any]) -> Iterator[Any]:
     for field in (*_FOLDERS_OR_FILES, *_FILES):
-        # An entry may also be the YAML itself, which has more than one line.
+        # An entry can also be inline YAML, which has several lines.
         yield from (entry for entry in _list(spec.get(field)) if isinstance(entry, str) and "\n" not in entry.strip())
     for field in _WITH_PATH:
         yield from (entry.get("path") for entry in _list(spec.get(field)) if isinstance(entry, dict))
@@ -80,5 +80,5 @@ def _list(value: Any) -> list[Any]:
 
 
 def _is_remote(path: str) -> bool:
-    # Other spellings of a host name no file of the repository, and are refused for that.
+    # Other forms of a host are not files of the repository, and are refused later.
     return any(mark in path for mark in ("://", "?ref=", "git@", "::"))

@@ -1,10 +1,10 @@
 """Parses YAML and JSON with several documents like Kubernetes, with the line of each document.
 
 `on`, `yes` and `y` are true; `0755` and `0o755` are octal; dates and times of day are text; `1e3` is the integer 1000;
-a number, `true` or a date as a key is text; anchors, aliases and merge keys work. Stricter than Kubernetes on purpose:
-a key that is there twice, a merge key after a key that it holds too, and a number of more than 64 bits are refused,
-since what they mean depends on who reads them. What explodes (aliases of aliases, deep nesting) is refused before it
-does. No message quotes the text: it may be secret.
+a number, `true` or a date as a key is text; anchors, aliases and merge keys work. It is stricter than Kubernetes: a
+duplicate key, a merge key after a key that it contains too, and a number of more than 64 bits are refused, because
+parsers disagree about them. Aliases of aliases and deep nesting are refused before they need much memory. No message
+quotes the text, because it may be secret.
 """
 
 import base64
@@ -20,7 +20,7 @@ from syncline.core.fielderrors import field_path
 
 DEPTH_LIMIT = 200
 ALIAS_LIMIT = 4 * 1024 * 1024
-"""What the aliases of one document may stand for, all together: characters, and 16 for each value."""
+"""The maximum expansion of all aliases of a document: the characters, and 16 for each value."""
 
 _VALUE_WEIGHT = 16
 _TAG = "tag:yaml.org,2002:"
@@ -42,7 +42,7 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml where it is b
 
 
 class ManifestError(Exception):
-    """A text that cannot be read: at which line, and why."""
+    """A text that cannot be parsed: the line and the cause."""
 
     def __init__(self, line: int, cause: str) -> None:
         super().__init__(f"line {line}: {cause}")
@@ -51,14 +51,14 @@ class ManifestError(Exception):
 
 
 class Read(NamedTuple):
-    """One document and the line that it begins at."""
+    """One document and its first line."""
 
     value: Any
     line: int
 
 
 def read_documents(text: str) -> Iterator[Read]:
-    """Read the documents of a text, one after the other; empty ones are left out. Raises ManifestError."""
+    """Parse the documents of a text, in order, without empty ones. Raises ManifestError."""
     text = text.removeprefix("\ufeff")
     if text.lstrip()[:1] in {"{", "["} and (documents := _read_json(text)) is not None:
         return iter(documents)
@@ -66,9 +66,9 @@ def read_documents(text: str) -> Iterator[Read]:
 
 
 def field_lines(text: str, fields: Sequence[tuple[int, str]]) -> list[int]:
-    """Return the line of each field: the line that its document begins at is given, and its path.
+    """Return the line of each field, from the first line of its document and its path.
 
-    A field that is missing is at the line of the field that it is missing in. 0: nothing is known.
+    A missing field has the line of its parent. 0: the line is not known.
     """
     composer = _Composer(positions=True)
     lines = [0] * len(fields)
@@ -83,7 +83,7 @@ def field_lines(text: str, fields: Sequence[tuple[int, str]]) -> list[int]:
 
 
 def _read_json(text: str) -> list[Read] | None:
-    """Read JSON documents, one after the other; None where it is not JSON, and may be YAML."""
+    """Parse JSON documents, in order; None if the text is not JSON, and may be YAML."""
     documents: list[Read] = []
     at = line = 0
     try:
@@ -96,7 +96,7 @@ def _read_json(text: str) -> list[Read] | None:
             documents.append(Read(value, line + 1))
             line += text.count("\n", begin, at)
     except (ValueError, RecursionError):
-        # The reader of YAML finds it again, with its line.
+        # The YAML parser finds it again, with its line.
         return None
     if any(_is_deep(document.value) for document in documents):
         return None
@@ -136,7 +136,7 @@ def _refuse_constant(_: str) -> Any:
 
 
 def whole(value: float) -> int | float:
-    """Return a whole number as an integer: Kubernetes writes 1000 where the file says 1e3 or 1000.0."""
+    """Return a whole number as an integer: Kubernetes writes 1000 for 1e3 or 1000.0."""
     return value if isinstance(value, int) or not value.is_integer() or abs(value) >= _EXACT_INTEGERS else int(value)
 
 
@@ -167,7 +167,7 @@ def _read_yaml(text: str) -> Iterator[Read]:
         raise ManifestError(1, "neither YAML nor JSON") from None
 
 
-# What the parser says, without the names of anchors and tags that it sometimes quotes.
+# The parser's messages, without the names of anchors and tags that it may quote.
 _PROBLEMS = (
     (
         "cannot start any token",
@@ -209,12 +209,12 @@ class _Open:
 
 
 class _Composer:
-    """Makes values of the events of a parser; events come flat, so nothing here recurses."""
+    """Builds values from the events of a parser. Events are flat, so there is no recursion."""
 
     def __init__(self, *, positions: bool = False) -> None:
         self._stack: list[_Open] = []
         self._positions: dict[int, dict[str | int, int]] | None = {} if positions else None
-        """The lines of keys and items, by the identity of the map or list that holds them."""
+        """The lines of keys and items, by the identity of their map or list."""
         self._anchors: dict[str, _Node | None] = {}
         self._expanded = 0
         self._root: Any = None
@@ -244,7 +244,7 @@ class _Composer:
                 yield Read(self._root, self._line)
 
     def line_of(self, document: Any, path: str) -> int:
-        """Return the line of a field of the document that was read last, or of what it would be in; 0 where none is."""
+        """Return the line of a field of the last document, or of its parent; 0 if there is none."""
         found, value, steps = 0, document, list[str | int]()
         while isinstance(value, dict | list):
             known = (self._positions or {}).get(id(value), {})
@@ -339,7 +339,7 @@ def _leads_to(path: str, field: str) -> bool:
 
 
 def _merge(parent: _Open, value: Any, line: int) -> None:
-    """Add the keys of other maps; what the map says after it wins, and so do earlier maps of a list."""
+    """Add the keys of other maps. Later keys of the map itself win, and earlier maps of a list win."""
     for other in value if isinstance(value, list) else [value]:
         if not isinstance(other, dict):
             raise ManifestError(line, "<< takes a map or a list of maps")

@@ -1,8 +1,8 @@
 """Validation in a worker process: objects against the schemas of a cluster, and of CRDs in the same revision.
 
-Schemas of clusters are kept from one job to the next, by the digest of their content, so that nobody can put another
-in the place of one that others use. They are public, and few: see `DOCUMENT_BYTES` and `COMPILED`. Definitions of a
-revision are forgotten with the next one.
+Schemas of clusters are cached between jobs by the digest of their content, so that nobody can replace a schema that
+others use. They are public, and their number is limited: see `DOCUMENT_BYTES` and `COMPILED`. The CRDs of a revision
+are dropped at the next revision.
 """
 
 import zlib
@@ -19,15 +19,15 @@ from syncline.core.schemas import PATTERN, Json, SchemaTooLarge, defined_schema,
 
 DOCUMENT_BYTES = 6 * 1024 * 1024
 COMPILED = 24
-"""What is kept of clusters: bytes of schemas (Kubernetes has 2.5 MiB), and kinds, each of 1 MiB or so when compiled."""
+"""The cache limits: bytes of schemas (Kubernetes has 2.5 MiB), and compiled kinds of about 1 MiB each."""
 
 ERRORS = 20
-"""How many errors of one object are named."""
+"""The maximum number of reported errors of one object."""
 
 _PATTERN_MEMORY = 1024 * 1024
 
 Key = tuple[bytes, str, str]
-"""Where a schema is from (a digest, or `_REVISION`), an API version and a kind."""
+"""The origin of a schema (a digest, or `_REVISION`), an API version and a kind."""
 
 _REVISION = b""
 
@@ -61,7 +61,7 @@ class _SchemaDocument:
             named = msgspec.json.decode(components, type=_NamedSchema).schemas
             self._schemas = msgspec.json.decode(components, type=_Schemas).schemas
         except (ValueError, RecursionError):
-            return  # it says nothing about any kind, so that the server itself has to
+            return  # it has no kinds, so the server itself must check
         for name, marked in named.items():
             for one in marked.kinds:
                 self._names.setdefault((f"{one.group}/{one.version}".lstrip("/"), one.kind), name)
@@ -80,16 +80,16 @@ class _SchemaDocument:
 
 
 class SchemaChecker:
-    """Checks objects; what it knows lasts as long as the child."""
+    """Checks objects. Its cache lives as long as the worker."""
 
     def __init__(self) -> None:
         self._documents: dict[bytes, _SchemaDocument] = {}
         self._compiled: dict[Key, Validator | None] = {}
-        """By use: the one that was used last comes last."""
+        """In the order of use: the most recently used is the last."""
         self._definitions: dict[tuple[str, str], Any] = {}
 
     def begin(self, definitions: Iterable[Any], digests: Sequence[bytes]) -> list[bytes]:
-        """Begin with a revision: the specs of its CRDs, and the schemas that it needs; return those that lack."""
+        """Start a revision with the specs of its CRDs and its schemas; return the missing schemas."""
         self._definitions = {}
         for key in [key for key in self._compiled if key[0] == _REVISION]:
             del self._compiled[key]
@@ -107,11 +107,11 @@ class SchemaChecker:
         return [digest for digest in digests if digest not in self._documents]
 
     def learn(self, digest: bytes, packed: bytes) -> None:
-        """Take the schemas of an API version."""
+        """Add the schemas of an API version."""
         self._documents[digest] = _SchemaDocument(zlib.decompress(packed))
 
     def errors(self, api_version: str, kind: str, fields: Json, digest: bytes | None) -> Iterator[FieldError]:
-        """Say what is wrong with the fields of an object beside its metadata; nothing where no schema is known."""
+        """Return the errors in the fields of an object, except metadata; none if there is no schema."""
         validator = self._validator(api_version, kind, digest)
         if validator is None:
             return
@@ -161,7 +161,7 @@ class SchemaChecker:
 
 
 class _Pattern:
-    """A pattern as API servers read it, matched in linear time. One that cannot be read matches everything."""
+    """A pattern as API servers read it, matched in linear time. An invalid pattern matches everything."""
 
     def __init__(self, _parent: Json, value: Any, _path: Sequence[str | int]) -> None:
         options = re2.Options()
@@ -173,7 +173,7 @@ class _Pattern:
             self._pattern = None
 
     def validate(self, instance: Any) -> None:
-        """Raise where a text does not match."""
+        """Raise if a text does not match."""
         if self._pattern is not None and isinstance(instance, str) and self._pattern.search(instance) is None:
             raise ValueError
 
@@ -184,12 +184,12 @@ def _compile(schema: Json | None) -> Validator | None:
     try:
         return Draft202012Validator(schema, keywords={PATTERN: _Pattern}, offline=True, validate_formats=False)
     except (ValueError, ValidationError):
-        return None  # the server, whose schema it is, has the last word
+        return None  # the server, which has the schema, decides
 
 
 def _described(error: ValidationError, schema: Json) -> Iterator[FieldError]:
     keyword = error.kind.name
-    # What junctors found is many errors, of which one at most is meant.
+    # anyOf and oneOf report many errors, and at most one of them is relevant.
     detail = {} if keyword in {"anyOf", "oneOf", "not", PATTERN} else error.kind.as_dict()
     return describe(keyword, detail, error.instance_path, error.instance, _at(schema, error.schema_path[:-1]))
 
@@ -204,7 +204,7 @@ def _at(schema: Any, path: Iterable[str | int]) -> Json:
 
 
 def _drop_nulls(value: Any) -> None:
-    """Drop the fields that are null: API servers take them for absent."""
+    """Drop null fields: for API servers they are absent."""
     waiting = [value]
     while waiting:
         one = waiting.pop()

@@ -19,7 +19,7 @@ _LASTS = timedelta(minutes=10)
 
 
 def aws_headers(credential: AwsCredential, host: str, region: str, body: bytes, now: datetime) -> dict[str, str]:
-    """Return the headers of a signed request to decrypt, by AWS's Signature Version 4."""
+    """Return the headers of a signed decrypt request (AWS Signature Version 4)."""
     moment, day = now.strftime("%Y%m%dT%H%M%SZ"), now.strftime("%Y%m%d")
     headers = {"content-type": _CONTENT, "host": host, "x-amz-date": moment, "x-amz-target": _TARGET}
     if credential.session_token:
@@ -42,7 +42,7 @@ def aws_headers(credential: AwsCredential, host: str, region: str, body: bytes, 
 
 
 def service_account_assertion(credential: GoogleCredential, audience: str, now: datetime) -> str:
-    """Return the signed assertion that a token is given for; ValueError where the key is no RSA key."""
+    """Return the signed assertion for a token. Raises ValueError if the key is not an RSA key."""
     try:
         key = serialization.load_pem_private_key(credential.private_key.encode(), password=None)
     except TypeError:

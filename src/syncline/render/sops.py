@@ -1,10 +1,10 @@
 """Detects files that are encrypted with SOPS, and decrypts them with age keys.
 
-Every value of such a file is encrypted for its place (the path of keys that leads to it), and all values together are
-sealed by a code, so that nothing can be moved, added or removed; a file whose seal does not fit is refused. The text
-around the values stays as it is, comments and lines too. What is left to the `sops` program is said by `NeedsProgram`:
-PGP keys, shares of keys, INI files, and YAML with aliases; that a key service must be asked, by `NeedsKeyService`. No
-message holds a value.
+Every value of such a file is encrypted for its path of keys. An authentication code (MAC) covers all values, so that
+none can be moved, added or removed; a file with a wrong code is refused. The text around the values is not changed,
+including comments and lines. `NeedsProgram` means that only the `sops` program can decrypt it: PGP keys, shares of
+keys, INI files, and YAML with aliases. `NeedsKeyService` means that a key service must decrypt the key. No message
+contains a value.
 """
 
 import base64
@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from syncline.render.manifests import ManifestError, read_documents, whole
 
 DATA_KEY = "\0data-key"
-"""The name, which no key of a Secret can have, under which the data key itself is given."""
+"""The name for the data key itself. No key of a Secret can have this name."""
 
 AGE_KEY_SUFFIX = ".agekey"
 PGP_KEY_SUFFIX = ".asc"
@@ -45,7 +45,7 @@ _VALUE = re.compile(r"ENC\[AES256_GCM,data:([^,]+),iv:([^,]+),tag:([^,]+),type:(
 _COMMENT = re.compile(
     r"^[ \t]*#ENC\[AES256_GCM,[^\]\n]*\][ \t]*(?:\n|\Z)|[ \t]*#ENC\[AES256_GCM,[^\]\n]*\]", re.MULTILINE
 )
-# SOPS begins the code of a file with these bytes where only encrypted values are sealed.
+# SOPS starts the code with these bytes if it covers only the encrypted values.
 _ONLY_ENCRYPTED = bytes.fromhex("8a3fd2ad54ce66527b1034f3d147be0b0b975b3bf44f72c6fdadec8176f27d69")
 _SERVICES = ("kms", "gcp_kms", "azure_kv", "hc_vault", "hckms")
 _LISTS = ("age", *_SERVICES)
@@ -58,15 +58,15 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class SopsError(Exception):
-    """An encrypted file that cannot be read; the message says why."""
+    """An encrypted file cannot be decrypted. The message names the cause."""
 
 
 class NeedsProgram(Exception):  # noqa: N818 - a request, not an error
-    """What this file takes, only the `sops` program has."""
+    """Only the `sops` program can decrypt this file."""
 
 
 class NeedsKeyService(Exception):  # noqa: N818 - as above
-    """The data key must be asked for; `entries` are the services and what the file says of the keys there."""
+    """A key service must decrypt the data key; `entries` are the services and the fields of their keys."""
 
     def __init__(self, entries: Sequence[tuple[str, Mapping[str, str]]]) -> None:
         super().__init__()
@@ -74,7 +74,7 @@ class NeedsKeyService(Exception):  # noqa: N818 - as above
 
 
 def may_be_encrypted(content: bytes) -> bool:
-    """Whether a file is worth a closer look; cheap, and never wrongly False."""
+    """Whether a file may be encrypted. It is cheap, and False is always right."""
     return _MARK in content
 
 
@@ -84,12 +84,12 @@ def is_encrypted(path: str, content: bytes) -> bool:
 
 
 def file_format(path: str) -> str:
-    """Give SOPS's name of a file's format, which goes by how the path ends."""
+    """Return the SOPS format of a file, from the end of its path."""
     return _FORMATS.get(PurePosixPath(path).suffix, "dotenv" if PurePosixPath(path).name == ".env" else "binary")
 
 
 def decrypt(path: str, content: bytes, keys: Mapping[str, bytes]) -> bytes:
-    """Return the file as it was before it was encrypted; raises SopsError or NeedsProgram."""
+    """Return the decrypted file. Raises SopsError or NeedsProgram."""
     try:
         text = content.decode()
         match file_format(path):
@@ -115,7 +115,7 @@ class Identities(NamedTuple):
 
     @classmethod
     def read(cls, keys: Mapping[str, bytes]) -> "Identities":
-        """Read the keys under names that end in `.agekey`; SopsError names one that is no key."""
+        """Parse the keys with names that end in `.agekey`. Raises SopsError, with the name, for an invalid key."""
         found: list[Any] = []
         for name in sorted(keys):
             if name.endswith(AGE_KEY_SUFFIX):
@@ -141,7 +141,7 @@ def _identities(name: str, content: bytes) -> list[Any]:
 
 
 class _Seal:
-    """The metadata of one encrypted file: opens its values and checks the code over all of them."""
+    """The metadata of one encrypted file: decrypts its values and verifies the code over all of them."""
 
     def __init__(self, metadata: Any, keys: Mapping[str, bytes]) -> None:
         if not isinstance(metadata, dict):
@@ -156,7 +156,7 @@ class _Seal:
         self._patterns = [_pattern(metadata.get(name)) for name in ("unencrypted_regex", "encrypted_regex")]
 
     def open(self, path: Sequence[str], value: Any) -> Any:
-        """Return what stands at a path, decrypted where it is encrypted, and add it to the code."""
+        """Return the value at a path, decrypted if necessary, and add it to the code."""
         encrypted = self._is_encrypted(path)
         if encrypted:
             if not isinstance(value, str):
@@ -167,11 +167,11 @@ class _Seal:
         return value
 
     def check(self) -> None:
-        """Raise unless the values are exactly those that were sealed."""
+        """Raise if the values do not match the code."""
         sealed = str(self._metadata.get("mac") or "")
         expected = self._decrypt(sealed, str(self._metadata.get("lastmodified") or ""))
         if not hmac.compare_digest(_bytes(expected), self._hash.hexdigest().upper().encode()):
-            # SOPS may have read a number or a date otherwise than we do: the program has the last word.
+            # SOPS may read a number or a date in another way: the program decides.
             raise NeedsProgram
 
     def _is_encrypted(self, path: Sequence[str]) -> bool:
@@ -218,7 +218,7 @@ def _typed(plain: bytes, kind: str) -> Any:
 
 
 def _bytes(value: Any) -> bytes:
-    """Return a value as the code over all values takes it."""
+    """Return a value in the form for the code."""
     match value:
         case bool():
             return b"True" if value else b"False"
@@ -261,7 +261,7 @@ def _data_key(metadata: Mapping[str, Any], keys: Mapping[str, bytes]) -> bytes:
         if len(key) == _DATA_KEY_BYTES:
             return key
     if metadata.get("pgp") and any(name.endswith(PGP_KEY_SUFFIX) for name in keys):
-        # Where a PGP key may open it, nobody is asked over the network.
+        # If a PGP key may decrypt it, no key service is called.
         raise NeedsProgram
     if asked := _service_entries(metadata):
         raise NeedsKeyService(asked)
@@ -276,7 +276,7 @@ def _data_key(metadata: Mapping[str, Any], keys: Mapping[str, bytes]) -> bytes:
 
 
 def _service_entries(metadata: Mapping[str, Any]) -> list[tuple[str, dict[str, str]]]:
-    """Return what the file says of keys at key services; a map, such as AWS's encryption context, as JSON."""
+    """Return the fields about keys at key services; a map, such as an AWS encryption context, as JSON."""
     found: list[tuple[str, dict[str, str]]] = []
     for service in _SERVICES:
         for entry in metadata.get(service) or []:
@@ -308,7 +308,7 @@ def _decrypt_yaml(text: str, keys: Mapping[str, bytes]) -> bytes:
 
 
 class _Level:
-    """A map or list of the file, and the key whose value comes next."""
+    """A map or list of the file, and the key of the next value."""
 
     def __init__(self, *, is_map: bool) -> None:
         self.is_map = is_map
@@ -317,7 +317,7 @@ class _Level:
 
 
 def _replacements(text: str, seal: _Seal) -> Iterator[tuple[int, int, str]]:
-    """Give what changes in the text, in its order: encrypted values, and the metadata that goes."""
+    """Yield the changes of the text, in order: encrypted values, and the removed metadata."""
     levels: list[_Level] = []
     metadata_from: int | None = None
     events: Iterator[Any] = yaml.parse(text, Loader=_LOADER)
@@ -375,7 +375,7 @@ def _leaf(event: yaml.ScalarEvent, levels: Sequence[_Level], seal: _Seal) -> str
 
 
 def _as_sops_reads(event: yaml.ScalarEvent) -> Any:
-    """Return a scalar as SOPS reads it, which is YAML 1.2 with the octals of 1.1: `on` and `yes` are text."""
+    """Return a scalar as SOPS reads it: YAML 1.2 with the octals of 1.1, so `on` and `yes` are text."""
     if event.tag is not None or not event.implicit[0]:
         return event.value
     if event.value.lower() in {"yes", "no", "on", "off", "y", "n"}:
@@ -439,7 +439,7 @@ def _decrypt_dotenv(text: str, keys: Mapping[str, bytes]) -> bytes:
 
 
 def _nested(flat: Mapping[str, str]) -> dict[str, Any]:
-    """Give metadata its shape back: `sops_age__list_0__map_enc` is `enc` of the first entry of `age`."""
+    """Restore the structure of metadata: `sops_age__list_0__map_enc` is `enc` of the first entry of `age`."""
     metadata: dict[str, Any] = {}
     lists: dict[str, dict[str, dict[str, str]]] = {}
     for key, value in flat.items():

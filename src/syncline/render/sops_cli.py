@@ -23,10 +23,10 @@ async def decrypt(
     folders: TempFolders,
     unconfined: bool = False,
 ) -> bytes:
-    """Return a file as it was before it was encrypted; raises BuildError, and Overrun where it takes too much.
+    """Return the decrypted file. Raises BuildError, and Overrun if it exceeds a limit.
 
-    Keys go into files of a folder that only this user can look into, never into arguments. Key services are not asked
-    here: what a credential of theirs names, such as addresses, files and commands, the program would follow.
+    Keys are in files of a private folder, never in arguments. Key services are not used here: the program would follow
+    the addresses, files and commands in their credentials.
     """
     program = tools.find("sops")
     async with folders.folder() as folder:
@@ -36,7 +36,7 @@ async def decrypt(
         environment = {
             "SOPS_AGE_KEY_FILE": str(folder / "age"),
             "GNUPGHOME": str(folder / "gnupg"),
-            # The program reads the ring of keys itself; there is nobody to ask for a passphrase.
+            # The program reads the keyring itself; it cannot ask for a passphrase.
             "SOPS_GPG_EXEC": str(folder / "none"),
         }
         age = b"\n".join(value for name, value in keys.items() if name.endswith(AGE_KEY_SUFFIX))
@@ -56,7 +56,7 @@ async def decrypt(
 
 
 def _cause(code: int) -> str:
-    # What the program says is not told: it may quote the file.
+    # The output of the program is not shown: it may quote the file.
     if code == _MAC_MISMATCH:
         return "was changed after it was encrypted; encrypt it again"
     if code == _NO_KEY:
@@ -68,7 +68,7 @@ def _cause(code: int) -> str:
 
 
 def _ring(keys: Mapping[str, bytes]) -> bytes:
-    """Give the PGP keys as one ring, out of their armour."""
+    """Return the PGP keys as one keyring, without their armour."""
     ring = b""
     for name in sorted(keys):
         if name.endswith(PGP_KEY_SUFFIX):

@@ -20,14 +20,14 @@ from syncline.render.tree import FileTree, normal
 
 PREFIX = "syncline-build-"
 ABANDONED_SECONDS = 60.0
-"""How long a folder is left alone that nobody seems to hold: its owner may be about to."""
+"""The minimum age of an unlocked folder before its removal: its owner may be about to lock it."""
 
 
 class TempFolders:
-    """A folder of this process, with a folder for each piece of work in it.
+    """A folder of this process, with a subfolder for each piece of work.
 
-    It is held by a lock that ends with the process. So what a process that was killed has left behind, secrets maybe,
-    is known for what it is, and removed by the next.
+    The process holds a lock on it. The files of a killed process, which may be secrets, are therefore recognized and
+    removed by the next process.
     """
 
     def __init__(self, parent: Path | None = None) -> None:
@@ -38,13 +38,13 @@ class TempFolders:
 
     @asynccontextmanager
     async def folder(self) -> AsyncIterator[Path]:
-        """Lend an empty folder that only this user can look into; RenderFailed where there is no room for one."""
+        """Return an empty private folder. Raises RenderFailed if there is no space for it."""
         async with AsyncExitStack() as stack:
             try:
                 async with self._opening:
                     own = await in_thread(self._own_folder)
                 folder = own / secrets.token_hex(8)
-                # Whatever happens from here on, to the making of it too, it is removed.
+                # From here on it is removed in any case, also if its creation fails.
                 stack.push_async_callback(in_thread, shutil.rmtree, folder, ignore_errors=True)
                 await in_thread(folder.mkdir, 0o700)
             except OSError as error:
@@ -96,7 +96,7 @@ def _try_lock(folder: Path) -> int | None:
 
 
 async def write_tree(folder: Path, tree: FileTree, paths: Iterable[str], contents: Mapping[str, bytes]) -> None:
-    """Write files of a tree, those in `contents` with that content. Links become copies, or links within the folder."""
+    """Write files of a tree, with the content in `contents` if there is one. Links stay inside, or become copies."""
     try:
         await in_thread(_write_tree, folder, tree, list(paths), contents)
     except OSError as error:
@@ -114,7 +114,7 @@ def _write_tree(folder: Path, tree: FileTree, paths: list[str], contents: Mappin
         if file is not None:
             target.write_bytes(contents.get(place, file.content))
         elif tree.has_folder(place) and place != path:
-            # Where it leads is checked, and written as well: it is among the paths of the build.
+            # Its target is checked, and written too: it is one of the paths of the build.
             target.symlink_to(posixpath.relpath(place, posixpath.dirname(path) or "."))
         else:
             raise BuildError("is a symbolic link to a missing file", file=path)

@@ -1,8 +1,8 @@
 """Files that are Jinja templates. They are rendered as text before the build.
 
-Values become literals in front of the template rather than objects beside it: a template can call no method of ours,
-and sees no more than what was written. There is one pass: a value that looks like a template stays what it is. It runs
-in the child, which may die of it.
+Values become literals before the template, not objects: a template cannot call methods of the operator, and has only
+the written values. There is one pass: a value that looks like a template is not rendered. It runs in a worker, which
+can crash.
 """
 
 import json
@@ -17,7 +17,7 @@ from syncline.render.errors import BuildError
 from syncline.render.transforms import new_engine, template_cause
 
 SIZE_LIMIT = 4 * 1024 * 1024
-"""Bytes of one file after templates."""
+"""The maximum size of a rendered file in bytes."""
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _TAKEN = frozenset(
@@ -56,12 +56,12 @@ class FileTemplates:
         for name, value in values.items():
             if _WORD.match(name) and name not in _TAKEN:
                 known.setdefault(name, value)
-        # One line, so that the numbers of lines stay the author's.
+        # One line, so that line numbers stay correct.
         self._prelude = "".join(f"{{% set {name} = {_literal(value)} %}}" for name, value in known.items())
         self._known = ", ".join(["values", *variables])
 
     def render(self, path: str, content: bytes) -> bytes:
-        """Return the file as its template says; one without any mark of templates, or not text, stays as it is."""
+        """Return the rendered file; a file without marks of templates, or that is not text, is unchanged."""
         if not has_marks(content):
             return content
         try:
@@ -85,7 +85,7 @@ class FileTemplates:
 
 
 def _literal(value: Any, depth: int = 0) -> str:
-    """Write a value in the template language, which writes null as none."""
+    """Return a value in the template language, where null is none."""
     if depth > _DEEPEST:
         raise BuildError(f"the values are nested more than {_DEEPEST} deep")
     match value:

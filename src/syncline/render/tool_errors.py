@@ -14,7 +14,7 @@ _NOISE = re.compile(
     r"^(?:Error: |level=\w+ |WARNING: .*$|walk\.go.*$)|\s*Use --debug flag to render out invalid YAML\s*$", re.MULTILINE
 )
 
-# Parts of messages that quote at most names from charts, never values.
+# Parts of messages that quote only names of charts, never values.
 _HARMLESS = (
     re.compile(r"nil pointer evaluating [\w .{}*]{1,100}"),
     re.compile(r'function "\w{1,60}" not defined'),
@@ -35,7 +35,7 @@ _UNTOLD = "the details are hidden, because the build contains secrets; build it 
 
 
 def chart_error(said: str, chart: str, folder: str, *, sensitive: bool) -> BuildError:
-    """Tell why helm did not render the chart that is at a path of the tree."""
+    """Return why helm failed to render the chart at a path of the tree."""
     text = _clean(said, folder)
     if missing := _MISSING_CHARTS.search(text):
         return BuildError(
@@ -43,16 +43,16 @@ def chart_error(said: str, chart: str, folder: str, *, sensitive: bool) -> Build
             " build` and commit the result",
             file=_join(chart, "Chart.yaml"),
         )
-    # The last place with a line is where it happened; those before it tell who called it.
+    # The last place with a line has the error; the places before it are callers.
     places = sorted(_CHART_FILE.findall(text), key=lambda place: bool(place[1]))
     file, line = (_join(chart, places[-1][0]), int(places[-1][1] or 0)) if places else (chart, 0)
     return BuildError(f"helm: {_told(text, sensitive=sensitive)}", file=file, line=line)
 
 
 def kustomize_error(said: str, file: str, folder: str, *, sensitive: bool) -> BuildError:
-    """Tell why kustomize did not build what a kustomization file says."""
+    """Return why kustomize failed to build a kustomization."""
     text = _clean(said, folder)
-    # How it was come to, base by base, is told before the cause; and a file that is no resource is tried as a folder.
+    # The chain of bases is before the cause; and a file that is not a resource is tried as a folder.
     for before in ("accumulation err='", "recursed accumulation of path "):
         text = text.rpartition(before)[2]
     text = _TRIED_AS_FOLDER.sub("", text)
@@ -61,7 +61,7 @@ def kustomize_error(said: str, file: str, folder: str, *, sensitive: bool) -> Bu
 
 def _told(text: str, *, sensitive: bool) -> str:
     if not sensitive:
-        # The end is the cause; what comes before tells how it was come to.
+        # The cause is at the end, after the chain of bases.
         return text if len(text) <= _LONGEST_CAUSE else "..." + text[-_LONGEST_CAUSE:]
     found = next((match[0] for pattern in _HARMLESS if (match := pattern.search(text))), "it failed")
     return f"{found}; {_UNTOLD}"

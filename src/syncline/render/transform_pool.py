@@ -1,6 +1,6 @@
 """Transforms data and renders texts for targets, in workers (`workers/`): patches, names and the values of keys.
 
-A job of many targets gives its slot up after each turn, so that it keeps nobody else waiting.
+A job of many targets releases its slot after each batch, so that other jobs do not wait for it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,32 +29,32 @@ from syncline.render.workers.protocol import (
 )
 
 WORKERS = 3
-"""How many jobs run at once, one of them out of reach of a single namespace."""
+"""The number of concurrent jobs; a single namespace gets all but one."""
 
 TARGETS_PER_TURN = 250
-"""How many targets are named to a child at once; it may do fewer."""
+"""The maximum number of targets in a batch; a worker may do fewer."""
 
 SECONDS_PER_TARGET = 0.05
-"""What a job may take on average per target, on top of the deadline that each single target has."""
+"""The average time for each target of a job; each single target has its own deadline."""
 
 RESULT_LIMIT = 64 * 1024 * 1024
 BYTES_PER_KEY = 64
-"""What the results of one job may take of the operator's memory, all targets together; and what each key takes."""
+"""The maximum memory for the results of one job, for all targets; and the memory for each key."""
 
 
 _BREACH = "broke the protocol of their worker"
 
 Result = dict[str, str] | TransformError
-"""What a target gets: its data, or why there is none."""
+"""The result for a target: its data, or an error."""
 
 
 def is_template(text: str) -> bool:
-    """Whether a text is anything but itself when it is rendered."""
+    """Whether a text contains marks of templates."""
     return any(mark in text for mark in ("{{", "{%", "{#"))
 
 
 class TransformPool:
-    """Transforms data for targets, in workers that are started when there is work and end when there is none."""
+    """Transforms data for targets, in workers that are started for work and end without work."""
 
     def __init__(self, *, workers: int = WORKERS, deadline: float = 5.0, unconfined: bool = False) -> None:
         self._deadline = deadline
@@ -78,9 +78,9 @@ class TransformPool:
     ) -> list[Result]:
         """Return the data for each target, in their order; equal results are one shared dict, not to be changed.
 
-        Where a transform is wrong for a target, its `TransformError` stands in place of the data: the others are served
-        all the same. Raises it when it is wrong for all, and `RenderFailed` when the work took too much time or memory,
-        now or a short while ago; both then with the same message.
+        If a transform fails for a target, the result is its `TransformError`, and the other targets get their data.
+        Raises it if it fails for all targets, and `RenderFailed` if the work takes too much time or memory, or did so
+        recently, with the same message.
         """
         if not transforms:
             return [dict(data)] * len(targets)
@@ -91,7 +91,7 @@ class TransformPool:
     ) -> list[str | TransformError]:
         """Return a text, such as a patch or a name, for each target, in their order.
 
-        A text that is no template is returned as it is, and no child is asked. Otherwise as `transform`.
+        A text that is not a template is returned unchanged, without a worker. Otherwise as `transform`.
         """
         if not is_template(template):
             return [template] * len(targets)
@@ -99,11 +99,11 @@ class TransformPool:
         return [result if isinstance(result, TransformError) else result[TEXT] for result in results]
 
     async def close(self) -> None:
-        """End all workers; jobs under way fail with `RenderFailed`."""
+        """End all workers. Current jobs fail with `RenderFailed`."""
         await self._pool.close()
 
     async def _perform(self, job: TargetsJob) -> list[Result]:
-        # Whose sync it is counts, not whose object: what many read is nobody's to spoil for the others.
+        # It counts for the tenant of the sync, not of the source: syncs of several tenants can read one source.
         tenant = on_behalf_of.get() or job.source.namespace
         subject = "the transforms" if isinstance(job, TransformJob) else "the templates"
 
@@ -129,7 +129,7 @@ class TransformPool:
 
 
 class _Results:
-    """What has been rendered of a job so far."""
+    """The results of a job so far."""
 
     def __init__(self, job: TargetsJob) -> None:
         self._targets = job.targets
@@ -139,7 +139,7 @@ class _Results:
         self.all: list[Result] = []
 
     def add(self, answers: Sequence[Answer]) -> None:
-        """Take the answers of a turn; each is for the next target, and the last says how the turn ended."""
+        """Add the answers of a batch: one for each target, in order, and the last is the end of the batch."""
         *answers, done = answers
         if not isinstance(done, Done) or not 0 < len(answers) <= len(self._targets) - len(self.all):
             raise WorkerStopped(_BREACH)
@@ -149,7 +149,7 @@ class _Results:
                     self._size += sum(map(len, changed.values())) + BYTES_PER_KEY * (len(self._data) or 1)
                     if self._size > RESULT_LIMIT:
                         raise WorkerStopped(f"gave more than {RESULT_LIMIT >> 20} MiB for {len(self._targets)} targets")
-                    # Values that did not change stay the same objects, for all targets.
+                    # Unchanged values are shared between all targets.
                     self.all.append(self._data | changed)
                 case Repeated() if self.all:
                     self.all.append(self.all[-1])

@@ -1,7 +1,7 @@
 """The transforms of a sync: set, replace and template, in order, for the matching keys.
 
-Pure, but not safe by itself: a template or a pattern may ask for more memory and time than there is, or overflow the
-stack of the template engine. It runs in the child (`syncline.render.workers.transform`), which may die of it.
+It is pure, but not safe: a template or a pattern can need too much memory or time, or overflow the stack of the
+template engine. It runs in a worker (`syncline.render.workers.transform`), which can crash.
 """
 
 import io
@@ -17,16 +17,16 @@ from syncline.render.errors import TransformError
 from syncline.render.workers.protocol import TEXT, TransformSource, TransformTarget
 
 SIZE_LIMIT = 1024 * 1024
-"""What the API server accepts as the values of one ConfigMap, in bytes."""
+"""The maximum size of the values of one ConfigMap, in bytes, by the API server."""
 
 FUEL = 10_000_000
-"""Steps that one template may take; about half a second."""
+"""The maximum steps of one template: about half a second."""
 
 PATTERN_MEMORY = 2 * 1024 * 1024
-"""Bytes that one compiled pattern may take."""
+"""The maximum size of one compiled pattern, in bytes."""
 
-# Variables are strings: a dict would be a live Python object inside the template, whose methods can be called. The
-# mappings are made by the engine itself, on the first line, so that line numbers stay the author's.
+# Variables are strings: a dict would be a Python object in the template, whose methods can be called. The engine itself
+# creates the mappings, on the first line, so that line numbers stay correct.
 _SOURCE = (
     '{% set source = {"namespace": source_namespace, "name": source_name, "kind": source_kind} if source_kind '
     'else {"namespace": source_namespace, "name": source_name} %}'
@@ -36,7 +36,7 @@ _TARGET = '{% set target = {"namespace": target_namespace, "name": target_name, 
 _MENTIONS_TARGET = re2.compile(r"\btarget\b")
 _REFERENCE = re.compile(r"\\(.?)", re.DOTALL)
 
-# Kinds of template errors whose detail quotes only the template, never what it was rendered with.
+# Kinds of template errors whose detail quotes only the template, never the values.
 _QUOTES_TEMPLATE = frozenset({"SyntaxError", "UnknownFilter", "UnknownFunction", "UnknownMethod", "UnknownTest"})
 _CAUSES = {
     "InvalidOperation": "an operation that its operands do not allow, such as text + number",
@@ -50,12 +50,12 @@ _UNDEFINED_IN_TEXT = _THERE_ARE.format("", ", source.kind", "target.cluster")
 _LONGEST_CAUSE = 120
 
 Step = Callable[[str, str, "_Variables"], str]
-"""From the key, its value and the variables to the new value; raises `_WrongError`."""
+"""Returns the new value for a key, its value and the variables. Raises `_WrongError`."""
 _Variables = Mapping[str, str]
 
 
 class _InvalidTransformError(Exception):
-    """Why a step cannot be carried out, before it is known at which transform and key."""
+    """The cause of a failed step, before its transform and key are known."""
 
     def __init__(self, cause: str, line: int | None = None) -> None:
         super().__init__(cause)
@@ -70,9 +70,9 @@ def apply(
     source: TransformSource,
     target: TransformTarget | None,
 ) -> dict[str, str]:
-    """Return `data` after the transforms; `binary` is only looked at, since it takes keys and space.
+    """Return `data` after the transforms; `binary` is not changed, but its keys and size count.
 
-    `target` may be None where `uses_target` is false.
+    `target` may be None if `uses_target` is false.
     """
     return Transformer(transforms).apply(data, binary, source, target)
 
@@ -80,8 +80,8 @@ def apply(
 def uses_target(transforms: Sequence[Transform]) -> bool:
     """Whether the result may differ between targets.
 
-    It looks at the text alone, so it is safe on hostile templates, and says yes when in doubt. (The engine's own
-    analysis misses `{% set target = target.name %}`.)
+    It only searches the text, so it is safe for untrusted templates, and true in case of doubt. (The analysis of the
+    engine misses `{% set target = target.name %}`.)
     """
     return any(
         transform.template is not None and _MENTIONS_TARGET.search(transform.template) for transform in transforms
@@ -135,7 +135,7 @@ class Transformer:
 
 
 class TextTemplate:
-    """A text of its own, such as a patch or a name, compiled once and rendered for any number of targets."""
+    """A separate text, such as a patch or a name, compiled once and rendered for any number of targets."""
 
     def __init__(self, template: str) -> None:
         self.uses_target = bool(_MENTIONS_TARGET.search(template))
@@ -145,7 +145,7 @@ class TextTemplate:
             raise _wrong_text(error) from None
 
     def render(self, source: TransformSource, target: TransformTarget | None) -> str:
-        """Return the text for one target; None will do where the text does not use it."""
+        """Return the text for one target; None is enough if the text does not use it."""
         try:
             return self._render(_variables(source, target))
         except _InvalidTransformError as error:
@@ -181,7 +181,7 @@ def _compile(engine: minijinja.Environment, name: str, transform: Transform) -> 
 
 
 def new_engine(*, names: bool = False) -> minijinja.Environment:
-    """Give an engine that is strict, has fuel, and shows nothing of itself; `names`: errors name what is undefined."""
+    """Return a strict engine with a limit of steps and no introspection; `names`: errors name undefined variables."""
     engine = minijinja.Environment(
         fuel=FUEL,
         undefined_behavior="strict",
@@ -189,7 +189,7 @@ def new_engine(*, names: bool = False) -> minijinja.Environment:
         keep_trailing_newline=True,
         debug=names,
     )
-    # It shows the engine's inside, target and all, to templates that do not name the target.
+    # It would show all variables, and so the target, to templates that do not name the target.
     engine.remove_global("debug")
     return engine
 
@@ -216,7 +216,7 @@ def _wrong_template(error: minijinja.TemplateError, undefined: str) -> _InvalidT
 
 
 def template_cause(error: minijinja.TemplateError) -> str:
-    """Say why a template failed, without a value that it was rendered with."""
+    """Return why a template failed, without values."""
     if error.kind in _QUOTES_TEMPLATE and error.detail:
         return _short(error.detail)
     return _CAUSES.get(error.kind, f"the template failed ({error.kind})")

@@ -8,13 +8,13 @@ from syncline.render.build_spec import Files, SourceFile
 from syncline.render.errors import BuildError
 
 MOST_LINKS = 40
-"""Links that one path may lead through, as in Linux."""
+"""The maximum number of links in one path, as in Linux."""
 
 ROOT = "."
 
 
 def normal(path: str) -> str:
-    """Give a path its shortest form; the root is `.`; BuildError where it leads out of the tree."""
+    """Return the normalized path; the root is `.`. Raises BuildError if it leads out of the tree."""
     shortest = posixpath.normpath(path or ROOT)
     if shortest == ".." or shortest.startswith(("/", "../")) or "\0" in path:
         raise BuildError("leads out of the repository", file=path)
@@ -22,24 +22,24 @@ def normal(path: str) -> str:
 
 
 def join(folder: str, path: str) -> str:
-    """Give the path that is meant by `path` in a folder; BuildError where it leads out of the tree."""
+    """Return the path of a relative `path` in a folder. Raises BuildError if it leads out of the tree."""
     if path.startswith("/"):
         raise BuildError("leads out of the repository; write a path relative to the file that names it", file=path)
     return normal(posixpath.join(folder, path))
 
 
 def within(folder: str, path: str) -> bool:
-    """Whether a path is the folder or in it."""
+    """Whether a path is the folder or below it."""
     return folder in {ROOT, path} or path.startswith(folder + "/")
 
 
 def covers(known: str, path: str) -> bool:
-    """Whether a path is what a file, folder or glob names."""
+    """Whether a file, folder or glob matches a path."""
     return glob_finds(known, path) if is_glob(known) else within(known, path)
 
 
 def follow(path: str, link_at: Callable[[str], str | None]) -> str:
-    """Give where a path leads when links are followed, at every step of it. `link_at` tells what a path links to."""
+    """Return the path with all links followed, at every level. `link_at` returns the target of a link."""
     rest = [part for part in normal(path).split("/") if part != ROOT]
     done: list[str] = []
     links = 0
@@ -64,12 +64,12 @@ def follow(path: str, link_at: Callable[[str], str | None]) -> str:
 
 
 def glob_finds(pattern: str, path: str) -> bool:
-    """Whether a glob names the path or a folder above it; `*` and `?` stay within a folder, `**` does not."""
+    """Whether a glob matches the path or a folder above it; `*` and `?` stay within a folder, `**` does not."""
     return _segments_match(pattern.split("/"), path.split("/"))
 
 
 def _segments_match(pattern: Sequence[str], parts: Sequence[str]) -> bool:
-    # Which lengths of the path the pattern so far can have matched: no backtracking, whatever the pattern.
+    # The possible lengths of the path that the pattern so far can match: there is no backtracking.
     reached = {0}
     for segment in pattern:
         if segment == "**":
@@ -80,7 +80,7 @@ def _segments_match(pattern: Sequence[str], parts: Sequence[str]) -> bool:
 
 
 class FileTree:
-    """Files that were read, with their links followed."""
+    """Files in memory, with links followed."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
@@ -98,7 +98,7 @@ class FileTree:
         return iter(self._ordered)
 
     def follow(self, path: str) -> str:
-        """Give where a path leads when links are followed."""
+        """Return the path with all links followed."""
         if not self._has_links and path in self._files:
             return path
         if path not in self._places:
@@ -110,11 +110,11 @@ class FileTree:
         return None if file is None else file.link
 
     def file(self, path: str) -> SourceFile | None:
-        """Give the file that a path leads to."""
+        """Return the file that a path leads to."""
         return self._files.get(self.follow(path))
 
     def entry(self, path: str) -> SourceFile | None:
-        """Give what is at a path itself, be it a link."""
+        """Return the file or link at a path, without following it."""
         return self._files.get(path)
 
     @property
@@ -123,17 +123,17 @@ class FileTree:
         return [path for path in self if self._files[path].link is not None]
 
     def has_folder(self, path: str) -> bool:
-        """Whether there is a folder at a path itself."""
+        """Whether there is a folder at a path, without following links."""
         return path in self._folders
 
     def under(self, folder: str) -> list[str]:
-        """Give the paths of files and links in a folder and in those in it, in order."""
+        """Return the sorted paths of files and links in a folder and its subfolders."""
         return [path for path in self._ordered if within(folder, path)]
 
     def select(self, path: str) -> list[str]:
-        """Give the paths that a file, folder or glob names, in order; BuildError where there are none.
+        """Return the sorted paths of a file, folder or glob. Raises BuildError if there are none.
 
-        Files whose name begins with a dot are found only by a pattern or path that names them.
+        Files with a leading dot match only a pattern or path that names them.
         """
         if is_glob(path):
             found = [each for each in self if glob_finds(normal(path), each)]
@@ -153,7 +153,7 @@ def _is_hidden(path: str) -> bool:
 
 
 def outermost(paths: Iterable[str]) -> tuple[str, ...]:
-    """Give the paths that are not in a folder that is among them too, in order."""
+    """Return the sorted paths, without those below another of the paths."""
     kept: list[str] = []
     for path in sorted(set(paths)):
         if not any(within(folder, path) for folder in kept):

@@ -11,10 +11,10 @@ from syncline.render.workers.process import WorkerProcess
 from syncline.render.workers.protocol import Answer, Begin, BuildJob, Lacking, Learn, Validate, Wrong
 
 BATCH_BYTES = 512 * 1024
-"""About what is sent to a worker at once, so that the event loop is not held up; a larger object goes by itself."""
+"""The approximate size of a message to a worker, so that the event loop is not blocked."""
 
 NAMED = 100
-"""Errors that are returned; beyond that they are not looked for."""
+"""The maximum number of returned errors; after it the check ends."""
 
 Ask = Callable[[WorkerProcess, BuildJob], Awaitable[list[Answer]]]
 
@@ -27,7 +27,7 @@ class Schema(Struct, frozen=True):
 
 
 class Candidate(Struct, frozen=True):
-    """An object to be checked: its fields beside metadata."""
+    """An object to check: its fields except metadata."""
 
     api_version: str
     kind: str
@@ -35,29 +35,29 @@ class Candidate(Struct, frozen=True):
 
 
 class Validation(Struct, frozen=True, kw_only=True):
-    """Objects of one revision, and the schemas of the cluster that they are for."""
+    """Objects of one revision, and the schemas of their cluster."""
 
     tenant: str
     what: str
-    """What a person calls the revision, in messages."""
+    """The name of the revision in messages."""
     digest: bytes
-    """Names all of it."""
+    """A digest of all fields."""
     objects: Sequence[Candidate]
     schemas: Mapping[str, Schema]
-    """By API version; objects of others are not checked, unless a definition is for them."""
+    """By API version; objects of other versions are not checked, unless there is a CRD."""
     definitions: Sequence[Any] = ()
-    """The specs of CustomResourceDefinitions that come with the objects, and win over the cluster's."""
+    """The specs of the CRDs in the revision; they override those of the cluster."""
 
 
 class InvalidObject(Struct, frozen=True):
-    """What is wrong with one object."""
+    """The errors of one object."""
 
     index: int
     error: FieldError
 
 
 async def validate(process: WorkerProcess, work: Validation, ask: Ask) -> list[InvalidObject]:
-    """Check all objects in one worker; return what is wrong, at most `NAMED` errors."""
+    """Check all objects in one worker; return at most `NAMED` errors."""
     process.learned = True
     schemas = {one.digest: one for one in work.schemas.values()}
     lacking = await ask(process, Begin([*work.definitions], [*schemas]))

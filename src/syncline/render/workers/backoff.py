@@ -4,14 +4,14 @@ from typing import NamedTuple
 
 FIRST_WAIT = 10.0
 LONGEST_WAIT = 600.0
-"""Seconds; each further time that a job is stopped doubles its wait."""
+"""The first and the longest wait in seconds. The wait doubles each time that a job is stopped."""
 
 CAPACITY = 1000
-"""Jobs remembered; beyond that the oldest is forgotten."""
+"""The maximum number of remembered jobs. The oldest is dropped first."""
 
 
 class Backoff(NamedTuple):
-    """Why a job is left alone, and for how many more seconds."""
+    """The cause of a backoff, and the seconds until its end."""
 
     reason: str
     seconds: float
@@ -24,7 +24,7 @@ class _Failure(NamedTuple):
 
 
 class Backoffs:
-    """Remembers jobs by their digests; the caller brings the clock."""
+    """The backoffs of jobs, by the digests of the jobs. The clock is an argument."""
 
     def __init__(self) -> None:
         self._entries: dict[bytes, _Failure] = {}
@@ -43,7 +43,7 @@ class Backoffs:
         return Backoff(reason, wait)
 
     def of(self, key: bytes, now: float) -> Backoff | None:
-        """Return why a job is left alone, or None when it may be tried."""
+        """Return the backoff of a job, or None if the job can be tried."""
         entry = self._entries.get(key)
         return Backoff(entry.reason, entry.until - now) if entry and entry.until > now else None
 

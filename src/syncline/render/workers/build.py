@@ -53,11 +53,11 @@ if TYPE_CHECKING:
 
 SHOWN_HOOKS = 10
 DOCUMENT_BYTES = 3 * 1024 * 1024
-"""What an API server accepts as one request."""
+"""The maximum size of a request that an API server accepts."""
 
 
 def work(job: BuildJob) -> Iterator[BuildAnswer]:
-    """Answer a job; the last answer is Done or Failed."""
+    """Yield the answers to a job. The last answer is Done or Failed."""
     try:
         yield from _built(job) if isinstance(job, Prepare | Parse | Sort | Evaluate | Locate) else _checked(job)
     except BuildError as error:
@@ -95,7 +95,7 @@ def _prepare(job: Prepare) -> Iterator[BuildAnswer]:
                 yield Prepared(file.path, content, decrypted=False)
 
 
-# The program has no network, so that it cannot ask a key service itself.
+# The program has no network, so it cannot call a key service itself.
 _ONLY_PROGRAM = (
     "a key service opens it, but only the sops program reads this file (an INI file, YAML with aliases, or values that "
     "were changed after they were encrypted): encrypt it for an age key too"
@@ -155,7 +155,7 @@ def _evaluate(job: Evaluate) -> Iterator[BuildAnswer]:
 
 
 def _load_checker() -> "SchemaChecker | str":
-    """Return the checker, or why there is none: builds that need none go on."""
+    """Return the checker, or the cause of its absence: builds without validation still work."""
     try:
         from syncline.render.schemacheck import SchemaChecker  # noqa: PLC0415 - see above
     except ImportError as error:
@@ -189,7 +189,7 @@ def _validate(checker: "SchemaChecker", job: Validate) -> Iterator[BuildAnswer]:
 
 
 def _found(documents: Iterable[Document]) -> Iterator[BuildAnswer]:
-    """Give documents in frames that are quickly read."""
+    """Yield documents in small frames."""
     batch: list[tuple[str, int, dict[str, Any]]] = []
     size = 0
     for document in documents:
@@ -217,7 +217,7 @@ def main() -> None:
 
 
 def _rehearse() -> None:
-    """Take every path once: before the walls go up, to load what is loaded late; after, to see that all still works."""
+    """Run each kind of job once: before the confinement, to load all modules; afterwards, to check that they work."""
     key = pyrage.x25519.Identity.generate()
     files = [
         Text("a.yaml", b"a: {{ b }}\n", template=True),

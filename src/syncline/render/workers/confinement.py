@@ -1,9 +1,9 @@
 """The confinement of a worker before any untrusted work. It applies to the calling process permanently.
 
-Everywhere: no new file, process or core dump, and an address space a little larger than it is. On Linux also: it dies
-with its parent, is the first to go when memory runs out, cannot be inspected, and (x86-64 and arm64) may make only the
-system calls that computing needs, so there is no network, no file and no other program to reach. Elsewhere that last
-wall is missing; the operator is meant to run on Linux, other systems are for development.
+On all systems, a worker can create no file, process or core dump, and can allocate only a limited amount of memory. On
+Linux, it also dies with its parent, is the first process that the kernel ends when memory is short, and cannot be
+inspected. On x86-64 and arm64, it can make only the system calls that computing needs, so it reaches no network, no
+file and no program. Other systems lack this last wall: they are for development.
 """
 
 import contextlib
@@ -22,17 +22,17 @@ from syncline.confinement.system_calls import (
 )
 
 TRANSFORM_MEMORY = 96 * 1024 * 1024
-"""Bytes beyond what a worker has when it starts. Ordinary work on 1 MiB of data takes 5 to 20 MiB; and workers at their
-limits still fit next to the operator in its pod, where the kernel would end all of them together.
+"""The bytes that a worker can allocate after its start. Ordinary work on 1 MiB of data takes 5 to 20 MiB. The pod of
+the operator has enough memory for all workers at their limits.
 """
 BUILD_MEMORY = 136 * 1024 * 1024
-"""The same for a worker that builds, which has about 60 MiB when it starts: less than 200 MiB in all."""
+"""The same for a build worker, which has about 60 MiB at its start: less than 200 MiB in total."""
 
-_OPEN_FILES = 3  # standard input, output and error: there is no number left for another
+_OPEN_FILES = 3  # standard input, output and error: no other file can be opened
 
 
 def confine(memory: int) -> bool:
-    """Give up everything but computing, in this much more memory; return whether the kernel has done all of it."""
+    """Confine this process, with this many more bytes of memory. Return whether all walls are in place."""
     os.environ.clear()
     done = linux = sys.platform == "linux"
     if linux:

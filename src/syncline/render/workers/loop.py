@@ -16,7 +16,7 @@ J = TypeVar("J")
 def serve(
     ready: msgspec.Struct, decode: Callable[[bytes], J], work: Callable[[J], Iterable[msgspec.Struct]]
 ) -> NoReturn:
-    """Say that the child is ready, then answer jobs. Nothing of one job is held while the next is worked on."""
+    """Send `Ready`, then answer jobs. No data of a job stays in memory after the job."""
     requests, answers = sys.stdin.buffer, sys.stdout.buffer
     _say(answers, ready)
     while (body := _read(requests)) is not None:
@@ -26,7 +26,7 @@ def serve(
             _say(answers, answer)
         del job
         re2.purge()
-    # Nothing is left to flush or to close, and an orderly end would want files and threads.
+    # There is nothing to flush or close. A normal exit would need files and threads.
     os._exit(0)
 
 

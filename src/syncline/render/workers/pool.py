@@ -1,8 +1,8 @@
 """A pool of worker processes: started for work, kept for a while, ended after a failure.
 
-Work takes turns, fairly between tenants. One worker is always out of reach of a single tenant, so hostile work of one
-keeps nobody else waiting. Work that takes too much time or memory is stopped and left alone for a while; when it is
-tried again, it may not take the last free worker.
+Tenants share the workers fairly. A single tenant can never use the last worker, so hostile work of one tenant blocks
+no other tenant. Work that takes too much time or memory is stopped, and retried only after a backoff. A retry cannot
+use the last free worker.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from syncline.render.workers.process import WorkerCrashed, WorkerProcess, Worker
 from syncline.render.workers.protocol import Answer, Job
 
 IDLE_SECONDS = 60.0
-"""How long a worker without work is kept."""
+"""The seconds that an idle worker is kept."""
 
 UNCONFINED = (
     "rendering is refused, because the operator's --allow-unconfined-builds is off and this machine has no filter of "
@@ -26,15 +26,15 @@ UNCONFINED = (
 
 
 class WorkerStopped(Exception):  # noqa: N818 - what happened
-    """The work took more than it may; the message says of what."""
+    """The work exceeded a limit. The message names the limit."""
 
 
 class OutOfMemory(WorkerStopped):
-    """The worker ended before its time was up."""
+    """The worker ran out of memory, or of stack."""
 
 
 class WorkerPool:
-    """Lends worker processes of one program, each to one caller at a time."""
+    """Worker processes of one program. Each serves one caller at a time."""
 
     def __init__(self, program: WorkerProgram, *, workers: int, deadline: float, unconfined: bool = False) -> None:
         self._program = program
@@ -51,9 +51,9 @@ class WorkerPool:
 
     @asynccontextmanager
     async def supervised(self, digest: bytes, tenant: str, reason: Callable[[str], str]) -> AsyncIterator[None]:
-        """Let the caller do some work, unless it was stopped a short while ago; `reason` words why it was stopped.
+        """Run the work of the caller, unless it is in backoff. `reason` makes the message from the cause of a stop.
 
-        Raises RenderFailed, with the same message when it is stopped and while it is left alone.
+        Raises RenderFailed if the work is stopped, and with the same message during its backoff.
         """
         now = asyncio.get_running_loop().time
         if backoff := self._backoffs.of(digest, now()):
@@ -69,14 +69,14 @@ class WorkerPool:
         self._backoffs.reset(digest)
 
     def slot(self, tenant: str) -> AbstractAsyncContextManager[None]:
-        """Wait for the tenant's turn. A process is borrowed only within a slot."""
+        """Wait for a slot of the tenant. A process is borrowed only within a slot."""
         return self._slots.slot(tenant)
 
     @asynccontextmanager
     async def borrow(self, *, fresh: bool = False) -> AsyncIterator[WorkerProcess]:
-        """Lend a process; one that was in the middle of something when the caller gave up is killed.
+        """Yield an idle process, or start one. If the caller fails or is cancelled, the process is killed.
 
-        `fresh`: one that has done nothing yet, in place of one that is idle.
+        `fresh`: start a new process, and end an idle one for it.
         """
         self._refuse_when_closed()
         idle: WorkerProcess | None = None
@@ -95,7 +95,7 @@ class WorkerPool:
             self._idle[process] = asyncio.get_running_loop().call_later(IDLE_SECONDS, process.kill)
 
     async def ask(self, process: WorkerProcess, job: Job, *, renew: bool = True) -> list[Answer]:
-        """Return the answers of a process to a job, of which the last is `Done` or `Failed`; raises `WorkerStopped`."""
+        """Return the answers of a process to a job; the last is `Done` or `Failed`. Raises `WorkerStopped`."""
         try:
             return await process.perform(job, self._deadline, renew=renew)
         except TimeoutError:
@@ -108,12 +108,12 @@ class WorkerPool:
             raise OutOfMemory(f"took more than {memory} MiB of memory, or nested too deeply,") from None
 
     async def close(self) -> None:
-        """End all processes, and wait until they are gone; work under way fails with `RenderFailed`."""
+        """End all processes, and wait for their end. Current work fails with `RenderFailed`."""
         self._closed = True
         for process in self.processes:
             process.kill()
         async with self._closing, AsyncExitStack() as held:
-            # Who holds all slots knows that nobody is about to start a process.
+            # While this task has all slots, no other task can start a process.
             for _ in range(self._workers):
                 await held.enter_async_context(self._slots.slot(""))
             await asyncio.gather(*(process.gone for process in self.processes))

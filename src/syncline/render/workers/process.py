@@ -19,27 +19,27 @@ from syncline.render.workers.framing import LENGTH_BYTES, frame
 from syncline.render.workers.protocol import Answer, Done, Failed, Job, Ready, decode_answer
 
 START_SECONDS = 30.0
-"""How long a worker may take to start, on a busy machine."""
+"""The maximum seconds for the start of a worker, on a busy machine."""
 
 PIECE = 1024 * 1024
-"""Bytes that are sent to a worker at once."""
+"""The bytes that are sent to a worker at once."""
 
 ANSWER_BYTES = 64
-"""What an answer takes of the operator's memory, however little it says."""
+"""The memory of the operator for one answer, in addition to its content."""
 
 _TICKS = 100
 
 
 class WorkerProgram(NamedTuple):
-    """What a worker process runs, and what it may hold and say."""
+    """The program of a worker process, and its limits."""
 
     module: str
     memory: int
-    """Bytes that it may hold, as messages say it."""
+    """The maximum memory in bytes, for messages."""
     frame_limit: int
-    """Bytes of one answer."""
+    """The maximum bytes of one answer."""
     answers_limit: int
-    """Bytes of all answers to one job; an honest worker says less."""
+    """The maximum bytes of all answers to one job. An honest worker sends less."""
 
 
 TRANSFORM = WorkerProgram("syncline.render.workers.transform", TRANSFORM_MEMORY, 8 << 20, 16 << 20)
@@ -47,11 +47,11 @@ BUILD = WorkerProgram("syncline.render.workers.build", 200 << 20, 32 << 20, 256 
 
 
 class WorkerCrashed(Exception):  # noqa: N818 - what happened to it
-    """The worker ended, or said something that it should not say. It must be killed."""
+    """The worker ended, or sent an invalid answer. It must be killed."""
 
 
 class WorkerProcess:
-    """A process that takes one job at a time; `gone` is done when it has ended."""
+    """A process that does one job at a time. `gone` is done when the process has ended."""
 
     def __init__(
         self,
@@ -68,12 +68,12 @@ class WorkerProcess:
         self._draining: asyncio.Task[None] | None = None
         self.confined = False
         self.learned = False
-        """Whether it may hold schemas, which take from its memory."""
+        """Whether it may have schemas in its memory."""
         self.gone = asyncio.create_task(self._reap())
 
     @classmethod
     async def start(cls, program: WorkerProgram) -> Self:
-        """Start a process; it takes jobs after `ready`."""
+        """Start a process. It accepts jobs after `ready`."""
         process = await started(
             asyncio.create_subprocess_exec(
                 *(sys.executable, "-I", "-m", program.module),
@@ -81,7 +81,7 @@ class WorkerProcess:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.DEVNULL,
                 env={},
-                start_new_session=True,  # a Ctrl-C in the operator's terminal is the operator's alone
+                start_new_session=True,  # a Ctrl-C in the operator's terminal ends only the operator
             )
         )
         if process.stdin is None or process.stdout is None:
@@ -125,7 +125,7 @@ class WorkerProcess:
         raise WorkerCrashed
 
     def used_seconds(self) -> float:
-        """Return the processor time that it has used; where the system does not tell, the time of a clock."""
+        """Return the used processor time, or the elapsed time if the system does not report it."""
         try:
             fields = Path(f"/proc/{self.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
         except OSError:
@@ -133,38 +133,38 @@ class WorkerProcess:
         return (int(fields[11]) + int(fields[12])) / _TICKS
 
     def allow(self, seconds: float) -> None:
-        """Let the kernel end the worker after this much more processor time; there is a limit by the clock as well."""
+        """Let the kernel end the worker after this much more processor time. There is also a limit of wall time."""
         if sys.platform == "linux":
             with contextlib.suppress(OSError):
                 limit = int(self.used_seconds() + seconds) + 1
                 resource.prlimit(self.pid, resource.RLIMIT_CPU, (limit, resource.RLIM_INFINITY))
 
     async def is_out_of_time(self) -> bool:
-        """Whether it ended because its processor time was up; waits for its end."""
+        """Wait for the end of the worker; return whether it used up its processor time."""
         self.kill()
         await self.gone
         return self._process.returncode == -signal.SIGXCPU
 
     def kill(self) -> None:
-        """End the worker at once; `gone` tells when that is done."""
+        """Kill the worker. `gone` is done when the process has ended."""
         if not self.gone.done():
-            # Not through the process object: that would take a dead child's exit status away from the event loop.
+            # Not with the process object, which would consume the exit status before the event loop reads it.
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._process.pid, signal.SIGKILL)
-            # Output that nobody reads would keep its pipe open, and the event loop waiting for it.
+            # Unread output would keep its pipe open, and the event loop would wait for it.
             self._draining = self._draining or asyncio.create_task(self._drain())
 
     async def _say(self, message: bytes) -> None:
-        """Send a frame, piece by piece: a large one is not copied at once."""
+        """Send a frame in pieces: a large frame is not copied as a whole."""
         rest = memoryview(message)
-        with contextlib.suppress(OSError):  # a worker that died is noticed when it does not answer
+        with contextlib.suppress(OSError):  # a dead worker is detected when it does not answer
             while rest:
                 self._stdin.write(rest[:PIECE])
                 await self._stdin.drain()
                 rest = rest[PIECE:]
 
     async def _answer(self) -> tuple[Answer, int]:
-        """Wait for an answer; return it with its size."""
+        """Wait for an answer. Return the answer and its size."""
         try:
             async with self._reading:
                 length = int.from_bytes(await self._stdout.readexactly(LENGTH_BYTES), "big")
@@ -183,7 +183,7 @@ class WorkerProcess:
             await self._stdin.wait_closed()
 
     async def _drain(self) -> None:
-        """Read to the end: a pipe closes when nothing is left in it."""
+        """Read to the end: only an empty pipe closes."""
         async with self._reading:
             while await self._stdout.read(PIECE):
                 pass

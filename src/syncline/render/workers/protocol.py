@@ -1,9 +1,9 @@
 """The messages between the operator and its worker processes.
 
-A worker says `Ready` once. Then the operator sends a job, and the worker answers with any number of answers and `Done`,
-or with `Failed`. To a transform job it answers with one `Rendered`, `Repeated` or `Refused` a target, in their order,
-and may be done early: what it left out is for the operator to send again. Documents come in several frames, so that the
-operator, which reads one at a time, is never held up.
+A worker sends `Ready` once. Then the operator sends a job. The worker sends any number of answers and then `Done`, or
+it sends `Failed`. For a transform job it sends one `Rendered`, `Repeated` or `Refused` for each target, in their order.
+It can end the job before the last target: the operator then sends the remaining targets again. Documents come in
+several frames, so that no single frame blocks the event loop of the operator.
 """
 
 import hashlib
@@ -14,14 +14,14 @@ import msgspec
 from syncline.api.content import Transform
 
 FRAME_BYTES = 256 * 1024
-"""About what one frame of documents holds; a document that is larger has a frame of its own."""
+"""The approximate size of one frame of documents. A larger document has its own frame."""
 
 TEXT = ""
-"""The key that a rendered text is answered under."""
+"""The key of a rendered text in an answer."""
 
 
 class TransformSource(NamedTuple):
-    """The object that the data is from. Templates see the kind where it is given."""
+    """The source object of the data. Templates can use the kind, if it is set."""
 
     namespace: str
     name: str
@@ -29,7 +29,7 @@ class TransformSource(NamedTuple):
 
 
 class TransformTarget(NamedTuple):
-    """The object that the data is for; the cluster is empty where it is the sync's own."""
+    """The target object of the data. The cluster is empty for the cluster of the sync."""
 
     namespace: str
     name: str
@@ -56,7 +56,7 @@ class TransformJob(msgspec.Struct, frozen=True, array_like=True, tag=0):
 
 
 class TextJob(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """A template to render, for some targets; the text is answered under the key `TEXT`."""
+    """A template to render, for some targets. The answer has the text under the key `TEXT`."""
 
     template: str
     source: TransformSource
@@ -68,7 +68,7 @@ class TextJob(msgspec.Struct, frozen=True, array_like=True, tag=1):
 
 
 class Text(NamedTuple):
-    """A file for the child; `template`: it may be one."""
+    """A file for the worker. `template`: the file may be a template."""
 
     path: str
     content: bytes
@@ -76,7 +76,7 @@ class Text(NamedTuple):
 
 
 class Prepare(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """Files to decrypt or to template. `keys` is None where nothing is to be decrypted."""
+    """Files to decrypt or to render as templates. `keys` is None without decryption."""
 
     files: list[Text]
     variables: dict[str, Any]
@@ -85,16 +85,16 @@ class Prepare(msgspec.Struct, frozen=True, array_like=True, tag=2):
 
 
 class Parse(msgspec.Struct, frozen=True, array_like=True, tag=3):
-    """Files that are manifests, or data where they are not."""
+    """Files to parse: manifests, or data."""
 
     files: list[Text]
 
 
 class Sort(msgspec.Struct, frozen=True, array_like=True, tag=4):
-    """What a tool has written, for a file.
+    """The output of a tool, for a file.
 
-    Where `chart` is a folder, comments `# Source:` tell the chart's files. Where `origins` is a prefix of paths,
-    annotations tell the files, and go.
+    If `chart` is a folder, comments `# Source:` name the files of the chart. If `origins` is a prefix of paths,
+    annotations name the files, and are removed.
     """
 
     output: bytes
@@ -104,7 +104,7 @@ class Sort(msgspec.Struct, frozen=True, array_like=True, tag=4):
 
 
 class Evaluate(msgspec.Struct, frozen=True, array_like=True, tag=5):
-    """Jsonnet. Strings among the arguments are strings, all else is code, as JSON is. `sensitive`: quote nothing."""
+    """Jsonnet to evaluate. Arguments are strings, or JSON as code. `sensitive`: no message quotes the files."""
 
     files: dict[str, bytes]
     entry: str
@@ -115,7 +115,7 @@ class Evaluate(msgspec.Struct, frozen=True, array_like=True, tag=5):
 
 
 class Begin(msgspec.Struct, frozen=True, array_like=True, tag=6):
-    """A revision to be checked: the specs of its CRDs, and the digests of the schemas that it needs."""
+    """A revision to validate: the specs of its CRDs, and the digests of the necessary schemas."""
 
     definitions: list[Any]
     digests: list[bytes]
@@ -136,7 +136,7 @@ class Validate(msgspec.Struct, frozen=True, array_like=True, tag=8):
 
 
 class Locate(msgspec.Struct, frozen=True, array_like=True, tag=9):
-    """Fields to be found in a file: the line that the document of each begins at, and its path."""
+    """Fields to find in a file: the first line of the document of each field, and the path of the field."""
 
     content: bytes
     fields: list[tuple[int, str]]
@@ -154,23 +154,23 @@ class Ready(msgspec.Struct, frozen=True, array_like=True, tag=0):
 
 
 class Done(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """The job is answered. `shared`: the last answer holds for all targets."""
+    """The end of a job. `shared`: the last answer applies to all targets."""
 
     shared: bool = False
 
 
 class Rendered(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """The keys whose values differ from the data that was sent."""
+    """The keys with values that differ from the data of the job."""
 
     changed: dict[str, str]
 
 
 class Repeated(msgspec.Struct, frozen=True, array_like=True, tag=3):
-    """The same as for the target before."""
+    """The same result as for the previous target."""
 
 
 class JobRefused(msgspec.Struct, frozen=True, array_like=True, tag=4):
-    """A transform, or a text without an index, that cannot be carried out."""
+    """A transform, or a text without an index, that failed."""
 
     index: int | None
     key: str
@@ -187,7 +187,7 @@ class Prepared(msgspec.Struct, frozen=True, array_like=True, tag=5):
 
 
 class Foreign(msgspec.Struct, frozen=True, array_like=True, tag=6):
-    """A file that the child cannot decrypt: the `sops` program must, or these key services must be asked first."""
+    """A file that the worker cannot decrypt: the `sops` program or one of these key services must."""
 
     path: str
     services: list[tuple[str, dict[str, str]]]
@@ -200,19 +200,19 @@ class Found(msgspec.Struct, frozen=True, array_like=True, tag=7):
 
 
 class Data(msgspec.Struct, frozen=True, array_like=True, tag=8):
-    """A file that is no manifest."""
+    """A file that is not a manifest."""
 
     path: str
 
 
 class Note(msgspec.Struct, frozen=True, array_like=True, tag=9):
-    """Something to tell the user."""
+    """A note for the user."""
 
     text: str
 
 
 class Failed(msgspec.Struct, frozen=True, array_like=True, tag=10):
-    """The files are wrong; the child waits for the next job."""
+    """The files are not valid. The worker waits for the next job."""
 
     file: str
     line: int
@@ -220,19 +220,19 @@ class Failed(msgspec.Struct, frozen=True, array_like=True, tag=10):
 
 
 class Lacking(msgspec.Struct, frozen=True, array_like=True, tag=11):
-    """The digests of schemas that the child does not have."""
+    """The digests of schemas that the worker does not have."""
 
     digests: list[bytes]
 
 
 class Wrong(msgspec.Struct, frozen=True, array_like=True, tag=12):
-    """What is wrong with objects: the index of each, the path of the field, the cause."""
+    """The errors of objects: the index of the object, the path of the field, the cause."""
 
     errors: list[tuple[int, str, str]]
 
 
 class Located(msgspec.Struct, frozen=True, array_like=True, tag=13):
-    """The line of each field; 0 where it is not found."""
+    """The line of each field; 0 if the field is not found."""
 
     lines: list[int]
 
@@ -248,15 +248,15 @@ _build_jobs: msgspec.msgpack.Decoder[BuildJob] = msgspec.msgpack.Decoder(BuildJo
 
 
 def decode_transform_job(body: bytes) -> TargetsJob:
-    """Decode what a worker for transforms received."""
+    """Decode a job for a transform worker."""
     return _transform_jobs.decode(body)
 
 
 def decode_build_job(body: bytes) -> BuildJob:
-    """Decode what a worker for builds received."""
+    """Decode a job for a build worker."""
     return _build_jobs.decode(body)
 
 
 def decode_answer(body: bytes) -> Answer:
-    """Decode what a worker said; a `msgspec.DecodeError` means that it is not to be trusted any more."""
+    """Decode an answer of a worker. After a `msgspec.DecodeError`, the worker is not trusted any more."""
     return _answers.decode(body)

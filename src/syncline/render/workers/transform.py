@@ -30,11 +30,11 @@ from syncline.render.workers.protocol import (
 
 TURN_SECONDS = 0.25
 TURN_BYTES = 4 * 1024 * 1024
-"""A turn ends with the target that exceeds one of these, so that jobs of many targets take turns with others."""
+"""A batch ends with the target that exceeds one of these limits, so that other jobs do not wait for large jobs."""
 
 
 def work(job: TargetsJob) -> Iterator[TargetAnswer | Done]:
-    """Answer a job, target by target, until all are done or the turn is over."""
+    """Yield the answers to a job, target by target, up to the last target or the end of the batch."""
     started = time.monotonic()
     sent = 0
     last: dict[str, str] | None = None
@@ -59,7 +59,7 @@ def work(job: TargetsJob) -> Iterator[TargetAnswer | Done]:
 
 
 def _renderer(job: TargetsJob) -> tuple[Callable[[TransformTarget | None], dict[str, str]], bool]:
-    """Compile a job: what gives the values for a target, and whether they are the same for all."""
+    """Compile a job: return the function for the values of a target, and whether all targets share the result."""
     if isinstance(job, TextJob):
         text = TextTemplate(job.template)
         return lambda target: {TEXT: text.render(job.source, target)}, not text.uses_target
@@ -85,7 +85,7 @@ def main() -> None:
 
 
 def _rehearse() -> None:
-    """Take every path once: before the walls go up, to load what is loaded late; after, to see that all still works."""
+    """Run each kind of job once: before the confinement, to load all modules; afterwards, to check that they work."""
     steps = [
         Transform(key="*", replace=Replace(pattern="(a+)", with_=r"\1b")),
         Transform(key="*", template="{{ value|upper }}{{ target.name }}"),
