@@ -2,20 +2,28 @@
 
 The API server checks authors, by the admission policies that are shipped. While these are not in force, such syncs are
 not carried out; a spec that was written meanwhile is not carried out afterwards either, until it is written again.
+While the API server does not show the policies, a new spec waits and is not judged: that verdict would be final.
 """
 
+from typing import Protocol
+
 from syncline.api.common import ObjectMeta
-from syncline.api.synctarget import PLURAL, SyncTarget
+from syncline.api.status import SyncStatus
+from syncline.api.synctarget import KIND, PLURAL, SyncTarget, SyncTargetStatus
 from syncline.controllers.errors import SyncError
 from syncline.controllers.lowered import AnySync
-from syncline.controllers.state import SyncState
 from syncline.controllers.targets.synctargets import TargetSync
-from syncline.core.author_policies import AUTHOR_UNCHECKED, POLICY_MISSING, Verdict, judge
+from syncline.core.author_policies import AUTHOR_UNCHECKED, JudgedSpec, Verdict, judge
 from syncline.core.conditions import find
-from syncline.engine.author_policies import AuthorPolicies
+from syncline.core.status_proof import is_status_proven
+from syncline.engine.author_policies import AuthorPolicies, PolicyChanging
+from syncline.engine.markkeys import MarkRing
 
 LOOK_AGAIN = 60.0
-"""Seconds; the watch tells of policies, and this of a right to watch them that is back."""
+"""Seconds; a watch reports changed policies."""
+
+LOOK_AGAIN_UNKNOWN = 10.0
+"""Seconds; no watch reports that the policies can be read again."""
 
 _STAYS = "nothing is written or removed for syncs without serviceAccountName meanwhile"
 _UNCHECKED = (
@@ -24,67 +32,102 @@ _UNCHECKED = (
 )
 
 
+class AuthorMemory(Protocol):
+    """The cached verdict about the author of a sync."""
+
+    author: JudgedSpec | None
+
+
 class AuthorCheck:
     """Judges the syncs of all kinds. With a default account, no sync acts with the operator's own rights."""
 
-    def __init__(self, policies: AuthorPolicies, default_account: str = "") -> None:
+    def __init__(self, policies: AuthorPolicies, default_account: str = "", marks: MarkRing | None = None) -> None:
         self._policies = policies
+        self._marks = marks or MarkRing()
         self._default_account = default_account
-        self._judged: dict[str, tuple[int, bool]] = {}
-        """The generations of SyncTargets, by UID, whose authors were judged, and whether they had been checked."""
+        self._judged: dict[str, JudgedSpec] = {}
+        """The verdicts about the authors of SyncTargets, by their UIDs."""
 
-    async def problem(self, plural: str, sync: AnySync, state: SyncState) -> SyncError | None:
+    async def problem(self, plural: str, sync: AnySync, state: AuthorMemory) -> SyncError | None:
         """Say why a sync must not be carried out; None where it may. Raises `KubeError` where that cannot be known."""
+        epoch = self._policies.epoch(plural)
         if getattr(sync.spec, "service_account_name", None) or self._default_account:
-            state.author = sync.metadata.generation, True  # a later spec was written while this process looks
+            state.author = JudgedSpec(sync.metadata.generation, checked=True, epoch=epoch)  # later specs are followed
             return None
-        why = self._policies.problem(plural)
-        verdict = self._judge(plural, sync, why, state.author)
+        verdict = self._judge(plural, sync, state.author)
+        if verdict in {"PolicyMissing", "PolicyUnknown"} and self._policies.is_interrupted():
+            raise PolicyChanging(f"the admission policies cannot be read: {self._policies.problem(plural)}")
         if verdict == "Confirm":
             await self._policies.confirm(plural)
-        state.author = sync.metadata.generation, verdict != "AuthorUnchecked"
-        if verdict == "PolicyMissing" and sync.spec is not None:
-            return SyncError(POLICY_MISSING, f"{why}; {_STAYS}", again=LOOK_AGAIN)
+        if verdict != "PolicyUnknown":
+            checked = verdict != "AuthorUnchecked"
+            state.author = JudgedSpec(sync.metadata.generation, checked=checked, epoch=epoch)
+        return self._explain(verdict, plural, sync)
+
+    def _explain(self, verdict: Verdict, plural: str, sync: AnySync) -> SyncError | None:
+        """Return the error for a verdict; None if the sync may be reconciled."""
+        why = self._policies.problem(plural)
+        again = LOOK_AGAIN_UNKNOWN if self._policies.enforcement(plural) == "Unknown" else LOOK_AGAIN
+        if verdict == "PolicyUnknown" or (verdict == "PolicyMissing" and sync.spec is not None):
+            return SyncError(verdict, f"{why}; {_STAYS}", again=again)
         if verdict == "AuthorUnchecked":
-            return SyncError(AUTHOR_UNCHECKED, _unchecked(why), again=LOOK_AGAIN if why else None)
+            return SyncError(AUTHOR_UNCHECKED, _unchecked(why), again=again if why else None)
         return None
 
     def refusal(self, target: TargetSync) -> str:
-        """Say why a SyncTarget must not be used: nobody has checked that its author may use its credential.
+        """Return why a SyncTarget must not be used: the right of its author to use the credential is unchecked.
 
-        One that was checked stays in use whatever becomes of the policy: syncs with an account write through it.
+        One that was checked stays in use whatever becomes of the policy: syncs with an account write through it. One
+        that cannot be judged now is not refused, and `confirm` raises.
         """
-        why = self._policies.problem(PLURAL)
-        verdict = self._judge(PLURAL, target, why, self._remembered(target.metadata))
-        if verdict != "Confirm":
-            self._judged[target.metadata.uid] = target.metadata.generation, verdict != "AuthorUnchecked"
-        return _unchecked(why) if verdict == "AuthorUnchecked" else ""
+        verdict = self._judge_target(target)
+        if verdict not in {"Confirm", "PolicyUnknown"}:
+            self._remember(target.metadata, checked=verdict != "AuthorUnchecked")
+        return _unchecked(self._policies.problem(PLURAL)) if verdict == "AuthorUnchecked" else ""
 
     async def confirm(self, target: SyncTarget) -> None:
         """Make sure, before the first use of a SyncTarget, that its author is checked. Raises `KubeError`."""
-        meta = target.metadata
-        if self._judge(PLURAL, target, self._policies.problem(PLURAL), self._remembered(meta)) == "Confirm":
+        verdict = self._judge_target(target)
+        if verdict == "PolicyUnknown":
+            raise PolicyChanging(f"the admission policies cannot be read: {self._policies.problem(PLURAL)}")
+        if verdict == "Confirm":
             await self._policies.confirm(PLURAL)
-            self._judged[meta.uid] = meta.generation, True
+            self._remember(target.metadata, checked=True)
 
     def forget(self, uid: str) -> None:
         """Forget a SyncTarget that is gone."""
         self._judged.pop(uid, None)
 
-    def _remembered(self, meta: ObjectMeta) -> tuple[int, bool] | None:
+    def _remembered(self, meta: ObjectMeta) -> JudgedSpec | None:
         return self._judged.get(meta.uid)
 
-    def _judge(
-        self, plural: str, sync: AnySync | TargetSync | SyncTarget, why: str, remembered: tuple[int, bool] | None = None
+    def _remember(self, meta: ObjectMeta, *, checked: bool) -> None:
+        self._judged[meta.uid] = JudgedSpec(meta.generation, checked=checked, epoch=self._policies.epoch(PLURAL))
+
+    def _judge_target(self, target: TargetSync | SyncTarget) -> Verdict:
+        """Judge a SyncTarget. Its status counts only if the operator wrote it."""
+        meta, status, keys = target.metadata, target.status, self._marks.keys
+        if not keys.ids:
+            return "PolicyUnknown"  # the keys are not read yet
+        if not is_status_proven(status, KIND, meta.uid, keys):
+            status = SyncTargetStatus()
+        return self._judge_status(PLURAL, meta, status, self._remembered(meta))
+
+    def _judge(self, plural: str, sync: AnySync, remembered: JudgedSpec | None) -> Verdict:
+        return self._judge_status(plural, sync.metadata, sync.status, remembered)
+
+    def _judge_status(
+        self, plural: str, meta: ObjectMeta, status: SyncStatus | SyncTargetStatus, remembered: JudgedSpec | None
     ) -> Verdict:
-        meta, ready = sync.metadata, find(sync.status.conditions, "Ready")
+        ready, enforcement = find(status.conditions, "Ready"), self._policies.enforcement(plural)
         return judge(
             generation=meta.generation,
-            observed=sync.status.observed_generation,
+            observed=status.observed_generation,
             reason=ready.reason if ready is not None else "",
             remembered=remembered,
-            in_force=not why,
-            predates=not why and self._predates(plural, meta, sync.status.observed_generation),
+            enforcement=enforcement,
+            epoch=self._policies.epoch(plural),
+            predates=enforcement == "InForce" and self._predates(plural, meta, status.observed_generation),
         )
 
     def _predates(self, plural: str, meta: ObjectMeta, observed: int) -> bool:

@@ -1,52 +1,50 @@
-"""The base of every reconciler of syncs: queue, reflectors, finalizer, inventory, status and events.
+"""The base of every reconciler of syncs: reflectors, finalizer, trusted status, authors, and deleted syncs.
 
-A reconcile starts from what is so now, whatever enqueued it. What a reconcile does is up to each controller.
+A reconcile starts from the present state, whatever enqueued it. Each controller defines its own steps.
 """
 
 import asyncio
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Protocol
+from typing import Any, Generic
 
 import structlog
 from msgspec import Struct, structs
 
 from syncline.api.common import ObjectMeta
-from syncline.api.status import SyncStatus
 from syncline.controllers.author_check import AuthorCheck
 from syncline.controllers.deleted_syncs import DeletedSync, DeletedSyncs
 from syncline.controllers.errors import SyncError
-from syncline.controllers.lowered import AnySync, key_of
+from syncline.controllers.lowered import AnySync, Spec, Status, key_of
+from syncline.controllers.object_reconciler import ObjectReconciler
 from syncline.controllers.quotas import Quotas
 from syncline.controllers.requeue import NO_REQUEUE, Requeue
 from syncline.controllers.result import ReconcileResult, failed_result
+from syncline.controllers.sources.source_memory import SourceMemory
 from syncline.controllers.state import SyncState
 from syncline.controllers.status.trust import StatusTrust
 from syncline.controllers.status.writer import StatusWriter
+from syncline.controllers.sync_kind import SyncKind
 from syncline.controllers.targets.prune import FINALIZE_PATIENCE, is_abandoned
-from syncline.controllers.tenancy import Tenancy
 from syncline.controllers.triggers import Triggers
 from syncline.core.author_policies import AUTHOR_UNCHECKED
 from syncline.core.marks import sync_id
 from syncline.engine.claims import Claim, Claims
 from syncline.engine.cluster import Cluster
 from syncline.engine.fanout import FanOut
-from syncline.engine.statuses import is_refusal
-from syncline.engine.sync_object import RawSync, StatusConflict, SyncGone, SyncObjectWriter
+from syncline.engine.sync_object import RawSync, StatusConflict, Sync, SyncGone
 from syncline.engine.unkept import UnkeptFields
 from syncline.engine.watch_index import WatchSet
 from syncline.engine.write_loops import WriteLoops
 from syncline.fairness import on_behalf_of
 from syncline.kube.cache import Key
-from syncline.kube.errors import ApiError, KubeError
+from syncline.kube.errors import KubeError
 from syncline.kube.event_buffer import EventBuffer
 from syncline.kube.events import EventRecorder
-from syncline.kube.queue import Queue
 from syncline.kube.reflector import Reflector
-from syncline.kube.resources import Resource
 from syncline.render.transform_pool import TransformPool
 
 log = structlog.get_logger(__name__)
@@ -55,30 +53,8 @@ log = structlog.get_logger(__name__)
 UNCERTAIN_STATES = frozenset({"Failed", "Pending", "Unknown"})
 
 
-class KindSpec(Protocol):
-    """What a controller needs to know of its kind."""
-
-    @property
-    def name(self) -> str:
-        """The kind."""
-
-    @property
-    def resource(self) -> Resource:
-        """Where its objects are."""
-
-    @property
-    def tenancy(self) -> Tenancy:
-        """What governs its syncs."""
-
-    def read(self, wire: RawSync) -> AnySync:
-        """Decode a sync."""
-
-    def extend_status(self, report: ReconcileResult, status: SyncStatus, now: str) -> SyncStatus:
-        """Add what only this kind reports."""
-
-
 class SharedServices(Struct, frozen=True):
-    """What the syncs of all kinds share."""
+    """The dependencies that the reconcilers of all kinds share."""
 
     hub: Cluster
     renderer: TransformPool
@@ -87,33 +63,33 @@ class SharedServices(Struct, frozen=True):
     write_loops: WriteLoops
     unkept: UnkeptFields
     quotas: Quotas
+    source_memory: SourceMemory
     authors: AuthorCheck | None = None
-    """None: nobody asks whether authors are checked."""
+    """None: authors are not checked."""
     watch_namespaces: Sequence[str] = ()
     allowed_kinds: frozenset[str] = frozenset()
     on_count: Callable[[str], None] = lambda _: None
-    """Told the namespace of each sync that comes or goes."""
+    """Called with the namespace of each sync that is created or deleted."""
 
 
-class BaseReconciler(ABC):
+class BaseReconciler(ObjectReconciler, Generic[Spec, Status]):
     """Reconciles all syncs of one kind."""
 
-    def __init__(self, kind: KindSpec, shared: SharedServices) -> None:
-        self.queue: Queue[Key] = Queue(kind.name, group=lambda key: key.namespace)
+    def __init__(self, kind: SyncKind[Spec, Status], shared: SharedServices) -> None:
+        super().__init__(kind.resource, shared.hub.client, shared.events, shared.hub.marks)
         self._kind = kind
         self._shared = shared
         self._hub = shared.hub
-        self._sync_objects = SyncObjectWriter(shared.hub.client, kind.resource, shared.hub.marks)
-        self._trust = StatusTrust(shared.hub.marks)
-        self._status = StatusWriter(kind.name, self._sync_objects, shared.events, self._own_write, kind.extend_status)
+        self._trust: StatusTrust[Spec, Status] = StatusTrust(shared.hub.marks)
+        self._status = StatusWriter(kind.name, self._objects, shared.events, self._own_write, kind.extend_status)
         self.triggers = Triggers(kind.name, self.queue, shared.hub, shared.claims)
-        self._states: dict[Key, SyncState] = {}
+        self._states: dict[Key, SyncState[Spec, Status]] = {}
         self._expiry: asyncio.TimerHandle | None = None
-        self._deleted = DeletedSyncs()
-        self._events: EventBuffer[Key, AnySync] = EventBuffer(
+        self._deleted: DeletedSyncs[Spec, Status] = DeletedSyncs()
+        self._events: EventBuffer[Key, Sync[Spec, Status]] = EventBuffer(
             lambda sync: (sync.metadata.uid, sync.metadata.resource_version), self._sync_changed
         )
-        self.syncs: dict[str | None, Reflector[RawSync, AnySync]] = {
+        self.syncs: dict[str | None, Reflector[RawSync, Sync[Spec, Status]]] = {
             namespace: Reflector(
                 shared.hub.client,
                 kind.resource,
@@ -125,35 +101,30 @@ class BaseReconciler(ABC):
             for namespace in (shared.watch_namespaces or (None,))
         }
 
-    @property
-    def plural(self) -> str:
-        """The plural of its kind."""
-        return self._kind.resource.plural
+    @abstractmethod
+    async def _reconcile_sync(self, sync: Sync[Spec, Status], state: SyncState) -> ReconcileResult[Spec, Status]:
+        """Reconcile an existing sync."""
 
     @abstractmethod
-    async def _reconcile_sync(self, sync: AnySync, state: SyncState) -> ReconcileResult:
-        """Bring about what a sync wants."""
+    async def _finalize(self, sync: Sync[Spec, Status], state: SyncState) -> ReconcileResult[Spec, Status] | None:
+        """Release the objects of a deleted sync. Return None when this is done."""
 
     @abstractmethod
-    async def _finalize(self, sync: AnySync, state: SyncState) -> ReconcileResult | None:
-        """Release what a sync has written; None once that is done."""
+    def _watches_of(self, sync: Sync[Spec, Status]) -> tuple[WatchSet, Claim | None]:
+        """Return the watches and the claim of a sync that follow from its spec alone."""
 
     @abstractmethod
-    def _watches_of(self, sync: AnySync) -> tuple[WatchSet, Claim | None]:
-        """Return what enqueues a sync, and what it claims, by its spec alone."""
-
-    @abstractmethod
-    async def _after(self, sync: AnySync, result: ReconcileResult) -> None:
-        """Note the result of a reconcile once it is published."""
+    async def _after(self, sync: Sync[Spec, Status], result: ReconcileResult[Spec, Status]) -> None:
+        """Take the result of a reconcile after its status is written."""
 
     def take_over_statuses(self, uids: Container[str]) -> None:
-        """Let the statuses of an earlier version count that are there now: those of these syncs, by their UIDs."""
+        """Trust the present statuses of these syncs, by UID, although an earlier version did not sign them."""
         for reflector in self.syncs.values():
             for sync in reflector.values():
                 if sync.metadata.uid in uids:
                     self._trust.take_over(sync)
 
-    def _sync_changed(self, key: Key, old: AnySync | None, new: AnySync | None, by: str) -> None:
+    def _sync_changed(self, key: Key, old: Sync[Spec, Status] | None, new: Sync[Spec, Status] | None, by: str) -> None:
         self._trust.observe(new)
         if new is None and old is not None:
             self._trust.forget(old.metadata.uid)
@@ -171,18 +142,18 @@ class BaseReconciler(ABC):
             self._shared.on_count(key.namespace)
 
     def policies_changed(self, namespaces: frozenset[str]) -> None:
-        """Reconcile the syncs of namespaces that are governed otherwise now, also those that are not due."""
+        """Reconcile the syncs of namespaces whose policies have changed, even if they are not due."""
         for key in self.syncs_of(namespaces):
             self.look_again(key)
 
     def look_again(self, key: Key) -> None:
-        """Reconcile a sync, also one that is not due."""
+        """Reconcile a sync, even if it is not due."""
         if (state := self._states.get(key)) is not None:
             state.make_due()
         self.queue.add(key)
 
     def recorded_targets(self, key: Key) -> int:
-        """Return how many targets a sync has by its status."""
+        """Return the number of targets in the status of a sync."""
         sync = self._get(key)
         return sync.status.targets.desired if sync is not None and sync.status.targets is not None else 0
 
@@ -194,18 +165,20 @@ class BaseReconciler(ABC):
         """Return the syncs of some namespaces."""
         return [key for reflector in self.syncs.values() for key, _ in reflector.items() if key.namespace in namespaces]
 
-    async def reconcile(self, key: Key) -> None:
-        """Bring one sync about."""
+    async def _reconcile(self, key: Key) -> Requeue:
+        """Reconcile one sync."""
         on_behalf_of.set(key.namespace)
-        await self._clean_up_after_deleted(key)
+        cleanup = await self._clean_up_after_deleted(key)
         sync = self._get(key)
         if sync is None:
             self._drop_state(key)
-            return
+            return cleanup
+        return cleanup | await self._reconcile_existing(sync)
+
+    async def _reconcile_existing(self, sync: Sync[Spec, Status]) -> Requeue:
         state = self._state_of(sync)
         if (left := state.resync_in(sync, time.monotonic())) > 0:
-            self.queue.add(key, delay=left)
-            return
+            return Requeue(after=left)
         with self._status.observed(sync):
             try:
                 report = await self._reconcile_or_report(sync, state)
@@ -216,18 +189,12 @@ class BaseReconciler(ABC):
                     await self._after(sync, report)
             except SyncGone:
                 log.info("the sync was deleted meanwhile")
-                self.queue.add(key)
-                return
+                return Requeue(after=0.0)
         requeue = report.requeue if report is not None else NO_REQUEUE
-        if not stored or requeue.backoff:
-            self.queue.retry(key)
-        else:
-            self.queue.forget(key)
-        if requeue.after is not None:
-            self.queue.add(key, delay=requeue.after)
+        return requeue if stored else requeue | Requeue(backoff=True)
 
-    def _state_of(self, sync: AnySync) -> SyncState:
-        """Return what is remembered of this very sync: nothing of an earlier one of its name."""
+    def _state_of(self, sync: Sync[Spec, Status]) -> SyncState[Spec, Status]:
+        """Return the state of exactly this sync, not of an earlier sync with its name."""
         key = key_of(sync)
         state = self._states.get(key)
         if state is None or state.uid != sync.metadata.uid:
@@ -236,8 +203,10 @@ class BaseReconciler(ABC):
             state.uid = sync.metadata.uid
         return state
 
-    async def _reconcile_or_report(self, sync: AnySync, state: SyncState) -> ReconcileResult | None:
-        """Take a reconcile; a mistake of ours is reported where its user looks, not in the log alone."""
+    async def _reconcile_or_report(
+        self, sync: Sync[Spec, Status], state: SyncState[Spec, Status]
+    ) -> ReconcileResult[Spec, Status] | None:
+        """Reconcile a sync. A bug of the operator is reported in the status too, not only in the log."""
         try:
             if self._shared.authors is not None:
                 problem = await self._shared.authors.problem(self.plural, sync, state)
@@ -260,14 +229,14 @@ class BaseReconciler(ABC):
         except SyncError as problem:
             return failed_result(sync, problem)
         except Exception as error:
-            log.exception("a turn failed in an unforeseen way")
+            log.exception("a reconcile failed in an unforeseen way")
             message = f"unforeseen {type(error).__name__}; the operator's log has the details"
             return ReconcileResult(
                 sync=sync, problem=SyncError("InternalError", message), requeue=Requeue(backoff=True)
             )
 
-    def _note_takeover(self, sync: AnySync, report: ReconcileResult) -> None:
-        """Note that a sync has nothing left to take over, once it has looked at all that it wants."""
+    def _note_takeover(self, sync: Sync[Spec, Status], report: ReconcileResult[Spec, Status]) -> None:
+        """Note that a sync has no objects left to take over, after a complete reconcile."""
         marks = self._hub.marks
         if not marks.keys.takeovers or not marks.is_finished(sync.owner.sync):
             return
@@ -275,9 +244,11 @@ class BaseReconciler(ABC):
         if not is_unsure and not any(outcome.state in UNCERTAIN_STATES for outcome in report.outcomes or ()):
             marks.taken_over.add(sync_id(sync.metadata.uid))
 
-    async def _refuse(self, sync: AnySync, state: SyncState, problem: SyncError) -> ReconcileResult | None:
-        """Do nothing for a sync. One that is deleted is not trapped: in the end it goes, and its copies stay."""
-        if problem.reason == AUTHOR_UNCHECKED:  # nobody waits for what nobody may ask for
+    async def _refuse(
+        self, sync: Sync[Spec, Status], state: SyncState[Spec, Status], problem: SyncError
+    ) -> ReconcileResult[Spec, Status] | None:
+        """Reconcile nothing for a sync. If it is deleted, its copies stay and its deletion is not blocked."""
+        if problem.reason == AUTHOR_UNCHECKED:  # a refused sync claims nothing
             self._shared.claims.drop(sync.owner.sync)
         if not sync.deleting:
             return ReconcileResult(sync=sync, problem=problem, requeue=Requeue(after=problem.requeue.after))
@@ -293,18 +264,19 @@ class BaseReconciler(ABC):
         return None
 
     def authors_changed(self) -> None:
-        """Look again at all syncs: whether their authors are checked has changed."""
+        """Enqueue all syncs, because the check of authors has changed."""
         for sync in (sync for reflector in self.syncs.values() for sync in reflector.values()):
             self.queue.add(key_of(sync), priority=1)
 
-    async def _remove_finalizer(self, sync: AnySync, state: SyncState) -> None:
-        """Let the sync go, but remember it: a write that a crash left in flight may still make a copy."""
+    async def _remove_finalizer(self, sync: Sync[Spec, Status], state: SyncState[Spec, Status]) -> None:
+        """Remove the finalizer, but remember the sync: a write in flight may still create a copy."""
         state.finalizer_added = None
         self._remember_deleted(sync, state)
-        with _finalizer_refusal("the sync stays until then"):
-            await self._sync_objects.remove_finalizer(sync.metadata)
+        await self._drop_finalizer(sync.metadata)
 
-    def _remember_deleted(self, sync: AnySync, state: SyncState, *, pending: bool = False) -> None:
+    def _remember_deleted(
+        self, sync: Sync[Spec, Status], state: SyncState[Spec, Status], *, pending: bool = False
+    ) -> None:
         key = key_of(sync)
         for forgotten in self._deleted.put(key, DeletedSync(sync, state, pending=pending), time.monotonic()):
             self.triggers.ended.pop(forgotten, None)
@@ -314,7 +286,7 @@ class BaseReconciler(ABC):
         self._expire_deleted()
 
     def _expire_deleted(self) -> None:
-        """Forget the syncs that are gone for long enough, now and whenever it is time."""
+        """Forget the deleted syncs after their time, now and later."""
         now = time.monotonic()
         for forgotten in self._deleted.expire(now):
             self.triggers.ended.pop(forgotten, None)
@@ -324,7 +296,7 @@ class BaseReconciler(ABC):
         loop = asyncio.get_running_loop()
         self._expiry = loop.call_later(due - now, self._expire_deleted) if due is not None else None
 
-    async def _clean_up_after_deleted(self, key: Key) -> None:
+    async def _clean_up_after_deleted(self, key: Key) -> Requeue:
         """Remove the copies of a sync that is gone: those that appeared late, and those of one that we could not hold.
 
         The server removes a sync all the same whose deletion began before its finalizer was added.
@@ -333,64 +305,68 @@ class BaseReconciler(ABC):
         lost = state.lost_sync(now.metadata.uid if now is not None else "", time.monotonic()) if state else None
         if state is not None and lost is not None:
             try:
-                await self._sync_objects.verify(lost.metadata)
+                await self._objects.verify(lost.metadata)
             except SyncGone:
                 log.info("the sync was deleted while its finalizer was being added", sync="/".join(key))
                 self._remember_deleted(lost, state, pending=True)
         ended = self._deleted.get(key)
         if ended is None or not (ended.pending or self.triggers.ended.get(key)):
-            return
+            return NO_REQUEUE
         authors = self._shared.authors
         problem = await authors.problem(self.plural, ended.sync, ended.state) if authors is not None else None
         if problem is not None and problem.reason == AUTHOR_UNCHECKED:
             ended.pending = self.triggers.ended[key] = False
-            return
+            return NO_REQUEUE
         if problem is not None:
-            self.queue.retry(key)
-            return
+            return Requeue(backoff=True)
         report = await self._finalize(ended.sync, ended.state)
-        ended.pending = report is not None
+        # A sync that is being deleted needs nothing more.
+        ended.pending = report is not None and any(one.reason != "Terminating" for one in report.outcomes or ())
         self.triggers.ended[key] = False
-        if report is not None:
+        if ended.pending:
             log.warning("copies of a sync that is gone cannot be removed yet", sync="/".join(key))
-            self.queue.retry(key)
+        return Requeue(backoff=ended.pending)
 
     async def drain(self, grace: float) -> None:
-        """Wait this long, and no longer, for writes that a reconcile has left behind."""
-        await asyncio.gather(*(state.fan_out.drain(grace) for state in self._states.values()))
+        """Wait at most this long for writes in flight."""
+        fans = (fan_out for state in self._states.values() for fan_out in (state.fan_out, state.upward))
+        await asyncio.gather(*(fan_out.drain(grace) for fan_out in fans))
 
-    async def _ensure_finalizer(self, sync: AnySync, state: SyncState) -> AnySync:
-        """Add the finalizer before the first write, so that no copy can outlive its sync unseen."""
-        with self._own_write(sync.metadata) as observe, _finalizer_refusal("nothing is written without it"):
-            wire = await self._sync_objects.add_finalizer(sync.metadata)
+    async def _ensure_finalizer(self, sync: Sync[Spec, Status], state: SyncState) -> Sync[Spec, Status]:
+        """Add the finalizer before the first write, so that no copy outlives its sync unnoticed."""
+        with self._own_write(sync.metadata) as observe:
+            wire = await self._add_finalizer(sync.metadata)
             if wire is None:
                 return sync
             state.finalizer_added = sync, time.monotonic()
             observe(wire)
         return self._trust.trusted(self._kind.read(wire))
 
-    def _get(self, key: Key) -> AnySync | None:
-        """Return a sync with the status that counts."""
+    def _get(self, key: Key) -> Sync[Spec, Status] | None:
+        """Return a sync with its trusted status."""
         reflector = self._reflector(key.namespace)
         sync = reflector.get(key) if reflector is not None else None
         return self._trust.trusted(sync) if sync is not None else None
 
-    def _reflector(self, namespace: str) -> Reflector[RawSync, AnySync] | None:
+    def _reflector(self, namespace: str) -> Reflector[RawSync, Sync[Spec, Status]] | None:
         return self.syncs.get(None if None in self.syncs else namespace)
 
     @contextmanager
     def _own_write(self, meta: ObjectMeta) -> Iterator[Callable[[RawSync], None]]:
-        """While we write to a sync: tell our own write from those of others, whichever way we learn of it first."""
+        """Distinguish our own write to a sync from writes of others, by answer or by watch event, during a block."""
         key = Key(meta.namespace, meta.name)
         with self._events.hold(key):
             try:
-                yield partial(self._observe_write, by=self._kind.name)
+                yield self._observe
             except StatusConflict as conflict:
                 self._observe_write(conflict.live, by="")
                 raise
 
+    def _observe(self, wire: RawSync) -> None:
+        self._observe_write(wire, by=self._kind.name)
+
     def _observe_write(self, wire: RawSync, by: str) -> None:
-        """Take in a sync that the server answered; an edit by its user is passed on like one that a watch tells."""
+        """Cache a sync from an answer of the server. An edit of its user is handled like one from a watch."""
         key = Key(wire.metadata.namespace, wire.metadata.name)
         reflector = self._reflector(key.namespace)
         if reflector is not None:
@@ -398,8 +374,8 @@ class BaseReconciler(ABC):
                 self._events.claim(key, wire.metadata.uid, wire.metadata.resource_version, by)
             reflector.observe(wire, by)
 
-    def _latest(self, sync: AnySync) -> AnySync:
-        """Return the sync with its status as it is now: a reconcile writes to it as it goes."""
+    def _latest(self, sync: Sync[Spec, Status]) -> Sync[Spec, Status]:
+        """Return the sync with its newest status: a reconcile writes the status several times."""
         now = self._get(key_of(sync))
         if now is None or now.metadata.uid != sync.metadata.uid:
             return sync
@@ -410,22 +386,15 @@ class BaseReconciler(ABC):
         self._states.pop(key, None)
         self._hub.marks.begin(f"{self._kind.name}/{key.namespace}/{key.name}")
         self._status.forget(key)
-        self.queue.forget(key)
+        ended = self._deleted.get(key)
+        if ended is None or not ended.pending:  # otherwise it is retried, with a growing delay
+            self.queue.forget(key)
+
+
+AnySyncReconciler = BaseReconciler[Any, Any]
+"""The reconciler of any kind of sync."""
 
 
 def _spec_of(sync: AnySync) -> tuple[str, int]:
-    """Name the spec of a sync."""
+    """Return the identifier of the spec of a sync."""
     return sync.metadata.uid, sync.metadata.generation
-
-
-@contextmanager
-def _finalizer_refusal(meanwhile: str) -> Iterator[None]:
-    """Raise `SyncError` where the API server has something against a change of the finalizers."""
-    try:
-        yield
-    except ApiError as error:
-        if not is_refusal(error):
-            raise
-        remedy = "let the policy or webhook that refuses it admit what the operator writes, and check its rights"
-        message = f"the API server refuses a change of the finalizers, and {meanwhile}; {remedy}: {error}"
-        raise SyncError("FinalizerRefused", message, retry=True) from error

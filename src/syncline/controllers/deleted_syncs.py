@@ -1,12 +1,14 @@
 """Syncs that were deleted a moment ago: a write that was in flight may still create an object, which must go too."""
 
 from itertools import takewhile
+from typing import Generic
 
 from msgspec import Struct
 
 from syncline.api.common import ABANDON
-from syncline.controllers.lowered import AnySync
+from syncline.controllers.lowered import AnySync, Spec, Status
 from syncline.controllers.state import SyncState
+from syncline.engine.sync_object import Sync
 from syncline.kube.cache import Key
 
 # Longer than any request can take: an API server gives up after a minute, and a webhook of its own after 30 seconds.
@@ -14,29 +16,29 @@ REMEMBERED_FOR = 600.0
 MOST = 1000
 
 
-class DeletedSync(Struct):
+class DeletedSync(Struct, Generic[Spec, Status]):
     """The last known state of a sync that is gone; `pending` while copies of it are known to be left."""
 
-    sync: AnySync
-    state: SyncState
+    sync: Sync[Spec, Status]
+    state: SyncState[Spec, Status]
     pending: bool = False
 
 
-class DeletedSyncs:
+class DeletedSyncs(Generic[Spec, Status]):
     """By name; of each only the last one, each for a while, and only so many."""
 
     def __init__(self) -> None:
-        self._ended: dict[Key, tuple[DeletedSync, float]] = {}
+        self._ended: dict[Key, tuple[DeletedSync[Spec, Status], float]] = {}
 
     def __contains__(self, key: Key) -> bool:
         return key in self._ended
 
-    def get(self, key: Key) -> DeletedSync | None:
+    def get(self, key: Key) -> DeletedSync[Spec, Status] | None:
         """Return the sync of this name that is gone."""
         known = self._ended.get(key)
         return known[0] if known is not None else None
 
-    def put(self, key: Key, ended: DeletedSync, now: float) -> list[Key]:
+    def put(self, key: Key, ended: DeletedSync[Spec, Status], now: float) -> list[Key]:
         """Remember a sync whose copies go with it; return the names that are forgotten instead."""
         known = self._ended.pop(key, None)
         forgotten = [key] if known is not None else []

@@ -2,11 +2,12 @@
 
 from syncline.api.common import ConditionStatus
 from syncline.controllers.requeue import Requeue
+from syncline.core.sync_status import StatusProblem
 from syncline.core.tenancy import NOT_ALLOWED, Violation
 
 
 class SyncError(Exception):
-    """Why a sync as a whole cannot be brought about; becomes its Ready condition."""
+    """The reconcile of a sync cannot continue. It becomes the Ready condition."""
 
     def __init__(
         self,
@@ -26,6 +27,10 @@ class SyncError(Exception):
         """Whether only an edit of the spec or the source can help."""
         self.requeue = Requeue(after=again, backoff=retry)
 
+    def for_status(self) -> StatusProblem:
+        """Return the problem for the status."""
+        return StatusProblem(reason=self.reason, message=self.message, status=self.status, stalled=self.stalled)
+
 
 def refuse_suspended(*, suspended: bool) -> None:
     """Raise `SyncError` for a sync that is suspended."""
@@ -34,11 +39,11 @@ def refuse_suspended(*, suspended: bool) -> None:
 
 
 class QuotaError(SyncError):
-    """A quota of a TenantPolicy is used up: what was applied before stays as it is, and in force."""
+    """A quota of a TenantPolicy is exhausted. Objects that were applied before stay in sync."""
 
     def __init__(self, violation: Violation, *, again: float | None = None) -> None:
         super().__init__(NOT_ALLOWED, str(violation), stalled=again is None, again=again)
 
 
 class SourceError(SyncError):
-    """What is wrong with a source, or with what it holds."""
+    """A source, or its content, is not valid."""

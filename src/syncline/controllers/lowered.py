@@ -1,7 +1,7 @@
 """The lowered spec: what a sync reads, where it writes, and by which policies. All kinds are lowered to it."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic
 
 import msgspec
 from msgspec import Struct
@@ -13,20 +13,35 @@ from syncline.api.manifestsync import Patch, PatchContentRef, ReplicationOptions
 from syncline.api.status import SyncStatus
 from syncline.controllers.errors import SyncError
 from syncline.core.digest import short_digest
+from syncline.core.group_kind import GroupKind
 from syncline.core.keypolicies import KeyPolicies
 from syncline.core.objects import Target
 from syncline.core.plan import Policy
 from syncline.core.scope import Scope
 from syncline.core.selectors import selector_words
+from syncline.core.source_names import SourceName
 from syncline.core.spec_scope import OWN_CLUSTER, ClusterScope, ClusterSelector, NamespaceScope, SourceScope, SpecScope
 from syncline.core.tenancy import NO_LIMITS, TenantLimits
 from syncline.engine.claims import Claim, ClaimedTarget
-from syncline.engine.cluster import kind_name
 from syncline.engine.sync_object import Sync
 from syncline.engine.watch_filter import LabelQuery
 from syncline.engine.watch_index import WatchSet
 from syncline.kube.cache import Key
 from syncline.render.transform_pool import is_template
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    Spec_co = TypeVar("Spec_co", bound=Struct, default=Struct, covariant=True)
+    Status_co = TypeVar("Status_co", bound=SyncStatus, default=SyncStatus, covariant=True)
+else:  # before Python 3.13, a type variable's default is for the type checker only
+    from typing import TypeVar
+
+    Spec_co = TypeVar("Spec_co", bound=Struct, covariant=True)
+    Status_co = TypeVar("Status_co", bound=SyncStatus, covariant=True)
+
+Spec = TypeVar("Spec", bound=Struct)
+Status = TypeVar("Status", bound=SyncStatus)
 
 AnySync = Sync[Struct, SyncStatus]
 
@@ -42,9 +57,14 @@ class SourceQuery(Struct, frozen=True, kw_only=True):
     selector: LabelSelector | None = None
 
     @property
+    def group_kind(self) -> GroupKind:
+        """The kind and its group."""
+        return GroupKind(self.group, self.kind)
+
+    @property
     def kind_name(self) -> str:
         """The kind as targets name it."""
-        return kind_name(self.group, self.kind)
+        return str(self.group_kind)
 
     def __str__(self) -> str:
         what = self.name or f"with labels {selector_words(self.selector)}"
@@ -61,9 +81,14 @@ class WriteRef(Struct, frozen=True, kw_only=True):
     name: str = ""
 
     @property
+    def group_kind(self) -> GroupKind:
+        """The kind and its group."""
+        return GroupKind(self.group, self.kind)
+
+    @property
     def kind_name(self) -> str:
         """The kind as targets name it."""
-        return kind_name(self.group, self.kind)
+        return str(self.group_kind)
 
 
 class Destination(Struct, frozen=True, kw_only=True):
@@ -94,7 +119,7 @@ class SourceObject(Struct, frozen=True, kw_only=True):
 
     ref: SourceQuery
     target: Target
-    """Its place."""
+    """Its place; the cluster is that of its workspace, where the sync has several."""
     cluster_uid: str
     """The UID of its cluster."""
     namespaced: bool
@@ -102,13 +127,26 @@ class SourceObject(Struct, frozen=True, kw_only=True):
     manifest: Mapping[str, Any]
 
     def __str__(self) -> str:
-        return f"{self.target.kind}/{self.target.namespace}/{self.target.name}"
+        target = self.target
+        return str(SourceName(target.kind, target.namespace, target.name, target.cluster))
 
 
-class LoweredSpec(Struct, frozen=True, kw_only=True):
+class WorkspaceRecord(Struct, frozen=True, kw_only=True):
+    """The record of an upstream before the first write."""
+
+    identity: str
+    namespaces: tuple[str, ...] | None = None
+    """None: they were not read."""
+    bindings: tuple[str, ...] = ()
+    """The workspaces of an APIExport, each with the UID of its APIBinding."""
+    doubtful: str | None = None
+    """The versions that the upstream may have lost; None: it was not read."""
+
+
+class LoweredSpec(Struct, Generic[Spec_co, Status_co], frozen=True, kw_only=True):
     """What one reconcile of a sync works with, as far as the spec alone tells."""
 
-    sync: AnySync
+    sync: Sync[Spec_co, Status_co]
     reads: tuple[SourceQuery, ...] = ()
     """The source objects."""
     writes: tuple[WriteRef, ...] = ()
@@ -142,6 +180,14 @@ class LoweredSpec(Struct, frozen=True, kw_only=True):
 
     A kind is watched when its stage comes.
     """
+    independent: bool = False
+    """Whether staged objects need only their namespaces: a failure blocks no other object, and no pruning."""
+    chooses_clusters: bool = False
+    """Whether a placement chooses among the clusters, so that some of them are enough."""
+    upstream: ClusterConnection | None = None
+    """The cluster that objects are read from, if it is another one."""
+    record: WorkspaceRecord | None = None
+    """The record of the upstream before the first write."""
     dry_run: bool = False
     health_timeout: float | None = None
     """How many seconds objects have to become healthy; None: their health does not matter."""
@@ -149,6 +195,11 @@ class LoweredSpec(Struct, frozen=True, kw_only=True):
     """Why a copy is removed that is not wanted any more."""
     shrink_reason: str = "their namespaces no longer match"
     """Why many copies are not wanted any more, as far as that is known."""
+
+    @property
+    def prunes_after_all(self) -> bool:
+        """Whether pruning waits until all objects are applied."""
+        return self.staged and not self.independent
 
     @property
     def is_single(self) -> bool:
@@ -173,13 +224,14 @@ class LoweredSpec(Struct, frozen=True, kw_only=True):
 
     def secret_refs(self) -> Iterator[Target]:
         """Yield the Secrets that hold credentials of other clusters."""
-        for destination in self.destinations:
-            connection = destination.connection
-            if connection is None:
-                continue
+        for connection in self._connections():
             for ref in (connection.kubeconfig_secret_ref, connection.service_account_token_ref):
                 if ref is not None:
                     yield Target(self.sync.metadata.namespace, ref.name, "Secret")
+
+    def _connections(self) -> Iterator[ClusterConnection]:
+        places = (destination.connection for destination in self.destinations)
+        return (connection for connection in (self.upstream, *places) if connection is not None)
 
     def watches(self) -> WatchSet:
         """Return what should enqueue the sync, before any cluster was looked at."""
@@ -197,10 +249,7 @@ class LoweredSpec(Struct, frozen=True, kw_only=True):
                 (ref.kind_name, LabelQuery(ref.namespace, ref.selector)) for ref in selected if ref.selector is not None
             ),
             names=frozenset(claimed.name for claimed in self.wants()),
-            targets=any(
-                destination.connection is not None and destination.connection.type == "SyncTarget"
-                for destination in self.destinations
-            ),
+            targets=any(connection.type == "SyncTarget" for connection in self._connections()),
             scopes=tuple(
                 ("", destination.scope)
                 for destination in self.destinations
@@ -293,6 +342,13 @@ class SourceObjects(Struct, frozen=True, kw_only=True):
             return None
         meta = self.sources[0].meta
         return SourceObservedState(uid=meta.uid, generation=meta.generation, resource_version=meta.resource_version)
+
+
+def spec_of(sync: Sync[Spec, SyncStatus]) -> Spec:
+    """Return the spec of a sync. Raises `SyncError` if it could not be decoded."""
+    if sync.spec is None:
+        raise SyncError("InvalidSpec", sync.error, stalled=True)
+    return sync.spec
 
 
 def key_of(sync: AnySync) -> Key:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import structlog
 
 from syncline.api.common import FINALIZER
-from syncline.controllers.base import BaseReconciler
+from syncline.controllers.base import AnySyncReconciler
 from syncline.controllers.lowered import AnySync, key_of
 from syncline.core.marks import NO_KEYS, UNSIGNED, sync_id
 from syncline.engine.cluster import Cluster
@@ -40,7 +40,7 @@ class MarkRenewal:
     """The keys of marks, for as long as the operator runs."""
 
     def __init__(
-        self, hub: Cluster, namespace: str, controllers: Sequence[BaseReconciler], leads: Callable[[], bool]
+        self, hub: Cluster, namespace: str, controllers: Sequence[AnySyncReconciler], leads: Callable[[], bool]
     ) -> None:
         self._hub = hub
         self._namespace = namespace

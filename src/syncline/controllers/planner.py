@@ -1,44 +1,45 @@
-"""Planner: what one unit of a sync would apply and prune, planned as a reconcile does it, and not written."""
+"""Planner: plans the writes and removals of one unit in the same way as a reconcile, without writes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from msgspec import Struct
 
 from syncline.controllers.errors import SyncError
 from syncline.controllers.lowered import LoweredSpec
 from syncline.controllers.sources.desired import DesiredSet
-from syncline.controllers.targets.apply import two_way_of
+from syncline.controllers.targets.apply import WriterOf, pair_of, two_way_of
 from syncline.controllers.targets.clusters import TargetCluster
-from syncline.controllers.targets.keep_policy import keep_mark
+from syncline.controllers.targets.keep_policy import mark_at
 from syncline.controllers.targets.namespaces import closed_namespace
 from syncline.controllers.targets.preview import Preview, plan_one, plan_pair
 from syncline.controllers.targets.prune import Pruner
 from syncline.controllers.targets.stages import DesiredAt, refused_kind
 from syncline.controllers.targets.visibility import Visibility
 from syncline.controllers.targets.write_access import WriteAccess, split_allowed
+from syncline.core.group_kind import GroupKind
 from syncline.core.objects import Desired
 from syncline.core.outcome import Outcome
 from syncline.core.plan import Action, Change, Verb
-from syncline.engine.cluster import kind_name
-from syncline.engine.writer import Writer
+from syncline.engine.pair_memory import PairMemory
 
-# States in which an object does not keep the rest from being pruned.
+# States of objects that do not block the pruning of others.
 _APPLIED = frozenset({"Synced", "Skipped", "Conflict"})
 
 
 class UnitPlanner(Struct, frozen=True):
     """Plans units."""
 
-    writer: Callable[[TargetCluster], Writer]
+    writer: WriterOf
     pruner: Pruner
     access: WriteAccess
     requested: frozenset[bytes]
-    """The removals that an edit of the spec asks for; see `scope_edits`."""
+    """The removals that an edit of the spec requested; see `scope_edits`."""
+    memory: PairMemory
     visibility: Visibility | None = None
     """What the account of the sync may know; None: whoever asks sees with their own rights."""
 
     async def plan(self, lowered: LoweredSpec, desired: DesiredSet) -> Preview:
-        """Plan what a unit would apply, and prune where a reconcile would."""
+        """Plan the writes of a unit, and its removals if a reconcile would prune."""
         actions: list[Action] = []
         planned: list[tuple[TargetCluster, Desired]] = []
         skipped: list[Outcome] = list(desired.outcomes)
@@ -57,7 +58,7 @@ class UnitPlanner(Struct, frozen=True):
                 skipped.append(refusal)
         removals, held = self._prune(lowered, desired)
         states = {*(one.state for one in actions), *(one.state for one in skipped)}
-        if states <= _APPLIED or not lowered.staged:
+        if states <= _APPLIED or not lowered.prunes_after_all:
             clusters = desired.clusters
             sites = {site.destination.cluster: site for site in (*clusters.former, *clusters.sites)}
             able, refused = await split_allowed(
@@ -87,8 +88,11 @@ class UnitPlanner(Struct, frozen=True):
         desired, site = item.desired, item.site
         refusal = await refused_kind(item)
         if refusal is None:
-            kept = keep_mark(site.cluster, desired.target) in lowered.sync.status.kept
-            writer = self.writer(site)
+            kept = mark_at(site.cluster, desired.target) in lowered.sync.status.kept
+            writer = self.writer(site, item.policy)
+            if item.pair is not None and not item.pair.rules.is_plain():
+                pairs, source = pair_of(item.pair, self.memory, writer, item)
+                return await plan_pair(pairs.preview(source, desired, created_once=kept), desired)
             if lowered.two_way is None:
                 return await plan_one(writer, desired, kept=kept)
             pair, upstream = two_way_of(lowered.two_way, lowered, writer, item)
@@ -111,13 +115,14 @@ def _namespaces_first(items: Sequence[DesiredAt]) -> list[DesiredAt]:
 
 
 def _defined(items: Sequence[DesiredAt]) -> frozenset[str]:
-    """Return the kinds that are defined along with the rest."""
+    """Return the kinds whose CRDs are in the same plan."""
     specs = [
         item.desired.body.fields.get("spec") or {}
         for item in items
         if item.desired.target.kind == "CustomResourceDefinition.apiextensions.k8s.io" and item.desired.body is not None
     ]
-    return frozenset(kind_name(str(spec.get("group")), str((spec.get("names") or {}).get("kind"))) for spec in specs)
+    kinds = (GroupKind(str(spec.get("group")), str((spec.get("names") or {}).get("kind"))) for spec in specs)
+    return frozenset(map(str, kinds))
 
 
 def _without_namespace(item: DesiredAt, planned: Sequence[Action]) -> Outcome | None:

@@ -3,24 +3,22 @@
     finalizer -> connect clusters -> desired -> watch what matters -> record inventory
               -> apply in stages -> prune -> health -> status
 
-A kind lowers its spec, a source says what is desired, and a sync has one unit or one for each environment. `finalize`
-and `preview` walk the same units. Each reconcile starts from the present state, whatever enqueued it; nothing is kept
-from earlier ones but what saves requests. What is written is safe against a second operator, a crash at any point, and
-everybody else.
+A kind lowers its spec, and a source returns the desired objects. A sync has one unit, or one for each environment.
+`finalize` and `preview` use the same units. Each reconcile starts from the present state: memory of earlier reconciles
+only saves requests. Its writes are safe against a second operator, a crash at any point, and other writers.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial, reduce
 from operator import or_
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from msgspec import Struct, structs
 
-from syncline.api.status import SyncStatus
-from syncline.controllers.base import BaseReconciler, KindSpec, SharedServices
+from syncline.controllers.base import BaseReconciler, SharedServices
 from syncline.controllers.errors import SyncError
-from syncline.controllers.lowered import AnySync, LoweredSpec, key_of
+from syncline.controllers.lowered import LoweredSpec, Spec, Status, key_of
 from syncline.controllers.planner import UnitPlanner
 from syncline.controllers.requeue import NO_REQUEUE, Requeue
 from syncline.controllers.result import ReconcileResult, failed_result
@@ -28,7 +26,9 @@ from syncline.controllers.scope_edits import ScopeEdit, ScopeEditJudge
 from syncline.controllers.sources.dependencies import DEPENDENCY_NOT_READY
 from syncline.controllers.sources.desired import DesiredSet, DesiredSource, SourceReading, UnitResult
 from syncline.controllers.state import SyncState
+from syncline.controllers.sync_kind import SyncKind
 from syncline.controllers.targets.apply import ApplyPass, UnitApplier
+from syncline.controllers.targets.cascade_guard import NAMESPACE
 from syncline.controllers.targets.clusters import (
     ClusterResolver,
     ConnectedClusters,
@@ -42,84 +42,81 @@ from syncline.controllers.targets.keep_policy import KeepMarks
 from syncline.controllers.targets.preview import Preview, merge
 from syncline.controllers.targets.prune import KEEP_NOTHING, Pruner, PruneResult, managed_objects
 from syncline.controllers.targets.stages import DesiredAt
+from syncline.controllers.targets.status_upward import UpwardResult
 from syncline.controllers.targets.visibility import Visibility
 from syncline.controllers.targets.write_access import UNCHECKED, WriteAccess
 from syncline.core.inventory import without_kinds
 from syncline.core.outcome import Outcome
+from syncline.core.plan import Policy
 from syncline.core.tenancy import NOT_ALLOWED
 from syncline.engine.claims import Claim
 from syncline.engine.fanout import FanOut
-from syncline.engine.sync_object import RawSync
+from syncline.engine.pair_memory import PairMemory
+from syncline.engine.sync_object import RawSync, Sync
 from syncline.engine.watch_index import WatchSet
 from syncline.engine.writer import Writer
 from syncline.kube.cache import Key
 
+# The delay after a write, if another step depends on the written object.
+LOOK_AGAIN = 1.0
 # The rights of a service account may change without an event: its syncs are reconciled this often, at least.
 RIGHTS_INTERVAL = 300.0
 _GOOD = frozenset({"Synced", "Skipped"})
 _APPLIED = frozenset({"Synced", "Skipped", "Conflict"})
 
-Source = TypeVar("Source", bound=DesiredSource)
-
-
-class SyncKind(KindSpec, Protocol):
-    """What differs between the kinds."""
-
-    def lower(self, sync: AnySync) -> LoweredSpec:
-        """Lower a spec; raises `SyncError` for one that cannot be carried out."""
-
-    def admit(self, sync: AnySync) -> LoweredSpec:
-        """Lower a spec that is to be carried out now; raises `SyncError` where it must not be."""
-
-    def watches(self, sync: AnySync) -> tuple[WatchSet, Claim | None]:
-        """Return what enqueues a sync, and what it claims, by its spec alone."""
-
-    def record_units(self, lowered: LoweredSpec, status: SyncStatus) -> SyncStatus:
-        """Note the units in the status, before they write anything."""
+Source = TypeVar("Source", bound=DesiredSource[Any, Any])
 
 
 class RemovedUnits(Struct, frozen=True, kw_only=True):
-    """What came of the units that the spec no longer has."""
+    """The result for the units that the spec no longer has."""
 
     names: tuple[str, ...] = ()
-    """Those that still own objects."""
+    """The units that still own objects."""
     outcomes: tuple[Outcome, ...] = ()
     problem: SyncError | None = None
     requeue: Requeue = NO_REQUEUE
     complete: bool = True
-    """Whether nothing is left to be removed; what stays on purpose does not count."""
+    """Whether all removals are done. Objects that stay on purpose do not count."""
 
 
-class Reconciler(BaseReconciler, Generic[Source]):
+class Reconciler(BaseReconciler[Spec, Status], Generic[Spec, Status, Source]):
     """Reconciles all syncs of one kind."""
 
     def __init__(
         self,
-        kind: SyncKind,
-        resolver: ClusterResolver,
+        kind: SyncKind[Spec, Status],
+        resolver: ClusterResolver[Status],
         shared: SharedServices,
-        source: Callable[["Reconciler[Source]"], Source],
+        source: Callable[["Reconciler[Spec, Status, Source]"], Source],
     ) -> None:
         super().__init__(kind, shared)
         self.kind = kind
         self._resolver = resolver
+        self.pairs = PairMemory()
         self.source = source(self)
-        self._edits = ScopeEditJudge(resolver)
-        self._applier = UnitApplier(self.writer, self.triggers, kind.tenancy)
+        self._source: DesiredSource[Spec, Status] = self.source
+        self._edits = ScopeEditJudge(resolver.selected)
+        self._applier = UnitApplier(self.writer, self.triggers, kind.tenancy, self.pairs)
         self._pruner = Pruner(self.writer)
 
-    async def _reconcile_sync(self, sync: AnySync, state: SyncState) -> ReconcileResult:
+    async def _reconcile_sync(self, sync: Sync[Spec, Status], state: SyncState) -> ReconcileResult[Spec, Status]:
+        self._source.begin(key_of(sync))
+        try:
+            return await self._reconcile_units(sync, state)
+        finally:
+            self._source.end(key_of(sync))
+
+    async def _reconcile_units(self, sync: Sync[Spec, Status], state: SyncState) -> ReconcileResult[Spec, Status]:
         key, clusters = key_of(sync), ConnectedClusters()
-        self.source.begin(key)
         try:
             lowered = self._admit(sync)
             if not lowered.dry_run:
                 sync = await self._ensure_finalizer(sync, state)
         except SyncError as error:
-            self.source.forget(key)
+            self._source.forget(key)
             return await self._failed(sync, clusters, error)
         try:
-            reading = await self.source.read(structs.replace(lowered, sync=sync), state)
+            reading = await self._source.read(structs.replace(lowered, sync=sync), state)
             clusters = await self._resolver.connect(reading.lowered, self.triggers)
             try:
                 desired = await self._desired(reading, clusters)
@@ -143,26 +140,26 @@ class Reconciler(BaseReconciler, Generic[Source]):
         state.finished(sync, None if waits else lowered.interval, time.monotonic())
         if lowered.staged and _released_for_other_unit(result):
             self.queue.add(key)
-        self.source.finished(lowered, units, settled=result.is_settled)
+        self._source.finished(lowered, units, settled=result.is_settled)
         return result
 
-    def _admit(self, sync: AnySync) -> LoweredSpec:
-        """Lower the spec, or say why nothing is done for this sync at all."""
+    def _admit(self, sync: Sync[Spec, Status]) -> LoweredSpec[Spec, Status]:
+        """Lower the spec. Raises `SyncError` if the sync is not admitted."""
         if sync.spec is None:
             raise SyncError("InvalidSpec", sync.error, stalled=True)
         lowered = self.kind.admit(sync)
         self._shared.quotas.admit(self.kind.name, sync)
         return lowered
 
-    def _lower_or_none(self, sync: AnySync) -> LoweredSpec | None:
-        """Lower the spec; None where it cannot be carried out."""
+    def _lower_or_none(self, sync: Sync[Spec, Status]) -> LoweredSpec[Spec, Status] | None:
+        """Lower the spec; None if it is not valid."""
         try:
             return self.kind.lower(sync) if sync.spec is not None else None
         except SyncError:
             return None
 
     async def _desired(self, reading: SourceReading, clusters: ConnectedClusters) -> list[DesiredSet]:
-        """Return what each unit wants; a unit takes over the objects of units that left the spec."""
+        """Return the desired set of each unit. A unit takes over the objects of removed units."""
         lowered = reading.lowered
         desired = [
             await reading.desired(unit, for_unit(clusters, unit, lowered.removed_units)) for unit in lowered.units
@@ -171,7 +168,7 @@ class Reconciler(BaseReconciler, Generic[Source]):
         return desired
 
     def _watch(self, reading: SourceReading, clusters: ConnectedClusters) -> None:
-        """Watch what was found to matter, also where the rest could not be read."""
+        """Set the watches of the sync, even if a source could not be read."""
         watches = reading.watches(clusters)
         if watches is not None:
             self.triggers.set_watches(key_of(reading.lowered.sync), *watches)
@@ -185,21 +182,22 @@ class Reconciler(BaseReconciler, Generic[Source]):
         whole = all(one.known for one in desired)
         take(self.kind.name, lowered.sync, sum(one.targets for one in desired), whole=whole)
 
-    async def _failed(self, sync: AnySync, clusters: ConnectedClusters, error: SyncError) -> ReconcileResult:
-        """Report why the whole sync cannot be carried out; its targets are Unknown meanwhile."""
+    async def _failed(
+        self, sync: Sync[Spec, Status], clusters: ConnectedClusters, error: SyncError
+    ) -> ReconcileResult[Spec, Status]:
+        """Return the result of a sync that cannot be reconciled. Its targets are Unknown."""
         lowered = self._lower_or_none(sync)
         if error.reason == NOT_ALLOWED:
-            self._shared.claims.drop(sync.owner.ref)  # nobody waits for a sync that may not write
-        outcomes = await self.source.unknown_targets(lowered, clusters, error) if lowered is not None else None
+            self._shared.claims.drop(sync.owner.ref)  # a sync that may not write has no claims
+        outcomes = await self._source.unknown_targets(lowered, clusters, error) if lowered is not None else None
         return failed_result(sync, error, outcomes, clusters.requeue)
 
     async def _record_inventory(
-        self, lowered: LoweredSpec, clusters: ConnectedClusters, edit: ScopeEdit | None = None
+        self, lowered: LoweredSpec[Spec, Status], clusters: ConnectedClusters, edit: ScopeEdit | None = None
     ) -> None:
-        """Write down the kinds, clusters and units that are about to be written, before the first write there.
+        """Record kinds, clusters and units in the status before their first write, and the scope before a removal.
 
-        And the scope as it was judged, before the first removal. Raises `SyncGone` where the sync does not exist any
-        more: then nothing may be written.
+        Raises `SyncGone` if the sync does not exist any more: then nothing may be written.
         """
         latest = self._latest(lowered.sync)
         status = self._resolver.record(lowered, clusters, self.kind.record_units(lowered, latest.status))
@@ -212,9 +210,9 @@ class Reconciler(BaseReconciler, Generic[Source]):
             await self._status.record(latest, status)
 
     async def _record_kinds(
-        self, lowered: LoweredSpec, clusters: ConnectedClusters, written: Sequence[DesiredAt]
+        self, lowered: LoweredSpec[Spec, Status], clusters: ConnectedClusters, written: Sequence[DesiredAt]
     ) -> None:
-        """Write down the kinds that are about to be written, and in which clusters."""
+        """Record the kinds and clusters of these objects in the status, before the objects are written."""
         if not lowered.staged:
             return  # its spec has named them
         kinds: dict[int, set[str]] = {}
@@ -231,27 +229,30 @@ class Reconciler(BaseReconciler, Generic[Source]):
 
     async def _apply_unit(
         self,
-        lowered: LoweredSpec,
+        lowered: LoweredSpec[Spec, Status],
         desired: DesiredSet,
         state: SyncState,
         edit: ScopeEdit,
         marks: KeepMarks,
     ) -> UnitResult:
-        """Apply what a unit wants, prune what it no longer wants, and check its health."""
+        """Apply the desired objects of a unit, prune the others, and check its health."""
         unit = state.unit(desired.unit)
         if not desired.known:
             requeue = _requeue_of(desired.problem)
             return UnitResult(desired=desired, problem=desired.problem, requeue=requeue)
         mine = desired.clusters
-        written = await self._apply(lowered, desired, state.fan_out, marks)
+        written = await self._apply(lowered, desired, state, marks)
+        if lowered.independent:
+            written = [_as_means(outcome) for outcome in written]
         outcomes = (*written, *desired.outcomes)
         pruned = orphaned = PruneResult()
         applied = desired.certain and all(outcome.state in _APPLIED for outcome in outcomes)
-        if applied or not lowered.staged:
+        if applied or not lowered.prunes_after_all:
             self.kind.tenancy.confirm(lowered.sync.metadata.namespace, lowered.limits)
             pruned = await self._pruner.prune(lowered, unit, mine, desired.keep, edit.requested)
             orphaned = await self._pruner.prune_orphans(lowered, unit, mine, desired.keep)
         removed = (*pruned.outcomes, *orphaned.outcomes)
+        upward = await self._source.report_upward(lowered, desired, state)
         health = HealthResult()
         if (
             lowered.health_timeout is not None
@@ -260,23 +261,28 @@ class Reconciler(BaseReconciler, Generic[Source]):
         ):
             inputs = desired.prepared.artifact.inputs
             health = check_health(inputs, desired.items, outcomes, unit, lowered.health_timeout)
-        problem = pruned.held or desired.problem or health.problem
+        problem = pruned.held or desired.problem or health.problem or _upward_problem(upward)
         result = UnitResult(
             desired=desired,
             outcomes=(*outcomes, *removed),
             attempted=(*written, *desired.withheld),
             orphaned=orphaned.outcomes,
             health=health.state,
+            upward=upward,
             problem=problem,
-            requeue=pruned.requeue | orphaned.requeue | health.requeue | _requeue_of(problem),
+            requeue=reduce(
+                or_,
+                (pruned.requeue, orphaned.requeue, health.requeue, desired.requeue, _requeue_of(problem)),
+                upward.requeue if upward is not None else NO_REQUEUE,
+            ),
             complete=applied and _is_complete(pruned),
         )
-        if lowered.health_timeout is not None and self.source.observe_health(lowered, state, result):
+        if lowered.health_timeout is not None and self._source.observe_health(lowered, state, result):
             self.queue.add(key_of(lowered.sync))
         return result
 
     async def _apply(
-        self, lowered: LoweredSpec, desired: DesiredSet, fan_out: FanOut, marks: KeepMarks
+        self, lowered: LoweredSpec[Spec, Status], desired: DesiredSet, state: SyncState, marks: KeepMarks
     ) -> list[Outcome]:
         async def progress(so_far: list[Outcome]) -> None:
             latest = self._latest(lowered.sync)  # what was recorded before the first write stays
@@ -284,7 +290,9 @@ class Reconciler(BaseReconciler, Generic[Source]):
 
         apply = ApplyPass(
             lowered=lowered,
-            fan_out=fan_out,
+            fan_out=state.fan_out,
+            unit=state.unit(desired.unit),
+            look_again=partial(self.queue.add, key_of(lowered.sync), delay=LOOK_AGAIN),
             marks=marks,
             visibility=self._visibility(lowered),
             record=partial(self._record_kinds, lowered, desired.clusters),
@@ -295,7 +303,7 @@ class Reconciler(BaseReconciler, Generic[Source]):
 
     async def _prune_removed_units(
         self,
-        lowered: LoweredSpec,
+        lowered: LoweredSpec[Spec, Status],
         clusters: ConnectedClusters,
         units: Sequence[UnitResult],
         state: SyncState,
@@ -324,14 +332,14 @@ class Reconciler(BaseReconciler, Generic[Source]):
 
     def _result(
         self,
-        lowered: LoweredSpec,
+        lowered: LoweredSpec[Spec, Status],
         clusters: ConnectedClusters,
         units: Sequence[UnitResult],
         removed: RemovedUnits,
         edit: ScopeEdit,
         *,
         marks: KeepMarks,
-    ) -> ReconcileResult:
+    ) -> ReconcileResult[Spec, Status]:
         outcomes = [outcome for one in units for outcome in one.outcomes]
         outcomes += [*clusters.outcomes, *removed.outcomes]
         problem = next((one.problem for one in units if one.problem is not None), removed.problem)
@@ -355,16 +363,16 @@ class Reconciler(BaseReconciler, Generic[Source]):
             ),
             requeue=requeue,
             warnings=clusters.warnings,
-            unmatched=(*clusters.unmatched, *(words for one in units for words in one.desired.unmatched)),
+            unmatched=_unmatched(clusters, [one.desired for one in units]),
             units=tuple(units),
             removed_units=removed.names,
             complete=all(one.complete for one in units) and not clusters.incomplete and removed.complete,
         )
 
     async def _dry_run(
-        self, reading: SourceReading, clusters: ConnectedClusters, desired: Sequence[DesiredSet]
-    ) -> ReconcileResult:
-        """Report what would be written, and write nothing."""
+        self, reading: SourceReading[Spec, Status], clusters: ConnectedClusters, desired: Sequence[DesiredSet]
+    ) -> ReconcileResult[Spec, Status]:
+        """Report the planned changes, and write nothing."""
         lowered = reading.lowered
         plan = await self._plan(reading, clusters, desired, visibility=self._visibility(lowered))
         lines, problem = plan.lines(), plan.problem
@@ -374,11 +382,11 @@ class Reconciler(BaseReconciler, Generic[Source]):
         return ReconcileResult(sync=lowered.sync, problem=problem, plan=tuple(lines), units=units)
 
     async def preview(self, wire: RawSync, access: WriteAccess = UNCHECKED) -> Preview:
-        """Plan a reconcile without doing it; the sync need not exist. What `access` refuses is reported as failed."""
+        """Plan a reconcile without writes. The sync need not exist. Writes that `access` refuses count as failed."""
         sync = self._trust.trusted(self.kind.read(wire))
         try:
             lowered = self._admit(sync)
-            reading = await self.source.read(lowered, SyncState(FanOut(lambda: None)), preview=True)
+            reading = await self._source.read(lowered, SyncState(FanOut(lambda: None)), preview=True)
             clusters = await self._resolver.connect(reading.lowered, self.triggers)
             desired = await self._desired(reading, clusters)
             self._take_targets(reading.lowered, desired, preview=True)
@@ -388,7 +396,7 @@ class Reconciler(BaseReconciler, Generic[Source]):
 
     async def _plan(
         self,
-        reading: SourceReading,
+        reading: SourceReading[Spec, Status],
         clusters: ConnectedClusters,
         desired: Sequence[DesiredSet],
         access: WriteAccess = UNCHECKED,
@@ -396,13 +404,13 @@ class Reconciler(BaseReconciler, Generic[Source]):
     ) -> Preview:
         lowered = reading.lowered
         edit = await self._edits.judge(reading, lowered, clusters, desired)
-        planner = UnitPlanner(self.writer, self._pruner, access, edit.requested, visibility)
+        planner = UnitPlanner(self.writer, self._pruner, access, edit.requested, self.pairs, visibility)
         plans = [await planner.plan(lowered, one) for one in desired]
-        return merge([Preview(skipped=clusters.outcomes), *plans])
+        return merge([Preview(skipped=clusters.outcomes, unmatched=_unmatched(clusters, desired)), *plans])
 
-    async def _finalize(self, sync: AnySync, state: SyncState) -> ReconcileResult | None:
-        """Release everything as the policy says. Never traps the sync."""
-        self.source.begin(key_of(sync))
+    async def _finalize(self, sync: Sync[Spec, Status], state: SyncState) -> ReconcileResult[Spec, Status] | None:
+        """Delete or release all objects, as the policy says. It never blocks the deletion of the sync forever."""
+        self._source.begin(key_of(sync))
         lowered = self._lower_or_none(sync)
         clusters = ConnectedClusters()
         if lowered is not None:
@@ -412,7 +420,8 @@ class Reconciler(BaseReconciler, Generic[Source]):
             for unit in (lowered.owners if lowered is not None else ("",))
         ]
         outcomes = [outcome for end in ends for outcome in end.outcomes]
-        for warning in dict.fromkeys(end.warning for end in ends if end.warning):
+        left = await self._source.finalize(lowered, state) if lowered is not None else ""
+        for warning in dict.fromkeys(filter(None, (*(end.warning for end in ends), left))):
             await self._status.warn(sync, "CopiesLeft", warning)
         self._status.report_finalized(outcomes)
         problem = next((end.problem for end in ends if end.problem is not None), None)
@@ -422,43 +431,43 @@ class Reconciler(BaseReconciler, Generic[Source]):
         requeue = Requeue(backoff=True) | clusters.requeue | Requeue(after=problem.requeue.after)
         return ReconcileResult(sync=sync, problem=problem, outcomes=failed, requeue=requeue)
 
-    async def _after(self, sync: AnySync, result: ReconcileResult) -> None:
-        await self._resolver.observe(sync, None if sync.deleting else result.outcomes)
+    async def _after(self, sync: Sync[Spec, Status], result: ReconcileResult[Spec, Status]) -> None:
+        await self._resolver.observe(sync, None if sync.deleting else result.outcomes, complete=result.complete)
 
-    def writes_through(self, resolver: ClusterResolver) -> bool:
-        """Whether the clusters of its syncs are found by this resolver."""
+    def writes_through(self, resolver: object) -> bool:
+        """Whether this resolver finds the clusters of its syncs."""
         return self._resolver is resolver
 
-    def writer(self, site: TargetCluster) -> Writer:
-        """Return what writes to a cluster."""
+    def writer(self, site: TargetCluster, policy: Policy | None = None) -> Writer:
+        """Return the writer for a cluster, with a given policy or that of the destination."""
         return Writer(
             site.cluster,
             site.client,
             site.owner,
-            site.destination.policy,
+            policy or site.destination.policy,
             claims=self._shared.claims,
             write_loops=self._shared.write_loops,
             unkept=self._shared.unkept,
         )
 
-    def get(self, key: Key) -> AnySync | None:
-        """Return a sync with the status that counts."""
+    def get(self, key: Key) -> Sync[Spec, Status] | None:
+        """Return a sync with its trusted status."""
         return self._get(key)
 
-    def trusted(self, sync: AnySync) -> AnySync:
-        """Return a sync, as a watch tells it, with the status that counts."""
+    def trusted(self, sync: Sync[Spec, Status]) -> Sync[Spec, Status]:
+        """Return a sync from a watch with its trusted status."""
         return self._trust.trusted(sync)
 
     def enqueue(self, key: Key) -> None:
         """Reconcile a sync soon."""
         self.queue.add(key)
 
-    def _watches_of(self, sync: AnySync) -> tuple[WatchSet, Claim | None]:
+    def _watches_of(self, sync: Sync[Spec, Status]) -> tuple[WatchSet, Claim | None]:
         return self.kind.watches(sync)
 
-    def _sync_changed(self, key: Key, old: AnySync | None, new: AnySync | None, by: str) -> None:
+    def _sync_changed(self, key: Key, old: Sync[Spec, Status] | None, new: Sync[Spec, Status] | None, by: str) -> None:
         super()._sync_changed(key, old, new, by)
-        self.source.sync_changed(key, old, new)
+        self._source.sync_changed(key, old, new)
 
     def _visibility(self, lowered: LoweredSpec) -> Visibility:
         return Visibility(lowered, self._hub, self._shared.claims.access)
@@ -466,18 +475,43 @@ class Reconciler(BaseReconciler, Generic[Source]):
     def _drop_state(self, key: Key) -> None:
         super()._drop_state(key)
         self._resolver.forget(self.kind.name, key)
-        self.source.forget(key)
+        self._source.forget(key)
+
+
+AnyReconciler = Reconciler[Any, Any, Any]
+"""The reconciler of any kind."""
 
 
 def next_resync(lowered: LoweredSpec) -> float | None:
-    """Return after how many seconds to reconcile though nothing has happened."""
+    """Return the seconds until the next reconcile without a change."""
     if lowered.interval is not None:
         return lowered.interval
     return RIGHTS_INTERVAL if lowered.user is not None else None
 
 
+def _upward_problem(upward: UpwardResult | None) -> SyncError | None:
+    """Return the problem with the upstream statuses. Statuses that an older sync writes are not a problem."""
+    if upward is None:
+        return None
+    failed = next((one for one in upward.failed if one.state not in _GOOD), None)
+    if upward.forbidden:
+        return SyncError("UpstreamForbidden", upward.forbidden)
+    return SyncError(failed.reason, f"{failed.target}: {failed.message}") if failed is not None else None
+
+
+def _as_means(outcome: Outcome) -> Outcome:
+    """Return the outcome of a namespace that only holds copies. It counts as a change, not as a target."""
+    is_means = outcome.target.kind == NAMESPACE and outcome.state == "Synced"
+    return structs.replace(outcome, gone=True) if is_means else outcome
+
+
+def _unmatched(clusters: ConnectedClusters, desired: Iterable[DesiredSet]) -> tuple[str, ...]:
+    """Describe the selectors of a sync that match nothing."""
+    return (*clusters.unmatched, *(words for one in desired for words in one.unmatched))
+
+
 def _requeue_of(problem: SyncError | None) -> Requeue:
-    """Return when to try again after a problem; one that is expected to pass by itself is pending."""
+    """Return the requeue after a problem. A problem that can end by itself is pending."""
     if problem is None:
         return NO_REQUEUE
     requeue = problem.requeue
@@ -486,7 +520,7 @@ def _requeue_of(problem: SyncError | None) -> Requeue:
 
 
 def _is_applied(one: UnitResult) -> bool:
-    """Whether all that a unit wants now was written, or is somebody else's."""
+    """Whether all desired objects of a unit are written, or belong to others."""
     return one.desired.certain and all(outcome.state in _APPLIED or outcome.gone for outcome in one.outcomes)
 
 
@@ -496,7 +530,7 @@ def _is_complete(pruned: PruneResult) -> bool:
 
 
 def _released_for_other_unit(result: ReconcileResult) -> bool:
-    """Whether one unit has released an object while another could not have what it wants."""
+    """Whether a unit has released an object, and another unit lacks an object that is owned by others."""
     outcomes = result.outcomes or ()
     return any(one.gone and one.written is not None for one in outcomes) and any(
         one.reason == "OwnedByOther" for one in outcomes
@@ -504,7 +538,7 @@ def _released_for_other_unit(result: ReconcileResult) -> bool:
 
 
 def _rollback_condition(units: Sequence[UnitResult]) -> SyncError | None:
-    """Say of a sync with which nothing is wrong that it is not at the newest revision."""
+    """Return the condition of a healthy sync that is rolled back."""
     for one in units:
         decision = one.desired.prepared.decision if one.desired.prepared is not None else None
         if decision is not None and decision.reason == "RolledBackOnFailure":

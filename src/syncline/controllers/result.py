@@ -1,23 +1,26 @@
 """The result of one reconcile, from which status, events and metrics are made."""
 
 from collections.abc import Sequence
+from typing import Generic
 
 from msgspec import Struct
 
 from syncline.api.manifestsync import SourceObservedState
 from syncline.controllers.errors import SyncError
-from syncline.controllers.lowered import AnySync
+from syncline.controllers.lowered import Spec, Spec_co, Status, Status_co
 from syncline.controllers.requeue import NO_REQUEUE, Requeue
 from syncline.controllers.sources.desired import UnitResult
+from syncline.core.gateway_status import FleetReport
 from syncline.core.outcome import Outcome
+from syncline.engine.sync_object import Sync
 
 _APPLIED = frozenset({"Synced", "Skipped"})
 
 
-class ReconcileResult(Struct, frozen=True, kw_only=True):
+class ReconcileResult(Struct, Generic[Spec_co, Status_co], frozen=True, kw_only=True):
     """What came of one reconcile."""
 
-    sync: AnySync
+    sync: Sync[Spec_co, Status_co]
     outcomes: Sequence[Outcome] | None = None
     """None: the targets were not looked at, and what the status says of them stays."""
     problem: SyncError | None = None
@@ -38,6 +41,8 @@ class ReconcileResult(Struct, frozen=True, kw_only=True):
     """Units that the spec no longer has, and that still own objects."""
     plan: tuple[str, ...] | None = None
     """What would be done in a dry run; None where it was done."""
+    fleet: FleetReport | None = None
+    """The gateways of the sync; None if they were not observed, or if the sync has none."""
     complete: bool = False
     """Whether everything was looked at, and nothing is left to be removed."""
 
@@ -50,8 +55,11 @@ class ReconcileResult(Struct, frozen=True, kw_only=True):
 
 
 def failed_result(
-    sync: AnySync, error: SyncError, outcomes: Sequence[Outcome] | None = None, requeue: Requeue = NO_REQUEUE
-) -> ReconcileResult:
+    sync: Sync[Spec, Status],
+    error: SyncError,
+    outcomes: Sequence[Outcome] | None = None,
+    requeue: Requeue = NO_REQUEUE,
+) -> ReconcileResult[Spec, Status]:
     """Return the result of a sync that could not be carried out; `requeue` where the error says nothing of that."""
     after = error.requeue.after if error.requeue.after is not None else requeue.after
     pending = after is not None or error.requeue.backoff

@@ -3,14 +3,14 @@
 Collects what `core.scope_record` decides by: the objects, and what the selectors of former and new scope mean today.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
 from syncline.api.status import RemoteSyncStatus
 from syncline.controllers.lowered import LoweredSpec, connection_id
 from syncline.controllers.sources.desired import DesiredSet, SourceReading
-from syncline.controllers.targets.clusters import ClusterResolver, ConnectedClusters, for_unit
+from syncline.controllers.targets.clusters import ConnectedClusters, for_unit
 from syncline.controllers.targets.prune import KEEP_NOTHING, Managed, managed_id, prune_candidates
 from syncline.core.scope_record import (
     ScopeRecord,
@@ -21,7 +21,7 @@ from syncline.core.scope_record import (
     judge,
     without_removals,
 )
-from syncline.core.spec_scope import ManagedObject, SpecScope, Today
+from syncline.core.spec_scope import ClusterSelector, ManagedObject, SpecScope, Today
 
 
 class ScopeEdit(Struct, frozen=True):
@@ -47,8 +47,9 @@ class ScopeEdit(Struct, frozen=True):
 class ScopeEditJudge:
     """Judges the edits of the syncs of one kind."""
 
-    def __init__(self, resolver: ClusterResolver) -> None:
-        self._resolver = resolver
+    def __init__(self, selected: Callable[[ClusterSelector, str], frozenset[str]]) -> None:
+        """Take the function that returns the SyncTargets of a selector for a sync of a namespace."""
+        self._selected = selected
 
     async def judge(
         self, reading: SourceReading, lowered: LoweredSpec, clusters: ConnectedClusters, desired: Sequence[DesiredSet]
@@ -62,7 +63,7 @@ class ScopeEditJudge:
         record = decode_record(lowered.sync.status.scope)
         if is_judged(record, lowered.scope):
             return ScopeEdit(record)
-        copies, removed = not lowered.staged, lowered.removed_units
+        copies, removed = not lowered.staged or lowered.independent, lowered.removed_units
         found: list[ManagedObject] = []
         for name in removed:
             left = prune_candidates(lowered, for_unit(clusters, name), KEEP_NOTHING)
@@ -72,7 +73,9 @@ class ScopeEditJudge:
             unwanted = prune_candidates(lowered, for_unit(clusters, one.unit, removed), one.keep)
             found += _managed(clusters, unwanted, one.unit, copies=copies)
         uncertain = frozenset(one.unit for one in desired) - {one.unit for one in certain}
-        sources = await reading.selected([one for scope in _scopes(record, lowered) for one in scope.sources])
+        # Without a record, or without objects, nothing is judged by what the selectors mean: the upstream is not asked.
+        scopes = _scopes(record, lowered) if record is not None and found else []
+        sources = await reading.selected([one for scope in scopes for one in scope.sources])
         return self._judge(lowered, clusters, record, found, uncertain=uncertain, sources=sources)
 
     def _judge(
@@ -90,7 +93,7 @@ class ScopeEditJudge:
         selectors = [one.selector for one in clusters if one.selector is not None]
         today = Today(
             guarded=lowered.guarded,
-            clusters={selector.key: self._resolver.selected(selector, namespace) for selector in selectors},
+            clusters={selector.key: self._selected(selector, namespace) for selector in selectors},
             sources=sources or {},
         )
         unseen = Unseen(

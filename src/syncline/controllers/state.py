@@ -1,16 +1,21 @@
-"""What is remembered of a sync between reconciles. All of it can be lost."""
+"""The memory of a sync between reconciles. All of it can be lost."""
 
 from collections.abc import Callable, Collection, Mapping
+from typing import Generic, NamedTuple
 
 from msgspec import Struct
 
 from syncline.api.common import CONFIRM_DELETION, REQUESTED_AT
-from syncline.controllers.lowered import AnySync
+from syncline.controllers.lowered import AnySync, Spec_co, Status_co
+from syncline.core.author_policies import JudgedSpec
 from syncline.core.desired import BuildArtifact
-from syncline.core.objects import Target
+from syncline.core.marks import MarkKeys
+from syncline.core.objects import Desired, Observed, Target
+from syncline.core.outcome import Outcome
 from syncline.core.revisions import RevisionHealth
 from syncline.core.validity import Validity
 from syncline.engine.fanout import FanOut
+from syncline.engine.sync_object import Sync
 
 # This long after its finalizer was added a deletion that began before may still remove a sync.
 OVERTAKEN_WITHIN = 60.0
@@ -18,6 +23,9 @@ OVERTAKEN_WITHIN = 60.0
 PRUNE_SETTLE = 2.0
 # Removals that nobody asked for count together for this long.
 PRUNE_WINDOW = 600.0
+# A change that the server refused is not sent again for this long. That is less than the interval after which rights
+# are looked at again: the next look may find that what was in the way, such as an admission policy, is gone.
+REFUSED_FOR = 240.0
 
 ObjectUid = tuple[str, str]
 """The UID of a cluster, and that of an object in it."""
@@ -35,6 +43,29 @@ class ValidationResult(Struct, frozen=True, kw_only=True):
     """When it was found first."""
     settled: bool = True
     """Whether it stands until something changes; else the server may be about to publish another schema."""
+
+
+class SettledObject(NamedTuple):
+    """An object that was in sync, and the versions of all its inputs: while they are the same, it still is."""
+
+    desired: Desired
+    source: object
+    observed: Observed
+    keys: MarkKeys
+    outcome: Outcome
+    namespace: str = ""
+    """The UID of its namespace; empty if it has none."""
+
+
+class RefusedChange(NamedTuple):
+    """A change that the server refused and would refuse again, and all that this depends on."""
+
+    desired: Desired
+    observed: Observed
+    requested: tuple[object, ...]
+    """What the user of the sync had asked for."""
+    since: float
+    outcome: Outcome
 
 
 class UnitState:
@@ -57,6 +88,16 @@ class UnitState:
         self.health: RevisionHealth = "Pending"
         self.failed = ""
         """The inputs that did not become healthy, last time any did not."""
+        self.settled: dict[tuple[str, Target], SettledObject] = {}
+        """Objects that were in sync at the last reconcile, by the UID of their cluster: they are not planned again."""
+        self.refused: dict[tuple[str, Target], RefusedChange] = {}
+        """Changes that the server refused, by the UID of their cluster: they are not sent again."""
+        self.deleted_since: dict[Target, float] = {}
+        """Deleted copies whose deletion is propagated upstream, with the time since when they are absent."""
+        self.deleted_upward: dict[Target, float] = {}
+        """The copies whose upstream objects were deleted, and when. The deletion guard counts them with later ones."""
+        self.empty_since: dict[ObjectUid, float] = {}
+        """Unwanted namespaces of ours, with the time since when they are empty."""
         self._unhealthy_since: tuple[str, float] = "", 0.0
         self._unwanted: tuple[frozenset[Target], float] = frozenset(), 0.0
         """The objects that are no longer wanted, and since when it is exactly these."""
@@ -108,18 +149,20 @@ class UnitState:
         self._pruned.clear()
 
 
-class SyncState:
+class SyncState(Generic[Spec_co, Status_co]):
     """What is remembered of one sync."""
 
     def __init__(self, fan_out: FanOut) -> None:
         self.fan_out = fan_out
+        self.upward = fan_out.separate()
+        """For statuses that are written upstream."""
         self.uid = ""
         """The UID of the sync: one that is created again under its name is another one."""
         self.finalizing_since: float | None = None
-        self.finalizer_added: tuple[AnySync, float] | None = None
+        self.finalizer_added: tuple[Sync[Spec_co, Status_co], float] | None = None
         """The sync that we added the finalizer to, and when: a deletion may have overtaken it."""
-        self.author: tuple[int, bool] | None = None
-        """The generation whose author was judged, and whether they had been checked."""
+        self.author: JudgedSpec | None = None
+        """The verdict about the author of the spec."""
         self._units: dict[str, UnitState] = {}
         self._handled: tuple[object, ...] = ()
         self._due = 0.0
@@ -136,8 +179,10 @@ class SyncState:
         """Drop what is of no use for a sync that is gone."""
         for unit in self._units.values():
             unit.artifact = unit.candidate = None
+            unit.settled.clear()
+            unit.refused.clear()
 
-    def lost_sync(self, uid: str, now: float) -> AnySync | None:
+    def lost_sync(self, uid: str, now: float) -> Sync[Spec_co, Status_co] | None:
         """Return the sync whose deletion was faster than its finalizer, if another one, or none, is there now."""
         if self.finalizer_added is None or self.finalizer_added[0].metadata.uid == uid:
             return None
@@ -146,7 +191,7 @@ class SyncState:
 
     def resync_in(self, sync: AnySync, now: float) -> float:
         """Return for how many seconds a sync with an interval is not due; what its user asks for is due at once."""
-        return self._due - now if not sync.deleting and self._handled == _requested_by_user(sync) else 0.0
+        return self._due - now if not sync.deleting and self._handled == requested_by_user(sync) else 0.0
 
     def make_due(self) -> None:
         """Have the next reconcile look, whatever the interval."""
@@ -154,9 +199,10 @@ class SyncState:
 
     def finished(self, sync: AnySync, interval: float | None, now: float) -> None:
         """Note the end of a reconcile; the next one is due after the interval, if there is one."""
-        self._handled, self._due = _requested_by_user(sync), now + interval if interval is not None else 0.0
+        self._handled, self._due = requested_by_user(sync), now + interval if interval is not None else 0.0
 
 
-def _requested_by_user(sync: AnySync) -> tuple[object, ...]:
+def requested_by_user(sync: AnySync) -> tuple[object, ...]:
+    """Name what the user of a sync asks for: by its spec, and now."""
     meta = sync.metadata
     return meta.uid, meta.generation, *(meta.annotations.get(key) for key in (REQUESTED_AT, CONFIRM_DELETION))

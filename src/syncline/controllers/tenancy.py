@@ -65,6 +65,14 @@ def check_cluster(policies: Policies | None, resolved: Resolved, namespace: str)
         raise NotResolved("SyncTargetNotReady", message) from None
 
 
+def lists_server(policies: Policies | None, resolved: Resolved, namespace: str) -> bool:
+    """Whether a policy lists the server of a credential that a sync of a namespace uses."""
+    if policies is None:
+        return False
+    home = resolved.target.metadata.namespace if resolved.target is not None else namespace
+    return policies.limits(home).lists_server(resolved.credentials.connection.server)
+
+
 class Tenancy(Struct, frozen=True, kw_only=True):
     """The operator's flags about tenants, and the TenantPolicies of the cluster."""
 

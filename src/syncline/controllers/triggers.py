@@ -1,8 +1,10 @@
 """Triggers: which change enqueues which sync.
 
-Watches call in here; nothing is decided or written, only work is marked. Shared watches run as the operator and only
-enqueue: every body that reaches a copy is read by the sync's own identity.
+Watches call this module. It decides and writes nothing; it only enqueues syncs. Shared watches run as the operator and
+only enqueue: every body that reaches a copy is read by the sync's own identity.
 """
+
+from collections.abc import Collection
 
 from msgspec import structs
 
@@ -13,19 +15,22 @@ from syncline.core.outcome import Outcome
 from syncline.core.scope import Namespace
 from syncline.engine.claims import Claim, Claims
 from syncline.engine.cluster import BUILT_IN, Cluster
-from syncline.engine.watch_index import WatchIndex, WatchSet
+from syncline.engine.watch_index import UpstreamWatch, WatchIndex, WatchSet
 from syncline.kube.cache import Key
 from syncline.kube.queue import Queue
 
-# How soon a status that somebody else wrote is put right. Two operators that disagree must not spin.
+# The delay before a status of somebody else is corrected. Two operators must not correct each other in a loop.
 REPAIR_DELAY = 0.5
+# The delay for objects that controllers create for ours: the addresses of a Service change many at a time.
+FOLLOW_DELAY = 0.2
 
+DEFINITIONS = "CustomResourceDefinition.apiextensions.k8s.io"
 ObjectPlace = tuple[str, Target]
 """A cluster, and a place in it."""
 
 
 class Triggers:
-    """Marks the syncs of one kind for work, and remembers what stands in their way."""
+    """Enqueues the syncs of one kind, and remembers their blocked targets."""
 
     def __init__(self, kind: str, queue: Queue[Key], hub: Cluster, claims: Claims) -> None:
         self._kind = kind
@@ -36,13 +41,16 @@ class Triggers:
         self._watch_index = WatchIndex()
         self._blocked: dict[Key, dict[ObjectPlace, tuple[int, Outcome]]] = {}
         self._moved: dict[Key, set[ObjectPlace]] = {}
+        self._follows: dict[Key, frozenset[tuple[str, str, str]]] = {}
+        self._followers: dict[tuple[str, str, str], set[Key]] = {}
+        """By cluster, kind and namespace: the syncs that any object there enqueues."""
         self.ended: dict[Key, bool] = {}
-        """Syncs that are gone, and whether a copy of theirs has appeared since."""
+        """Deleted syncs, and whether a copy of theirs has appeared since."""
         claims.listen(self._enqueue_waiter)
         self.attach(hub)
 
     def attach(self, cluster: Cluster) -> None:
-        """Listen to a cluster; to each only once."""
+        """Listen to a cluster. Repeated calls do nothing."""
         if self._clusters.get(cluster.name) is not cluster:
             self._clusters[cluster.name] = cluster
             cluster.listen(
@@ -50,7 +58,7 @@ class Triggers:
             )
 
     def detach(self, cluster: Cluster) -> None:
-        """Forget a cluster that is closed for good, and what stood in the way there."""
+        """Forget a closed cluster, and the blocked targets in it."""
         if self._clusters.get(cluster.name) is cluster:
             del self._clusters[cluster.name]
         for key, known in list(self._blocked.items()):
@@ -62,7 +70,7 @@ class Triggers:
             moved -= {place for place in moved if place[0] == cluster.name}
 
     def sync_changed(self, key: Key, old: AnySync | None, new: AnySync | None, by: str) -> None:
-        """Take an edit of a sync; our own status and finalizer enqueue nobody, those of others are put right."""
+        """Handle a change of a sync. Our own status and finalizer enqueue nobody; changes of others are corrected."""
         if new is None or old is None or _user_fields(old) != _user_fields(new):
             # Whoever edits a sync, or asks for it now, wants a fresh look at what was in the way.
             self._blocked.pop(key, None)
@@ -77,6 +85,14 @@ class Triggers:
         `from_spec`: the claim is what the spec alone tells, until the next pass has looked.
         """
         before = self._watch_index.get(key)
+        if from_spec and before is not None and before.upstream:
+            # What happens upstream until that pass must not be missed: nobody would list it again.
+            watches = structs.replace(
+                watches,
+                upstream=before.upstream,
+                scopes=(*watches.scopes, *(one for one in before.scopes if one not in watches.scopes)),
+                clusters=before.clusters | watches.clusters,
+            )
         if before != watches:
             self._retain(watches)
             if before is not None:
@@ -89,8 +105,40 @@ class Triggers:
         else:
             self._claims.put(claim)
 
+    def watch_cluster(self, key: Key, cluster: str) -> None:
+        """Enqueue this sync also when a cluster is lost, or is back."""
+        before = self._watch_index.get(key) or WatchSet()
+        if cluster not in before.clusters:
+            self._watch_index.put(key, structs.replace(before, clusters=before.clusters | {cluster}))
+
+    def extend_watches(self, key: Key, upstream: tuple[UpstreamWatch, ...], clusters: frozenset[str]) -> None:
+        """Enqueue this sync also for changes of these upstream objects and clusters, before they are read."""
+        before = self._watch_index.get(key) or WatchSet()
+        watches = structs.replace(before, upstream=upstream, clusters=before.clusters | clusters)
+        if watches != before:
+            self._retain(watches)
+            self._release(before)
+            self._watch_index.put(key, watches)
+
+    def follow(self, key: Key, places: Collection[tuple[str, str, str]]) -> None:
+        """Enqueue this sync also for any object of exactly these kinds in these namespaces, by cluster.
+
+        The addresses of its Services, for example: whoever makes them does not know of the sync.
+        """
+        wanted, known = frozenset(places), self._follows.get(key, frozenset())
+        for place in known - wanted:
+            self._followers[place].discard(key)
+            if not self._followers[place]:
+                del self._followers[place]
+        for place in wanted - known:
+            self._followers.setdefault(place, set()).add(key)
+        self._follows[key] = wanted
+        if not wanted:
+            del self._follows[key]
+
     def drop_watches(self, key: Key) -> None:
-        """Enqueue this sync for nothing any more, and others that were refused because of it."""
+        """Drop all watches of a sync, and enqueue the syncs that it blocked."""
+        self.follow(key, ())
         watches = self._watch_index.get(key)
         if watches is not None:
             self._watch_index.drop(key)
@@ -100,23 +148,27 @@ class Triggers:
         self._claims.waiters.drop(self._ref(key))
         self._claims.drop(self._ref(key))
 
+    def look_again(self, key: Key) -> None:
+        """Enqueue a sync."""
+        self._queue.add(key)
+
     def cluster_changed(self, name: str) -> None:
-        """Enqueue all that write to a cluster: it was lost, or is back."""
+        """Enqueue the syncs that write to a cluster: it became unreachable, or reachable."""
         for key in self._watch_index.of_cluster(name):
             self._queue.add(key)
 
     def kinds_changed(self) -> None:
-        """Enqueue the syncs of kinds that may be served now, or no more."""
+        """Enqueue the syncs with kinds that the server may have started or stopped to serve."""
         for key in self._watch_index.of_other_kinds(BUILT_IN.keys()):
             self._queue.add(key, priority=1)
 
     def targets_changed(self) -> None:
-        """Enqueue the syncs that may mean a SyncTarget: one came, changed or went."""
+        """Enqueue the syncs that may refer to a SyncTarget: one was created, changed or deleted."""
         for key in self._watch_index.of_targets():
             self._queue.add(key)
 
     def begin_pass(self, key: Key) -> None:
-        """Note from now on what moves at the targets of a sync: a reconcile begins to look at them."""
+        """Record the changes at the targets of a sync from now on, because a reconcile begins."""
         self._moved[key] = set()
 
     def mark_blocked(self, key: Key, generation: int, cluster: Cluster, outcome: Outcome) -> None:
@@ -139,7 +191,7 @@ class Triggers:
             self._queue.add(key)
 
     def blocked_outcome(self, key: Key, generation: int, cluster: Cluster, target: Target) -> Outcome | None:
-        """Return what is known of a target that an unmanaged object holds, found under this generation of the spec."""
+        """Return the outcome of a target with an unmanaged object, if it was found with this generation of the spec."""
         known = self._blocked.get(key)
         if not known:
             return None
@@ -167,20 +219,18 @@ class Triggers:
             self._queue.add(key)
 
     def _named(self, ref: str) -> Key | None:
-        """Return the sync of this kind that a marker names; anybody can write anything into one."""
+        """Return the sync of this kind that a marker names. The content of a marker is not trusted."""
         kind, _, rest = ref.partition("/")
         namespace, _, name = rest.partition("/")
         name = name.partition("/")[0]
         return Key(namespace, name) if kind == self._kind and namespace and name else None
 
     def _managed_changed(self, cluster: Cluster, old: Observed | None, new: Observed | None, by: str) -> None:
-        # What controllers note in a status, for example, is nothing that a plan looks at.
-        moved = old is None or new is None or not _plan_equal(old, new)
         for observed in (old, new):
             if observed is None:
                 continue
-            key = self._named(observed.marker.sync) if moved and observed.marker is not None else None
-            if key is not None:
+            key = self._named(observed.marker.sync) if observed.marker is not None else None
+            if key is not None and self._is_concerned(key, old, new):
                 if key in self.ended and new is not None:
                     self.ended[key] = True
                 if self._ref(key) != by and (self._watch_index.get(key) is not None or key in self.ended):
@@ -188,10 +238,26 @@ class Triggers:
             # A clone of a copy carries our label too, and may be a source or in the way.
             self._unmanaged_changed(cluster, observed.target, by)
 
+    def _is_concerned(self, key: Key, old: Observed | None, new: Observed | None) -> bool:
+        """Whether a change of an object can change the plan of its sync.
+
+        What controllers note in a status, for example, is nothing that a plan looks at, and health matters only to a
+        sync that waits for it. All wait for the definitions of kinds.
+        """
+        if old is None or new is None:
+            return True
+        watches = self._watch_index.get(key)
+        waits = watches is None or watches.health or new.target.kind == DEFINITIONS
+        return not _plan_equal(old, new, health=waits)
+
     def _unmanaged_changed(self, cluster: Cluster, target: Target, by: str) -> None:
-        """Take a change of an object; the sync that learned it by its own request acts on it already."""
+        """Handle a change of an object. The sync that made the change (`by`) is not enqueued."""
         if cluster is self._hub:
             self._enqueue_readers(target, by)
+        self._enqueue_followers(cluster, target, by)
+        for follower in self._followers.get((cluster.name, target.kind, target.namespace), ()):
+            if self._ref(follower) != by:
+                self._queue.add(follower, delay=FOLLOW_DELAY)
         place = (cluster.name, target)
         for sync in self._watch_index.of_name((cluster.name, target.kind, target.name)):
             if self._ref(sync) == by:
@@ -216,6 +282,9 @@ class Triggers:
         for cluster, kind, name in watches.names:
             if (known := self._clusters.get(cluster)) is not None:
                 known.watch_filter.retain(kind, (name,))
+        for one in watches.upstream:
+            if (known := self._clusters.get(one.cluster)) is not None:
+                known.watch_filter.retain(one.kind, (), (one.query,))
 
     def _release(self, watches: WatchSet) -> None:
         for target in watches.objects:
@@ -225,9 +294,21 @@ class Triggers:
         for cluster, kind, name in watches.names:
             if (known := self._clusters.get(cluster)) is not None:
                 known.watch_filter.release(kind, (name,))
+        for one in watches.upstream:
+            if (known := self._clusters.get(one.cluster)) is not None:
+                known.watch_filter.release(one.kind, (), (one.query,))
 
     def _enqueue_readers(self, target: Target, by: str = "") -> None:
         for sync in self._watch_index.of_object(target):
+            if self._ref(sync) != by:
+                self._queue.add(sync)
+
+    def _enqueue_followers(self, cluster: Cluster, target: Target, by: str) -> None:
+        """Enqueue the syncs whose upstream has the object; all of them if its namespace is not known yet."""
+        if target.kind == DEFINITIONS:  # what is served may have changed
+            cluster.discovery.forget()
+        namespace = cluster.namespace(target.namespace) if target.namespace else None
+        for sync in self._watch_index.of_upstream(cluster.name, target.kind, namespace):
             if self._ref(sync) != by:
                 self._queue.add(sync)
 
@@ -240,14 +321,18 @@ class Triggers:
         return f"{self._kind}/{key.namespace}/{key.name}"
 
 
-def _plan_equal(old: Observed, new: Observed) -> bool:
-    """Whether a copy is the same to any plan: the version only guards a write, and who wrote last is only told."""
-    return structs.replace(old, version=new.version, changed_by=new.changed_by) == new
+def _plan_equal(old: Observed, new: Observed, *, health: bool) -> bool:
+    """Whether two states of a copy give the same plan. Version and last writer do not affect a plan.
+
+    `health`: whether its health counts.
+    """
+    same = structs.replace(old, version=new.version, changed_by=new.changed_by)
+    return (same if health else structs.replace(same, health=new.health)) == new
 
 
 def _user_fields(sync: AnySync) -> tuple[object, ...]:
     meta = sync.metadata
-    # A push that another replica has taken is a matter of repositories, not of the sync.
+    # A push that another replica received concerns repositories, not the sync.
     annotations = {name: value for name, value in meta.annotations.items() if name != PUSHED_AT}
     return meta.uid, meta.generation, meta.deletion_timestamp, annotations
 

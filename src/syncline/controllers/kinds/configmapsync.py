@@ -1,43 +1,42 @@
 """ConfigMapSync: its spec lowered, and the fields of status that only it has."""
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from syncline.api import configmapsync as api
 from syncline.api.common import GROUP, VERSION
 from syncline.api.configmapsync import ConfigMapSyncSpec, ConfigMapSyncStatus
-from syncline.api.status import SyncStatus
-from syncline.controllers.errors import refuse_suspended
-from syncline.controllers.lowered import AnySync, Destination, LoweredSpec, SourceQuery, copy_ref, objects_scope
+from syncline.controllers.lowered import Destination, LoweredSpec, SourceQuery, copy_ref, objects_scope, spec_of
 from syncline.controllers.result import ReconcileResult
+from syncline.controllers.sync_kind import SyncKind
 from syncline.controllers.tenancy import Tenancy
 from syncline.core.keypolicies import KeyPolicies, KeyPolicy
 from syncline.core.outcome import describe_changes
 from syncline.core.plan import Policy
 from syncline.core.scope import scope_of
+from syncline.core.tenancy import TenantRequest
 from syncline.core.tenant_requests import configmapsync_request
 from syncline.core.twoway import STRATEGIES
-from syncline.engine.claims import Claim
-from syncline.engine.sync_object import RawSync, read_sync
-from syncline.engine.watch_index import WatchSet
+from syncline.engine.sync_object import Sync
 from syncline.kube.resources import Resource
 
 RESOURCE = Resource(GROUP, VERSION, api.PLURAL, api.KIND)
 
 
-class ConfigMapSyncKind(Struct, frozen=True):
+class ConfigMapSyncKind(SyncKind[ConfigMapSyncSpec, ConfigMapSyncStatus]):
     """The kind, as the operator's flags have it."""
 
-    tenancy: Tenancy
-    name: str = api.KIND
-    resource: Resource = RESOURCE
+    def __init__(self, tenancy: Tenancy) -> None:
+        super().__init__(tenancy, RESOURCE, ConfigMapSyncSpec, ConfigMapSyncStatus)
 
-    def read(self, wire: RawSync) -> AnySync:
-        """Decode a sync."""
-        return read_sync(api.KIND, ConfigMapSyncSpec, ConfigMapSyncStatus, wire)
+    def request(self, spec: ConfigMapSyncSpec, namespace: str) -> TenantRequest:  # noqa: ARG002 - see the base
+        """Return the request of a sync to the TenantPolicies."""
+        return configmapsync_request(spec)
 
-    def lower(self, sync: AnySync) -> LoweredSpec:
-        """Lower a spec that could be read."""
-        spec = self._spec(sync)
+    def lower(
+        self, sync: Sync[ConfigMapSyncSpec, ConfigMapSyncStatus]
+    ) -> LoweredSpec[ConfigMapSyncSpec, ConfigMapSyncStatus]:
+        """Lower a spec. Raises `SyncError` if it is not valid."""
+        spec = spec_of(sync)
         names = (spec.destination_namespace,) if spec.destination_namespace else ()
         scope = scope_of(
             names, tuple(spec.destination_namespaces), spec.destination_namespace_selector, self.tenancy.guarded
@@ -75,30 +74,13 @@ class ConfigMapSyncKind(Struct, frozen=True):
             limits=self.tenancy.limits(sync.metadata.namespace),
         )
 
-    def admit(self, sync: AnySync) -> LoweredSpec:
-        """Lower a spec that is to be carried out now; raises `SyncError` where it must not be."""
-        lowered = self.lower(sync)
-        refuse_suspended(suspended=lowered.suspended)
-        namespace = sync.metadata.namespace
-        self.tenancy.admit(namespace, configmapsync_request(self._spec(sync)))
-        return lowered
-
-    def watches(self, sync: AnySync) -> tuple[WatchSet, Claim | None]:
-        """Return what enqueues a sync, and what it claims, by its spec alone."""
-        lowered = self.lower(sync)
-        return lowered.watches(), lowered.claim()
-
-    def record_units(self, lowered: LoweredSpec, status: SyncStatus) -> SyncStatus:  # noqa: ARG002 - see the protocol
-        """Nothing is to be noted: the sync itself owns its copies."""
-        return status
-
-    def _spec(self, sync: AnySync) -> ConfigMapSyncSpec:
-        assert isinstance(sync.spec, ConfigMapSyncSpec)  # noqa: S101 - it was read as one
-        return sync.spec
-
-    def extend_status(self, report: ReconcileResult, status: SyncStatus, now: str) -> SyncStatus:
+    def extend_status(
+        self,
+        report: ReconcileResult[ConfigMapSyncSpec, ConfigMapSyncStatus],
+        status: ConfigMapSyncStatus,
+        now: str,
+    ) -> ConfigMapSyncStatus:
         """Note when a copy was last changed."""
-        assert isinstance(status, ConfigMapSyncStatus)  # noqa: S101 - it was read as one
         if not describe_changes(report.outcomes or ()):
             return status
         return structs.replace(status, last_sync_time=now)

@@ -2,57 +2,58 @@
 
 from contextlib import suppress
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from syncline.api import configsync as api
 from syncline.api.common import GROUP, VERSION
 from syncline.api.configsync import ConfigSyncSpec, ConfigSyncStatus, EnvironmentStatus
-from syncline.api.status import SyncStatus
 from syncline.controllers.errors import SyncError, refuse_suspended
-from syncline.controllers.lowered import AnySync, Destination, LoweredSpec, cluster_scope
+from syncline.controllers.lowered import AnySync, Destination, LoweredSpec, cluster_scope, spec_of
 from syncline.controllers.result import ReconcileResult
-from syncline.controllers.sources.environments import spec_claim, spec_of, spec_watches
+from syncline.controllers.sources.built import BuiltSpec
+from syncline.controllers.sources.environments import BuiltSync, spec_claim, spec_watches
 from syncline.controllers.status.configsync import compose_configsync
+from syncline.controllers.sync_kind import SyncKind
 from syncline.controllers.tenancy import Tenancy
 from syncline.core.durations import seconds
 from syncline.core.environments import build_inputs, environments_of, removed_environments
 from syncline.core.plan import Policy
 from syncline.core.spec_scope import ListedTarget, SpecScope
+from syncline.core.tenancy import TenantRequest
 from syncline.core.tenant_requests import configsync_request
 from syncline.engine.claims import Claim
-from syncline.engine.sync_object import RawSync, read_sync
 from syncline.engine.watch_index import WatchSet
 from syncline.kube.resources import Resource
 
 RESOURCE = Resource(GROUP, VERSION, api.PLURAL, api.KIND)
 
 
-class ConfigSyncKind(Struct, frozen=True):
+class ConfigSyncKind(SyncKind[ConfigSyncSpec, ConfigSyncStatus]):
     """The kind, as the operator's flags have it."""
 
-    tenancy: Tenancy
-    name: str = api.KIND
-    resource: Resource = RESOURCE
+    def __init__(self, tenancy: Tenancy) -> None:
+        super().__init__(tenancy, RESOURCE, ConfigSyncSpec, ConfigSyncStatus)
 
-    def read(self, wire: RawSync) -> AnySync:
-        """Decode a sync."""
-        return read_sync(api.KIND, ConfigSyncSpec, ConfigSyncStatus, wire)
+    def request(self, spec: ConfigSyncSpec, namespace: str) -> TenantRequest:
+        """Return the request of a sync to the TenantPolicies."""
+        return configsync_request(spec, namespace)
 
-    def extend_status(self, report: ReconcileResult, status: SyncStatus, now: str) -> SyncStatus:
+    def extend_status(
+        self, report: ReconcileResult[ConfigSyncSpec, ConfigSyncStatus], status: ConfigSyncStatus, now: str
+    ) -> ConfigSyncStatus:
         """Note revisions, histories and what only this kind reports."""
-        assert isinstance(status, ConfigSyncStatus)  # noqa: S101 - it was read as one
         return compose_configsync(report, status, now)
 
-    def admit(self, sync: AnySync) -> LoweredSpec:
-        """Lower a spec that is to be carried out now; raises `SyncError` where it must not be."""
+    def admit(self, sync: BuiltSync) -> BuiltSpec:
+        """Lower the spec of a sync for a reconcile. Raises `SyncError` if the sync is not admitted."""
         spec, namespace = spec_of(sync), sync.metadata.namespace
         refuse_suspended(suspended=spec.suspend)
-        self.tenancy.admit(namespace, configsync_request(spec, namespace))
+        self.tenancy.admit(namespace, self.request(spec, namespace))
         self.check_identity(sync, spec)
         self.tenancy.interval(spec.refresh_interval)
         return structs.replace(self.lower(sync), limits=self.tenancy.limits(namespace))
 
-    def watches(self, sync: AnySync) -> tuple[WatchSet, Claim | None]:
+    def watches(self, sync: BuiltSync) -> tuple[WatchSet, Claim | None]:
         """Return what enqueues a sync, and what it claims, by its spec alone; without an identity it claims nothing."""
         spec = spec_of(sync)
         claim = None
@@ -62,9 +63,8 @@ class ConfigSyncKind(Struct, frozen=True):
                 claim = spec_claim(sync, spec, user)
         return spec_watches(sync, spec), claim
 
-    def record_units(self, lowered: LoweredSpec, status: SyncStatus) -> SyncStatus:
+    def record_units(self, lowered: BuiltSpec, status: ConfigSyncStatus) -> ConfigSyncStatus:
         """Note the environments, so that none is ever lost."""
-        assert isinstance(status, ConfigSyncStatus)  # noqa: S101 - it was read as one
         known = {entry.name for entry in status.environments}
         new = [EnvironmentStatus(name=unit) for unit in lowered.owners if unit and unit not in known]
         return structs.replace(status, environments=[*status.environments, *new]) if new else status
@@ -84,11 +84,9 @@ class ConfigSyncKind(Struct, frozen=True):
             )
             raise SyncError("AccountRequired", message, stalled=True)
 
-    def lower(self, sync: AnySync) -> LoweredSpec:
-        """Lower a spec; raises `SyncError` for one that cannot be carried out."""
+    def lower(self, sync: BuiltSync) -> BuiltSpec:
+        """Lower a spec. Raises `SyncError` if it is not valid."""
         spec = spec_of(sync)
-        status = sync.status
-        assert isinstance(status, ConfigSyncStatus)  # noqa: S101 - it was read as one
         environments = environments_of(spec, sync.metadata.namespace)
         conflict = "SourceWins" if spec.drift_policy == "Correct" else "Report"
         policy = Policy(management=spec.resource_management_policy, conflict=conflict)
@@ -111,7 +109,7 @@ class ConfigSyncKind(Struct, frozen=True):
                 targets=tuple(_listed(one) for one in spec.targets),
             ),
             units=tuple(environment.name for environment in environments),
-            removed_units=removed_environments(spec, status),
+            removed_units=removed_environments(spec, sync.status),
             staged=True,
             dry_run=spec.dry_run,
             health_timeout=seconds(spec.timeout) if spec.wait else None,

@@ -1,43 +1,42 @@
 """ManifestSync: its spec lowered, and the fields of status that only it has."""
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from syncline.api import manifestsync as api
 from syncline.api.common import GROUP, VERSION, Condition
 from syncline.api.manifestsync import ManifestSourceRef as SpecRef
 from syncline.api.manifestsync import ManifestSyncSpec, ManifestSyncStatus
-from syncline.api.status import SyncStatus
-from syncline.controllers.errors import refuse_suspended
-from syncline.controllers.lowered import AnySync, Destination, LoweredSpec, SourceQuery, copy_ref, objects_scope
+from syncline.controllers.lowered import Destination, LoweredSpec, SourceQuery, copy_ref, objects_scope, spec_of
 from syncline.controllers.result import ReconcileResult
+from syncline.controllers.sync_kind import SyncKind
 from syncline.controllers.tenancy import Tenancy
 from syncline.core.conditions import Finding, find, update_conditions
 from syncline.core.outcome import count, describe_changes
 from syncline.core.plan import Policy
 from syncline.core.scope import scope_of
+from syncline.core.tenancy import TenantRequest
 from syncline.core.tenant_requests import manifestsync_request
-from syncline.engine.claims import Claim
-from syncline.engine.sync_object import RawSync, read_sync
-from syncline.engine.watch_index import WatchSet
+from syncline.engine.sync_object import Sync
 from syncline.kube.resources import Resource
 
 RESOURCE = Resource(GROUP, VERSION, api.PLURAL, api.KIND)
 
 
-class ManifestSyncKind(Struct, frozen=True):
+class ManifestSyncKind(SyncKind[ManifestSyncSpec, ManifestSyncStatus]):
     """The kind, as the operator's flags have it."""
 
-    tenancy: Tenancy
-    name: str = api.KIND
-    resource: Resource = RESOURCE
+    def __init__(self, tenancy: Tenancy) -> None:
+        super().__init__(tenancy, RESOURCE, ManifestSyncSpec, ManifestSyncStatus)
 
-    def read(self, wire: RawSync) -> AnySync:
-        """Decode a sync."""
-        return read_sync(api.KIND, ManifestSyncSpec, ManifestSyncStatus, wire)
+    def request(self, spec: ManifestSyncSpec, namespace: str) -> TenantRequest:
+        """Return the request of a sync to the TenantPolicies."""
+        return manifestsync_request(spec, namespace)
 
-    def lower(self, sync: AnySync) -> LoweredSpec:
-        """Lower a spec that could be read."""
-        spec = self._spec(sync)
+    def lower(
+        self, sync: Sync[ManifestSyncSpec, ManifestSyncStatus]
+    ) -> LoweredSpec[ManifestSyncSpec, ManifestSyncStatus]:
+        """Lower a spec. Raises `SyncError` if it is not valid."""
+        spec = spec_of(sync)
         namespace = sync.metadata.namespace
         refs = [spec.source_ref] if spec.source_ref is not None else spec.source_refs
         sources = tuple(_query_of(ref, namespace) for ref in refs)
@@ -63,30 +62,10 @@ class ManifestSyncKind(Struct, frozen=True):
             limits=self.tenancy.limits(namespace),
         )
 
-    def admit(self, sync: AnySync) -> LoweredSpec:
-        """Lower a spec that is to be carried out now; raises `SyncError` where it must not be."""
-        lowered = self.lower(sync)
-        refuse_suspended(suspended=lowered.suspended)
-        namespace = sync.metadata.namespace
-        self.tenancy.admit(namespace, manifestsync_request(self._spec(sync), namespace))
-        return lowered
-
-    def watches(self, sync: AnySync) -> tuple[WatchSet, Claim | None]:
-        """Return what enqueues a sync, and what it claims, by its spec alone."""
-        lowered = self.lower(sync)
-        return lowered.watches(), lowered.claim()
-
-    def record_units(self, lowered: LoweredSpec, status: SyncStatus) -> SyncStatus:  # noqa: ARG002 - see the protocol
-        """Nothing is to be noted: the sync itself owns its copies."""
-        return status
-
-    def _spec(self, sync: AnySync) -> ManifestSyncSpec:
-        assert isinstance(sync.spec, ManifestSyncSpec)  # noqa: S101 - it was read as one
-        return sync.spec
-
-    def extend_status(self, report: ReconcileResult, status: SyncStatus, now: str) -> SyncStatus:
+    def extend_status(
+        self, report: ReconcileResult[ManifestSyncSpec, ManifestSyncStatus], status: ManifestSyncStatus, now: str
+    ) -> ManifestSyncStatus:
         """Note the last success and what was seen of the source, and whether the sync is degraded."""
-        assert isinstance(status, ManifestSyncStatus)  # noqa: S101 - it was read as one
         ready = find(status.conditions, "Ready")
         conditions = [*status.conditions, _degraded(report, status, ready, now)]
         status = structs.replace(

@@ -13,25 +13,25 @@ from typing import Literal
 from msgspec import Struct, structs
 
 from syncline.api import synctarget as api
-from syncline.api.common import API_VERSION, ConditionStatus
+from syncline.api.common import ConditionStatus
 from syncline.api.synctarget import SyncedResource, SyncTarget, SyncTargetSpec, SyncTargetStatus
+from syncline.controllers.object_reconciler import ObjectReconciler
 from syncline.controllers.requeue import NO_REQUEUE, Requeue
 from syncline.controllers.targets.synctargets import RESOURCE, SyncTargetInformer, TargetSync, secret_reader
 from syncline.controllers.tenancy import Policies, check_server
 from syncline.core.author_policies import AUTHOR_UNCHECKED
 from syncline.core.compatibility import MAX_RESOURCES
 from syncline.core.conditions import Finding, find, update_conditions
-from syncline.engine.statuses import store
-from syncline.engine.sync_object import SyncObjectWriter
+from syncline.core.sync_status import EXPIRING
+from syncline.engine.sync_object import RawSync
+from syncline.fairness import on_behalf_of
 from syncline.fleet import Credentials, Fleet, NotResolved, RemoteCluster, Resolved, resolve_target
 from syncline.kube.cache import Key
 from syncline.kube.client import Client
 from syncline.kube.errors import ApiError
-from syncline.kube.events import EventRecorder, ObjectReference
-from syncline.kube.queue import Queue
+from syncline.kube.events import EventRecorder
 from syncline.telemetry import metrics
 
-EXPIRING = "CredentialExpiring"
 # How often a Secret is looked at again without a reason; a credential that is refused is a reason.
 PROBE_INTERVAL = 300.0
 
@@ -48,7 +48,7 @@ class ProbeResult(Struct, frozen=True, kw_only=True):
     requeue: Requeue = NO_REQUEUE
 
 
-class SyncTargetReconciler:
+class SyncTargetReconciler(ObjectReconciler):
     """Looks after all SyncTargets of a cluster."""
 
     def __init__(
@@ -62,11 +62,9 @@ class SyncTargetReconciler:
         on_credential: Callable[[], None] = lambda: None,
         policies: Policies | None = None,
     ) -> None:
-        self.queue: Queue[Key] = Queue(api.KIND, group=lambda key: key.namespace)
+        super().__init__(RESOURCE, client, events, targets.hub.marks)
         self._client = client
         self._fleet = fleet
-        self._events = events
-        self._sync_objects = SyncObjectWriter(client, RESOURCE)
         self._members: dict[Key, RemoteCluster] = {}
         self._resources: dict[Key, tuple[tuple[SyncedResource, ...], bool]] = {}
         self._complete = False
@@ -78,22 +76,21 @@ class SyncTargetReconciler:
         targets.listen(self._changed)
         fleet.listen(self._member_changed)
 
-    async def reconcile(self, key: Key) -> None:
+    async def _reconcile(self, key: Key) -> Requeue:
         """Look at one SyncTarget, and tell what has changed."""
+        on_behalf_of.set(key.namespace)
         sync = self._targets.reflector.get(key)
         if sync is None or sync.deleting:
             self._drop_state(key)
-            return
+            return NO_REQUEUE
         probe = await self._probe(sync, key)
         stored = probe is None or await self._report(sync, probe, key)
         if not stored or (probe is not None and probe.requeue.backoff):
-            self.queue.retry(key)
-        else:
-            self.queue.forget(key)
-            self.queue.add(key, delay=PROBE_INTERVAL)
+            return Requeue(backoff=True)
+        return Requeue(after=PROBE_INTERVAL)
 
-    async def drain(self, grace: float) -> None:
-        """Nothing is left behind by a reconcile."""
+    def _observe(self, wire: RawSync) -> None:
+        self._targets.reflector.observe(wire, api.KIND)
 
     def set_resources(self, key: Key, entries: Sequence[SyncedResource], certain: bool = True) -> None:
         """Say which kinds syncs write to the cluster of a SyncTarget, and whether there are certainly no others."""
@@ -106,23 +103,20 @@ class SyncTargetReconciler:
     def resources_complete(self) -> None:
         """Say that all syncs were heard: what they do not write is not written any more."""
         self._complete = True
-        for sync in self._targets.reflector.values():
-            key = Key(sync.metadata.namespace, sync.metadata.name)
-            if self._is_watched(key):
-                self.queue.add(key)
+        self._look_again()
 
     def policies_changed(self, namespaces: frozenset[str]) -> None:
         """Look again at the SyncTargets of namespaces that are governed otherwise now."""
-        for sync in self._targets.reflector.values():
-            key = Key(sync.metadata.namespace, sync.metadata.name)
-            if key.namespace in namespaces and self._is_watched(key):
-                self.queue.add(key)
+        self._look_again(lambda key: key.namespace in namespaces)
 
     def authors_changed(self) -> None:
         """Look again at all of them: whether their authors are checked has changed."""
+        self._look_again()
+
+    def _look_again(self, which: Callable[[Key], bool] = lambda _: True) -> None:
         for sync in self._targets.reflector.values():
             key = Key(sync.metadata.namespace, sync.metadata.name)
-            if self._is_watched(key):
+            if which(key) and self._is_watched(key):
                 self.queue.add(key)
 
     def secret_changed(self, key: Key) -> None:
@@ -185,9 +179,7 @@ class SyncTargetReconciler:
         resources = known if certain else _with_former(known, sync.status.synced_resources)
         status = compose(sync, probe, resources, now)
         metrics.set_ready(api.KIND, meta.namespace, meta.name, probe.ready.status)
-        stored = await store(self._sync_objects, meta, sync.status, status, _time(now))
-        if stored.wire is not None:
-            self._targets.reflector.observe(stored.wire, api.KIND)
+        stored = await self._store(meta, sync.status, status, _time(now))
         ready = find(stored.status.conditions, "Ready") or probe.ready
         metrics.set_ready(api.KIND, meta.namespace, meta.name, ready.status)
         if stored.wire is not None or stored.refusal is not None:
@@ -197,21 +189,10 @@ class SyncTargetReconciler:
     async def _announce(self, sync: TargetSync, after: Finding, warning: str | None) -> None:
         before = find(sync.status.conditions, "Ready")
         if before is None or (before.status, before.reason) != (after.status, after.reason):
-            await self._emit(sync, "Normal" if after.status == "True" else "Warning", after.reason, after.message)
+            level: Literal["Normal", "Warning"] = "Normal" if after.status == "True" else "Warning"
+            await self._emit(sync.metadata, level, after.reason, after.message, "Reach")
         if warning and find(sync.status.conditions, EXPIRING) is None:
-            await self._emit(sync, "Warning", EXPIRING, warning)
-
-    async def _emit(self, sync: TargetSync, level: Literal["Normal", "Warning"], reason: str, message: str) -> None:
-        meta = sync.metadata
-        about = ObjectReference(
-            api_version=API_VERSION,
-            kind=api.KIND,
-            namespace=meta.namespace,
-            name=meta.name,
-            uid=meta.uid,
-            resource_version=meta.resource_version,
-        )
-        await self._events.emit(about, level, reason, message, "Reach")
+            await self._emit(sync.metadata, "Warning", EXPIRING, warning, "Reach")
 
     def _changed(self, key: Key, old: TargetSync | None, new: TargetSync | None) -> None:
         changed = old is None or new is None or (old.spec, old.deleting) != (new.spec, new.deleting)
@@ -237,7 +218,6 @@ class SyncTargetReconciler:
         self._release(key)
         self._resources.pop(key, None)
         self._usable.pop(key, None)
-        self.queue.forget(key)
         metrics.forget_sync(api.KIND, key.namespace, key.name)
 
     def _is_watched(self, key: Key) -> bool:

@@ -10,53 +10,48 @@ from msgspec import structs
 
 from syncline.api import tenantpolicy as api
 from syncline.api.tenantpolicy import TenantPolicyStatus
+from syncline.controllers.object_reconciler import ObjectReconciler
+from syncline.controllers.requeue import NO_REQUEUE, Requeue
 from syncline.controllers.tenant_policies import RESOURCE, ObservedPolicy, TenantPolicyInformer
 from syncline.core.conditions import Finding, update_conditions
-from syncline.engine.statuses import store
-from syncline.engine.sync_object import SyncGone, SyncObjectWriter
+from syncline.engine.sync_object import RawSync
 from syncline.kube.cache import Key
 from syncline.kube.client import Client
-from syncline.kube.queue import Queue
+from syncline.kube.events import EventRecorder
 
 # A tenant who creates many syncs at once makes one status of it.
 REPORT_DELAY = 1.0
 
 
-class TenantPolicyReconciler:
+class TenantPolicyReconciler(ObjectReconciler):
     """Reports on all TenantPolicies."""
 
     def __init__(
-        self, client: Client, policies: TenantPolicyInformer, count_syncs: Callable[[frozenset[str]], int]
+        self,
+        client: Client,
+        policies: TenantPolicyInformer,
+        count_syncs: Callable[[frozenset[str]], int],
+        *,
+        events: EventRecorder,
     ) -> None:
-        self.queue: Queue[Key] = Queue(api.KIND)
-        self._sync_objects = SyncObjectWriter(client, RESOURCE)
+        super().__init__(RESOURCE, client, events)
         self._policies = policies
         self._count_syncs = count_syncs
         policies.listen(lambda name: self.queue.add(Key("", name), delay=REPORT_DELAY))
 
-    async def reconcile(self, key: Key) -> None:
+    async def _reconcile(self, key: Key) -> Requeue:
         """Write what has changed in the status of one policy."""
         policy = self._policies.reflector.get(key)
         if policy is None or policy.sync.deleting:
-            self.queue.forget(key)
-            return
+            return NO_REQUEUE
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         governed = self._policies.governed(policy)
         status = compose(policy, len(governed), self._count_syncs(governed), now)
-        try:
-            stored = await store(self._sync_objects, policy.sync.metadata, policy.sync.status, status, now)
-        except SyncGone:
-            self.queue.forget(key)
-            return
-        if stored.wire is not None:
-            self._policies.reflector.observe(stored.wire, api.KIND)
-        if stored.refusal is not None:
-            self.queue.retry(key)
-        else:
-            self.queue.forget(key)
+        stored = await self._store(policy.sync.metadata, policy.sync.status, status, now)
+        return Requeue(backoff=stored.refusal is not None)
 
-    async def drain(self, grace: float) -> None:
-        """Nothing is left behind by a pass."""
+    def _observe(self, wire: RawSync) -> None:
+        self._policies.reflector.observe(wire, api.KIND)
 
 
 def compose(policy: ObservedPolicy, namespaces: int, syncs: int, now: str) -> TenantPolicyStatus:

@@ -47,6 +47,12 @@ _NAMED = 5
 # A cluster is upgraded seldom: this long its version counts.
 VERSION_TTL = 300.0
 BUILDS_IN_MEMORY = 4
+# The maximum size of all values that a sync reads from ConfigMaps and Secrets, as text. Parsed, they can take many
+# times as much.
+MAX_VALUES_BYTES = 2 * 1024 * 1024
+# Values of the usual size do not wait. Only a few syncs at a time parse larger values.
+SMALL_VALUES_BYTES = 64 * 1024
+LARGE_VALUES = 4
 
 BUILDS = Counter("syncline_builds_total", "Builds of what Git says; there is none where nothing that goes in changed.")
 
@@ -83,6 +89,18 @@ class BuildRequest(Struct, frozen=True, kw_only=True):
         return helm.namespace or self.environment.namespace or self.requester.key.namespace
 
 
+class _ValueText(Struct, frozen=True):
+    """The values of an object, as text."""
+
+    where: str
+    kind: str
+    text: bytes
+
+
+ValueTexts = dict[ValuesRef, _ValueText | None]
+"""The objects of `valuesFrom`; None for an optional object that does not exist."""
+
+
 class _BuildValues(Struct, frozen=True, kw_only=True):
     """What goes into a build beside files."""
 
@@ -111,6 +129,7 @@ class RevisionBuilder:
         # Files are in memory from when they are read until they are built: a few builds at a time, and not of one
         # namespace alone.
         self._in_memory = FairSemaphore(BUILDS_IN_MEMORY, share=BUILDS_IN_MEMORY // 2)
+        self._large_values = FairSemaphore(LARGE_VALUES, share=LARGE_VALUES // 2)
 
     def warm(self) -> None:
         """Get ready: something is to be built soon."""
@@ -123,7 +142,28 @@ class RevisionBuilder:
 
         Raises `SyncError`.
         """
-        values_read = await self._read_values(request)
+        texts = await self._value_texts(request)
+        # An object that is named twice is also in memory twice.
+        named = [texts[ref] for ref in _values_refs(request.spec)]
+        size = sum(len(one.text) for one in named if one is not None)
+        if size > MAX_VALUES_BYTES:
+            most = MAX_VALUES_BYTES // 1024**2
+            message = f"name fewer or smaller values: those of all valuesFrom have more than {most} MiB together"
+            raise SyncError("InvalidValues", message, stalled=True)
+        if size <= SMALL_VALUES_BYTES:
+            return await self._make_with(texts, request, source_tree, before, revision)
+        async with self._large_values.slot(request.requester.key.namespace):
+            return await self._make_with(texts, request, source_tree, before, revision)
+
+    async def _make_with(
+        self,
+        texts: ValueTexts,
+        request: BuildRequest,
+        source_tree: SourceTree,
+        before: BuildArtifact | None,
+        revision: str,
+    ) -> BuildArtifact:
+        values_read = await self._read_values(request, texts)
         said = [build_spec_digest(request.spec, request.environment), tool_versions()]
         recipe = body_digest({"said": said, **values_read.contents()}, self._hub.key)
         try:
@@ -209,13 +249,26 @@ class RevisionBuilder:
             listed = _first_few([f"{place}: {placed.target}: {error}" for place, (placed, error) in named])
             raise SourceError("InvalidManifest", listed)
 
-    async def _read_values(self, request: BuildRequest) -> _BuildValues:
+    async def _value_texts(self, request: BuildRequest) -> ValueTexts:
+        """Read the values that the spec names, each once."""
+        requester, spec = request.requester, request.spec
+        texts: ValueTexts = {}
+        for what, refs in (
+            ("template.valuesFrom", spec.template.values_from),
+            ("build.helm.valuesFrom", helm_values(spec.build)),
+        ):
+            for ref in refs:
+                if ref not in texts:
+                    texts[ref] = await self._value_text(requester, ref, what)
+        return texts
+
+    async def _read_values(self, request: BuildRequest, texts: ValueTexts) -> _BuildValues:
         requester, spec, environment = request.requester, request.spec, request.environment
         values: Json = {}
         for ref in spec.template.values_from:
-            values = merge_patch(values, await self._values(requester, ref, "template.valuesFrom"))
+            values = merge_patch(values, await _parsed(texts[ref]))
         values = merge_patch(merge_patch(values, spec.template.values), environment.values)
-        charts = [await self._values(requester, ref, "build.helm.valuesFrom") for ref in helm_values(spec.build)]
+        charts = [await _parsed(texts[ref]) for ref in helm_values(spec.build)]
         if spec.build.helm is not None:
             charts.append(spec.build.helm.values)
         keys = None
@@ -224,7 +277,6 @@ class RevisionBuilder:
             keys = (await self._references.get(requester, target, "decryption.secretRef")).data
             for service, address in services_of(keys):
                 refuse(requester.limits.key_service(service, address))
-        refs = (*spec.template.values_from, *helm_values(spec.build))
         secret_source = any(
             source.object is not None and source.object.kind == "Secret" for source in environment.sources
         )
@@ -232,7 +284,7 @@ class RevisionBuilder:
             values=values,
             helm=(*charts, dict(environment.values)),
             keys=keys,
-            sensitive=secret_source or any(ref.kind == "Secret" for ref in refs),
+            sensitive=secret_source or any(ref.kind == "Secret" for ref in _values_refs(spec)),
             kube_version=await self._kube_version() if spec.build.type in ("Auto", "Helm") else "",
         )
 
@@ -246,26 +298,16 @@ class RevisionBuilder:
             self._version = version, time.monotonic() + VERSION_TTL
         return version
 
-    async def _values(self, requester: Requester, ref: ValuesRef, what: str) -> Json:
+    async def _value_text(self, requester: Requester, ref: ValuesRef, what: str) -> _ValueText | None:
         target = Target(requester.key.namespace, ref.name, ref.kind)
         held = await self._references.get_or_none(requester, target, what)
         text = held.data.get(ref.key) if held is not None else None
         where = f"key {ref.key} of {ref.kind} {ref.name} in {requester.key.namespace}, which {what} names,"
         if text is None:
             if ref.optional:
-                return {}
+                return None
             raise SyncError("ReferenceNotFound", f"the {where} does not exist: create it, or set optional: true")
-        try:
-            # In a thread: a megabyte takes seconds, in which nobody else may have to wait.
-            found = await asyncio.to_thread(read_document, text.decode())
-        except (DocumentError, UnicodeDecodeError) as error:
-            said = "cannot be read as YAML" if ref.kind == "Secret" else f"cannot be read: {error}"
-            raise SyncError("InvalidValues", f"the {where} {said}") from None
-        if found is None:
-            return {}
-        if not isinstance(found, dict):
-            raise SyncError("InvalidValues", f"the {where} must be a map of values, such as `replicas: 3`")
-        return found
+        return _ValueText(where, ref.kind, text)
 
     async def _scope_changed(self, artifact: BuildArtifact) -> bool:
         """Whether a kind that was not served when something was built turned out to be in no namespace."""
@@ -290,6 +332,27 @@ class RevisionBuilder:
             return None
         except KubeError as error:
             raise SyncError("Unreachable", f"cannot ask for the kinds that are served: {error}", retry=True) from error
+
+
+def _values_refs(spec: ConfigSyncSpec) -> tuple[ValuesRef, ...]:
+    return (*spec.template.values_from, *helm_values(spec.build))
+
+
+async def _parsed(values: _ValueText | None) -> Json:
+    """Parse values. Raises `SyncError`."""
+    if values is None:
+        return {}
+    try:
+        # In a thread: a megabyte takes seconds, which must not block others.
+        found = await asyncio.to_thread(read_document, values.text.decode())
+    except (DocumentError, UnicodeDecodeError) as error:
+        said = "cannot be read as YAML" if values.kind == "Secret" else f"cannot be read: {error}"
+        raise SyncError("InvalidValues", f"the {values.where} {said}") from None
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise SyncError("InvalidValues", f"the {values.where} must be a map of values, such as `replicas: 3`")
+    return found
 
 
 def _build_spec(

@@ -12,23 +12,23 @@ from typing import Protocol
 from msgspec import structs
 
 from syncline.api.common import PUSHED_AT, REQUESTED_AT
-from syncline.api.configsync import ConfigSyncSpec
+from syncline.api.configsync import ConfigSyncSpec, ConfigSyncStatus
 from syncline.controllers.errors import SyncError
-from syncline.controllers.lowered import AnySync, LoweredSpec, WriteRef, key_of
+from syncline.controllers.lowered import AnySync, LoweredSpec, WriteRef, key_of, spec_of
 from syncline.controllers.quotas import Quotas
 from syncline.controllers.sources.build import BuildRequest, ManifestBuilder, RevisionBuilder
 from syncline.controllers.sources.changes import ChangeFilter, built_from
 from syncline.controllers.sources.checks import RepositoryChecks
 from syncline.controllers.sources.dependencies import DependencyGraph
 from syncline.controllers.sources.desired import DesiredSet, UnitResult
-from syncline.controllers.sources.environments import is_reconcile_requested, spec_claim, spec_of, spec_watches
+from syncline.controllers.sources.environments import BuiltSync, is_reconcile_requested, spec_claim, spec_watches
 from syncline.controllers.sources.git import GitSources
 from syncline.controllers.sources.prepared import PreparedRevision, within_limits
 from syncline.controllers.sources.push_records import PushRecords
 from syncline.controllers.sources.references import ReferenceReader, Requester
 from syncline.controllers.sources.revision import RevisionSelector
 from syncline.controllers.sources.validation import RevisionValidator, skip_clusters
-from syncline.controllers.sources.webhook_secrets import WebhookSecrets
+from syncline.controllers.sources.webhook_secrets import NamedSecret, WebhookSecrets
 from syncline.controllers.state import SyncState
 from syncline.controllers.targets.clusters import ConnectedClusters, TargetCluster
 from syncline.controllers.targets.prune import KeepSet
@@ -47,6 +47,8 @@ from syncline.git import Mirrors
 from syncline.kube.cache import Key
 from syncline.kube.resources import Resource
 
+BuiltSpec = LoweredSpec[ConfigSyncSpec, ConfigSyncStatus]
+
 # Who wants an object in addition to this sync is never its source.
 _GIT = Target("", "", "")
 
@@ -54,10 +56,10 @@ _GIT = Target("", "", "")
 class SourceHost(Protocol):
     """The reconciler that a source serves."""
 
-    def get(self, key: Key) -> AnySync | None:
+    def get(self, key: Key) -> BuiltSync | None:
         """Return a sync with the status that counts."""
 
-    def trusted(self, sync: AnySync) -> AnySync:
+    def trusted(self, sync: BuiltSync) -> BuiltSync:
         """Return a sync, as a watch tells it, with the status that counts."""
 
     def enqueue(self, key: Key) -> None:
@@ -72,7 +74,7 @@ class BuiltReading:
 
     def __init__(
         self,
-        lowered: LoweredSpec,
+        lowered: BuiltSpec,
         spec: ConfigSyncSpec,
         prepared: Sequence[PreparedRevision],
         state: SyncState,
@@ -153,7 +155,9 @@ class BuiltSource:
         self._push_records = PushRecords(hub.client, resource)
         self._changes = ChangeFilter(mirrors, host.enqueue)
         self.checks = RepositoryChecks(self._git)
-        self.webhook_secrets = WebhookSecrets(hub, references, host.get, self._requester)
+        self.webhook_secrets: WebhookSecrets[BuiltSync] = WebhookSecrets(
+            hub, references, host.get, lambda sync: self._requester(sync, spec_of(sync)), _webhook_secret
+        )
 
     def repository_changed(self, who: object) -> None:
         """Take the news that a repository which a sync follows has changed, failed or answers again."""
@@ -178,7 +182,10 @@ class BuiltSource:
         """Leave every push that comes from now on to a reconcile."""
         self._changes.forget(key)
 
-    async def read(self, lowered: LoweredSpec, state: SyncState, *, preview: bool = False) -> BuiltReading:
+    def end(self, key: Key) -> None:
+        """Release nothing: builds are cached for the next reconcile, within their own limits."""
+
+    async def read(self, lowered: BuiltSpec, state: SyncState, *, preview: bool = False) -> BuiltReading:
         """Choose the revision of each environment, and build it. A preview follows no repository and waits for none."""
         sync = lowered.sync
         spec = spec_of(sync)
@@ -201,20 +208,27 @@ class BuiltSource:
 
     async def unknown_targets(
         self,
-        lowered: LoweredSpec,  # noqa: ARG002 - see the protocol
+        lowered: BuiltSpec,  # noqa: ARG002 - see the protocol
         clusters: ConnectedClusters,  # noqa: ARG002
         error: SyncError,  # noqa: ARG002
     ) -> Sequence[Outcome] | None:
         """Without a build no target is known."""
         return None
 
-    def finished(self, lowered: LoweredSpec, units: Sequence[UnitResult], *, settled: bool) -> None:
+    def finished(self, lowered: BuiltSpec, units: Sequence[UnitResult], *, settled: bool) -> None:
         """Note what a settled sync was built from: a push that changes none of it needs no reconcile."""
         key = key_of(lowered.sync)
         if settled:
             self._changes.remember(key, built_from(spec_of(lowered.sync), units, self._git.open_remotes(key)))
 
-    def observe_health(self, lowered: LoweredSpec, state: SyncState, result: UnitResult) -> bool:
+    async def report_upward(self, lowered: BuiltSpec, desired: DesiredSet, state: SyncState) -> None:
+        """Report nothing: a repository has no status."""
+
+    async def finalize(self, lowered: BuiltSpec, state: SyncState) -> str:  # noqa: ARG002 - see the protocol
+        """Remove nothing: nothing is written to a repository."""
+        return ""
+
+    def observe_health(self, lowered: BuiltSpec, state: SyncState, result: UnitResult) -> bool:
         """Note the health of a revision; where it has failed, an earlier one may be chosen."""
         unit = state.unit(result.desired.unit)
         failed = result.health == "Failed"
@@ -225,7 +239,7 @@ class BuiltSource:
             unit.failed = prepared.artifact.inputs
         return falls_back
 
-    def sync_changed(self, key: Key, old: AnySync | None, new: AnySync | None) -> None:
+    def sync_changed(self, key: Key, old: BuiltSync | None, new: BuiltSync | None) -> None:
         """Note what a sync depends on, and have its repositories checked where its user expects the newest commit."""
         self.webhook_secrets.sync_changed(key, new)
         if new is None:
@@ -248,7 +262,7 @@ class BuiltSource:
         self._git.forget(key)
         self._changes.forget(key)
 
-    def _requester(self, sync: AnySync, spec: ConfigSyncSpec) -> Requester:
+    def _requester(self, sync: BuiltSync, spec: ConfigSyncSpec) -> Requester:
         namespace = sync.metadata.namespace
         return Requester(
             key=key_of(sync),
@@ -256,6 +270,14 @@ class BuiltSource:
             interval=self._tenancy.interval(spec.refresh_interval),
             limits=self._tenancy.limits(namespace),
         )
+
+
+def _webhook_secret(sync: BuiltSync) -> NamedSecret | None:
+    """Return the Secret that verifies pushes for a sync; a suspended sync reads none."""
+    spec = sync.spec
+    if spec is None or spec.webhook is None or spec.suspend:
+        return None
+    return NamedSecret(spec.webhook.secret_ref.name, spec.webhook.secret_ref.key)
 
 
 def _own_namespace(target: Target) -> Scope | None:
@@ -268,7 +290,7 @@ def _writes(prepared: Iterable[PreparedRevision]) -> tuple[WriteRef, ...]:
 
 def _write_ref(desired: Desired) -> WriteRef:
     target = desired.target
-    kind, _, group = target.kind.partition(".")
+    group, kind = target.group_kind
     version = desired.body.api_version.rpartition("/")[2] if desired.body is not None else "v1"
     return WriteRef(group=group, version=version, kind=kind, namespace=target.namespace, name=target.name)
 

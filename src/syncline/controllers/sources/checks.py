@@ -5,15 +5,25 @@ all syncs of a repository that asked before it began. So a thousand syncs that a
 """
 
 import asyncio
+from typing import Protocol
 
-from syncline.controllers.sources.git import GitSources
 from syncline.kube.cache import Key
+
+
+class FollowedRepositories(Protocol):
+    """The repositories that the syncs of a kind follow."""
+
+    def followers(self) -> tuple[Key, ...]:
+        """Return the syncs that follow repositories."""
+
+    async def refresh(self, key: Key, since: float) -> None:
+        """Have the repositories of a sync checked, unless a check that began at this time or later has ended."""
 
 
 class RepositoryChecks:
     """The moment since when a check counts, for each sync."""
 
-    def __init__(self, origins: GitSources) -> None:
+    def __init__(self, origins: FollowedRepositories) -> None:
         self._origins = origins
         self._since: dict[Key, float] = {}
         self._leading_since = float("-inf")

@@ -7,17 +7,20 @@ from msgspec import Struct
 
 from syncline.api.manifestsync import SourceObservedState
 from syncline.controllers.errors import SyncError
-from syncline.controllers.lowered import AnySync, LoweredSpec
+from syncline.controllers.lowered import LoweredSpec, Spec, Spec_co, Status, Status_co
 from syncline.controllers.requeue import NO_REQUEUE, Requeue
 from syncline.controllers.sources.prepared import PreparedRevision
+from syncline.controllers.sources.workspace_report import WorkspaceReport
 from syncline.controllers.state import SyncState
 from syncline.controllers.targets.clusters import ConnectedClusters
 from syncline.controllers.targets.prune import KEEP_NOTHING, KeepSet
 from syncline.controllers.targets.stages import DesiredAt
+from syncline.controllers.targets.status_upward import UpwardResult
 from syncline.core.outcome import Outcome
 from syncline.core.revisions import RevisionHealth
 from syncline.core.spec_scope import SourceScope
 from syncline.engine.claims import Claim
+from syncline.engine.sync_object import Sync
 from syncline.engine.watch_index import WatchSet
 from syncline.kube.cache import Key
 
@@ -49,6 +52,9 @@ class DesiredSet(Struct, frozen=True, kw_only=True):
     """What of the spec leads to no target."""
     prepared: PreparedRevision | None = None
     """The revision that it was built from, where it was built."""
+    workspace: WorkspaceReport | None = None
+    """The report about the upstream, if there is one."""
+    requeue: Requeue = NO_REQUEUE
 
     @property
     def is_partial(self) -> bool:
@@ -66,17 +72,19 @@ class UnitResult(Struct, frozen=True, kw_only=True):
     orphaned: tuple[Outcome, ...] = ()
     """The outcomes of objects whose source is gone."""
     health: RevisionHealth = "Pending"
+    upward: UpwardResult | None = None
+    """The result of writing statuses upstream; None if the sync writes none."""
     problem: SyncError | None = None
     requeue: Requeue = NO_REQUEUE
     complete: bool = True
     """Whether all is applied, and nothing is left to be pruned."""
 
 
-class SourceReading(Protocol):
+class SourceReading(Protocol[Spec_co, Status_co]):
     """What one reconcile of a sync reads."""
 
     @property
-    def lowered(self) -> LoweredSpec:
+    def lowered(self) -> LoweredSpec[Spec_co, Status_co]:
         """The spec, with the objects that are written as far as they are known."""
 
     async def desired(self, unit: str, clusters: ConnectedClusters) -> DesiredSet:
@@ -89,27 +97,40 @@ class SourceReading(Protocol):
         """Return the sources that the selectors of scopes mean now, by the key of the scope."""
 
 
-class DesiredSource(Protocol):
+class DesiredSource(Protocol[Spec, Status]):
     """Says what syncs of one kind want."""
 
     def begin(self, key: Key) -> None:
         """Note that a reconcile begins."""
 
-    async def read(self, lowered: LoweredSpec, state: SyncState, *, preview: bool = False) -> SourceReading:
+    def end(self, key: Key) -> None:
+        """End a reconcile, successful or not: its reads are no longer needed."""
+
+    async def read(
+        self, lowered: LoweredSpec[Spec, Status], state: SyncState, *, preview: bool = False
+    ) -> SourceReading[Spec, Status]:
         """Begin to read for one reconcile. A preview leaves no trace."""
 
     async def unknown_targets(
-        self, lowered: LoweredSpec, clusters: ConnectedClusters, error: SyncError
+        self, lowered: LoweredSpec[Spec, Status], clusters: ConnectedClusters, error: SyncError
     ) -> Sequence[Outcome] | None:
         """Return the targets of a sync that could not be carried out; None where they are not known."""
 
-    def finished(self, lowered: LoweredSpec, units: Sequence[UnitResult], *, settled: bool) -> None:
+    def finished(self, lowered: LoweredSpec[Spec, Status], units: Sequence[UnitResult], *, settled: bool) -> None:
         """Note the end of a reconcile; `settled`: nothing is left to do."""
 
-    def observe_health(self, lowered: LoweredSpec, state: SyncState, result: UnitResult) -> bool:
+    def observe_health(self, lowered: LoweredSpec[Spec, Status], state: SyncState, result: UnitResult) -> bool:
         """Note the health of a unit; return whether another revision may be chosen now."""
 
-    def sync_changed(self, key: Key, old: AnySync | None, new: AnySync | None) -> None:
+    async def report_upward(
+        self, lowered: LoweredSpec[Spec, Status], desired: DesiredSet, state: SyncState
+    ) -> UpwardResult | None:
+        """Write the status of the copies to their sources, for a kind that does so, after they were applied."""
+
+    async def finalize(self, lowered: LoweredSpec[Spec, Status], state: SyncState) -> str:
+        """Remove objects that were written to sources; return a message about the rest. Raises nothing."""
+
+    def sync_changed(self, key: Key, old: Sync[Spec, Status] | None, new: Sync[Spec, Status] | None) -> None:
         """Note that a sync was created, changed or deleted."""
 
     def forget(self, key: Key) -> None:

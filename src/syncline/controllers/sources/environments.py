@@ -1,13 +1,15 @@
-"""What the spec of a ConfigSync alone tells: a request for a sync, what it watches, and what it claims."""
+"""The spec of a ConfigSync: its request for a reconcile, its watches and its claims."""
 
 from syncline.api.common import REQUESTED_AT
-from syncline.api.configsync import ConfigSyncSpec
-from syncline.controllers.errors import SyncError
+from syncline.api.configsync import ConfigSyncSpec, ConfigSyncStatus
 from syncline.controllers.lowered import AnySync
 from syncline.core.conditions import shorten
 from syncline.core.environments import references
 from syncline.engine.claims import Claim, ClaimedTarget
+from syncline.engine.sync_object import Sync
 from syncline.engine.watch_index import WatchSet
+
+BuiltSync = Sync[ConfigSyncSpec, ConfigSyncStatus]
 
 
 def is_reconcile_requested(sync: AnySync) -> bool:
@@ -16,19 +18,12 @@ def is_reconcile_requested(sync: AnySync) -> bool:
     return asked is not None and shorten(asked, 256) != sync.status.last_handled_request
 
 
-def spec_of(sync: AnySync) -> ConfigSyncSpec:
-    """Return the spec; raises `SyncError` where it could not be read."""
-    if sync.spec is None:
-        raise SyncError("InvalidSpec", sync.error, stalled=True)
-    assert isinstance(sync.spec, ConfigSyncSpec)  # noqa: S101 - it was read as one
-    return sync.spec
-
-
 def spec_watches(sync: AnySync, spec: ConfigSyncSpec) -> WatchSet:
     """Return what should enqueue a sync, before anything was read."""
     return WatchSet(
         objects=frozenset(references(spec, sync.metadata.namespace)),
         targets=any(remote.connection.type == "SyncTarget" for remote in spec.remote_clusters),
+        health=spec.wait,
     )
 
 

@@ -140,16 +140,18 @@ class GitSources:
                 await self._mirrors.verify(remote, commit, keys.data)
             return await self._mirrors.tree(remote, commit, submodules=git.submodules)
         except git_errors.MirrorOverQuota as error:
-            raise self._over_quota(requester.key.namespace) or source_error(error) from None
+            raise over_quota(self._quotas, requester.key.namespace) or source_error(error) from None
         except GitError as error:
             raise source_error(error) from error
 
-    def _over_quota(self, namespace: str) -> QuotaError | None:
-        quota = self._quotas.mirror_quota(namespace)
-        if quota is None:  # not any more
-            return None
-        what = f"to keep more than {quota.limit} bytes of repositories for namespace {namespace}"
-        return QuotaError(quota.exceeded(what, "use repositories that are smaller, or fewer"), again=LOOK_AGAIN)
+
+def over_quota(quotas: Quotas, namespace: str) -> QuotaError | None:
+    """Return the quota error for the repositories of a namespace; None if they fit the quota."""
+    quota = quotas.mirror_quota(namespace)
+    if quota is None:
+        return None
+    what = f"to keep more than {quota.limit} bytes of repositories for namespace {namespace}"
+    return QuotaError(quota.exceeded(what, "use repositories that are smaller, or fewer"), again=LOOK_AGAIN)
 
 
 def source_error(error: GitError) -> SourceError:

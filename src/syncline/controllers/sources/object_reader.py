@@ -1,6 +1,7 @@
 """Object reader: reads source objects, and the patches that a sync names, live."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -10,11 +11,13 @@ from syncline.api.common import ObjectMeta
 from syncline.api.manifestsync import PatchContentRef
 from syncline.controllers.errors import SyncError
 from syncline.controllers.lowered import LoweredSpec, SourceObject, SourceObjects, SourceQuery
+from syncline.controllers.sources.copy_marks import UNVERIFIED, is_copy
 from syncline.controllers.sources.references import fetch_data
+from syncline.controllers.sources.source_memory import NoRoomError, SourceAccount
 from syncline.controllers.targets.open_kind import describe_unwatched, open_kind
-from syncline.core.marks import UNSIGNED
+from syncline.core.group_kind import GroupKind
 from syncline.core.objects import Target
-from syncline.core.ownership import OWNER_LABEL, Marks, object_id_of, read_marks
+from syncline.core.ownership import OWNER_LABEL, Marks, read_marks
 from syncline.core.remedies import grant, with_cause
 from syncline.core.secrets import decoded
 from syncline.core.selectors import selector_words
@@ -24,8 +27,17 @@ from syncline.engine.claims import Claims
 from syncline.engine.cluster import Cluster, NotWatchedError
 from syncline.engine.kind_informer import KindInformer, MetaWire
 from syncline.kube.client import Client
-from syncline.kube.errors import ApiError, Forbidden, KindNotServed, KubeError, NotFound
+from syncline.kube.errors import ApiError, BadAnswer, Forbidden, Gone, KindNotServed, KubeError, NotFound
 from syncline.kube.resources import Resource
+
+# The first page is small. The number of objects in later pages depends on their size.
+FIRST_PAGE = 8
+PAGE_BYTES = 2 * 1024 * 1024
+# A larger page of several objects is requested again with fewer: large objects may follow small ones.
+MAX_PAGE_BYTES = 4 * 1024 * 1024
+LARGEST_PAGE = 500
+# The maximum number of objects that a selector may match.
+MOST_NAMES = 100_000
 
 
 class SourceCluster(Struct, frozen=True):
@@ -33,6 +45,8 @@ class SourceCluster(Struct, frozen=True):
 
     cluster: Cluster
     client: Client
+    workspace: str = ""
+    """The logical cluster, where a sync has several upstreams."""
 
 
 class ObjectReader:
@@ -47,18 +61,27 @@ class ObjectReader:
         """Return the cluster of the sync, read with the identity of the sync."""
         return SourceCluster(self._hub, self._hub.acting_as(lowered.user))
 
-    async def read_sources(self, lowered: LoweredSpec, at: SourceCluster) -> SourceObjects:
-        """Read all sources of a sync from a cluster. Raises `SyncError` where something cannot be read."""
+    async def read_sources(self, lowered: LoweredSpec, at: SourceCluster, account: SourceAccount) -> SourceObjects:
+        """Read all sources of a sync from a cluster. Raises `SyncError` if one cannot be read.
+
+        They count in the account. If there is no room, it waits, and reads them all again.
+        """
+        while True:
+            with suppress(NoRoomError):  # it must end before the wait, because it holds the objects
+                return await self._read_all(lowered, at, account)
+            await account.wait_for_room()
+
+    async def _read_all(self, lowered: LoweredSpec, at: SourceCluster, account: SourceAccount) -> SourceObjects:
         sources: list[SourceObject] = []
         absent: list[Target] = []
         for ref in lowered.reads:
             self._refuse(lowered, ref)
             informer = await self._open(lowered, ref, at)
-            found = await self._read(lowered, ref, at, informer)
+            found = await self._read(lowered, ref, at, informer, account)
             sources += found
             if ref.name and not found:
                 absent.append(_source_target(ref, informer))
-        patches = {ref: await self._patch(lowered, ref) for ref in _patch_refs(lowered)}
+        patches = {ref: await self._patch(lowered, ref, account) for ref in _patch_refs(lowered)}
         problem = None
         if absent:
             words = ", ".join(f"{target.kind} {target._replace(kind='ConfigMap')}" for target in absent)
@@ -85,19 +108,24 @@ class ObjectReader:
 
     async def selected(self, at: SourceCluster, scope: SourceScope) -> frozenset[str]:
         """Return the sources that a selector means, as markers name them; none where that cannot be read."""
-        kind, _, group = scope.kind.partition(".")
         try:
-            resource = (await at.cluster.open_kind(group, kind)).resource
-            found, _ = await at.client.list(
+            resource = (await at.cluster.open_kind(GroupKind.parse(scope.kind))).resource
+            pages = at.client.bounded_pages(
                 resource,
                 scope.namespace if resource.namespaced else None,
                 labels=selector_words(scope.selector),
                 type=MetaWire,
+                most=MOST_NAMES,
                 metadata_only=True,
             )
+            found = [
+                f"{scope.kind}/{one.metadata.namespace}/{one.metadata.name}"
+                async for page in pages
+                for one in page.items
+            ]
         except KubeError:
             return frozenset()
-        return frozenset(f"{scope.kind}/{one.metadata.namespace}/{one.metadata.name}" for one in found)
+        return frozenset(found)
 
     def placeholders(self, lowered: LoweredSpec, at: SourceCluster) -> Iterator[SourceObject]:
         """Yield the named sources as if they had been read, to know where their copies belong."""
@@ -129,7 +157,7 @@ class ObjectReader:
 
     async def _open(self, lowered: LoweredSpec, ref: SourceQuery, at: SourceCluster) -> KindInformer:
         try:
-            return await open_kind(at.cluster, ref.group, ref.kind, ref.version)
+            return await open_kind(at.cluster, ref.group_kind, ref.version)
         except KindNotServed as error:
             raise SyncError("KindNotServed", str(error), retry=True) from error
         except NotWatchedError as error:
@@ -137,13 +165,18 @@ class ObjectReader:
             raise SyncError("KindNotWatched", message, retry=True) from error
 
     async def _read(
-        self, lowered: LoweredSpec, ref: SourceQuery, at: SourceCluster, informer: KindInformer
+        self,
+        lowered: LoweredSpec,
+        ref: SourceQuery,
+        at: SourceCluster,
+        informer: KindInformer,
+        account: SourceAccount,
     ) -> list[SourceObject]:
         resource = informer.resource
         if ref.version != resource.version:
             resource = structs.replace(resource, version=ref.version)
         try:
-            manifests = await _fetch(at.client, resource, ref)
+            manifests = await _fetch(at.client, resource, ref, account)
         except NotFound as error:  # not of the object, but of its kind
             try:
                 await at.cluster.check_served(informer, ref.version)
@@ -154,6 +187,9 @@ class ObjectReader:
             raise SyncError("SourceForbidden", _forbidden(lowered, error), retry=True) from error
         except ApiError as error:
             raise SyncError("SourceUnreadable", str(error), retry=True) from error
+        except SyncError:  # too much is selected: the deletion of an object may reduce it
+            await _observe(lowered, ref, at, informer)
+            raise
         sources = []
         for manifest in manifests:
             meta = msgspec.convert(manifest["metadata"], ObjectMeta)
@@ -179,17 +215,17 @@ class ObjectReader:
 
     async def _copied_by(self, lowered: LoweredSpec, at: SourceCluster, meta: ObjectMeta, target: Target) -> str:
         """Name the living sync that made an object, or nothing: a copy is never a source."""
-        keys = self._hub.marks.keys
-        marker, claim = read_marks(meta.annotations, keys) if OWNER_LABEL in meta.labels else Marks()
-        # What may be a copy of another hub, or of an earlier version, is no source either; what is made up may be one.
-        if claim is not None and (claim.proof != UNSIGNED or claim.hub_uid or UNSIGNED in keys.takeovers):
-            marker = claim
-        if marker is None or marker.object_id != object_id_of(at.cluster.uid, target):
+        marks = read_marks(meta.annotations, self._hub.marks.keys) if OWNER_LABEL in meta.labels else Marks()
+        if not is_copy(self._hub, at.cluster, target, marks):
             return ""
+        marker = marks.marker
+        if marker is None:
+            # The existence of the named sync is not checked: the author of the mark would learn it.
+            return UNVERIFIED
         self._claims.wait(lowered.sync.owner.sync, at.cluster.name, target, marker.sync)
         return marker.sync if marker.hub_uid or await self._claims.owner_exists(marker.sync) else ""
 
-    async def _patch(self, lowered: LoweredSpec, ref: PatchContentRef) -> str:
+    async def _patch(self, lowered: LoweredSpec, ref: PatchContentRef, account: SourceAccount) -> str:
         namespace = lowered.sync.metadata.namespace
         where = f"{ref.kind} {namespace}/{ref.name}, which patchContentRef names,"
         try:
@@ -208,21 +244,78 @@ class ObjectReader:
             raise SyncError(
                 "PatchNotFound", f"the {where} has no key {ref.key!r} that holds text: add it, or name another"
             )
+        account.take(text.encode(errors="replace"))
         return text
 
 
-async def _fetch(client: Client, resource: Resource, ref: SourceQuery) -> list[dict[str, Any]]:
+def _open_object(raw: msgspec.Raw, account: SourceAccount) -> dict[str, Any]:
+    """Decode an object. Raises `SyncError` and `NoRoomError`, and `BadAnswer` where it cannot be read."""
+    account.take(bytes(raw))
+    try:
+        manifest: dict[str, Any] = msgspec.json.decode(raw)
+    except (ValueError, RecursionError):  # not kept as the cause: their text quotes what was read
+        raise BadAnswer("a source does not have the expected shape") from None
+    return manifest
+
+
+async def _observe(lowered: LoweredSpec, ref: SourceQuery, at: SourceCluster, informer: KindInformer) -> None:
+    """Make the watch follow the selected objects, which may be older than the watch."""
+    namespace = ref.namespace if informer.resource.namespaced else None
+    labels = selector_words(ref.selector)
+    try:
+        async for page in at.client.pages(
+            informer.resource, namespace, labels=labels, type=MetaWire, metadata_only=True
+        ):
+            for wire in page.items:
+                informer.observe_unmanaged(wire.metadata, lowered.sync.owner.sync)
+    except KubeError as error:
+        raise SyncError("SourceUnreadable", str(error), retry=True) from error
+
+
+async def _fetch(client: Client, resource: Resource, ref: SourceQuery, account: SourceAccount) -> list[dict[str, Any]]:
     """Read one object, or all that match; none only where the server says so of this very object."""
     namespace = ref.namespace if resource.namespaced else None
     if not ref.name:
-        found, _ = await client.list(resource, namespace, labels=selector_words(ref.selector))
-        return found
+        return await _select(client, resource, namespace, selector_words(ref.selector), account)
     try:
-        return [await client.get(resource, ref.name, namespace)]
+        return [_open_object(await client.get(resource, ref.name, namespace, type=msgspec.Raw), account)]
     except NotFound as error:
         if error.about != ref.name:  # not the object is unknown, but its kind: or something else answers
             raise
         return []
+
+
+async def _select(
+    client: Client, resource: Resource, namespace: str | None, labels: str, account: SourceAccount
+) -> list[dict[str, Any]]:
+    """Read all objects that match, page by page: no more is held than the account allows, and one page."""
+    for last_chance in (False, True):
+        before = account.balance()
+        found: list[dict[str, Any]] = []
+        try:
+            pages = client.pages(
+                resource,
+                namespace,
+                labels=labels,
+                type=msgspec.Raw,
+                page=FIRST_PAGE,
+                pace=_next_page,
+                page_bytes=MAX_PAGE_BYTES,
+            )
+            async for page in pages:
+                found += [_open_object(raw, account) for raw in page.items]
+        except Gone:  # the pages took longer than the server keeps old versions: start again, once
+            if last_chance:
+                raise
+            account.go_back_to(before)
+        else:
+            break
+    return found
+
+
+def _next_page(last: Sequence[msgspec.Raw]) -> int:
+    size = sum(map(len, last)) // len(last)
+    return max(1, min(LARGEST_PAGE, PAGE_BYTES // max(1, size)))
 
 
 def _missing_right(lowered: LoweredSpec, error: Forbidden) -> str:

@@ -1,14 +1,16 @@
 """Object source: desired objects are copies of objects of a cluster, selected, renamed and transformed."""
 
 from collections.abc import Mapping, Sequence
+from typing import Generic
 
 from msgspec import structs
 
 from syncline.api.common import TargetState
 from syncline.controllers.errors import QuotaError, SyncError
-from syncline.controllers.lowered import AnySync, LoweredSpec, SourceObjects
+from syncline.controllers.lowered import AnySync, LoweredSpec, SourceObjects, Spec, Status, key_of
 from syncline.controllers.sources.desired import DesiredSet, UnitResult
 from syncline.controllers.sources.object_reader import ObjectReader, SourceCluster
+from syncline.controllers.sources.source_memory import SourceAccount, SourceMemory
 from syncline.controllers.state import SyncState
 from syncline.controllers.targets.clusters import ConnectedClusters
 from syncline.controllers.targets.prune import KeepSet, managed_objects, object_key
@@ -28,20 +30,22 @@ from syncline.kube.cache import Key
 from syncline.render.transform_pool import TransformPool
 
 
-class ObjectReading:
+class ObjectReading(Generic[Spec, Status]):
     """What one reconcile reads of its source objects."""
 
     def __init__(
         self,
-        lowered: LoweredSpec,
+        lowered: LoweredSpec[Spec, Status],
         reader: ObjectReader,
         renderer: TransformPool,
         hub: Cluster,
         *,
         at: SourceCluster,
         visibility: Visibility | None,
+        account: SourceAccount,
     ) -> None:
         self.lowered = lowered
+        self._account = account
         self._reader = reader
         self._renderer = renderer
         self._hub = hub
@@ -53,7 +57,7 @@ class ObjectReading:
     async def desired(self, unit: str, clusters: ConnectedClusters) -> DesiredSet:
         """Read the sources, select their targets, and render what each should hold."""
         lowered = self.lowered
-        self._read = read = await self._reader.read_sources(lowered, self._at)
+        self._read = read = await self._reader.read_sources(lowered, self._at, self._account)
         self._selection = selection = await select_targets(
             lowered, clusters.sites, read.sources, self._renderer, self._visibility
         )
@@ -165,24 +169,39 @@ class ObjectReading:
 class ObjectSource:
     """Reads source objects for the syncs of one kind."""
 
-    def __init__(self, hub: Cluster, claims: Claims, renderer: TransformPool, allowed_kinds: frozenset[str]) -> None:
+    def __init__(
+        self,
+        hub: Cluster,
+        claims: Claims,
+        renderer: TransformPool,
+        allowed_kinds: frozenset[str],
+        memory: SourceMemory,
+    ) -> None:
         self._hub = hub
         self._claims = claims
         self._renderer = renderer
         self._reader = ObjectReader(hub, claims, allowed_kinds)
+        self._memory = memory
+        self._accounts: dict[Key, SourceAccount] = {}
 
     async def read(
         self,
-        lowered: LoweredSpec,
+        lowered: LoweredSpec[Spec, Status],
         state: SyncState,  # noqa: ARG002 - see the protocol
         *,
         preview: bool = False,
         at: SourceCluster | None = None,
-    ) -> ObjectReading:
+    ) -> ObjectReading[Spec, Status]:
         """Begin to read; `at` is the cluster of the sources, by default that of the sync."""
         # Whoever asks for a preview sees with rights of their own.
         visibility = None if preview else self._visibility(lowered)
-        return self._reading(lowered, at or self._reader.here(lowered), visibility)
+        namespace = lowered.sync.metadata.namespace
+        # A preview runs in a command of one person, which shares its memory with nobody.
+        account = SourceAccount(SourceMemory() if preview else self._memory, namespace)
+        if not preview:
+            self.end(key_of(lowered.sync))
+            self._accounts[key_of(lowered.sync)] = account
+        return self._reading(lowered, at or self._reader.here(lowered), visibility, account)
 
     async def unknown_targets(
         self, lowered: LoweredSpec, clusters: ConnectedClusters, error: SyncError
@@ -192,14 +211,23 @@ class ObjectSource:
             self._claims.replace_extended(claim)
         if lowered.suspended or isinstance(error, QuotaError):
             return None
-        reading = self._reading(lowered, self._reader.here(lowered), self._visibility(lowered))
+        account = SourceAccount(self._memory, lowered.sync.metadata.namespace)
+        reading = self._reading(lowered, self._reader.here(lowered), self._visibility(lowered), account)
         waiting = await reading.waiting_targets(clusters)
         why = "not looked at: see the Ready condition of the sync"
         outcomes = [_pending(copy.target, "Unknown", error.reason, why) for copy in waiting.copies]
         return [*outcomes, *waiting.skipped, *clusters.outcomes]
 
-    def _reading(self, lowered: LoweredSpec, at: SourceCluster, visibility: Visibility | None) -> ObjectReading:
-        return ObjectReading(lowered, self._reader, self._renderer, self._hub, at=at, visibility=visibility)
+    def _reading(
+        self,
+        lowered: LoweredSpec[Spec, Status],
+        at: SourceCluster,
+        visibility: Visibility | None,
+        account: SourceAccount,
+    ) -> ObjectReading[Spec, Status]:
+        return ObjectReading(
+            lowered, self._reader, self._renderer, self._hub, at=at, visibility=visibility, account=account
+        )
 
     def _visibility(self, lowered: LoweredSpec) -> Visibility:
         return Visibility(lowered, self._hub, self._claims.access)
@@ -207,12 +235,24 @@ class ObjectSource:
     def begin(self, key: Key) -> None:
         """Nothing is held."""
 
+    def end(self, key: Key) -> None:
+        """Release the memory of the sources."""
+        if (account := self._accounts.pop(key, None)) is not None:
+            account.release()
+
     def finished(self, lowered: LoweredSpec, units: Sequence[UnitResult], *, settled: bool) -> None:
         """Nothing is held."""
 
     def observe_health(self, lowered: LoweredSpec, state: SyncState, result: UnitResult) -> bool:  # noqa: ARG002 - see the protocol
         """Choose nothing: sources have no earlier revisions."""
         return False
+
+    async def report_upward(self, lowered: LoweredSpec, desired: DesiredSet, state: SyncState) -> None:
+        """Report nothing: the status of a copy concerns its own cluster."""
+
+    async def finalize(self, lowered: LoweredSpec, state: SyncState) -> str:  # noqa: ARG002 - see the protocol
+        """Remove nothing: only two-way syncs write to a source, and their changes stay."""
+        return ""
 
     def sync_changed(self, key: Key, old: AnySync | None, new: AnySync | None) -> None:
         """Nothing is held."""

@@ -5,6 +5,7 @@ A watch tells the version that is current; while it is the one that was read, no
 
 import time
 from base64 import b64decode
+from collections import Counter
 from collections.abc import Mapping
 
 import msgspec
@@ -23,7 +24,10 @@ from syncline.kube.errors import Forbidden, KubeError, NotFound
 
 # What an account may read may change without a word: this long a reading counts.
 CACHE_TTL = 300.0
-_MAX_CACHED = 1000
+# The maximum size of cached objects. Users who create ConfigMaps decide their number and size.
+MAX_CACHED_BYTES = 32 * 1024 * 1024
+_ENTRY_BYTES = 1000
+_KEY_BYTES = 200
 
 
 class ReferencedData(Struct, frozen=True):
@@ -42,8 +46,9 @@ class ReferenceWire(Struct, rename="camel"):
 
 
 class Requester(Struct, frozen=True, kw_only=True):
-    """The ConfigSync that asks, as whom, and how often it looks at its repositories."""
+    """The sync that reads, its identity, and its interval."""
 
+    kind: str = KIND
     key: Key
     user: str | None
     interval: float
@@ -53,14 +58,46 @@ class Requester(Struct, frozen=True, kw_only=True):
     @property
     def sync(self) -> str:
         """Name the sync as ownership does."""
-        return f"{KIND}/{self.key.namespace}/{self.key.name}"
+        return f"{self.kind}/{self.key.namespace}/{self.key.name}"
 
 
 async def fetch_data(hub: Cluster, user: str | None, target: Target) -> tuple[KindInformer, ReferenceWire]:
     """Read a ConfigMap or Secret as a user, and return it with the watch of its kind. Raises `KubeError`."""
-    informer = await hub.open_kind("", target.kind)
+    informer = await hub.open_kind(target.group_kind)
     wire = await hub.acting_as(user).get(informer.resource, target.name, target.namespace, type=ReferenceWire)
     return informer, wire
+
+
+Place = tuple[str | None, Target]
+"""An object, and its reader."""
+
+
+class ReadingCache:
+    """A cache of recent reads, up to a number of bytes."""
+
+    def __init__(self, most: int = MAX_CACHED_BYTES) -> None:
+        self._most = most
+        self._readings: dict[Place, tuple[ReferencedData, float]] = {}
+        self._held: Counter[str] = Counter()
+        """The approximate size of the entries, by namespace."""
+
+    def get(self, place: Place) -> tuple[ReferencedData, float] | None:
+        """Return a reading, and until when it counts."""
+        return self._readings.get(place)
+
+    def keep(self, place: Place, held: ReferencedData) -> None:
+        """Add an entry. If there is no room, the oldest entry of the largest namespace is dropped."""
+        self.forget(place)
+        self._readings[place] = held, time.monotonic() + CACHE_TTL
+        self._held[place[1].namespace] += _size(held)
+        while self._held.total() > self._most:
+            largest = self._held.most_common(1)[0][0]
+            self.forget(next(one for one in self._readings if one[1].namespace == largest))
+
+    def forget(self, place: Place) -> None:
+        """Drop a reading."""
+        if (known := self._readings.pop(place, None)) is not None:
+            self._held -= Counter({place[1].namespace: _size(known[0])})
 
 
 class ReferenceReader:
@@ -68,7 +105,7 @@ class ReferenceReader:
 
     def __init__(self, hub: Cluster) -> None:
         self._hub = hub
-        self._readings: dict[tuple[str | None, Target], tuple[ReferencedData, float]] = {}
+        self._readings = ReadingCache()
 
     async def get_or_none(
         self, requester: Requester, target: Target, what: str, *, reconciling: bool = True
@@ -78,7 +115,7 @@ class ReferenceReader:
         `what` says in a spec's words why it is read; `reconciling`, that the sync reconciles with it right now.
         """
         user = requester.user
-        informer = await self._hub.open_kind("", target.kind)
+        informer = await self._hub.open_kind(target.group_kind)
         known = self._readings.get((user, target))
         if known is not None:
             held, until = known
@@ -87,7 +124,7 @@ class ReferenceReader:
         try:
             informer, wire = await fetch_data(self._hub, user, target)
         except NotFound:
-            self._readings.pop((user, target), None)
+            self._readings.forget((user, target))
             return None
         except Forbidden as error:
             remedy = f"{grant(user, error.verb, error.resource)} for {target.kind} {target.name}, which {what} names"
@@ -99,10 +136,7 @@ class ReferenceReader:
         first = _version(informer, target) is None
         informer.observe_unmanaged(wire.metadata, requester.sync if first and reconciling else "")
         held = ReferencedData(wire.metadata.resource_version, _data(target.kind, wire))
-        now = time.monotonic()
-        if len(self._readings) >= _MAX_CACHED:
-            self._readings = {key: one for key, one in self._readings.items() if one[1] > now}
-        self._readings[user, target] = held, now + CACHE_TTL
+        self._readings.keep((user, target), held)
         return held
 
     async def get(self, requester: Requester, target: Target, what: str) -> ReferencedData:
@@ -114,6 +148,10 @@ class ReferenceReader:
             )
             raise SyncError("ReferenceNotFound", message)
         return held
+
+
+def _size(held: ReferencedData) -> int:
+    return _ENTRY_BYTES + sum(_KEY_BYTES + len(key) + len(value) for key, value in held.data.items())
 
 
 def _version(informer: KindInformer, target: Target) -> str | None:

@@ -4,11 +4,10 @@ from collections.abc import Sequence
 
 from msgspec import structs
 
-from syncline.api.configsync import ConfigSyncStatus, SourceRevision
+from syncline.api.configsync import SourceRevision
 from syncline.controllers.errors import SyncError
-from syncline.controllers.lowered import AnySync
 from syncline.controllers.sources.build import BuildRequest, RevisionBuilder
-from syncline.controllers.sources.environments import is_reconcile_requested
+from syncline.controllers.sources.environments import BuiltSync, is_reconcile_requested
 from syncline.controllers.sources.git import GitSources
 from syncline.controllers.sources.prepared import PreparedRevision
 from syncline.controllers.state import SyncState, UnitState
@@ -26,11 +25,10 @@ class RevisionSelector:
         self._builds = builds
 
     async def prepare(
-        self, request: BuildRequest, sync: AnySync, state: SyncState, unready: SyncError | None
+        self, request: BuildRequest, sync: BuiltSync, state: SyncState, unready: SyncError | None
     ) -> PreparedRevision:
         """Find out what an environment is to apply. What cannot be read or built leaves what was applied in place."""
         status = sync.status
-        assert isinstance(status, ConfigSyncStatus)  # noqa: S101 - it was read as one
         recorded = state_of(request.environment, status)
         known = state.unit(request.environment.name)
         prepared = PreparedRevision(

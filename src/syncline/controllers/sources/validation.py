@@ -24,12 +24,13 @@ from syncline.controllers.targets.clusters import TargetCluster
 from syncline.controllers.targets.dry_run import DryRunner, Refusal
 from syncline.controllers.targets.stages import for_cluster
 from syncline.core.fielderrors import FieldError
+from syncline.core.group_kind import GroupKind
 from syncline.core.objects import Desired, Target
 from syncline.core.outcome import Outcome
 from syncline.core.redact import may_contain_secrets, strip_server_text
 from syncline.core.validity import Validity, explain, extent_of, invalid
-from syncline.engine.cluster import Cluster, kind_name
-from syncline.engine.writer import Writer
+from syncline.engine.cluster import Cluster
+from syncline.engine.writer import INVALID_MANIFEST, Writer
 from syncline.kube.errors import Forbidden, KindNotServed, KubeError, NotFound
 from syncline.kube.openapi import FRESH, KEPT, SchemaDocument
 from syncline.render.errors import RenderFailed
@@ -42,7 +43,7 @@ PUBLISHING_SECONDS = 3.0
 DEFINITION = "CustomResourceDefinition.apiextensions.k8s.io"
 UNAVAILABLE = "ValidationUnavailable"
 REFUSED = "DryRunRefused"
-INVALID = "InvalidManifest"
+INVALID = INVALID_MANIFEST
 STOPPED = "RenderFailed"
 _VALID = Validity(state="Valid")
 # Groups that no definition can add kinds to: a kind that is not there is misspelt, or of another version.
@@ -358,7 +359,7 @@ def _definitions(desired: Iterable[Desired]) -> dict[str, Desired]:
         spec: Any = one.body.fields.get("spec") if one.target.kind == DEFINITION and one.body is not None else None
         names = spec.get("names") if isinstance(spec, Mapping) else None
         if isinstance(spec, Mapping) and isinstance(names, Mapping):
-            found[kind_name(str(spec.get("group")), str(names.get("kind")))] = one
+            found[str(GroupKind(str(spec.get("group")), str(names.get("kind"))))] = one
     return found
 
 
@@ -367,4 +368,4 @@ def _digests(documents: Mapping[str, SchemaDocument]) -> Digests:
 
 
 def _group(desired: Desired) -> str:
-    return desired.target.kind.partition(".")[2]
+    return desired.target.group_kind.group

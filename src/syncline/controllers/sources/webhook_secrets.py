@@ -5,10 +5,11 @@ them, whether or not it leads, since a delivery may come to any of them.
 """
 
 from collections.abc import Callable, Iterable
+from typing import Generic, TypeVar
 
 import structlog
+from msgspec import Struct
 
-from syncline.api.configsync import ConfigSyncSpec
 from syncline.controllers.errors import SyncError
 from syncline.controllers.lowered import AnySync
 from syncline.controllers.sources.references import CACHE_TTL, ReferenceReader, Requester
@@ -20,23 +21,35 @@ from syncline.kube.queue import Queue, run_workers
 
 WORKERS = 4
 
+SomeSync = TypeVar("SomeSync", bound=AnySync)
+
 log = structlog.get_logger(__name__)
 
 
-class WebhookSecrets:
-    """Holds the secret of each sync that names one, as the sync's own identity may read it."""
+class NamedSecret(Struct, frozen=True):
+    """The key of the Secret that a sync names for its webhooks."""
+
+    name: str
+    key: str
+
+
+class WebhookSecrets(Generic[SomeSync]):
+    """Holds the secret of each sync of a kind that names one, as the sync's own identity may read it."""
 
     def __init__(
         self,
         hub: Cluster,
         references: ReferenceReader,
-        get: Callable[[Key], AnySync | None],
-        requester: Callable[[AnySync, ConfigSyncSpec], Requester],
+        get: Callable[[Key], SomeSync | None],
+        requester: Callable[[SomeSync], Requester],
+        named: Callable[[SomeSync], NamedSecret | None],
     ) -> None:
+        """`named` returns the Secret that a sync names; None for a sync that reads none, such as a suspended one."""
         self.queue: Queue[Key] = Queue("webhook-secrets", group=lambda key: key.namespace)
         self._references = references
         self._get = get
         self._requester = requester
+        self._named_by = named
         self._secrets: dict[Key, tuple[bytes, ...]] = {}
         self._named: dict[Key, Target] = {}
         self._readers: dict[Target, set[Key]] = {}
@@ -52,9 +65,10 @@ class WebhookSecrets:
         """Return the secret of a sync; nothing where it has none."""
         return self._secrets.get(key, ())
 
-    def sync_changed(self, key: Key, sync: AnySync | None) -> None:
+    def sync_changed(self, key: Key, sync: SomeSync | None) -> None:
         """Take a sync that came, changed or went."""
-        target = _secret_of(sync)
+        named = self._named_by(sync) if sync is not None else None
+        target = Target(key.namespace, named.name, "Secret") if named is not None else None
         before = self._named.get(key)
         if before is not None and before != target:
             del self._named[key]
@@ -81,13 +95,12 @@ class WebhookSecrets:
 
     async def _learn(self, key: Key) -> None:
         sync, target = self._get(key), self._named.get(key)
-        if sync is None or target is None:
+        named = self._named_by(sync) if sync is not None else None
+        if sync is None or named is None or target is None:
             self._secrets.pop(key, None)
             return
-        spec = sync.spec
-        assert isinstance(spec, ConfigSyncSpec)  # noqa: S101 - it names a secret
         try:
-            requester = self._requester(sync, spec)
+            requester = self._requester(sync)
             held = await self._references.get_or_none(requester, target, "webhook.secretRef", reconciling=False)
         except (SyncError, KubeError) as error:
             self._secrets.pop(key, None)
@@ -96,7 +109,7 @@ class WebhookSecrets:
                 "the secret of a webhook cannot be read", sync="/".join(key), error=str(error), retry_in=round(delay, 1)
             )
             return
-        secret = held.data.get(spec.webhook.secret_ref.key) if held is not None and spec.webhook is not None else None
+        secret = held.data.get(named.key) if held is not None else None
         self._secrets[key] = (secret,) if secret else ()
         if requester.user is not None:
             # What an account may read may change without a word.
@@ -111,14 +124,6 @@ class WebhookSecrets:
         for observed in (old, new):
             if observed is not None:
                 self._object_changed(cluster, observed.target.local(), by)
-
-
-def _secret_of(sync: AnySync | None) -> Target | None:
-    """Return the Secret that proves pushes for a sync; a suspended one reads nothing."""
-    spec = sync.spec if sync is not None else None
-    if sync is None or not isinstance(spec, ConfigSyncSpec) or spec.webhook is None or spec.suspend:
-        return None
-    return Target(sync.metadata.namespace, spec.webhook.secret_ref.name, "Secret")
 
 
 def _ignore(*_: object) -> None:

@@ -20,14 +20,13 @@ REPORTED = 5
 
 
 def compose_configsync(
-    report: ReconcileResult,
+    report: ReconcileResult[ConfigSyncSpec, ConfigSyncStatus],
     status: ConfigSyncStatus,
     now: str,
 ) -> ConfigSyncStatus:
     """Complete the status of a sync after a reconcile."""
     results, former, plan = report.units, report.removed_units, report.plan
     old = report.sync.status
-    assert isinstance(old, ConfigSyncStatus)  # noqa: S101 - it was read as one
     synced = [outcome for outcome in report.outcomes or () if outcome.state == "Synced" and not outcome.gone]
     changes = describe_changes(report.outcomes or ())
     status = structs.replace(
@@ -109,7 +108,7 @@ def _ready(one: UnitResult) -> Finding:
 
 
 def _attempt(one: UnitResult, ready: Finding) -> Attempt | None:
-    """Return how the attempt ended; one that did not get as far as writing is about the revision that it tried."""
+    """Return the result of the attempt. Without a write, it is about the attempted revision."""
     prepared, failed = _prepared(one), one.problem is not None and is_failure(ready)
     attempt = attempt_of(one.outcomes, ready, failed=failed or one.health == "Failed", revision=prepared.revision)
     if attempt is None or attempt.changes or not failed or one.problem is not prepared.problem:
@@ -118,9 +117,12 @@ def _attempt(one: UnitResult, ready: Finding) -> Attempt | None:
 
 
 def _conditions(
-    report: ReconcileResult, status: ConfigSyncStatus, results: Sequence[UnitResult], now: str
+    report: ReconcileResult[ConfigSyncSpec, ConfigSyncStatus],
+    status: ConfigSyncStatus,
+    results: Sequence[UnitResult],
+    now: str,
 ) -> list[Condition]:
-    """Return the conditions that the kind has beside the common ones."""
+    """Return the conditions that only this kind has."""
     ready = find(status.conditions, "Ready")
     if ready is None:
         return []
@@ -133,7 +135,7 @@ def _conditions(
         _invalid_source(report.problem, results, ready),
     ]
     spec = report.sync.spec
-    if isinstance(spec, ConfigSyncSpec) and spec.wait and results:
+    if spec is not None and spec.wait and results:
         findings.append(_healthy_condition(results))
     artifacts = (_prepared(one).artifact for one in results)
     notes = dict.fromkeys(note for artifact in artifacts if artifact is not None for note in artifact.notes)
@@ -143,7 +145,7 @@ def _conditions(
 
 
 def _invalid_source(problem: SyncError | None, results: Sequence[UnitResult], ready: Condition) -> Finding:
-    """Tell whether something is wrong with the source; of one that was not looked at, nothing is known."""
+    """Return the condition about the source. It is Unknown if the source was not read."""
     if isinstance(problem, SourceError):
         status: ConditionStatus = "True" if problem.status == "False" else "Unknown"
         return Finding("InvalidSource", status, problem.reason, problem.message)
@@ -153,7 +155,7 @@ def _invalid_source(problem: SyncError | None, results: Sequence[UnitResult], re
 
 
 def _not_applied_condition(notes: Sequence[str]) -> Finding:
-    """Tell of what is in the source and was not applied; there is no such condition where there is nothing to tell."""
+    """Return the condition about content of the source that was not applied; None if there is none."""
     rest = f"; and {len(notes) - REPORTED} more" if len(notes) > REPORTED else ""
     named = "; ".join(shorten(note, 300) for note in notes[:REPORTED])
     return Finding("Reported", "True", "NotApplied", f"{named}{rest}")

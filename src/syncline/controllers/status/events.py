@@ -13,12 +13,12 @@ from syncline.api.status import SyncStatus
 from syncline.core.causes import causes
 from syncline.core.conditions import find
 from syncline.core.outcome import LISTED, Outcome, describe_changes
+from syncline.core.sync_status import EXPIRING
 from syncline.kube.cache import Key
 from syncline.kube.events import EventRecorder
 
 log = structlog.get_logger(__name__)
 
-EXPIRING = "CredentialExpiring"
 NAMED = 3
 LOGGED = 10
 # One cause is reported once in this time, and this many causes of one sync at most.
@@ -29,7 +29,7 @@ _NOT_WELL: frozenset[TargetState] = frozenset({"Failed", "Conflict", "Unknown"})
 
 
 class StatusChange(Struct, frozen=True, kw_only=True):
-    """What came of one reconcile, for those who watch: the status before and after, and what was done."""
+    """The result of one reconcile, for events: the status before and after, and the actions."""
 
     sync: ObjectMeta
     before: SyncStatus
@@ -37,7 +37,11 @@ class StatusChange(Struct, frozen=True, kw_only=True):
     outcomes: Sequence[Outcome] = ()
     revision: str | None = None
     whole: str = ""
-    """The reason why the sync as a whole could not be brought about; its targets share it."""
+    """The reason of a failure of the whole sync. Its targets have the same reason."""
+
+
+OVERRULED = "Overruled"
+"""The reason of a write that replaced the edit of one side by the edit of the other."""
 
 
 class EventReporter:
@@ -49,7 +53,7 @@ class EventReporter:
         self._reported: dict[Key, OrderedDict[str, float]] = {}
 
     async def announce(self, one: StatusChange) -> None:
-        """Log what has changed, and send events."""
+        """Log the changes, and send events."""
         ready, before = find(one.after.conditions, "Ready"), find(one.before.conditions, "Ready")
         if ready is None:
             return
@@ -77,7 +81,7 @@ class EventReporter:
         await self._events.emit(_reference(self._kind, sync), level, reason, message, action)
 
     def forget(self, key: Key) -> None:
-        """Forget a sync that is gone."""
+        """Forget a deleted sync."""
         self._reported.pop(key, None)
 
     async def _changed(self, one: StatusChange, changes: str) -> None:
@@ -87,6 +91,8 @@ class EventReporter:
         log.info("synced", changes=changes, **_about(one, written))
         reason = "DriftRepaired" if drifted else "Synced"
         await self.emit(one.sync, "Normal", reason, f"{note} ({_name(drifted or written)})")
+        if overruled := [f"{outcome.target}: {outcome.message}" for outcome in written if outcome.reason == OVERRULED]:
+            await self.emit(one.sync, "Warning", OVERRULED, "; ".join(overruled[:NAMED]))
 
     def _is_news(self, one: StatusChange, *, turned: bool) -> bool:
         """Whether to report that a sync is not ready: for another reason than before, or for a new cause.
@@ -148,7 +154,7 @@ def _log_targets(one: StatusChange) -> None:
 
 
 def _name(outcomes: Sequence[Outcome]) -> str:
-    """Name the first few targets, with what was found there."""
+    """Return the first targets with their messages, as text."""
     told = [f"{outcome.target}: {outcome.message}" if outcome.drift else str(outcome.target) for outcome in outcomes]
     rest = len(told) - NAMED
     return ", ".join(told[:NAMED]) + (f" and {rest} more" if rest > 0 else "")

@@ -5,33 +5,35 @@ status of a sync can be proven, there is none: then everything is found by the m
 a backup.
 """
 
+from typing import Generic
+
 from msgspec import structs
 
-from syncline.api.status import SyncStatus
-from syncline.controllers.lowered import AnySync
+from syncline.controllers.lowered import Spec, Status
 from syncline.core.status_proof import is_status_proven, without_orders
 from syncline.engine.markkeys import MarkRing
+from syncline.engine.sync_object import Sync
 
 
-class StatusTrust:
+class StatusTrust(Generic[Spec, Status]):
     """Remembers the last proven status of each sync of one kind."""
 
     def __init__(self, marks: MarkRing) -> None:
         self._marks = marks
-        self._proven: dict[str, SyncStatus] = {}
+        self._proven: dict[str, Status] = {}
 
-    def take_over(self, sync: AnySync) -> None:
-        """Let the status of an earlier version, which signed nothing, count from now on."""
+    def take_over(self, sync: Sync[Spec, Status]) -> None:
+        """Trust a status of an earlier version, which signed nothing, from now on."""
         if sync.status.proof is None:
             self._proven[sync.metadata.uid] = sync.status
 
-    def observe(self, sync: AnySync | None) -> None:
-        """Note a status that a watch has told, if it is proven."""
+    def observe(self, sync: Sync[Spec, Status] | None) -> None:
+        """Remember a status from a watch, if it is proven."""
         if sync is not None:
             self._check(sync)
 
-    def trusted(self, sync: AnySync) -> AnySync:
-        """Return a sync with the status that counts."""
+    def trusted(self, sync: Sync[Spec, Status]) -> Sync[Spec, Status]:
+        """Return a sync with its trusted status."""
         if self._check(sync):
             return sync
         if not self._marks.keys.checked:
@@ -40,10 +42,10 @@ class StatusTrust:
         return structs.replace(sync, status=type(sync.status)() if known is None else known, stored=sync.status)
 
     def forget(self, uid: str) -> None:
-        """Forget a sync that is gone."""
+        """Forget a deleted sync."""
         self._proven.pop(uid, None)
 
-    def _check(self, sync: AnySync) -> bool:
+    def _check(self, sync: Sync[Spec, Status]) -> bool:
         uid, status = sync.metadata.uid, sync.status
         if self._proven.get(uid) is status:
             return True

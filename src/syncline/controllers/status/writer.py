@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
+from typing import Generic
 
 import structlog
 from msgspec import structs
@@ -12,14 +13,14 @@ from syncline.api.common import REQUESTED_AT, ObjectMeta, TargetState
 from syncline.api.fitting import fit, overfull
 from syncline.api.status import SyncStatus
 from syncline.controllers.errors import SyncError
-from syncline.controllers.lowered import AnySync
+from syncline.controllers.lowered import AnySync, Spec, Status
 from syncline.controllers.result import ReconcileResult
-from syncline.controllers.status.events import EXPIRING, EventReporter, StatusChange
-from syncline.core.conditions import Finding, find, shorten, update_conditions
-from syncline.core.history import PROGRESSING, RETRYING, Attempt, attempt_of, extend, is_certain_failure, is_failure
+from syncline.controllers.status.events import EventReporter, StatusChange
+from syncline.core.conditions import find
 from syncline.core.inventory import FULL
-from syncline.core.outcome import Outcome, conflicted, count, describe_changes, listing, readiness
+from syncline.core.outcome import Outcome, count, describe_changes
 from syncline.core.redact import redact_outcomes
+from syncline.core.sync_status import StatusInput, compose_progress, compose_status
 from syncline.engine.statuses import REFUSED, describe_refusal, is_refusal, store
 from syncline.engine.sync_object import RawSync, SyncObjectWriter
 from syncline.kube.cache import Key
@@ -29,14 +30,14 @@ from syncline.telemetry import metrics
 
 log = structlog.get_logger(__name__)
 
-ExtendStatus = Callable[[ReconcileResult, SyncStatus, str], SyncStatus]
-"""Adds to a status what only its kind has."""
+ExtendStatus = Callable[[ReconcileResult[Spec, Status], Status, str], Status]
+"""Adds the fields of its kind to a status."""
 
 _FAILURES: frozenset[TargetState] = frozenset({"Failed", "Unknown"})
 
 
-class StatusWriter:
-    """Publishes reports. `writing` is open while a status is written, and takes in what the API server answers."""
+class StatusWriter(Generic[Spec, Status]):
+    """Publishes results. `writing` is open while a status is written, and receives the answer of the API server."""
 
     def __init__(
         self,
@@ -44,7 +45,7 @@ class StatusWriter:
         sync_objects: SyncObjectWriter,
         events: EventRecorder,
         own_write: Callable[[ObjectMeta], AbstractContextManager[Callable[[RawSync], object]]],
-        extend_status: ExtendStatus,
+        extend_status: ExtendStatus[Spec, Status],
     ) -> None:
         self._kind = kind
         self._extend_status = extend_status
@@ -64,8 +65,8 @@ class StatusWriter:
                 metrics.count_failures(self._kind, meta.namespace, meta.name, "")
                 raise
 
-    async def publish(self, report: ReconcileResult) -> bool:
-        """Write the status if it changed, and tell of the change; whether the API server took it as it is."""
+    async def publish(self, report: ReconcileResult[Spec, Status]) -> bool:
+        """Write the status if it changed, and report the change. Return whether the API server accepted it."""
         if report.outcomes is not None:
             report = structs.replace(report, outcomes=redact_outcomes(report.sync.spec, report.outcomes))
         now = _now()
@@ -97,12 +98,13 @@ class StatusWriter:
         return stored.refusal is None
 
     async def progress(self, sync: AnySync, so_far: Sequence[Outcome], total: int, revision: str) -> None:
-        """Tell, while a long reconcile goes on, how far it is."""
+        """Report the progress of a long reconcile."""
         message = f"{len(so_far)} of {total} targets written"
-        await self._store(sync, compose_progress(sync, message, revision, _now()))
+        status = compose_progress(sync.status, sync.metadata.generation, message, revision, _now())
+        await self._store(sync, status)
 
     async def record(self, sync: AnySync, status: SyncStatus) -> None:
-        """Write down what must be known before the first write; raises `SyncError` where that is not possible."""
+        """Record the inventory before the first write. Raises `SyncError` if that is not possible."""
         if field := overfull(status):
             raise SyncError(
                 FULL,
@@ -118,17 +120,17 @@ class StatusWriter:
             raise SyncError(REFUSED, f"nothing is written: {describe_refusal(error)}", retry=True) from error
 
     async def warn(self, sync: AnySync, reason: str, message: str) -> None:
-        """Tell of something that the status can no longer carry."""
+        """Send a Warning event about a sync that may have no status any more."""
         log.warning(message, reason=reason)
         await self._events.emit(sync.metadata, "Warning", reason, message, "Finalize")
 
     def forget(self, key: Key) -> None:
-        """Remove the series of a sync that is gone."""
+        """Remove the series of a deleted sync."""
         metrics.forget_sync(self._kind, key.namespace, key.name)
         self._events.forget(key)
 
     def report_finalized(self, outcomes: Sequence[Outcome]) -> None:
-        """Tell what became of the copies of a sync that is being deleted; its status goes with it."""
+        """Log and count the outcomes of the copies of a deleted sync, which has no status any more."""
         self._count(SyncStatus(), outcomes)
         log.info("let go of its copies", changes=describe_changes(outcomes) or "none")
 
@@ -148,7 +150,7 @@ class StatusWriter:
         failures = Counter(
             outcome.target.cluster
             for outcome in outcomes
-            # Targets that only share the fate of the whole sync are not counted beside it.
+            # Targets with the failure of the whole sync are not counted in addition to it.
             if outcome.state in _FAILURES and (problem is None or outcome.reason != problem.reason)
         )
         for kind, number in Counter(outcome.target.kind for outcome in outcomes if outcome.state in _FAILURES).items():
@@ -168,64 +170,22 @@ class StatusWriter:
                 observe(wire)
 
 
-def compose(report: ReconcileResult, now: str) -> SyncStatus:
-    """Make the new status of a sync from the old one and what came of this reconcile. Pure."""
-    meta, old = report.sync.metadata, report.sync.status
-    findings = _findings(report)
-    status = structs.replace(
-        old,
-        observed_generation=meta.generation,
-        conditions=update_conditions(old.conditions, findings, meta.generation, now),
-        last_handled_request=shorten(meta.annotations[REQUESTED_AT], 256) if REQUESTED_AT in meta.annotations else None,
-        kept=report.kept if report.kept is not None else old.kept,
-        history=extend(old.history, _attempt(report, findings[0]), now),
+def compose(report: ReconcileResult[Spec, Status], now: str) -> Status:
+    """Compose the new status of a sync from the old status and the result of a reconcile."""
+    meta, problem = report.sync.metadata, report.problem
+    result = StatusInput(
+        generation=meta.generation,
+        requested_at=meta.annotations.get(REQUESTED_AT),
+        outcomes=report.outcomes,
+        problem=None if problem is None else problem.for_status(),
+        revision=report.revision,
+        scope=report.scope,
+        kept=report.kept,
+        retries=report.requeue.backoff or report.requeue.pending,
+        warnings=report.warnings,
+        unmatched=report.unmatched,
     )
-    if report.outcomes is None:
-        return status
-    return structs.replace(
-        status,
-        targets=count(report.outcomes),
-        target_statuses=listing(report.outcomes, old.target_statuses, now),
-        source_revision=report.revision or old.source_revision,
-        scope=report.scope or old.scope,
-    )
-
-
-def compose_progress(sync: AnySync, message: str, revision: str, now: str) -> SyncStatus:
-    """Make the status of a sync whose reconcile is still going on. Pure."""
-    generation = sync.metadata.generation
-    findings = [
-        Finding("Ready", "False", "Progressing", f"revision {revision}: {message}"),
-        Finding("Reconciling", "True", PROGRESSING, message),
-    ]
-    conditions = update_conditions(sync.status.conditions, findings, generation, now)
-    return structs.replace(sync.status, observed_generation=generation, conditions=conditions)
-
-
-def _attempt(report: ReconcileResult, ready: Finding) -> Attempt | None:
-    failed = report.problem is not None and is_failure(ready)
-    return attempt_of(report.outcomes or (), ready, failed=failed, revision=report.revision)
-
-
-def _findings(report: ReconcileResult) -> list[Finding]:
-    outcomes = list(report.outcomes or ())
-    problem = report.problem
-    ready = readiness(outcomes, report.unmatched)
-    if problem is not None:
-        ready = Finding("Ready", problem.status, problem.reason, problem.message)
-    findings = [ready]
-    if problem is not None and problem.stalled:
-        findings.append(Finding("Stalled", "True", problem.reason, problem.message))
-    elif (
-        report.requeue.backoff or report.requeue.pending or any(outcome.reason == "InProgress" for outcome in outcomes)
-    ):
-        failed = is_certain_failure(ready, outcomes, whole=problem is not None)
-        findings.append(Finding("Reconciling", "True", RETRYING if failed else PROGRESSING, "trying again"))
-    if (conflict := conflicted(outcomes)) is not None:
-        findings.append(conflict)
-    if report.warnings:
-        findings.append(Finding(EXPIRING, "True", "RenewSoon", "; ".join(report.warnings)))
-    return findings
+    return compose_status(report.sync.status, result, now)
 
 
 def _now() -> str:

@@ -1,17 +1,17 @@
 """Cascade guard: what else would be deleted with a Namespace or a CustomResourceDefinition.
 
-To delete a Namespace is to delete all that is in it, and to delete a CustomResourceDefinition is to delete every object
-of its kind, whoever made them. So, before one of ours goes, everything that it holds is looked at, live and with the
-rights of the sync:
+The deletion of a Namespace deletes its content, and the deletion of a CustomResourceDefinition deletes every object of
+its kind, whoever created them. So before a managed one is deleted, its content is listed, live and with the rights of
+the sync:
 
-- what this sync has written itself, and what is on its way out anyway, may go along;
-- so may what Kubernetes puts into every namespace, and what belongs to an object of the same namespace, since that
-  object was looked at too;
-- anything else is somebody's, and so is what the sync still wants or has been told not to remove: then the Namespace or
-  definition stays, and its outcome is Skipped, with reason HoldsForeign and the name of one such object;
-- a kind that cannot be listed may hold something: then it stays too, with reason Unproven.
+- objects of this sync, and objects that are being deleted anyway, can be deleted along;
+- so can objects that Kubernetes creates in every namespace, and dependents of an object of the same namespace, because
+  their owner is checked too;
+- any other object, and an object that the sync still wants or must not remove, blocks the deletion: the Namespace or
+  definition stays, and its outcome is Skipped, with reason HoldsUnmanaged and the name of one such object;
+- a kind that cannot be listed may have objects: then it stays too, with reason Unproven.
 
-What appears between the look and the removal cannot be known; the look comes last of all.
+Objects that appear between the check and the deletion cannot be known; the check comes last.
 """
 
 from collections.abc import AsyncGenerator, Container, Mapping
@@ -21,9 +21,8 @@ from msgspec import Struct, field, structs
 from syncline.api.common import ObjectMeta
 from syncline.controllers.targets.clusters import TargetCluster
 from syncline.core.objects import Observed, Target
-from syncline.core.outcome import HOLDS_FOREIGN, UNPROVEN, Outcome
-from syncline.core.ownership import DISABLED, OWNER_LABEL, PRUNE, RECONCILE, object_id_of, read_marks
-from syncline.engine.cluster import kind_name
+from syncline.core.outcome import HOLDS_UNMANAGED, UNPROVEN, Outcome
+from syncline.core.ownership import DISABLED, OWNER_LABEL, PRUNE, RECONCILE, is_replaced, object_id_of, read_marks
 from syncline.kube.discovery import Served
 from syncline.kube.errors import Forbidden, Gone, KubeError, NotFound
 
@@ -55,11 +54,12 @@ def deletes_contents(target: Target) -> bool:
 
 
 async def blocking_content(
-    site: TargetCluster, observed: Observed, wanted: Container[tuple[str, Target]] = ()
+    site: TargetCluster, observed: Observed, wanted: Container[tuple[str, Target]] = (), *, empty: bool = False
 ) -> Outcome | None:
-    """Say why a Namespace or definition of ours must stay, or None where nothing but ours would go with it.
+    """Return why a managed Namespace or CRD must stay, or None if only objects of the sync would be deleted with it.
 
-    `wanted` are the targets that the sync goes on to want, each with the UID of its cluster.
+    `wanted` are the targets that the sync still wants, each with the UID of its cluster. With `empty`, the sync's own
+    objects must be gone too.
     """
     try:
         resources = await site.cluster.discovery.resources()
@@ -74,7 +74,7 @@ async def blocking_content(
                 continue
             async for held, meta in _contents(site, served, observed.target):
                 inside = observed.target.kind == NAMESPACE and _has_owner_inside(meta, namespaced)
-                if not inside and (why := _blocker(site, held, meta, wanted)):
+                if not inside and (why := _blocker(site, held, meta, wanted, empty=empty)):
                     return _blocked_outcome(observed, held, why)
     except Forbidden as error:
         return _unverified_outcome(observed, f"give the right to list all kinds, or delete it yourself: {error}")
@@ -89,13 +89,13 @@ def _is_contained(served: Served, holder: Target) -> bool:
     if not served.verbs >= {"list", "delete"}:
         return False
     if holder.kind == DEFINITION:
-        return f"{resource.plural}.{resource.group}" == holder.name
-    return resource.namespaced and kind_name(resource.group, resource.kind) not in _BYPRODUCTS
+        return str(resource.group_resource) == holder.name
+    return resource.namespaced and str(resource.group_kind) not in _BYPRODUCTS
 
 
 async def _contents(site: TargetCluster, served: Served, holder: Target) -> AsyncGenerator[tuple[Target, _OwnedMeta]]:
     namespace = holder.name if holder.kind == NAMESPACE else None
-    kind = kind_name(served.resource.group, served.resource.kind)
+    kind = str(served.resource.group_kind)
     for last_chance in (False, True):
         try:
             async for page in site.client.pages(
@@ -119,33 +119,36 @@ def _has_owner_inside(meta: _OwnedMeta, namespaced: Mapping[tuple[str, str], boo
     return bool(owners) and all(namespaced.get(owner) for owner in owners)
 
 
-def _blocker(site: TargetCluster, held: Target, meta: _OwnedMeta, wanted: Container[tuple[str, Target]]) -> str:
+def _blocker(
+    site: TargetCluster, held: Target, meta: _OwnedMeta, wanted: Container[tuple[str, Target]], *, empty: bool
+) -> str:
     """Say whose an object is that must not go along; empty where it may."""
     if meta.deletion_timestamp is not None or (held.kind, held.name) in _EVERYWHERE:
         return ""
     marker = read_marks(meta.annotations, site.owner.keys).marker
     ours = (
         marker is not None
+        and not is_replaced(marker, meta.uid, meta.creation_timestamp)
         and meta.labels.get(OWNER_LABEL) == site.owner.label
         and (marker.sync, marker.hub_uid, marker.object_id)
         == (site.owner.ref, site.owner.hub_uid, object_id_of(site.cluster.uid, held))
     )
     if not ours:
         return "which this sync has not written"
-    if (site.cluster.uid, held) in wanted:
-        return "which this sync still wants"
+    if empty or (site.cluster.uid, held) in wanted:
+        return "which this sync still wants" if not empty else "which this sync has not removed yet"
     if DISABLED in (meta.annotations.get(PRUNE), meta.annotations.get(RECONCILE)):
         return "which is annotated not to be removed"
     return "which was there before this sync" if marker is not None and marker.mode != "Created" else ""
 
 
 def _blocked_outcome(observed: Observed, held: Target, why: str) -> Outcome:
-    what = observed.target.kind.partition(".")[0]
+    what = observed.target.group_kind.kind
     message = (
         f"it is no longer wanted, but stays, since {held}, {why}, would be deleted with it: move or delete what it"
         f" holds, or delete the {what} yourself"
     )
-    return Outcome(target=observed.target, state="Skipped", reason=HOLDS_FOREIGN, message=message, gone=True)
+    return Outcome(target=observed.target, state="Skipped", reason=HOLDS_UNMANAGED, message=message, gone=True)
 
 
 def _unverified_outcome(observed: Observed, why: str) -> Outcome:

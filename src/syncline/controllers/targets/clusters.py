@@ -1,12 +1,13 @@
 """Cluster resolver: the clusters that a sync writes to, connected."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Protocol
 
 from msgspec import Struct, structs
 
 from syncline.api.status import SyncStatus
-from syncline.controllers.lowered import AnySync, Destination, LoweredSpec, SourceObject
+from syncline.controllers.lowered import AnySync, Destination, LoweredSpec, SourceObject, Status
 from syncline.controllers.requeue import NO_REQUEUE, Requeue
 from syncline.controllers.targets.open_kind import reopen_kind
 from syncline.controllers.triggers import Triggers
@@ -34,6 +35,10 @@ class TargetCluster(Struct, frozen=True, kw_only=True):
     client: Client
     """With the identity that the sync writes with."""
     owner: Owner
+    labels: Mapping[str, str] = {}
+    """The labels of its SyncTarget."""
+    unschedulable: bool = False
+    """Whether its SyncTarget takes nothing new."""
 
     def is_source(self, target: Target, source: SourceObject) -> bool:
         """Whether a place here is that of the source itself."""
@@ -43,6 +48,17 @@ class TargetCluster(Struct, frozen=True, kw_only=True):
     def target(self, namespace: str, name: str, kind: str) -> Target:
         """Return a place in this cluster, by the name that the sync has for it."""
         return Target(namespace, name, kind, self.destination.cluster)
+
+
+class LostCluster(Struct, frozen=True, kw_only=True):
+    """A cluster that the spec names and that cannot be reached now."""
+
+    name: str
+    labels: Mapping[str, str] = {}
+    last_seen: datetime | None = None
+    """None: it was never seen."""
+    unschedulable: bool = False
+    """Whether it is not reached because it takes no new syncs."""
 
 
 class ConnectedClusters(Struct, frozen=True, kw_only=True):
@@ -66,6 +82,8 @@ class ConnectedClusters(Struct, frozen=True, kw_only=True):
     """What of the spec leads to no cluster now."""
     unseen_kinds: frozenset[str] = frozenset()
     """The kinds that this sync has written in this cluster and that cannot be watched now."""
+    lost: tuple[LostCluster, ...] = ()
+    """Clusters that the spec names and that cannot be reached now."""
 
 
 def for_unit(clusters: ConnectedClusters, unit: str, removed: tuple[str, ...] = ()) -> ConnectedClusters:
@@ -85,19 +103,19 @@ def has_objects(clusters: ConnectedClusters) -> bool:
     return any(site.cluster.managed_by(site.owner.ref) for site in (*clusters.sites, *clusters.former))
 
 
-class ClusterResolver(Protocol):
+class ClusterResolver(Protocol[Status]):
     """Finds the clusters of syncs."""
 
     async def connect(self, lowered: LoweredSpec, triggers: Triggers, *, former: bool = True) -> ConnectedClusters:
         """Return the clusters of a sync; those that are out of reach become outcomes."""
 
-    def record(self, lowered: LoweredSpec, connected: ConnectedClusters, status: SyncStatus) -> SyncStatus:
+    def record(self, lowered: LoweredSpec, connected: ConnectedClusters, status: Status) -> Status:
         """Note in the status what is about to be written to."""
 
     def selected(self, selector: ClusterSelector, namespace: str) -> frozenset[str]:
         """Return the connections that a selector of SyncTargets means now, for a sync of this namespace."""
 
-    async def observe(self, sync: AnySync, outcomes: Sequence[Outcome] | None) -> None:
+    async def observe(self, sync: AnySync, outcomes: Sequence[Outcome] | None, *, complete: bool) -> None:
         """Note what a reconcile has found in the clusters of a sync; None: it did not look."""
 
     def forget(self, kind: str, key: Key) -> None:
@@ -132,7 +150,7 @@ class LocalClusters:
             )
         return ConnectedClusters(sites=sites, former=left, incomplete=bool(unseen), unseen_kinds=unseen)
 
-    def record(self, lowered: LoweredSpec, connected: ConnectedClusters, status: SyncStatus) -> SyncStatus:  # noqa: ARG002 - see the protocol
+    def record(self, lowered: LoweredSpec, connected: ConnectedClusters, status: Status) -> Status:  # noqa: ARG002 - see the protocol
         """Note the kinds."""
         return with_kinds(status, {"": lowered.kinds_written})
 
@@ -140,7 +158,7 @@ class LocalClusters:
         """Return nothing: there are no other clusters."""
         return frozenset()
 
-    async def observe(self, sync: AnySync, outcomes: Sequence[Outcome] | None) -> None:
+    async def observe(self, sync: AnySync, outcomes: Sequence[Outcome] | None, *, complete: bool) -> None:
         """Nothing is to be said of this cluster."""
 
     def forget(self, kind: str, key: Key) -> None:

@@ -13,12 +13,13 @@ from typing import Any
 from msgspec import Struct, structs
 
 from syncline.controllers.targets.clusters import TargetCluster
-from syncline.controllers.targets.keep_policy import keep_mark
+from syncline.controllers.targets.keep_policy import mark_at
 from syncline.controllers.targets.stages import DesiredAt, for_cluster, refused_kind
 from syncline.core.objects import Desired, Observed
 from syncline.core.ownership import object_id_of
 from syncline.core.plan import WRITES, Action, Verb
 from syncline.core.request_bodies import apply_body, create_body, replace_body, update_patch
+from syncline.core.schema_errors import is_schema_error
 from syncline.core.strip import preserve_allocated
 from syncline.engine.writer import IMMUTABLE, IRREPLACEABLE, Writer
 from syncline.kube.client import PatchKind
@@ -40,8 +41,6 @@ ANSWER_SECONDS = 15.0
 MOST_REFUSALS = 100
 _AT_ONCE = 32
 _TRIES = 3
-# How an API server says, as an error of its own, that a field does not exist.
-_SCHEMA_WORDS = ("field not declared in schema", "failed to create typed patch object", "failed to convert")
 # How it names a field that it does not know, or cannot read.
 _FIELD_WORDS = re.compile(r'unknown field "([^"]{1,300})"|Go struct field \w+\.([\w.]{1,300}) of type')
 _NO_DRY_RUN = "does not support dry run"
@@ -128,7 +127,7 @@ def _is_refusal(error: ApiError) -> bool:
     if isinstance(error, BadRequest):
         return _NO_DRY_RUN not in error.message
     if isinstance(error, ServerError):
-        return any(words in error.message for words in _SCHEMA_WORDS)
+        return is_schema_error(error.message)
     return isinstance(error, Forbidden | Invalid)
 
 
@@ -182,7 +181,7 @@ class _DryRunPass:
             observed = await self._writer.get_live(desired)
 
     def _is_kept(self, desired: Desired) -> bool:
-        return bool(self._kept) and keep_mark(self._site.cluster, desired.target) in self._kept
+        return bool(self._kept) and mark_at(self._site.cluster, desired.target) in self._kept
 
     def _is_recreated(self, desired: Desired, error: ApiError) -> bool:
         """Whether the writer would delete an object and create it again, since a field of it cannot be changed."""

@@ -1,85 +1,62 @@
-"""Policy Keep: which places have had their object. One that somebody deleted is not created again."""
+"""The policy Keep: the marks of the targets of a sync, by the present namespaces. `core/keep_marks.py` decides."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from syncline.api.status import MAX_KEPT
 from syncline.controllers.lowered import AnySync
 from syncline.controllers.targets.clusters import TargetCluster
-from syncline.core.digest import short_digest
-from syncline.core.inventory import FULL
+from syncline.core.keep_marks import KeepRoom, keep_mark, kept_after
 from syncline.core.objects import Target
 from syncline.core.outcome import Outcome
 from syncline.engine.cluster import Cluster
 
 
 class KeepMarks:
-    """The places under Keep that have had their copy, and room for more of them: one status remembers so many.
+    """The places under Keep that have had their copy, during one reconcile.
 
-    It lasts for one reconcile. A place is named when it is planned: a namespace that was replaced since then is another
-    place, and what became of the plan says nothing about it.
+    A place is named when it is planned: a namespace that was replaced since then is another place, and the outcome of
+    the plan says nothing about it.
     """
 
     def __init__(self, sync: AnySync) -> None:
-        self._kept = frozenset(sync.status.kept)
-        self._taken = set(self._kept)
+        self._room = KeepRoom(sync.status.kept)
         self._planned: dict[Target, str] = {}
 
     def has(self, site: TargetCluster, target: Target) -> bool:
         """Whether a place has had its copy."""
-        return bool(self._kept) and self._mark(site, target) in self._kept
+        return bool(self._room.kept) and self._mark(site, target) in self._room.kept
 
     def take(self, site: TargetCluster, target: Target) -> bool:
         """Whether a place can be remembered; under other policies it need not be."""
         if site.destination.policy.management != "Keep":
             return True
-        mark = self._planned[target] = keep_mark(site.cluster, target)
-        if mark not in self._taken and len(self._taken) >= MAX_KEPT:
-            return False
-        self._taken.add(mark)
-        return True
+        mark = self._planned[target] = mark_at(site.cluster, target)
+        return self._room.take(mark)
 
     def marks(
         self,
         sites: Sequence[TargetCluster],
-        outcomes: Sequence[Outcome],
-        gone: Sequence[Outcome],
+        outcomes: Iterable[Outcome],
+        orphaned: Iterable[Outcome],
         *,
         partial_view: bool,
     ) -> list[str]:
-        """Note which places have had their copy; one that went with its source, or was pruned, has not."""
+        """Return the marks after the reconcile."""
         keeping = {site.destination.cluster: site for site in sites if site.destination.policy.management == "Keep"}
         if not keeping:
             return []
 
-        def named(ones: Sequence[Outcome]) -> dict[str, Outcome]:
+        def by_mark(ones: Iterable[Outcome]) -> dict[str, Outcome]:
             ours = (one for one in ones if one.target.cluster in keeping)
             return {self._mark(keeping[one.target.cluster], one.target): one for one in ours}
 
-        looked_at = named([one for one in outcomes if not one.gone])
-        kept = {
-            mark
-            for mark, outcome in looked_at.items()
-            if mark in self._kept or outcome.state == "Synced" or outcome.reason == "Kept"
-        }
-        went = {mark for mark, outcome in named(gone).items() if outcome.written is not None}
-        # What was not looked at, lacking its source or cluster, stays as it was.
-        unseen = self._kept - looked_at.keys() if partial_view else frozenset()
-        return sorted((kept | unseen) - went)
+        written = by_mark(one for one in outcomes if not one.gone)
+        return kept_after(self._room.kept, written, by_mark(orphaned), partial_view=partial_view)
 
     def _mark(self, site: TargetCluster, target: Target) -> str:
-        return self._planned.get(target) or keep_mark(site.cluster, target)
+        return self._planned.get(target) or mark_at(site.cluster, target)
 
 
-def no_room_outcome(target: Target) -> Outcome:
-    """Say why a place under Keep gets no copy."""
-    message = (
-        f"split the sync: under Keep it remembers the copies of {MAX_KEPT} places, and nothing is created that it"
-        " could create again after somebody has deleted it"
-    )
-    return Outcome(target=target, state="Failed", reason=FULL, message=message)
-
-
-def keep_mark(cluster: Cluster, target: Target) -> str:
-    """Name a place that has had its copy; a namespace re-created under the same name has not."""
+def mark_at(cluster: Cluster, target: Target) -> str:
+    """Return the mark of a place in a cluster."""
     namespace = cluster.namespace(target.namespace) if target.namespace else None
-    return short_digest(target.cluster, target.kind, target.name, namespace.uid if namespace else "")
+    return keep_mark(target, namespace.uid if namespace else "")

@@ -1,5 +1,6 @@
 """Opens a kind in a cluster: it is watched, and its first list is complete."""
 
+from syncline.core.group_kind import GroupKind
 from syncline.core.remedies import grant_credential, grant_operator, with_cause
 from syncline.engine.cluster import Cluster, NotWatchedError
 from syncline.engine.kind_informer import KindInformer
@@ -12,10 +13,10 @@ RELIST_PATIENCE = 2.0
 
 
 async def open_kind(
-    cluster: Cluster, group: str, kind: str, version: str | None = None, *, patience: float = LIST_PATIENCE
+    cluster: Cluster, kind: GroupKind, version: str | None = None, *, patience: float = LIST_PATIENCE
 ) -> KindInformer:
     """Return the watch of a kind, complete. Raises `KindNotServed` or `NotWatchedError`."""
-    informer = await cluster.open_kind(group, kind, version)
+    informer = await cluster.open_kind(kind, version)
     await cluster.wait_synced(informer, patience)
     return informer
 
@@ -25,12 +26,18 @@ async def reopen_kind(cluster: Cluster, name: str) -> None:
 
     A kind that is certainly no longer served took its objects along. Raises as `open_kind` does.
     """
-    kind, _, group = name.partition(".")
     try:
-        await open_kind(cluster, group, kind, patience=RELIST_PATIENCE)
+        await open_kind(cluster, GroupKind.parse(name), patience=RELIST_PATIENCE)
     except KindNotServed as error:
         if not error.certain:
             raise
+
+
+def unwatched_reason(error: NotWatchedError) -> str:
+    """Return the reason of a condition about an upstream that cannot be watched."""
+    if error.full:
+        return "UpstreamTooLarge"
+    return "UpstreamForbidden" if error.forbidden else "UpstreamUnreadable"
 
 
 def describe_unwatched(error: NotWatchedError, *, cluster: str = "", reads_as_account: bool = False) -> str:

@@ -23,6 +23,8 @@ class Preview(Struct, frozen=True, kw_only=True):
     skipped: tuple[Outcome, ...] = ()
     problem: SyncError | None = None
     desired: tuple[tuple[TargetCluster, Desired], ...] = ()
+    unmatched: tuple[str, ...] = ()
+    """Descriptions of the selectors that match nothing."""
 
     def lines(self) -> list[str]:
         """Tell it in one line for each object that is not simply left as it is."""
@@ -81,6 +83,7 @@ def merge(previews: Sequence[Preview]) -> Preview:
         skipped=tuple(outcome for one in previews for outcome in one.skipped),
         problem=first_problem(*(one.problem for one in previews)),
         desired=tuple(pair for one in previews for pair in one.desired),
+        unmatched=tuple(words for one in previews for words in one.unmatched),
     )
 
 

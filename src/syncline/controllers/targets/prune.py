@@ -4,7 +4,8 @@ Each needs its own evidence, and none of them takes silence for it.
 """
 
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from contextlib import aclosing
 from functools import partial
 
 from msgspec import Struct, structs
@@ -14,12 +15,12 @@ from syncline.controllers.errors import SyncError
 from syncline.controllers.lowered import AnySync, LoweredSpec
 from syncline.controllers.requeue import NO_REQUEUE, Requeue
 from syncline.controllers.state import ObjectUid, SyncState, UnitState
-from syncline.controllers.targets.cascade_guard import blocking_content, deletes_contents
+from syncline.controllers.targets.cascade_guard import NAMESPACE, blocking_content, deletes_contents
 from syncline.controllers.targets.clusters import ConnectedClusters, TargetCluster
 from syncline.core.inventory import read_written
 from syncline.core.objects import Observed, Target
 from syncline.core.ordering import removal_stages
-from syncline.core.outcome import HOLDS_FOREIGN, UNPROVEN, Outcome
+from syncline.core.outcome import HOLDS_UNMANAGED, UNPROVEN, Outcome
 from syncline.core.ownership import OWNER_LABEL, Ownership, is_proven, object_id_of, ownership_of
 from syncline.core.plan import MARK_UNPROVEN, Action, Verb
 from syncline.core.prune_plan import GuardVerdict, deletion_guard, plan_prune
@@ -29,7 +30,7 @@ from syncline.engine.fanout import FanOut
 from syncline.engine.kind_informer import KindInformer, MetaWire
 from syncline.engine.writer import Writer
 from syncline.kube.errors import Forbidden, KubeError, NotFound
-from syncline.kube.resources import NAMESPACES
+from syncline.kube.resources import NAMESPACES, Resource
 
 # A source that is replaced (deleted and created again) is away for a moment; its copies stay meanwhile.
 SOURCE_GRACE = 2.0
@@ -43,6 +44,9 @@ PRUNED = "Pruned"
 CLEANUP_FAILED = "CleanupFailed"
 # How soon it is looked again whether what others have put there has gone.
 RECHECK_INTERVAL = 60.0
+# A namespace that a sync created for its copies must be empty for this long.
+EMPTY_SECONDS = 2.0
+EMPTY = "NamespaceEmpty"
 
 Managed = tuple[TargetCluster, Observed]
 ObjectKey = tuple[str, Target]
@@ -51,7 +55,7 @@ OnDelete = Callable[[TargetCluster, Observed], None]
 
 
 class PruneResult(Struct, frozen=True, kw_only=True):
-    """What was removed, and whether to prune again: `pending` while a removal waits."""
+    """The result of a prune: its outcomes, and the requeue, which is `pending` while a removal waits."""
 
     outcomes: tuple[Outcome, ...] = ()
     held: SyncError | None = None
@@ -59,7 +63,7 @@ class PruneResult(Struct, frozen=True, kw_only=True):
 
 
 class FinalizeResult(Struct, frozen=True, kw_only=True):
-    """How far the deletion of a sync has come; with a problem, it is tried again."""
+    """The progress of the deletion of a sync. With a problem, it is retried."""
 
     outcomes: tuple[Outcome, ...] = ()
     problem: SyncError | None = None
@@ -67,7 +71,7 @@ class FinalizeResult(Struct, frozen=True, kw_only=True):
 
 
 class KeepSet(Struct, frozen=True):
-    """Which objects a unit of a sync still wants."""
+    """The objects that a unit of a sync still wants."""
 
     targets: frozenset[ObjectKey] = frozenset()
     orphans: frozenset[ObjectKey] = frozenset()
@@ -79,6 +83,10 @@ class KeepSet(Struct, frozen=True):
     missing: tuple[Target, ...] = ()
     """Named sources that the server says do not exist."""
     missing_message: str = "the source does not exist"
+    unread_kinds: frozenset[str] = frozenset()
+    """Kinds whose sources could not be read: none of their objects is pruned, nor a namespace that may hold one."""
+    confirm: "Confirm | None" = None
+    """Asked about each object before it is pruned."""
 
     def is_orphan(self, site: TargetCluster, observed: Observed) -> bool:
         """Whether the source of a copy does not exist."""
@@ -88,16 +96,28 @@ class KeepSet(Struct, frozen=True):
         )
 
 
+class RemovalRequest(Struct, frozen=True):
+    """A request to prune an object."""
+
+    observed: Observed
+    confirmed: bool = False
+    """Whether a person has requested it: by an edit of the spec, or by a confirmation."""
+    digest: str = ""
+    """The digest by which a person confirms the removals of this reconcile."""
+
+
+Confirm = Callable[[TargetCluster, RemovalRequest], Awaitable[Outcome | None]]
+"""Returns the outcome of an object that stays, or None if it is certainly unwanted."""
 KEEP_NOTHING = KeepSet()
 
 
 def is_abandoned(sync: AnySync) -> bool:
-    """Whether a person has said that the copies of a sync stay when it is deleted."""
+    """Whether a person has requested that the copies of a sync stay when it is deleted."""
     return sync.metadata.annotations.get(ABANDON) == "true"
 
 
 class Pruner:
-    """Removes copies for the syncs of one kind."""
+    """Removes objects for the syncs of one kind."""
 
     def __init__(self, writer: Callable[[TargetCluster], Writer]) -> None:
         self._writer = writer
@@ -140,13 +160,18 @@ class Pruner:
 
         for group in _in_order(going, staged=lowered.staged):
             jobs = [
-                (observed.target, partial(self._prune_verified, lowered, site, observed, keep, on_delete))
-                for site, observed in group
+                (
+                    request.observed.target,
+                    partial(self._prune_verified, lowered, unit, (site, request), keep, on_delete),
+                )
+                for site, request in _requests(group, unasked, verdict.digest)
             ]
             removed += await unit.fan_out.run(jobs, _no_progress)
-        stays = any(outcome.reason in (HOLDS_FOREIGN, UNPROVEN) for outcome in removed)
+        stays = any(outcome.reason in (HOLDS_UNMANAGED, UNPROVEN) for outcome in removed)
         # Nothing tells when the objects of others have gone.
         recheck = Requeue(after=RECHECK_INTERVAL) if stays else NO_REQUEUE
+        if any(outcome.reason == EMPTY for outcome in removed):
+            recheck |= Requeue(after=EMPTY_SECONDS, pending=True)
         return PruneResult(outcomes=tuple(removed), held=held, requeue=requeue | recheck)
 
     async def prune_orphans(
@@ -169,7 +194,7 @@ class Pruner:
     async def finalize(
         self, sync: AnySync, lowered: LoweredSpec | None, state: SyncState, connected: ConnectedClusters
     ) -> FinalizeResult:
-        """Release all copies as the policy says. Never traps the sync."""
+        """Delete or release all copies, as the policy says. It never blocks the deletion of the sync forever."""
         abandon = is_abandoned(sync)
         if abandon or lowered is None or lowered.suspended:
             why = (
@@ -201,7 +226,7 @@ class Pruner:
             return FinalizeResult(outcomes=tuple(removed), problem=problem)
         closed = sum(not _is_writable(site, observed) for site, observed in managed_objects(connected))
         words = [f"{len(failed)} copies could not be removed and were left: {failed[0].message}"] if failed else []
-        told = (HOLDS_FOREIGN, UNPROVEN, MARK_UNPROVEN)
+        told = (HOLDS_UNMANAGED, UNPROVEN, MARK_UNPROVEN)
         words += [f"{one.target}: {one.message}" for one in removed if one.reason in told][:1]
         words += [f"{closed} copies stay in namespaces that are ignored or being deleted"] if closed else []
         return FinalizeResult(outcomes=tuple(removed), warning="; ".join(words))
@@ -209,7 +234,7 @@ class Pruner:
     def preview(
         self, lowered: LoweredSpec, connected: ConnectedClusters, keep: KeepSet, requested: frozenset[bytes]
     ) -> tuple[list[Action], SyncError | None]:
-        """Return what `prune` and `prune_orphans` would do."""
+        """Plan `prune` and `prune_orphans`, without writes."""
         stale = prune_candidates(lowered, connected, keep)
         derived = [one for one in stale if managed_id(*one) not in requested]
         verdict = self._check_guard(lowered, connected, stale, derived)
@@ -240,9 +265,17 @@ class Pruner:
         )
 
     async def _prune_verified(
-        self, lowered: LoweredSpec, site: TargetCluster, observed: Observed, keep: KeepSet, on_delete: OnDelete
+        self,
+        lowered: LoweredSpec,
+        unit: UnitState,
+        one: tuple[TargetCluster, RemovalRequest],
+        keep: KeepSet,
+        on_delete: OnDelete,
     ) -> Outcome | None:
-        """Remove a copy after a live look at its namespace has confirmed that it is unwanted."""
+        """Remove a copy after live reads have confirmed that it is unwanted, and that its namespace is."""
+        site, observed = one[0], one[1].observed
+        if (stays := await _why_stays(lowered, unit, one, keep)) is not None:
+            return stays
         why = (PRUNED, lowered.prune_reason)
         if not observed.target.namespace:
             return await self._delete_one(site, observed, why, keep.targets, on_delete=on_delete)
@@ -259,11 +292,8 @@ class Pruner:
             )
         meta = wire.metadata
         live = Namespace(meta.name, meta.uid, meta.labels, meta.deletion_timestamp is not None)
-        if (
-            live.terminating
-            or live.ignored
-            or _matches(site, live) != _matches(site, site.cluster.namespace(meta.name))
-        ):
+        closed = live.terminating or live.ignored
+        if closed or _matches(site, live) != _matches(site, site.cluster.namespace(meta.name)):
             return None
         return await self._delete_one(site, observed, why, on_delete=on_delete)
 
@@ -321,18 +351,25 @@ class Pruner:
                 continue
             label = f"{OWNER_LABEL}={site.owner.label}"
             try:
-                found, _ = await site.cluster.client.list(resource, labels=label, type=MetaWire, metadata_only=True)
+                is_written = await _has_any(site, resource, label)
             except (Forbidden, NotFound):
                 continue  # what the operator may not read, it has not written
-            if found:
-                kinds.add((await site.cluster.open_kind(resource.group, resource.kind)).kind)
+            if is_written:
+                kinds.add((await site.cluster.open_kind(resource.group_kind)).kind)
         return frozenset(kinds)
 
     async def _list(self, site: TargetCluster, informer: KindInformer) -> list[Observed]:
-        found, _ = await site.cluster.client.list(
-            informer.resource, labels=f"{OWNER_LABEL}={site.owner.label}", type=informer.wire
-        )
-        return [_with_cluster_name(site, informer.to_observed(wire)) for wire in found]
+        """List the objects with the label of the owner; of one page at a time with their bodies.
+
+        Anybody can add the label to objects of their own: those without a marker are not kept.
+        """
+        label = f"{OWNER_LABEL}={site.owner.label}"
+        pages = site.cluster.client.bounded_pages(informer.resource, labels=label, type=informer.wire)
+        found: list[Observed] = []
+        async for page in pages:
+            observed = map(informer.to_observed, page.items)
+            found += [one for one in observed if one.marker is not None or one.claim is not None]
+        return [_with_cluster_name(site, one) for one in found]
 
     async def _remove(
         self,
@@ -372,8 +409,24 @@ class Pruner:
         return await self._writer(site).remove(observed, *why, keep_edited=keep_edited)
 
 
+async def _has_any(site: TargetCluster, resource: Resource, label: str) -> bool:
+    """Whether a cluster has an object with a label, of all namespaces."""
+    pages = site.cluster.client.pages(resource, labels=label, type=MetaWire, page=1, metadata_only=True)
+    async with aclosing(pages):
+        async for page in pages:
+            if page.items:
+                return True
+    return False
+
+
 def managed_objects(connected: ConnectedClusters) -> Iterator[Managed]:
     """Yield all copies of a sync, by the names that it has for its clusters."""
+    for site, observed in _observed_copies(connected):
+        yield site, _with_cluster_name(site, observed)
+
+
+def _observed_copies(connected: ConnectedClusters) -> Iterator[Managed]:
+    """Yield all copies of a sync, as they are cached: without the name of their cluster."""
     clusters: dict[tuple[str, str], list[TargetCluster]] = {}
     for site in (*connected.sites, *connected.former):
         clusters.setdefault((site.cluster.uid, site.owner.hub_uid), []).append(site)
@@ -382,7 +435,7 @@ def managed_objects(connected: ConnectedClusters) -> Iterator[Managed]:
         for observed in first.cluster.managed_by(first.owner.ref):
             if _is_managed(first, observed):
                 site = first if len(sites) == 1 else _owning_destination(sites, observed)
-                yield site, _with_cluster_name(site, observed)
+                yield site, observed
 
 
 def _is_managed(site: TargetCluster, observed: Observed) -> bool:
@@ -447,13 +500,53 @@ def prune_candidates(lowered: LoweredSpec, connected: ConnectedClusters, keep: K
     """Return the copies that are no longer wanted; a namespace on its way out takes its copy along."""
     if not lowered.prune or not keep.certain:
         return []
+    unwanted = (
+        (site, _with_cluster_name(site, observed))
+        for site, observed in _observed_copies(connected)
+        if object_key(site, observed.target) not in keep.targets
+    )
     return [
         (site, observed)
-        for site, observed in managed_objects(connected)
-        if object_key(site, observed.target) not in keep.targets
-        and not keep.is_orphan(site, observed)
-        and _is_writable(site, observed)
+        for site, observed in unwanted
+        if not keep.is_orphan(site, observed) and not _is_unread(keep, observed) and _is_writable(site, observed)
     ]
+
+
+def _is_unread(keep: KeepSet, observed: Observed) -> bool:
+    """Whether an object may be wanted, because the sources of its kind could not be read."""
+    kind = observed.target.kind
+    return kind in keep.unread_kinds or (bool(keep.unread_kinds) and kind == NAMESPACE)
+
+
+def _requests(
+    copies: Iterable[Managed], unasked: Collection[ObjectUid], digest: str
+) -> Iterator[tuple[TargetCluster, RemovalRequest]]:
+    for site, observed in copies:
+        yield site, RemovalRequest(observed, _uid(site, observed) not in unasked, digest)
+
+
+async def _why_stays(
+    lowered: LoweredSpec, unit: UnitState, one: tuple[TargetCluster, RemovalRequest], keep: KeepSet
+) -> Outcome | None:
+    """Return the outcome of an object that stays because of its content, or because of its source."""
+    site, request = one
+    if lowered.independent and request.observed.target.kind == NAMESPACE:
+        return await _empty_for_long(unit, site, request.observed)
+    return await keep.confirm(site, request) if keep.confirm is not None else None
+
+
+async def _empty_for_long(unit: UnitState, site: TargetCluster, observed: Observed) -> Outcome | None:
+    """Return the outcome of a namespace of ours that stays because it is not empty, or not for long enough."""
+    uid = _uid(site, observed)
+    stays = await blocking_content(site, observed, empty=True)
+    if stays is not None:
+        unit.empty_since.pop(uid, None)
+        return stays
+    now = time.monotonic()
+    if now - unit.empty_since.setdefault(uid, now) >= EMPTY_SECONDS:
+        return None
+    message = "it is empty, and is removed if it still is in a moment"
+    return Outcome(target=observed.target, state="Pending", reason=EMPTY, message=message, gone=True)
 
 
 def _plan_removals(copies: Iterable[Managed], why: tuple[str, str], *, keep_edited: bool = False) -> list[Action]:

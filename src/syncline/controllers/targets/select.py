@@ -28,7 +28,7 @@ MAX_NAME = 253
 
 
 class PlannedCopy(Struct, frozen=True, kw_only=True):
-    """One target: what is to be copied where."""
+    """One target: the source object and the place of its copy."""
 
     site: TargetCluster
     source: SourceObject
@@ -50,7 +50,7 @@ class TargetSelection(Struct, frozen=True, kw_only=True):
 
     @property
     def refused(self) -> bool:
-        """Whether a TenantPolicy is against a target: then nothing is removed either."""
+        """Whether a TenantPolicy forbids a target: then nothing is removed either."""
         return any(outcome.reason == NOT_ALLOWED for outcome in self.skipped)
 
     def wants(self) -> tuple[ClaimedTarget, ...]:
@@ -109,7 +109,7 @@ async def select_targets(
 
 
 _Skipped = tuple[str, TargetState, str, str]
-"""A namespace that is passed over, with state, reason and message."""
+"""A skipped namespace, with state, reason and message."""
 
 
 async def _visible(
@@ -185,7 +185,7 @@ def _closed(namespace: Namespace) -> _Skipped:
 
 
 def _candidates(scope: Scope, cluster: Cluster) -> Iterator[Namespace]:
-    """Yield the namespaces that may be meant."""
+    """Yield the candidate namespaces."""
     # Without globs and selectors the cost is that of the names, however many namespaces there are.
     open_ended = bool(scope.globs) or scope.selector is not None
     spelled = (cluster.namespace(name) for name in sorted(scope.names))
@@ -210,7 +210,7 @@ async def _names(
 
 
 def _name_problem(name: str | TransformError) -> str:
-    """Say why a target cannot be named so; empty where it can. The rules of single kinds are the API server's."""
+    """Return why the name of a target is not valid; empty if it is. The API server checks the rules of single kinds."""
     if isinstance(name, TransformError):
         return f"targetName: {name.cause}"
     if len(name) > MAX_NAME:

@@ -11,8 +11,13 @@ from syncline.controllers.targets.open_kind import describe_unwatched, open_kind
 from syncline.core.objects import Desired, Target
 from syncline.core.ordering import Stage, stage_of, stages
 from syncline.core.outcome import Outcome
-from syncline.engine.cluster import NotWatchedError
+from syncline.core.pair_rules import PairRules
+from syncline.core.plan import Policy
+from syncline.engine.cluster import Cluster, NotWatchedError
 from syncline.engine.fanout import IN_PROGRESS
+from syncline.engine.twoway import Upstream
+from syncline.engine.writer import ConflictLimit
+from syncline.kube.client import Client
 from syncline.kube.errors import KindNotServed, KubeError
 
 # How long a stage waits for the kinds that it has defined to be served; after that the rest waits for an event.
@@ -20,6 +25,19 @@ CRD_PATIENCE = 10.0
 # The news that a kind is served enqueues the sync too, so that something to be done is not always something newer.
 CRD_PATIENCE_WHEN_BUSY = 3.0
 _POLL = 0.1
+
+
+class PairedObject(Struct, frozen=True, kw_only=True):
+    """An object that is kept in agreement with its source: edits of both count."""
+
+    upstream: Cluster
+    client: Client
+    """With the identity that the sync has upstream."""
+    rules: PairRules
+    desired_of: Callable[[Upstream], Desired | None]
+    """Makes the desired object of another version of the source."""
+    deletes_upward: bool = False
+    """Whether the deletion of the copy deletes the source."""
 
 
 class DesiredAt(Struct, frozen=True):
@@ -34,22 +52,30 @@ class DesiredAt(Struct, frozen=True):
 
     The API server is asked for it as for any other, so that its answer is the same; nothing is written there.
     """
+    policy: Policy | None = None
+    """The policy of this object, in place of that of its destination."""
+    in_own_namespace: bool = False
+    """Whether its namespace must be one that the sync has created; see `own_namespaces`."""
+    pair: PairedObject | None = None
+    """None: the object follows its source."""
+    limit: ConflictLimit | None = None
+    """How often the write of a copy that follows its source is tried again after a conflict."""
 
 
 Write = Callable[[Sequence[DesiredAt]], Awaitable[list[Outcome]]]
 
 
-async def apply_in_stages(items: Sequence[DesiredAt], write: Write, is_wanted: Callable[[], bool]) -> list[Outcome]:
-    """Write everything; return the outcome of each object.
+async def apply_in_stages(
+    items: Sequence[DesiredAt], write: Write, is_wanted: Callable[[], bool], *, independent: bool = False
+) -> list[Outcome]:
+    """Write all objects; return the outcome of each.
 
-    A failure delays nothing. A write that the server has not answered yet does, in its cluster: the answer enqueues the
-    sync, which goes on with the next stage. `is_wanted` tells whether something newer is to be done: then new kinds are
-    not waited for as long.
+    A failure blocks nothing. A write without an answer blocks the next stage in its cluster; the answer enqueues the
+    sync. `is_wanted` returns whether the sync was enqueued again: then the wait for new kinds is shorter. `independent`
+    objects need only their namespaces: all others are one stage.
     """
     outcomes: list[Outcome] = []
-    for stage in stages({item.desired.target.local(): item for item in items}):
-        targets = frozenset(stage)
-        members = [item for item in items if item.desired.target.local() in targets]
+    for members in _members(items, independent=independent):
         # Of each kind the first is asked about for all.
         firsts = {_kind(item): item for item in reversed(members)}
         refusals = dict(zip(firsts, await asyncio.gather(*map(refused_kind, firsts.values())), strict=True))
@@ -63,9 +89,20 @@ async def apply_in_stages(items: Sequence[DesiredAt], write: Write, is_wanted: C
         outcomes += [_waiting(one) for one in ready if one.site.destination.cluster in unanswered]
         ready = [one for one in ready if one.site.destination.cluster not in unanswered]
         outcomes += await write(ready)
-        if stage_of(stage[0].kind) is Stage.DEFINITIONS:
+        if stage_of(members[0].desired.target.kind) is Stage.DEFINITIONS:
             await _wait_for_crds(ready, is_wanted)
     return outcomes
+
+
+def _members(items: Sequence[DesiredAt], *, independent: bool) -> list[list[DesiredAt]]:
+    """Return the items of each stage, first to last."""
+    if independent:
+        first = [item for item in items if item.desired.target.kind == "Namespace"]
+        return [part for part in (first, [item for item in items if item.desired.target.kind != "Namespace"]) if part]
+    by_target: dict[Target, list[DesiredAt]] = {}
+    for item in items:
+        by_target.setdefault(item.desired.target.local(), []).append(item)
+    return [[item for target in stage for item in by_target[target]] for stage in stages(by_target)]
 
 
 def _kind(wanted: DesiredAt) -> tuple[int, str, str]:
@@ -82,13 +119,11 @@ def for_cluster(site: TargetCluster, desired: Desired) -> Desired:
 async def refused_kind(wanted: DesiredAt) -> Outcome | None:
     """Open the kind of an object in its cluster; return the outcome of the object where that cannot be."""
     target = wanted.desired.target
-    group = target.kind.partition(".")[2]
     body = wanted.desired.body
-    kind = target.kind.partition(".")[0]
     version = body.api_version.rpartition("/")[2] if body is not None else None
     cluster, place = wanted.site.cluster, wanted.site.destination
     try:
-        informer = await open_kind(cluster, group, kind, version)
+        informer = await open_kind(cluster, target.group_kind, version)
         if target.namespace and not informer.resource.namespaced:
             why = f"{target.kind} is in no namespace there, which the sync's own cluster cannot tell"
             return _refused(target, "KindNotServed", f"{why}: install its definition beside the sync too")

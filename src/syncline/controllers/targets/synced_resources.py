@@ -36,14 +36,23 @@ class SyncedResourceTracker:
         self._check_complete()
 
     def observe(
-        self, sync: Key, targets: Mapping[str, Key], outcomes: Sequence[Outcome], names: Mapping[str, str]
+        self,
+        sync: Key,
+        targets: Mapping[str, Key],
+        outcomes: Sequence[Outcome],
+        names: Mapping[str, str],
+        unseen: Mapping[Key, Iterable[str]] | None = None,
     ) -> None:
-        """Take what one sync has found in the clusters of `targets`, which it knows by these names."""
-        self._names.update(names)
-        changed: set[Key] = set()
+        """Take what one sync has found in the clusters of `targets`, which it knows by these names.
+
+        `unseen`: kinds that it has written there, by SyncTarget, and may not have looked at now.
+        """
+        changed = self._learn(names)
         for cluster, target in targets.items():
             known = self._found.get(target, {}).get(sync, {})
             found = verdicts((one for one in outcomes if one.target.cluster == cluster), known)
+            for kind in (unseen or {}).get(target, ()):
+                found.setdefault(kind, known.get(kind))
             if found != known:
                 self._found.setdefault(target, {})[sync] = found
                 changed.add(target)
@@ -51,15 +60,31 @@ class SyncedResourceTracker:
         self._tell(changed)
         self._hear(sync)
 
+    def _learn(self, names: Mapping[str, str]) -> set[Key]:
+        """Take the names of kinds; return the SyncTargets that have kinds which were called otherwise before."""
+        renamed = {kind for kind, name in names.items() if self._names.get(kind) != name}
+        self._names.update(names)
+        return {
+            target
+            for target, syncs in self._found.items()
+            if any(not renamed.isdisjoint(kinds) for kinds in syncs.values())
+        }
+
     def knows(self, sync: Key) -> bool:
         """Whether a sync was heard."""
         return sync in self._heard
 
-    def restore(self, sync: Key, written: Mapping[Key, Iterable[str]], names: Mapping[str, str]) -> None:
-        """Take what a sync that does not look now has written earlier, by SyncTarget."""
+    def restore(
+        self, sync: Key, written: Mapping[Key, Iterable[str]], names: Mapping[str, str], *, will_look: bool = False
+    ) -> None:
+        """Take what a sync that does not look now has written earlier, by SyncTarget.
+
+        `will_look`: it could not look yet, as at the start of the operator, so that what was known before stays.
+        """
         self._names.update(names)
+        verdict = None if will_look else ACCEPTED
         for target, kinds in written.items():
-            self._found.setdefault(target, {})[sync] = dict.fromkeys(kinds, ACCEPTED)
+            self._found.setdefault(target, {})[sync] = dict.fromkeys(kinds, verdict)
         self._tell(written)
         self._hear(sync)
 

@@ -12,7 +12,7 @@ from syncline.engine.sync_object import RawSync, Sync, read_sync
 from syncline.fleet import ReadSecret, SecretWire
 from syncline.kube.cache import Key
 from syncline.kube.client import Client
-from syncline.kube.errors import NotFound
+from syncline.kube.errors import KubeError, NotFound
 from syncline.kube.reflector import Reflector
 from syncline.kube.resources import SECRETS, Resource
 
@@ -20,6 +20,10 @@ RESOURCE = Resource(GROUP, VERSION, api.PLURAL, api.KIND)
 
 TargetSync = Sync[SyncTargetSpec, SyncTargetStatus]
 Listener = Callable[[Key, TargetSync | None, TargetSync | None], None]
+
+
+class TargetChanging(KubeError):  # noqa: N818 - a state, not a mistake
+    """A SyncTarget is not what a reconcile has gone by: the next one knows."""
 
 
 class TargetAuthorCheck(Protocol):
@@ -76,6 +80,37 @@ class SyncTargetInformer:
             wires, _ = await client.list(RESOURCE, home, type=RawSync)
         return tuple(target for wire in wires if (target := self._target(_read(wire))) is not None)
 
+    async def visible_to(
+        self, user: str | None, connection: ClusterConnection, namespace: str
+    ) -> tuple[SyncTarget, ...]:
+        """Return the SyncTargets that a sync may see, by the account that it acts as: it may use only what it can read.
+
+        The authors of those that the connection means are checked. Raises `KubeError`.
+        """
+        if connection.type != "SyncTarget":
+            return ()
+        if user is None:
+            found = tuple(self.all())
+        else:
+            found = await self.readable_by(self.hub.acting_as(user), connection, namespace)
+        home, ref = connection.sync_target_namespace or namespace, connection.sync_target_ref
+        there = (target for target in found if target.metadata.namespace == home)
+        await self.confirm(target for target in there if ref is None or target.metadata.name == ref.name)
+        return found
+
+    async def read_live(self, key: Key) -> SyncTarget | None:
+        """Read a SyncTarget live, before something new goes to it: its watch may be behind. None: it cannot be used.
+
+        What was read is what the others see from then on. Raises `KubeError`.
+        """
+        try:
+            wire = await self.hub.client.get(RESOURCE, key.name, key.namespace, type=RawSync)
+        except NotFound:
+            return None
+        if self.reflector.get(key) is not None:
+            self.reflector.observe(wire, "")
+        return self._target(_read(wire))
+
     def refusal(self, sync: TargetSync) -> str:
         """Say why one is not to be used; nothing where it may be."""
         return self.authors.refusal(sync) if self.authors is not None else ""
@@ -110,7 +145,7 @@ def secret_reader(hub: Cluster, client: Client, by: str = "") -> ReadSecret:
     """
 
     async def read(namespace: str, name: str) -> SecretWire:
-        informer = await hub.open_kind("", SECRETS.kind)
+        informer = await hub.open_kind(SECRETS.group_kind)
         secret = await client.get(SECRETS, name, namespace, type=SecretWire)
         informer.observe_unmanaged(secret.metadata, by)
         return secret
@@ -127,4 +162,4 @@ def _secrets_of(target: TargetSync | None) -> tuple[str, ...]:
 
 
 def _read(wire: RawSync) -> TargetSync:
-    return read_sync(api.KIND, SyncTargetSpec, SyncTargetStatus, wire)
+    return read_sync(api.KIND, SyncTargetSpec, SyncTargetStatus, wire, keep_labels=True)

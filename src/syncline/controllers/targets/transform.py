@@ -1,5 +1,6 @@
 """Transform: from a source object to the desired object of each target. No cluster is touched."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -24,6 +25,11 @@ from syncline.render.workers.protocol import TransformSource as RenderSource
 from syncline.render.workers.protocol import TransformTarget as RenderTarget
 
 Json = dict[str, Any]
+MAX_VALUES = 500_000
+"""The most values of all copies of a sync that differ from each other: each such copy is held in memory."""
+_PAUSE_AFTER = 1_000
+"""After a copy with this many values, other syncs get their turn."""
+
 PatchTexts = Mapping[PatchContentRef, str]
 """The patches that are held by other objects."""
 
@@ -55,9 +61,10 @@ async def render_targets(
         groups.setdefault((id(copy.source), id(copy.site.destination)), []).append(copy)
     desired: list[tuple[PlannedCopy, Desired]] = []
     failed: list[Outcome] = []
+    budget = _ValueBudget(MAX_VALUES)
     for group in groups.values():
         try:
-            forms = await _render_group(lowered, group, texts, renderer, key)
+            forms = await _render_group(lowered, group, texts, renderer, key, budget=budget)
         except (ContentError, NotCopyable, PatchError, TransformError) as error:
             if len(groups) == 1:
                 raise SyncError("InvalidContent", str(error), stalled=True) from error
@@ -89,8 +96,48 @@ def _desired(copy: PlannedCopy, form: _Rendered, key: DigestKey) -> Desired:
     )
 
 
+class _ValueBudget:
+    """How many values the copies of a sync may still have, where they differ."""
+
+    def __init__(self, values: int) -> None:
+        self._left = values
+
+    async def take(self, manifest: Json) -> None:
+        """Count one more copy, and let others go on after a large one. Raises `SyncError` where there is no room."""
+        values = _count_values(manifest)
+        self._left -= values
+        if self._left < 0:
+            message = (
+                f"the copies differ from each other and have more than {MAX_VALUES} values together: use fewer targets "
+                "or smaller sources, or make several syncs"
+            )
+            raise SyncError("SourceTooLarge", message, stalled=True)
+        if values > _PAUSE_AFTER:
+            await asyncio.sleep(0)
+
+
+def _count_values(manifest: Json) -> int:
+    """Count the values of an object, however deep they are."""
+    count = 0
+    open_values: list[Any] = [manifest]
+    while open_values:
+        value = open_values.pop()
+        count += 1
+        if isinstance(value, dict):
+            open_values.extend(value.values())
+        elif isinstance(value, list):
+            open_values.extend(value)
+    return count
+
+
 async def _render_group(
-    lowered: LoweredSpec, copies: Sequence[PlannedCopy], texts: PatchTexts, renderer: TransformPool, key: DigestKey
+    lowered: LoweredSpec,
+    copies: Sequence[PlannedCopy],
+    texts: PatchTexts,
+    renderer: TransformPool,
+    key: DigestKey,
+    *,
+    budget: _ValueBudget,
 ) -> list[_Rendered | Exception]:
     """Return what the targets of one source and place get; equal ones share one form."""
     source, place = copies[0].source, copies[0].site.destination
@@ -113,6 +160,8 @@ async def _render_group(
             continue
         which = (id(manifest), patch)
         if which not in known:
+            if known:  # the first copy is no more than its source
+                await budget.take(manifest)
             try:
                 known[which] = _render_one(copy, manifest, metadata, patch, key)
             except (PatchError, ContentError) as error:
