@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from syncline.sandbox import SandboxError, binaries, build, find_binaries, versions
+from syncline.sandbox import SandboxError, binaries, build, find_binaries, find_kcp, versions
 
 Syncline = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -153,6 +153,39 @@ def test_a_host_that_says_nothing_is_passed_over_at_once(
         assert time.monotonic() - started < 30
 
 
+def test_kcp_comes_with_etcd_and_nothing_else(mirror: dict[str, bytes], tmp_path: Path, syncline: Syncline) -> None:
+    assert mirror
+    done = syncline("install", "--kcp")
+    assert done.stdout.splitlines() == [str(binaries.cache_folder() / "etcd"), str(binaries.kcp_folder() / "kcp")]
+    assert (binaries.kcp_folder() / "kcp").read_text(encoding="utf-8") == "official kcp"
+    assert [path.name for path in binaries.cache_folder().iterdir()] == ["etcd"]
+    assert {path.parent for path in (tmp_path / "cache").rglob("*") if path.is_file()} == {
+        binaries.cache_folder(),
+        binaries.kcp_folder(),
+    }
+
+
+def test_kcp_is_taken_from_the_users_own_folder_if_it_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _fill_folder(tmp_path / "own", versions.KCP)
+    _fill_folder(binaries.cache_folder(), versions.ETCD)
+    monkeypatch.setenv("SYNCLINE_SANDBOX_BIN", str(tmp_path / "own"))
+    found = find_kcp()
+    assert (found.etcd, found.kcp) == (str(binaries.cache_folder() / "etcd"), str(tmp_path / "own" / "kcp"))
+
+
+def test_kcp_is_built_where_there_is_no_release(go: Callable[[str], Path]) -> None:
+    built = go("1.99.0")
+    _fill_folder(binaries.cache_folder(), versions.ETCD)
+    assert Path(find_kcp().kcp).parent == binaries.kcp_folder()
+    assert [Path(line).name for line in built.read_text(encoding="utf-8").split()] == ["kcp"]
+
+
+def test_kcp_reports_the_kubernetes_that_it_is_made_of() -> None:
+    assert versions.kubernetes_version(versions.KCP).endswith(f"+kcp-{versions.version(versions.KCP)}")
+    assert versions.kubernetes_version(versions.KCP).startswith("v1.")
+    assert versions.kubernetes_version(versions.APISERVER) == versions.version(versions.APISERVER)
+
+
 def test_the_build_shows_what_it_does(go: Callable[[str], Path], capfd: pytest.CaptureFixture[str]) -> None:
     go("1.99.0")
     find_binaries()
@@ -222,25 +255,33 @@ def _fill_folder(folder: Path, *names: str) -> None:
 
 def _official_releases() -> dict[str, bytes]:
     system, architecture = versions.system()
-    version = versions.version(versions.ETCD)
-    top = f"etcd-{version}-{system}-{architecture}"
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w:gz") as tar:
-        content = b"official etcd"
-        member = tarfile.TarInfo(f"{top}/etcd")
-        member.size = len(content)
-        tar.addfile(member, io.BytesIO(content))
-    archive = packed.getvalue()
-    base = f"/etcd-io/etcd/releases/download/{version}"
-    files = {
-        f"{base}/{top}.tar.gz": archive,
-        f"{base}/SHA256SUMS": f"{'0' * 64}  other.zip\n{hashlib.sha256(archive).hexdigest()}  {top}.tar.gz\n".encode(),
-    }
+    etcd, kcp = versions.version(versions.ETCD), versions.version(versions.KCP)
+    top = f"etcd-{etcd}-{system}-{architecture}"
+    number = kcp.removeprefix("v")
+    files = _archive(f"/etcd-io/etcd/releases/download/{etcd}", f"{top}.tar.gz", "SHA256SUMS", f"{top}/etcd")
+    files |= _archive(
+        f"/kcp-dev/kcp/releases/download/{kcp}",
+        f"kcp_{number}_{system}_{architecture}.tar.gz",
+        f"kcp_{number}_checksums.txt",
+        "bin/kcp",
+    )
     for component in (versions.APISERVER, versions.CONTROLLER_MANAGER):
         content = f"official {component}".encode()
         path = f"/release/{versions.version(component)}/bin/{system}/{architecture}/{component}"
         files |= {path: content, f"{path}.sha256": hashlib.sha256(content).hexdigest().encode()}
     return files
+
+
+def _archive(base: str, name: str, sums: str, member: str) -> dict[str, bytes]:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as tar:
+        content = f"official {Path(member).name}".encode()
+        entry = tarfile.TarInfo(member)
+        entry.size = len(content)
+        tar.addfile(entry, io.BytesIO(content))
+    archive = packed.getvalue()
+    listed = f"{'0' * 64}  other.zip\n{hashlib.sha256(archive).hexdigest()}  {name}\n"
+    return {f"{base}/{name}": archive, f"{base}/{sums}": listed.encode()}
 
 
 def _closed_port() -> int:

@@ -1,6 +1,6 @@
-"""Finds, downloads or builds the binaries of the control plane and of the build tools.
+"""Finds, downloads or builds the binaries of the control plane, of kcp and of the build tools.
 
-They are the user's own, or from the cache, the official releases, a build.
+The order is: binaries of the user, the cache, official releases, a build.
 """
 
 import contextlib
@@ -20,19 +20,20 @@ from syncline.sandbox.progress import note
 OWN_FOLDER = "SYNCLINE_SANDBOX_BIN"
 ENVTEST_FOLDER = "KUBEBUILDER_ASSETS"
 TOOLS_FOLDER = "SYNCLINE_TOOLS"
-"""Where the operator looks for tools first; see `syncline.render.tools`."""
+"""The folder that the operator searches first for tools; see `syncline.render.tools`."""
 
 
 class Binaries(msgspec.Struct, frozen=True):
-    """Where the three binaries are."""
+    """The paths of the binaries: etcd and those of a cluster, or etcd and kcp."""
 
     etcd: str
-    apiserver: str
-    controller_manager: str
+    apiserver: str = ""
+    controller_manager: str = ""
+    kcp: str = ""
 
 
 def find_binaries() -> Binaries:
-    """Find the binaries, fetched or built when this machine has none yet; raises SandboxError with what was tried."""
+    """Find the binaries; download or build missing ones. Raises SandboxError with all attempts."""
     paths = _from_environment()
     missing = [component for component in versions.COMPONENTS if component not in paths]
     if missing:
@@ -44,8 +45,26 @@ def find_binaries() -> Binaries:
     )
 
 
+def find_kcp() -> Binaries:
+    """Find kcp and its etcd; download or build missing ones, like `find_binaries`."""
+    own = os.environ.get(OWN_FOLDER)
+    paths = {component: Path(own).absolute() / component for component in (versions.ETCD, versions.KCP)} if own else {}
+    paths = {component: path for component, path in paths.items() if _usable(path)}
+    for component, room in ((versions.ETCD, _CONTROL_PLANE), (versions.KCP, _KCP)):
+        if component not in paths:
+            paths |= _from_cache([component], room)
+    return Binaries(etcd=str(paths[versions.ETCD]), kcp=str(paths[versions.KCP]))
+
+
+def has_kcp() -> bool:
+    """Whether kcp is on this machine already, so that `find_kcp` fetches and builds nothing."""
+    own = os.environ.get(OWN_FOLDER)
+    folders = [Path(own).absolute(), kcp_folder()] if own else [kcp_folder()]
+    return any(_usable(folder / versions.KCP) for folder in folders)
+
+
 def find_tools() -> dict[str, Path]:
-    """Find helm and kustomize, fetched or built when this machine has none of the pinned versions yet."""
+    """Find helm and kustomize in the pinned versions; download or build missing ones."""
     own = os.environ.get(TOOLS_FOLDER)
     if own and all(_usable(Path(own).absolute() / tool) for tool in versions.TOOLS):
         return {tool: Path(own).absolute() / tool for tool in versions.TOOLS}
@@ -53,12 +72,12 @@ def find_tools() -> dict[str, Path]:
 
 
 def link_tools(folder: Path) -> list[Path]:
-    """Make helm and kustomize commands of a folder, such as a virtual environment's; those of other versions go."""
+    """Install helm and kustomize to a folder, such as that of a virtual environment, in place of other versions."""
     links: list[Path] = []
     for tool, binary in find_tools().items():
         link = folder / tool
         if not link.exists() or not link.samefile(binary):
-            # Put in place at once: somebody may be running it.
+            # Replaced atomically: a process may be running it.
             fresh = folder / f".{tool}.{os.getpid()}"
             fresh.unlink(missing_ok=True)
             fresh.symlink_to(binary)
@@ -72,6 +91,11 @@ def cache_folder() -> Path:
     return _cache() / "sandbox" / versions.cache_key()
 
 
+def kcp_folder() -> Path:
+    """Where kcp of the pinned version is kept for this user."""
+    return _cache() / "sandbox" / versions.kcp_key()
+
+
 def tools_folder() -> Path:
     """Where the tools of the pinned versions are kept for this user."""
     return _cache() / "tools" / versions.tools_key()
@@ -83,7 +107,7 @@ def _cache() -> Path:
 
 
 class _Room(NamedTuple):
-    """What belongs together in the cache."""
+    """Binaries that are cached together."""
 
     name: str
     components: tuple[str, ...]
@@ -96,6 +120,7 @@ class _Room(NamedTuple):
 _CONTROL_PLANE = _Room(
     "control plane binaries", versions.COMPONENTS, cache_folder, OWN_FOLDER, "10 minutes", "syncline sandbox install"
 )
+_KCP = _Room("kcp binary", (versions.KCP,), kcp_folder, OWN_FOLDER, "7 minutes", "syncline sandbox install --kcp")
 _TOOLS = _Room("tools", versions.TOOLS, tools_folder, TOOLS_FOLDER, "3 minutes", "syncline sandbox tools")
 
 
@@ -144,7 +169,7 @@ def _alone_in(folder: Path, room: _Room) -> Iterator[None]:
 
 
 def _fill(folder: Path, missing: list[str], room: _Room) -> None:
-    """Put the missing binaries into the cache, each at once and whole."""
+    """Add the missing binaries to the cache, each atomically."""
     with tempfile.TemporaryDirectory(prefix=".new-", dir=folder) as scratch:
         refused = _download(missing, Path(scratch), folder)
         if not refused:
@@ -167,7 +192,7 @@ def _fill(folder: Path, missing: list[str], room: _Room) -> None:
 
 
 def _download(components: list[str], scratch: Path, folder: Path) -> dict[str, str]:
-    """Fetch official releases into the folder; why not, for those that could not be had."""
+    """Download official releases to the folder; return the causes of failures."""
     releases = release.Releases()
     refused: dict[str, str] = {}
     for component in components:

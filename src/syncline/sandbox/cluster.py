@@ -1,57 +1,61 @@
 """The interface of a sandbox: start, use, break, stop."""
 
-from collections.abc import Mapping, Sequence
+import os
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
-from urllib.parse import quote
+from typing import Self
 
 import msgspec
 
-from syncline.sandbox import kubeconfig, state
-from syncline.sandbox.binaries import find_binaries
+from syncline.sandbox import kubeconfig, locks, state
+from syncline.sandbox.access import Access
+from syncline.sandbox.binaries import Binaries, find_binaries, find_kcp
 from syncline.sandbox.control_channel import Command, StartRequest
 from syncline.sandbox.errors import SandboxError
-from syncline.sandbox.requests import Requests
 from syncline.sandbox.state import Options
-from syncline.sandbox.supervisor_client import Link, end, is_up, launch, ready, take
+from syncline.sandbox.supervisor_client import Link, end, is_up, join, launch, leave, ready, take
+
+_POLL_SECONDS = 0.02
 
 
-class Sandbox:
-    """A running control plane.
+class Sandbox(Access):
+    """A running control plane: a cluster or, with the option `kcp`, a kcp, whose `server` is its root workspace.
 
     `Sandbox.create()` makes one that ends with this process, at the latest; `Sandbox.up(name)` one that stays until
-    `stop()` or `syncline sandbox down`; `Sandbox.attach(name)` takes up one that is there.
+    `stop()` or `syncline sandbox down`; `Sandbox.attach(name)` takes up one that is there; `Sandbox.share(name)` is for
+    several processes, and ends with the last of them.
     """
 
-    def __init__(self, folder: Path, now: state.State, link: Link | None = None) -> None:
-        self.folder = folder
-        self.server = now.server
+    def __init__(self, folder: Path, now: state.State, link: Link | None = None, users: int | None = None) -> None:
+        ca = (folder / "ca.crt").read_text(encoding="ascii")
+        super().__init__(folder, now.server, ca, (folder / "token").read_text(encoding="ascii"))
         self.options = now.options
         self.kubeconfig = folder / "kubeconfig"
         self.audit_log = folder / "audit.log" if now.options.audit_log else None
-        self.ca = (folder / "ca.crt").read_text(encoding="ascii")
-        self.token = (folder / "token").read_text(encoding="ascii")
-        self._requests = Requests(self.server, self.ca, self.token)
         self._link = link
+        self._shared = users is not None
+        self._users = users
 
     @classmethod
     def create(cls, options: Options | None = None) -> Self:
-        """Start a sandbox that goes away with this process, however this process ends."""
+        """Start a sandbox that ends with this process in any case."""
+        wanted = options or Options()
         state.sweep()
-        found = find_binaries()
+        found = _find(wanted)
         folder, lock = state.new_ephemeral()
-        link = launch(folder, lock, StartRequest("sandbox", found, options or Options(), detachable=False))
+        link = launch(folder, lock, StartRequest("sandbox", found, wanted, detachable=False))
         return cls(folder, ready(folder), link)
 
     @classmethod
     def up(cls, name: str, options: Options | None = None) -> Self:
-        """Start a sandbox that stays until it is stopped; when it is up already, take it up."""
+        """Start a sandbox that runs until it is stopped; if it is already running, attach to it."""
         wanted = options or Options()
         folder = state.named_folder(name)
         state.sweep()
         if not is_up(folder):
-            found = find_binaries()
+            found = _find(wanted)
             lock = take(folder)
             if lock is not None:
                 link = launch(folder, lock, StartRequest(name, found, wanted, detachable=True))
@@ -65,8 +69,39 @@ class Sandbox:
         return cls(folder, now)
 
     @classmethod
+    def share(cls, name: str, options: Options | None = None) -> Self:
+        """Use one sandbox with other processes: the first starts it, and it ends when the last has stopped or died."""
+        wanted = options or Options()
+        folder = state.shared_folder(name)
+        state.sweep()
+        found = _find(wanted)
+        while True:
+            lock = take(folder)
+            if lock is not None:
+                state.users_folder(folder).mkdir()
+                users = locks.share_lock(state.users_folder(folder))
+                try:
+                    link = launch(folder, lock, StartRequest(name, found, wanted, detachable=True, shared=True))
+                    link.send(Command("detach"))
+                    link.close()
+                except BaseException:
+                    if users is not None:
+                        os.close(users)
+                    raise
+            else:
+                # None when its last user has just left: it ends, and then it is our turn to start one.
+                users = join(folder)
+            if users is not None:
+                sandbox = cls(folder, ready(folder), users=users)
+                if sandbox.options != wanted:
+                    sandbox.stop()
+                    raise SandboxError(f"sandbox {name} is shared with other options")
+                return sandbox
+            time.sleep(_POLL_SECONDS)
+
+    @classmethod
     def attach(cls, name: str) -> Self:
-        """Take up a sandbox that is up."""
+        """Attach to a running sandbox."""
         folder = state.named_folder(name)
         state.sweep()
         now = state.load(folder)
@@ -78,7 +113,7 @@ class Sandbox:
 
     @staticmethod
     def down(name: str) -> bool:
-        """End a named sandbox, in whatever state it is; whether there was one."""
+        """Stop a named sandbox in any state; return whether there was one."""
         folder = state.named_folder(name)
         there = folder.exists()
         end(folder)
@@ -100,59 +135,38 @@ class Sandbox:
 
     @property
     def failure(self) -> str | None:
-        """Why the sandbox ended by itself, if it did."""
+        """The failure that ended the sandbox, if there was one."""
         now = state.load(self.folder)
         return now.failure if now is not None and now.phase == "failed" else None
 
     def stop(self) -> None:
-        """End the sandbox and remove its folder; fine when that has happened already."""
+        """End the sandbox, a shared one as its last user, and remove its folder; fine when that has happened."""
         self._requests.close()
+        if self._shared:
+            if self._users is not None:
+                leave(self.folder, self._users)
+            self._users = None
+            return
         if self._link is not None:
             self._link.close()
         else:
             end(self.folder)
         state.remove(self.folder)
 
-    def request(
-        self,
-        method: str,
-        path: str,
-        body: Mapping[str, Any] | None = None,
-        *,
-        token: str | None = None,
-        timeout: float = 60.0,
-    ) -> dict[str, Any]:
-        """Send one JSON request, as admin or with another token, to prepare or to look at a scene (PATCH applies)."""
-        return self._requests.send(method, path, body, token=token, timeout=timeout)
-
-    def service_account_token(self, namespace: str, name: str, *, seconds: int = 3600) -> str:
-        """Ask the API server for a token of a ServiceAccount."""
-        path = f"/api/v1/namespaces/{quote(namespace)}/serviceaccounts/{quote(name)}/token"
-        body = {
-            "apiVersion": "authentication.k8s.io/v1",
-            "kind": "TokenRequest",
-            "spec": {"expirationSeconds": seconds},
-        }
-        return str(self.request("POST", path, body)["status"]["token"])
-
-    def kubeconfig_for(self, token: str, name: str) -> Path:
-        """Write a self-contained kubeconfig for a token; it goes away with the sandbox."""
-        return self._write_kubeconfig(name, kubeconfig.token_user(token))
-
     def kubeconfig_for_certificate(self, user: str, groups: Sequence[str] = ()) -> Path:
-        """Write a self-contained kubeconfig for a user known by a client certificate."""
-        # The operator's process loads this module with the rest of the command, and need not hold 10 MB for it.
+        """Write a self-contained kubeconfig for a user with a client certificate."""
+        # The operator loads this module with the command, and must not need 10 MB of memory for it.
         from syncline.sandbox import pki  # noqa: PLC0415
 
         authority = pki.Authority.load(self.ca.encode(), (self.folder / "ca.key").read_bytes())
         return self._write_kubeconfig(user, kubeconfig.certificate_user(*authority.client(user, groups)))
 
     def kill(self, component: str) -> None:
-        """End a component as a crash would; the others stay."""
+        """Kill a component, like a crash; the others stay."""
         self._order(Command("kill", component))
 
     def start(self, component: str) -> None:
-        """Start a component that was killed, on its old port and data; the API server and etcd serve on return."""
+        """Start a killed component with its old port and data; the API server and etcd are ready on return."""
         self._order(Command("start", component))
 
     def pause(self, component: str) -> None:
@@ -160,7 +174,7 @@ class Sandbox:
         self._order(Command("pause", component))
 
     def resume(self, component: str) -> None:
-        """Let a frozen component go on."""
+        """Resume a frozen component."""
         self._order(Command("resume", component))
 
     def _order(self, command: Command) -> None:
@@ -168,12 +182,17 @@ class Sandbox:
             raise SandboxError("only the process that started a sandbox can break its components")
         self._link.send(command)
 
-    def _write_kubeconfig(self, name: str, user: Mapping[str, str]) -> Path:
-        folder = self.folder / "kubeconfigs"
-        folder.mkdir(exist_ok=True)
-        path = folder / quote(name, safe="")
-        kubeconfig.write(path, server=self.server, authority=self.ca, user=user, name=name)
-        return path
+
+def _find(options: Options) -> Binaries:
+    if options.kcp:
+        if options.apiserver_args or options.controller_manager_args:
+            raise SandboxError(
+                "kcp has neither kube-apiserver nor kube-controller-manager: leave out their flags, or use --kcp-arg"
+            )
+        return find_kcp()
+    if options.kcp_args:
+        raise SandboxError("--kcp-arg is for a sandbox with kcp: add --kcp")
+    return find_binaries()
 
 
 class SandboxStatus(msgspec.Struct, frozen=True):
@@ -187,7 +206,7 @@ class SandboxStatus(msgspec.Struct, frozen=True):
 
 
 def statuses() -> list[SandboxStatus]:
-    """All named sandboxes; what killed ones have left is swept away first."""
+    """Return all named sandboxes. Leftovers of killed sandboxes are removed first."""
     state.sweep()
     found = []
     for folder in state.named_folders():

@@ -19,17 +19,19 @@ class StartRequest(msgspec.Struct, frozen=True):
     binaries: Binaries
     options: Options
     detachable: bool
+    shared: bool = False
+    """Once detached, it ends when nobody holds the lock of its users any more."""
 
 
 class Command(msgspec.Struct, frozen=True):
-    """What a supervisor is told to do."""
+    """A command for a supervisor."""
 
     do: Literal["start", "kill", "pause", "resume", "detach"]
     component: str = ""
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """What a supervisor answers: to its charge once the sandbox is ready, then to each order."""
+    """An answer of a supervisor: the first when the sandbox is ready, then one for each command."""
 
     error: str = ""
     pids: dict[str, int] = {}
@@ -43,7 +45,7 @@ class ControlChannel:
         self._received = b""
 
     def fileno(self) -> int:
-        """Give the file descriptor, to wait on."""
+        """Return the file descriptor, to wait for it."""
         return self._connection.fileno()
 
     def send(self, message: msgspec.Struct) -> None:
@@ -51,7 +53,7 @@ class ControlChannel:
         self._connection.sendall(msgspec.json.encode(message) + b"\n")
 
     def receive(self, kind: type[_Message]) -> _Message | None:
-        """Wait for one message; None when the channel is closed."""
+        """Wait for one message; None if the channel is closed."""
         while b"\n" not in self._received:
             try:
                 piece = self._connection.recv(1 << 16)
@@ -64,7 +66,7 @@ class ControlChannel:
         return msgspec.json.decode(message, type=kind)
 
     def ended(self) -> bool:
-        """Whether the other side is gone, found out without waiting and without taking a message."""
+        """Whether the other side is gone. It does not wait, and takes no message."""
         readable, _, _ = select.select([self._connection], [], [], 0)
         try:
             return bool(readable) and not self._connection.recv(1, socket.MSG_PEEK)

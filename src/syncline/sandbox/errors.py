@@ -2,4 +2,4 @@
 
 
 class SandboxError(Exception):
-    """A sandbox could not do what was asked; the message tells a person what happened and what to do."""
+    """A sandbox failed. The message names the cause and the remedy."""

@@ -9,12 +9,12 @@ import yaml
 
 
 def token_user(token: str) -> dict[str, str]:
-    """Give the credentials of a bearer token, as a kubeconfig has them."""
+    """Return the user entry of a kubeconfig for a bearer token."""
     return {"token": token}
 
 
 def certificate_user(certificate: bytes, key: bytes) -> dict[str, str]:
-    """Give the credentials of a client certificate, as a kubeconfig has them."""
+    """Return the user entry of a kubeconfig for a client certificate."""
     return {
         "client-certificate-data": base64.b64encode(certificate).decode(),
         "client-key-data": base64.b64encode(key).decode(),
@@ -22,7 +22,7 @@ def certificate_user(certificate: bytes, key: bytes) -> dict[str, str]:
 
 
 def write(path: Path, *, server: str, authority: str, user: Mapping[str, str], name: str) -> None:
-    """Write a kubeconfig with one cluster, one user and one context, all called `name`, whole or not at all."""
+    """Write a kubeconfig with one cluster, one user and one context, all with the name `name`, atomically."""
     cluster = {"server": server, "certificate-authority-data": base64.b64encode(authority.encode()).decode()}
     config = {
         "apiVersion": "v1",
@@ -36,7 +36,7 @@ def write(path: Path, *, server: str, authority: str, user: Mapping[str, str], n
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write a file that only its owner reads; readers see the old content or the new, never a part."""
+    """Write a private file atomically: readers see the old content or the new one, never a part."""
     draft = path.with_name(f".{path.name}.new")
     draft.unlink(missing_ok=True)
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:

@@ -1,7 +1,7 @@
 """Locks on folders with `flock`. The kernel releases them when the process ends.
 
-Whoever removes a locked folder leaves others waiting for a lock on a folder that is gone, hence the check that the path
-still names what was locked.
+A process can wait for a lock on a folder that its owner then removes. Therefore each lock checks that the path still
+names the locked folder.
 """
 
 import contextlib
@@ -12,24 +12,29 @@ from pathlib import Path
 
 
 def try_lock(folder: Path) -> int | None:
-    """Lock the folder for this process alone; its file descriptor, or None when it is taken or gone."""
+    """Lock the folder for this process. Return its file descriptor, or None if it is locked or gone."""
     return _lock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def wait_lock(folder: Path) -> int | None:
-    """Lock the folder, waiting as long as needed; None when the folder is gone."""
+    """Lock the folder, and wait for it; None if the folder is gone."""
     return _lock(folder, fcntl.LOCK_EX)
 
 
+def share_lock(folder: Path) -> int | None:
+    """Lock the folder together with others that share it; None when a process has it alone, or it is gone."""
+    return _lock(folder, fcntl.LOCK_SH | fcntl.LOCK_NB)
+
+
 def is_locked(folder: Path) -> bool:
-    """Whether somebody holds the folder's lock at this moment."""
+    """Whether a process holds the lock of the folder."""
     with watched(folder) as held:
         return held()
 
 
 @contextlib.contextmanager
 def watched(folder: Path) -> Iterator[Callable[[], bool]]:
-    """Give a function that tells whether the folder's lock is held, also after the folder has been removed."""
+    """Return a function that tells whether the lock of the folder is held, also after its removal."""
     try:
         descriptor = _open(folder)
     except OSError:

@@ -16,7 +16,7 @@ _SERVING_NAMES = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.d
 
 
 class Authority:
-    """A certificate authority on P-256, whose keys are made in a millisecond."""
+    """A certificate authority with P-256 keys, which are created in a millisecond."""
 
     def __init__(self, key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate) -> None:
         self._key = key
@@ -24,7 +24,7 @@ class Authority:
 
     @classmethod
     def create(cls) -> Self:
-        """Make a new authority."""
+        """Create an authority."""
         key = ec.generate_private_key(ec.SECP256R1())
         name = _name("syncline-sandbox")
         usage = x509.KeyUsage(
@@ -48,7 +48,7 @@ class Authority:
 
     @classmethod
     def load(cls, certificate: bytes, key: bytes) -> Self:
-        """Take up an authority from its PEM files."""
+        """Load an authority from its PEM files."""
         loaded = serialization.load_pem_private_key(key, password=None)
         if not isinstance(loaded, ec.EllipticCurvePrivateKey):
             raise TypeError("the authority's key is not an elliptic curve key")
@@ -65,14 +65,14 @@ class Authority:
         return _private(self._key)
 
     def serving(self) -> tuple[bytes, bytes]:
-        """Certificate and key, PEM, for a server on loopback that answers to the API server's usual names."""
+        """Return the certificate and key, PEM, of a server on loopback with the usual names of an API server."""
         names: list[x509.GeneralName] = [x509.DNSName(name) for name in _SERVING_NAMES]
         names += [x509.IPAddress(ipaddress.ip_address(address)) for address in ("127.0.0.1", "::1")]
         alternative = x509.SubjectAlternativeName(names)
         return self._issue(_name("kube-apiserver"), ExtendedKeyUsageOID.SERVER_AUTH, alternative)
 
     def client(self, user: str, groups: Sequence[str] = ()) -> tuple[bytes, bytes]:
-        """Certificate and key, PEM, by which the API server knows a user and its groups."""
+        """Return the client certificate and key, PEM, of a user with groups."""
         return self._issue(_name(user, groups), ExtendedKeyUsageOID.CLIENT_AUTH, None)
 
     def _issue(
@@ -91,7 +91,7 @@ class Authority:
 
 
 def signing_key() -> bytes:
-    """Make a private key, PEM, that signs ServiceAccount tokens."""
+    """Create a private key, PEM, for the signatures of ServiceAccount tokens."""
     return _private(ec.generate_private_key(ec.SECP256R1()))
 
 

@@ -1,4 +1,4 @@
-"""The components of one sandbox as child processes: started in order, watched, killed, started again."""
+"""The components of one sandbox as child processes: started in order, supervised, killed, restarted."""
 
 import contextlib
 import ctypes
@@ -19,13 +19,16 @@ from syncline.sandbox.errors import SandboxError
 from syncline.sandbox.requests import Requests
 
 READY_SECONDS = 120.0
+KCP_READY_SECONDS = 240.0
+"""kcp makes its root workspace first, with half a minute of CPU."""
+_ROOT = "/clusters/root"
 _POLL_SECONDS = 0.02
 _LOG_LINES = 15
 _PR_SET_PDEATHSIG = 1
 
 
 def freeze(process: "subprocess.Popen[bytes]") -> None:
-    """Stop a process in its tracks, and return once all its threads stand still."""
+    """Freeze a process, and return when all its threads are stopped."""
     process.send_signal(signal.SIGSTOP)
     os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
@@ -39,7 +42,8 @@ class ControlPlane:
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._reservation = _reserve_port(request.options.port)
         port = self._reservation.getsockname()[1]
-        self.server = f"https://127.0.0.1:{port}"
+        self._address = f"https://127.0.0.1:{port}"
+        self.server = self._address + _ROOT if request.options.kcp else self._address
         self._charge = request
         self._commands = components.commands(request.binaries, request.options, port)
         self._authority = pki.Authority.create()
@@ -51,31 +55,46 @@ class ControlPlane:
         return {component: process.pid for component, process in self._running.items()}
 
     def start_all(self) -> None:
-        """Start everything and return once the cluster can be used."""
+        """Start all components, and return when the cluster is ready."""
         self._launch(versions.ETCD)
         self._write_files()
         self._until(self._etcd_listens, versions.ETCD)
+        if self._charge.options.kcp:
+            self._start_kcp()
+        else:
+            self._start_cluster()
+
+    def _start_cluster(self) -> None:
         self._launch(versions.APISERVER)
-        self._until(self._answering("/livez/ping"), versions.APISERVER)
+        # The controller manager exits when the API server is not healthy 10 seconds after its own start, which happens
+        # on a busy machine.
+        for path in ("/readyz", "/healthz"):
+            self._until(self._answering(path), versions.APISERVER)
         self._launch(versions.CONTROLLER_MANAGER)
-        self._until(self._answering("/readyz"), versions.APISERVER)
         self._until(self._answering("/api/v1/namespaces/default/serviceaccounts/default"), versions.CONTROLLER_MANAGER)
 
-    def start(self, component: str) -> None:
-        """Start a component that was killed, on its old port and data, and return once it serves.
+    def _start_kcp(self) -> None:
+        self._launch(versions.KCP)
+        self._until(self._answering("/readyz"), versions.KCP)
+        # What a workspace is made from comes after kcp says that it is ready.
+        for path in ("/apis/tenancy.kcp.io/v1alpha1/workspacetypes/universal", "/api/v1/namespaces/default"):
+            self._until(self._answering(_ROOT + path), versions.KCP)
 
-        The controller manager has no endpoint to ask: for it this returns as soon as it runs.
+    def start(self, component: str) -> None:
+        """Start a killed component with its old port and data, and return when it is ready.
+
+        The controller manager has no readiness endpoint: for it this returns when it runs.
         """
         if component in self._running:
             raise SandboxError(f"{component} is running already")
         self._launch(component)
         if component == versions.ETCD:
             self._until(self._etcd_serves, component)
-        elif component == versions.APISERVER:
+        elif component in (versions.APISERVER, versions.KCP):
             self._until(self._answering("/readyz"), component)
 
     def kill(self, component: str) -> None:
-        """End a component as a crash would."""
+        """Kill a component, like a crash."""
         process = self._process(component)
         del self._running[component]
         process.kill()
@@ -86,11 +105,11 @@ class ControlPlane:
         freeze(self._process(component))
 
     def resume(self, component: str) -> None:
-        """Let a frozen component go on."""
+        """Resume a frozen component."""
         self._process(component).send_signal(signal.SIGCONT)
 
     def stop(self) -> None:
-        """End all components at once; their data goes with the folder, so there is nothing to finish."""
+        """Kill all components. Their data is deleted with the folder, so no shutdown is needed."""
         for process in self._running.values():
             process.kill()
         for process in self._running.values():
@@ -99,7 +118,7 @@ class ControlPlane:
         self._reservation.close()
 
     def check(self) -> None:
-        """Raise SandboxError when a component has ended by itself."""
+        """Raise SandboxError if a component has ended by itself."""
         for component, process in self._running.items():
             if process.poll() is not None:
                 raise SandboxError(f"{component} {_ending(process.returncode)}; {self._log_tail(component)}")
@@ -124,6 +143,13 @@ class ControlPlane:
 
     def _write_files(self) -> None:
         controller_token = secrets.token_urlsafe(32)
+        tokens = (
+            f"{self._token},kcp-admin,kcp-admin,system:kcp:admin\n"
+            if self._charge.options.kcp
+            else f"{self._token},admin,admin,system:masters\n"
+            # With its own name, so that its requests can be recognized in an audit log.
+            f"{controller_token},system:kube-controller-manager,controller-manager,system:masters\n"
+        )
         certificate, key = self._authority.serving()
         files = {
             "ca.crt": self._authority.certificate,
@@ -131,18 +157,17 @@ class ControlPlane:
             "serving.crt": certificate,
             "serving.key": key,
             "service-accounts.key": pki.signing_key(),
-            "tokens.csv": (
-                f"{self._token},admin,admin,system:masters\n"
-                # Under a name of its own, so that an audit log tells its requests from the user's.
-                f"{controller_token},system:kube-controller-manager,controller-manager,system:masters\n"
-            ).encode(),
+            "tokens.csv": tokens.encode(),
             "token": self._token.encode(),
         }
         for file, content in files.items():
             kubeconfig.write_private(self._folder / file, content)
         if self._charge.options.audit_log:
             components.write_audit_policy(self._folder)
-        for file, token in (("kubeconfig", self._token), (components.CONTROLLER_KUBECONFIG, controller_token)):
+        users = {"kubeconfig": self._token}
+        if not self._charge.options.kcp:
+            users[components.CONTROLLER_KUBECONFIG] = controller_token
+        for file, token in users.items():
             kubeconfig.write(
                 self._folder / file,
                 server=self.server,
@@ -171,16 +196,17 @@ class ControlPlane:
                 return False
 
     def _answering(self, path: str) -> Callable[[], bool]:
-        requests = Requests(self.server, self._authority.certificate.decode(), self._token)
+        requests = Requests(self._address, self._authority.certificate.decode(), self._token)
         return lambda: requests.answers(path)
 
     def _until(self, condition: Callable[[], bool], component: str) -> None:
-        deadline = time.monotonic() + READY_SECONDS
+        seconds = KCP_READY_SECONDS if component == versions.KCP else READY_SECONDS
+        deadline = time.monotonic() + seconds
         while not condition():
             self._wanted()
             self.check()
             if time.monotonic() > deadline:
-                raise SandboxError(f"{component} is not ready after {READY_SECONDS:g} s; {self._log_tail(component)}")
+                raise SandboxError(f"{component} is not ready after {seconds:g} s; {self._log_tail(component)}")
             time.sleep(_POLL_SECONDS)
 
     def _process(self, component: str) -> subprocess.Popen[bytes]:
@@ -199,7 +225,7 @@ class ControlPlane:
 
 
 def _reserve_port(port: int) -> socket.socket:
-    """Bind a loopback port without listening; the API server shares it, and nobody else gets it while we live."""
+    """Bind a loopback port without listening. The API server shares it, and no other process gets it."""
     if port not in range(1 << 16):
         raise SandboxError(f"{port} is not a port: use 1 to 65535, or 0 for a free one")
     reservation = socket.socket()
@@ -213,7 +239,7 @@ def _reserve_port(port: int) -> socket.socket:
 
 
 def die_with_parent() -> Callable[[], None] | None:
-    """Make what a child does first, so that it is killed when this process ends; None where the system cannot."""
+    """Return the first function of a child, so that the kernel kills it with this process; None if not supported."""
     if sys.platform != "linux":
         return None
     libc = ctypes.CDLL(None)
@@ -228,8 +254,8 @@ def die_with_parent() -> Callable[[], None] | None:
 
 
 def _environment() -> dict[str, str]:
-    """Make the environment of a component, which reads none of etcd's settings from ours."""
-    # Their heaps are small and their lives short: collecting half as often saves a tenth of their CPU.
+    """Return the environment of a component, without settings of etcd from our environment."""
+    # Their heaps are small and they run for a short time: half the garbage collections save a tenth of their CPU.
     return {"GOGC": "200", **{name: value for name, value in os.environ.items() if not name.startswith("ETCD_")}}
 
 

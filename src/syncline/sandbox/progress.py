@@ -32,7 +32,7 @@ class Progress:
             self._write(f"{self._what}: stopped after {self._elapsed()} s", final=True)
 
     def now(self, doing: str) -> None:
-        """Say what is being done at this moment; cheap enough to be called at every step."""
+        """Show the current step. It is cheap, so call it at every step."""
         moment = time.monotonic()
         if moment - self._shown >= (_REDRAW_SECONDS if self._live else HEARTBEAT_SECONDS):
             self._shown = moment
@@ -50,6 +50,6 @@ class Progress:
 
 
 def note(text: str) -> None:
-    """Say one thing on stderr."""
+    """Print one line to stderr."""
     sys.stderr.write(text + "\n")
     sys.stderr.flush()

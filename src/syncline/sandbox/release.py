@@ -20,7 +20,7 @@ from syncline.sandbox.progress import Progress
 
 MIRROR = "SYNCLINE_SANDBOX_MIRROR"
 CONNECT_SECONDS = 1.5
-# A name lookup has no timeout of its own, and a proxy may accept and then say nothing: the first answer has this long.
+# A name lookup has no timeout, and a proxy may accept and stay silent: this is the timeout of the first answer.
 FIRST_ANSWER_SECONDS = 3.0
 STALL_SECONDS = 30.0
 _CHUNK = 1 << 18
@@ -28,7 +28,7 @@ _NETWORK_ERRORS = (urllib.error.URLError, http.client.HTTPException, TimeoutErro
 
 
 class Releases:
-    """The hosts of official releases, or one mirror laid out as they are; a silent host is asked once only."""
+    """The hosts of official releases, or one mirror with the same layout. A silent host is asked only once."""
 
     def __init__(self) -> None:
         mirror = os.environ.get(MIRROR, "").rstrip("/")
@@ -39,7 +39,7 @@ class Releases:
         self._opener = urllib.request.build_opener(_NoDowngrade())
 
     def download(self, component: str, into: Path) -> None:
-        """Put the official binary into the folder `into`; SandboxError when it cannot be had or is not genuine."""
+        """Download the official binary to the folder `into`. Raises SandboxError if that fails or it is not genuine."""
         system, architecture = versions.system()
         version = versions.version(component)
         if component == versions.ETCD:
@@ -59,13 +59,20 @@ class Releases:
             expected = _listed(self._ask(self._github, f"{base}/checksums.txt"), archive)
             self._fetch(f"{base}/{archive}", into / archive, expected)
             _unpack(into / archive, "kustomize", into / component)
+        elif component == versions.KCP:
+            number = version.removeprefix("v")
+            archive = f"kcp_{number}_{system}_{architecture}.tar.gz"
+            base = f"{self._github}/kcp-dev/kcp/releases/download/{version}"
+            expected = _listed(self._ask(self._github, f"{base}/kcp_{number}_checksums.txt"), archive)
+            self._fetch(f"{base}/{archive}", into / archive, expected)
+            _unpack(into / archive, "bin/kcp", into / component)
         else:
             url = f"{self._kubernetes}/release/{version}/bin/{system}/{architecture}/{component}"
             expected = self._ask(self._kubernetes, f"{url}.sha256").strip()
             self._fetch(url, into / component, expected)
 
     def _ask(self, host: str, url: str) -> str:
-        """Read a small file, giving up so soon that an offline machine hardly notices."""
+        """Read a small file, with a short timeout for machines that are offline."""
         if host in self._silent:
             raise self._silent[host]
         answers: queue.SimpleQueue[str | Exception] = queue.SimpleQueue()
@@ -90,7 +97,7 @@ class Releases:
         raise failure from answer
 
     def _fetch(self, url: str, path: Path, expected: str) -> None:
-        """Download to `path`, hashing on the way."""
+        """Download to `path`, and compute the digest."""
         digest = hashlib.sha256()
         done = 0
         try:
@@ -117,7 +124,7 @@ class Releases:
 
 
 class _NoDowngrade(urllib.request.HTTPRedirectHandler):
-    """Follows redirects, but not from HTTPS to anything less: a checksum is worth what its transport is."""
+    """Follows redirects, but not from HTTPS to HTTP: the checksum is only as trustworthy as its transport."""
 
     def redirect_request(  # noqa: PLR0917 - the standard library calls it so
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str

@@ -21,11 +21,15 @@ class RequestError(SandboxError):
 
 
 class Requests:
-    """Requests to one server; a connection is kept for the next request, unless the server has ended it meanwhile."""
+    """Requests to one server, below the path of its address.
+
+    A connection is kept for the next request, unless the server has ended it meanwhile.
+    """
 
     def __init__(self, server: str, authority: str, token: str) -> None:
         parts = urlsplit(server)
         self._host, self._port = parts.hostname or "127.0.0.1", parts.port or 443
+        self._base = parts.path.rstrip("/")
         self._token = token
         self._tls = ssl.create_default_context(cadata=authority)
         self._idle: list[http.client.HTTPSConnection] = []
@@ -40,13 +44,13 @@ class Requests:
         token: str | None = None,
         timeout: float = 60.0,
     ) -> dict[str, Any]:
-        """Send one request and return the JSON object it is answered with; RequestError above status 299."""
+        """Send one request and return the JSON object of the answer. Raises RequestError above status 299."""
         kind = "application/apply-patch+yaml" if method == "PATCH" else "application/json"
         headers = {"Authorization": f"Bearer {token or self._token}", "Accept": "application/json"}
         connection = self._connection(timeout)
         try:
             content = None if body is None else json.dumps(body)
-            connection.request(method, path, content, {**headers, "Content-Type": kind})
+            connection.request(method, self._base + path, content, {**headers, "Content-Type": kind})
             answer = connection.getresponse()
             text = answer.read().decode()
         except BaseException:
@@ -59,7 +63,7 @@ class Requests:
         return parsed if isinstance(parsed, dict) else {}
 
     def close(self) -> None:
-        """Let go of connections; a later request makes a new one."""
+        """Close the connections; a later request opens a new one."""
         _close(self._idle)
 
     def _connection(self, timeout: float) -> http.client.HTTPSConnection:
@@ -71,11 +75,11 @@ class Requests:
             if connection.sock is not None and not select.select([connection.sock], [], [], 0)[0]:
                 connection.sock.settimeout(timeout)
                 return connection
-            connection.close()  # an end is all that can be read now
+            connection.close()  # only the end of the connection can be readable now
         return http.client.HTTPSConnection(self._host, self._port, timeout=timeout, context=self._tls)
 
     def answers(self, path: str) -> bool:
-        """Whether a GET of the path succeeds just now."""
+        """Whether a GET of the path succeeds."""
         try:
             self.send("GET", path, timeout=2.0)
         except (OSError, http.client.HTTPException, RequestError):

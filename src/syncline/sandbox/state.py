@@ -1,7 +1,7 @@
 """The state of sandboxes, from their folders.
 
-A supervisor holds the lock of its folder for as long as it lives. An unlocked folder is therefore left over, and swept
-away, unless it tells of a failure that its user should see first.
+A supervisor holds the lock of its folder until it ends. An unlocked folder is therefore a leftover, and is removed,
+unless it has a failure that its user should see first.
 """
 
 import contextlib
@@ -24,17 +24,20 @@ _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 
 
 class Options(msgspec.Struct, frozen=True):
-    """What a sandbox is started with; extra arguments come last, so that they win."""
+    """The options of a sandbox. Extra arguments are the last ones, so that they override others."""
 
+    kcp: bool = False
+    """kcp instead of a cluster: etcd and kcp are its components."""
     audit_log: bool = False
     port: int = 0
     etcd_args: tuple[str, ...] = ()
     apiserver_args: tuple[str, ...] = ()
     controller_manager_args: tuple[str, ...] = ()
+    kcp_args: tuple[str, ...] = ()
 
 
 class State(msgspec.Struct, frozen=True):
-    """A sandbox as its supervisor last wrote it down."""
+    """The last recorded state of a sandbox."""
 
     phase: Literal["starting", "ready", "failed"]
     supervisor: int
@@ -44,12 +47,12 @@ class State(msgspec.Struct, frozen=True):
     failure: str = ""
 
     def save(self, folder: Path) -> None:
-        """Write the state into its folder."""
+        """Write the state to its folder."""
         write_private(folder / "sandbox.json", msgspec.json.encode(self))
 
 
 def load(folder: Path) -> State | None:
-    """Read a folder's state; None when there is none (yet)."""
+    """Read the state of a folder; None if there is none yet."""
     try:
         return msgspec.json.decode((folder / "sandbox.json").read_bytes(), type=State)
     except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError):
@@ -57,13 +60,13 @@ def load(folder: Path) -> State | None:
 
 
 def named_root() -> Path:
-    """Where named sandboxes live."""
+    """Return the folder of named sandboxes."""
     home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(home) / "syncline" / "sandbox"
 
 
 def named_folder(name: str) -> Path:
-    """Give the folder of a named sandbox; refuses names that are not plain."""
+    """Return the folder of a named sandbox. Raises SandboxError for an invalid name."""
     if not _NAME.fullmatch(name):
         raise SandboxError(
             f"{name!r} is not a valid name of a sandbox: use up to 40 of a-z, 0-9 and '-', with a letter or digit at"
@@ -80,18 +83,28 @@ def named_folders() -> list[Path]:
         return []
 
 
+def shared_folder(name: str) -> Path:
+    """Give the folder of a sandbox that several processes share; it is none of the named ones."""
+    return named_root().with_name("shared") / named_folder(name).name
+
+
+def users_folder(folder: Path) -> Path:
+    """Give the folder whose lock the users of a shared sandbox hold together, and nobody once it is no longer used."""
+    return folder / "users"
+
+
 def new_ephemeral() -> tuple[Path, int]:
-    """Make a new folder for a sandbox without a name; the folder and its lock."""
+    """Create a folder for a sandbox without a name; return the folder and its lock."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
-        lock = locks.wait_lock(folder)  # None when a sweep was faster than we
+        lock = locks.wait_lock(folder)  # None if another process removed it before the lock
         if lock is not None:
             return folder, lock
 
 
 def sweep() -> None:
-    """Remove what supervisors that were killed themselves have left."""
-    for folder in _ephemeral_folders():
+    """Remove the folders of killed supervisors."""
+    for folder in (*_ephemeral_folders(), *named_root().with_name("shared").glob("*")):
         _remove_unlocked(folder)
     for folder in named_folders():
         state = load(folder)
@@ -100,7 +113,7 @@ def sweep() -> None:
 
 
 def clear(folder: Path) -> None:
-    """Empty a folder whose lock is ours."""
+    """Empty a folder that this process has locked."""
     for path in folder.iterdir():
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
@@ -109,7 +122,7 @@ def clear(folder: Path) -> None:
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder whose lock is ours."""
+    """Remove a folder that this process has locked."""
     shutil.rmtree(folder, ignore_errors=True)
 
 

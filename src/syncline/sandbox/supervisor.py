@@ -2,12 +2,12 @@
 
 It is started by `syncline.sandbox.cluster` with two file descriptors: the lock of the sandbox's folder, held until it
 exits, and a channel to its starter, which sends it commands. When the channel ends, because the starter has closed it
-or has died, the supervisor stops all components and removes the folder. A starter that sends
-`detach` lets the sandbox live on, until a SIGTERM. Should the supervisor itself be killed, the kernel kills its
-components (on Linux) and the next sweep removes the folder.
+or has died, the supervisor stops all components and removes the folder. After the command `detach`, the sandbox runs
+until a SIGTERM; a shared one also ends when the last of its users has released their common lock, or has died. If the
+supervisor itself is killed, the kernel kills its components (on Linux), and the next sweep removes the folder.
 
-A component that ends by itself ends its sandbox: half a control plane would only mislead. What happened is kept in the
-folder's state and is told to whoever asks next.
+If a component ends by itself, the sandbox ends: half of a control plane would be misleading. The failure is stored in
+the state of the folder, for the next user.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from typing import NoReturn
 
 import msgspec
 
-from syncline.sandbox import state
+from syncline.sandbox import locks, state
 from syncline.sandbox.control_channel import Command, ControlChannel, Reply, StartRequest
 from syncline.sandbox.errors import SandboxError
 from syncline.sandbox.processes import ControlPlane
@@ -40,8 +40,9 @@ class Supervisor:
         self._folder = folder
         self._line: ControlChannel | None = channel
         self._starter = starter
+        self._shared = False
         self._terminated = False
-        # Signals and ended children wake the wait for orders.
+        # Signals and ended children interrupt the wait for commands.
         self._wake, wake = socket.socketpair()
         for end in (self._wake, wake):
             end.setblocking(False)
@@ -53,6 +54,7 @@ class Supervisor:
 
     def run(self, request: StartRequest) -> None:
         """Start the sandbox, serve it, stop it."""
+        self._shared = request.shared
         now = state.State(phase="starting", supervisor=os.getpid(), options=request.options)
         now.save(self._folder)
         plane: ControlPlane | None = None
@@ -69,7 +71,7 @@ class Supervisor:
             if plane is not None:
                 plane.stop()
             now = msgspec.structs.replace(now, phase="failed", pids={}, failure=str(error))
-            with contextlib.suppress(OSError):  # a full disk may be what the failure is about
+            with contextlib.suppress(OSError):  # the failure may be a full disk
                 now.save(self._folder)
             if self._mourn(str(error)):
                 return
@@ -106,14 +108,15 @@ class Supervisor:
                 plane.resume(command.component)
 
     def _next_order(self, check: Callable[[], None]) -> Command:
-        """Wait for an order; `check` is called whenever a component may have ended."""
+        """Wait for a command; `check` is called whenever a component may have ended."""
         while True:
             self._check_wanted()
             check()
             channel = self._line
             waiting = [self._wake.fileno(), *([channel.fileno()] if channel else [])]
             # A process that the starter has forked may keep the channel open: then only the clock brings the news.
-            ready, _, _ = select.select(waiting, [], [], 1.0 if channel else None)
+            # It also brings that of the last user's end.
+            ready, _, _ = select.select(waiting, [], [], 1.0 if channel or self._shared else None)
             with contextlib.suppress(BlockingIOError):
                 self._wake.recv(4096)
             if channel is not None and channel.fileno() in ready:
@@ -123,7 +126,7 @@ class Supervisor:
                 return command
 
     def _mourn(self, failure: str) -> bool:
-        """Tell the starter of a failure while it is there; True when the folder must stay to tell of it later."""
+        """Report a failure to the starter, if it is there. Return whether the folder must stay to report it later."""
         if self._line is None:
             return True
         with contextlib.suppress(_Terminated):
@@ -134,8 +137,12 @@ class Supervisor:
 
     def _check_wanted(self) -> None:
         orphaned = self._starter is not None and os.getppid() != self._starter
-        if self._terminated or orphaned or (self._line is not None and self._line.ended()):
+        if self._terminated or orphaned or (self._line.ended() if self._line else self._unused()):
             raise _Terminated
+
+    def _unused(self) -> bool:
+        """Whether nobody uses a shared sandbox any more; from then on nobody can join, because we keep the lock."""
+        return self._shared and locks.try_lock(state.users_folder(self._folder)) is not None
 
     def _report(self, reply: Reply) -> None:
         if self._line is not None:
@@ -157,7 +164,7 @@ def main() -> NoReturn:
         state.remove(folder)
         sys.exit(1)
     if request.detachable and os.fork():
-        # The starter waits for this process, not for the one that stays: it will have no zombie to reap.
+        # The starter waits for this process, not for the one that stays, so there is no zombie.
         os._exit(0)
     os.chdir(folder)
     Supervisor(folder, channel, None if request.detachable else starter).run(request)

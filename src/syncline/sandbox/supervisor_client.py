@@ -14,8 +14,8 @@ from syncline.sandbox import locks, state
 from syncline.sandbox.control_channel import Command, ControlChannel, Reply, StartRequest
 from syncline.sandbox.errors import SandboxError
 
-# Longer than a supervisor itself waits for a component, so that its message, which knows more, comes first.
-_START_SECONDS = 150.0
+# Longer than the supervisor's own timeout for a component, so that its more precise message comes first.
+_START_SECONDS = 270.0
 _STOP_SECONDS = 20.0
 _POLL_SECONDS = 0.02
 
@@ -29,7 +29,7 @@ class Link:
         self._turn = threading.Lock()
 
     def send(self, message: StartRequest | Command) -> None:
-        """Tell the supervisor something and wait until it is done; SandboxError when it fails."""
+        """Send a command and wait until it is done. Raises SandboxError if it fails."""
         with self._turn:
             with contextlib.suppress(OSError):
                 self._line.send(message)
@@ -40,7 +40,7 @@ class Link:
             raise SandboxError(reply.error)
 
     def close(self) -> None:
-        """Let go of the supervisor and wait until the process that we started has ended."""
+        """Close the channel, and wait for the end of the started process."""
         self._line.close()
         try:
             self._process.wait(_STOP_SECONDS)
@@ -50,7 +50,7 @@ class Link:
 
 
 def launch(folder: Path, lock: int, request: StartRequest) -> Link:
-    """Start a supervisor in a folder whose lock we hold, hand it the lock, and return once its sandbox is ready."""
+    """Start a supervisor in a locked folder, pass the lock to it, and return when its sandbox is ready."""
     ours, theirs = socket.socketpair()
     try:
         with theirs, (folder / "supervisor.log").open("ab") as log:
@@ -83,14 +83,14 @@ def launch(folder: Path, lock: int, request: StartRequest) -> Link:
 
 
 def end(folder: Path) -> None:
-    """Stop the supervisor of a folder, if there is one; on return it has ended and the folder is gone."""
+    """Stop the supervisor of a folder, if there is one, and wait until the folder is gone."""
     deadline = time.monotonic() + _STOP_SECONDS
     told = False
     with locks.watched(folder) as held:
         while held():
             now = state.load(folder)
             overdue = time.monotonic() > deadline
-            # A supervisor that has noted a failure is about to end.
+            # A supervisor with a recorded failure is about to end.
             if now is not None and (overdue or (not told and now.phase != "failed")):
                 told = True
                 with contextlib.suppress(ProcessLookupError):
@@ -108,7 +108,7 @@ def is_up(folder: Path) -> bool:
 
 
 def take(folder: Path) -> int | None:
-    """Lock the folder to start a sandbox in it; None when another process was faster and its sandbox is up."""
+    """Lock the folder to start a sandbox in it; None if a sandbox of another process is already running there."""
     deadline = time.monotonic() + _START_SECONDS
     while not is_up(folder):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -122,8 +122,26 @@ def take(folder: Path) -> int | None:
     return None
 
 
+def join(folder: Path) -> int | None:
+    """Become a user of the shared sandbox in the folder, while it is up; the lock to hold, or None."""
+    users = locks.share_lock(state.users_folder(folder))
+    if users is not None and not is_up(folder):
+        os.close(users)
+        return None
+    return users
+
+
+def leave(folder: Path, users: int) -> None:
+    """Let go of a shared sandbox; its last user ends it."""
+    os.close(users)
+    alone = locks.try_lock(state.users_folder(folder))
+    if alone is not None:
+        end(folder)
+        os.close(alone)
+
+
 def ready(folder: Path) -> state.State:
-    """Wait for the state of a sandbox once it is ready."""
+    """Wait until a sandbox is ready, and return its state."""
     deadline = time.monotonic() + _START_SECONDS
     while True:
         now = state.load(folder)
@@ -139,7 +157,7 @@ def ready(folder: Path) -> state.State:
 
 
 def _crash(folder: Path) -> str:
-    """Give the last line that a supervisor wrote before it ended without a report."""
+    """Return the last line of a supervisor that ended without an answer."""
     try:
         lines = (folder / "supervisor.log").read_text(encoding="utf-8", errors="replace").split("\n")
     except OSError:

@@ -42,6 +42,8 @@ class Entry(Struct, frozen=True, kw_only=True):
     name: str
     code: int
     uri: str
+    reviewed: str = ""
+    """Of an access review: the user that is asked about."""
 
     @classmethod
     def read(cls, event: dict[str, Any]) -> Self:
@@ -58,6 +60,7 @@ class Entry(Struct, frozen=True, kw_only=True):
             name=about.get("name", ""),
             code=(event.get("responseStatus") or {}).get("code", 0),
             uri=event["requestURI"],
+            reviewed=((event.get("requestObject") or {}).get("spec") or {}).get("user", ""),
         )
 
     @property

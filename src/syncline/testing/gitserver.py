@@ -150,6 +150,11 @@ class GitRequest(NamedTuple):
         """Whether it asks for objects."""
         return self.method == "POST" and self.service == "fetch"
 
+    @property
+    def is_push(self) -> bool:
+        """Whether it sends objects."""
+        return self.method == "POST" and self.service == "push"
+
 
 class GitServer(OnLoop):
     """Serves repositories at `https://127.0.0.1:PORT/NAME.git`, for as long as its `with` block lasts."""
@@ -160,6 +165,8 @@ class GitServer(OnLoop):
         self.authority = Authority.create()
         self.requests: list[GitRequest] = []
         """Everything that was asked, in order."""
+        self.sent: Counter[str] = Counter()
+        """How many bytes the answers for a repository had, by its name."""
         self.credentials: dict[str, str] = {}
         """What the Authorization header of requests for a repository must be, by its name."""
         self.redirects: dict[str, str] = {}
@@ -168,6 +175,10 @@ class GitServer(OnLoop):
         """What requests for a repository are answered instead, by its name."""
         self.cuts: dict[str, int] = {}
         """After how many bytes the answers for a repository break off, by its name."""
+        self.pushable: set[str] = set()
+        """The repositories that take pushes, by their names."""
+        self.before_push: dict[str, Callable[[], None]] = {}
+        """What happens once, right before a push to a repository arrives, by its name."""
         self.old_protocol: set[str] = set()
         """The repositories that are served as old servers do: without the second protocol."""
         self.routes: dict[str, Callable[[web.BaseRequest, bytes], web.StreamResponse]] = {}
@@ -250,8 +261,8 @@ class GitServer(OnLoop):
         return context
 
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
-        body = await request.read()
-        if route := self.routes.get(request.path):
+        body = await request.content.read()
+        if route := self._route(request.path):
             return route(request, body)
         name, _, rest = request.path.lstrip("/").partition(".git")
         asked = _read(request, name, rest, body)
@@ -265,7 +276,14 @@ class GitServer(OnLoop):
                 return web.Response(status=401, headers={"WWW-Authenticate": 'Basic realm="git"'})
             if status := self.statuses.get(name):
                 return web.Response(status=status)
+            if asked.is_push and (happens := self.before_push.pop(name, None)) is not None:
+                await asyncio.to_thread(happens)
             return await self._answer(request, name, body, asked)
+
+    def _route(self, path: str) -> Callable[[web.BaseRequest, bytes], web.StreamResponse] | None:
+        """Return the answer for a path: its own, or that of a path that ends with `*`."""
+        patterns = (one for one in self.routes if one.endswith("*") and path.startswith(one.removesuffix("*")))
+        return self.routes.get(path) or self.routes.get(next(patterns, ""))
 
     @asynccontextmanager
     async def _held_back(self, name: str) -> AsyncIterator[None]:
@@ -280,6 +298,7 @@ class GitServer(OnLoop):
 
     async def _answer(self, request: web.BaseRequest, name: str, body: bytes, asked: GitRequest) -> web.StreamResponse:
         status, headers, content = await self._backend(request, name, body, asked)
+        self.sent[name] += len(content)
         cut = self.cuts.get(name)
         if cut is None:
             return web.Response(status=status, headers=headers, body=content)
@@ -296,9 +315,11 @@ class GitServer(OnLoop):
         told = environment() | {
             "CONTENT_LENGTH": str(len(body)),
             "CONTENT_TYPE": request.headers.get("Content-Type", ""),
-            "GIT_CONFIG_COUNT": "1",
+            "GIT_CONFIG_COUNT": "2",
             "GIT_CONFIG_KEY_0": "safe.directory",
             "GIT_CONFIG_VALUE_0": "*",
+            "GIT_CONFIG_KEY_1": "http.receivepack",
+            "GIT_CONFIG_VALUE_1": "true" if name in self.pushable else "false",
             "GIT_HTTP_EXPORT_ALL": "1",
             "GIT_PROJECT_ROOT": str(self.folder),
             "PATH_INFO": request.path,
@@ -332,6 +353,8 @@ def _read(request: web.BaseRequest, name: str, rest: str, body: bytes) -> GitReq
     service = request.query.get("service", "") or rest.strip("/")
     if request.method == "POST":
         service = "ls-refs" if b"command=ls-refs" in body[:64] else "fetch"
+        if rest.endswith("/git-receive-pack"):
+            service = "push"
     headers = request.headers
     return GitRequest(request.method, name, service, headers.get("Authorization", ""), headers.get("Git-Protocol", ""))
 

@@ -13,13 +13,17 @@ USER = "git"
 
 
 class SshServer(OnLoop):
-    """Serves the repositories of a folder at `ssh://git@127.0.0.1:PORT/NAME.git`, to one key that may only read."""
+    """Serves the repositories of a folder at `ssh://git@127.0.0.1:PORT/NAME.git`, to one key.
+
+    The key may only read, unless `pushable` is set.
+    """
 
     thread_name = "ssh-server"
 
     def __init__(self, folder: Path) -> None:
         self.commands: list[str] = []
         """What clients asked to run."""
+        self.pushable = False
         self._folder = folder
         self._host_key = asyncssh.generate_private_key("ssh-ed25519")
         self._client_key = asyncssh.generate_private_key("ssh-ed25519")
@@ -59,12 +63,13 @@ class SshServer(OnLoop):
         command = process.command or ""
         self.commands.append(command)
         words = shlex.split(command)
-        if len(words) != 2 or words[0] != "git-upload-pack":  # noqa: PLR2004 - the program and the path
+        known = ("git-upload-pack", "git-receive-pack") if self.pushable else ("git-upload-pack",)
+        if len(words) != 2 or words[0] not in known:  # noqa: PLR2004 - the program and the path
             process.exit(1)
             return
         told = environment() | {"GIT_PROTOCOL": process.env.get("GIT_PROTOCOL", "")}
         backend = await asyncio.create_subprocess_exec(
-            *("git", "-c", "safe.directory=*", "upload-pack", str(self._folder / words[1].lstrip("/"))),
+            *("git", "-c", "safe.directory=*", words[0].removeprefix("git-"), str(self._folder / words[1].lstrip("/"))),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,

@@ -13,17 +13,18 @@ import urllib.request
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Protocol, Self
 
 from syncline import deploy
 from syncline.api.common import API_VERSION
 from syncline.api.kinds import ALL_KINDS
 from syncline.core.profiles import DEFAULT, Profile, known
 from syncline.sandbox import RequestError, Sandbox
-from syncline.sandbox.processes import die_with_parent, freeze
+from syncline.sandbox.processes import die_with_parent
 
 READY_SECONDS = 180.0
 POLL = 0.05
+ENDPOINTS = ("health", "metrics", "webhooks", "depot", "admission")
 
 
 def chosen_profile() -> Profile:
@@ -43,8 +44,51 @@ def install(sandbox: Sandbox, profile: Profile | None = None) -> Path:
     return sandbox.kubeconfig_for(token, "operator")
 
 
+class StartedProgram(Protocol):
+    """A process, as `subprocess.Popen` has it."""
+
+    @property
+    def pid(self) -> int:
+        """The process."""
+
+    def poll(self) -> int | None:
+        """Return the exit code, negative for a signal; None while the process runs."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the exit code; raise subprocess.TimeoutExpired when it takes longer."""
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless the process has ended."""
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+
+
+Launch = Callable[[Sequence[str], Path], StartedProgram]
+"""Starts `syncline` with these arguments, and has it write to this file."""
+
+
+def execute(arguments: Sequence[str], log: Path, *, runner: Sequence[str] = ()) -> StartedProgram:
+    """Start `syncline` in a new interpreter; the kernel kills it with this process.
+
+    `runner`: what goes before the command, to run it in an environment of its own.
+    """
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            [*runner, sys.executable, "-m", "syncline", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            preexec_fn=die_with_parent(),  # noqa: PLW1509 - it only calls prctl
+        )
+
+
 class OperatorProcess:
     """A running `syncline run`. Ends with `stop()` or the `with` block; `kill()` is a crash."""
+
+    launch: ClassVar[Launch] = staticmethod(execute)
+    """How operators are started, unless they are told otherwise."""
 
     def __init__(
         self,
@@ -52,29 +96,22 @@ class OperatorProcess:
         *flags: str,
         wait: bool = True,
         secure_metrics: bool = False,
-        runner: Sequence[str] = (),
+        launch: Launch | None = None,
     ) -> None:
-        """`runner`: what goes before the command, to run it in an environment of its own."""
+        """`launch`: how to start this one."""
         # Beside the kubeconfig of a sandbox: that folder goes away even when this process is killed.
         self._log = tempfile.NamedTemporaryFile(  # noqa: SIM115 - closed by stop
             prefix="syncline-operator-", suffix=".log", dir=kubeconfig.parent
         )
         self.log_file = Path(self._log.name)
         self._addresses: dict[str, str] = {}
-        self._process = subprocess.Popen(
-            [
-                *runner,
-                *(sys.executable, "-m", "syncline", "run", "--kubeconfig", str(kubeconfig)),
-                *("--health-bind", "127.0.0.1:0", "--metrics-bind", "127.0.0.1:0", "--log-format", "json"),
-                *(() if secure_metrics else ("--allow-insecure-metrics",)),
-                *flags,
-            ],
-            stdin=subprocess.DEVNULL,
-            stdout=self._log,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
-            preexec_fn=die_with_parent(),  # noqa: PLW1509 - it only calls prctl
-        )
+        arguments = [
+            *("run", "--kubeconfig", str(kubeconfig)),
+            *("--health-bind", "127.0.0.1:0", "--metrics-bind", "127.0.0.1:0", "--log-format", "json"),
+            *(() if secure_metrics else ("--allow-insecure-metrics",)),
+            *flags,
+        ]
+        self._process = (launch or type(self).launch)(arguments, self.log_file)
         if wait:
             try:
                 _wait(self.is_ready, "the operator to be ready", self._explain)
@@ -109,10 +146,10 @@ class OperatorProcess:
         return [json.loads(line) for line in self.log().splitlines() if line.startswith("{") and line.endswith("}")]
 
     def address(self, endpoint: str) -> str | None:
-        """Where `health` or `metrics` is served, once it is."""
+        """Where `health`, `metrics`, `webhooks` or the `depot` is served, once it is."""
         if not self._addresses:
             serving = next((event for event in self.events() if event.get("event") == "serving"), {})
-            self._addresses = {name: str(serving[name]) for name in ("health", "metrics") if name in serving}
+            self._addresses = {name: str(serving[name]) for name in ENDPOINTS if name in serving}
         return self._addresses.get(endpoint)
 
     def get(self, endpoint: str, path: str) -> tuple[int, str]:
@@ -133,7 +170,7 @@ class OperatorProcess:
         """Whether /readyz says so."""
         return self.get("health", "/readyz")[0] == 200  # noqa: PLR2004 - HTTP's OK
 
-    def stop(self, seconds: float = 30.0) -> int:
+    def stop(self, seconds: float = 120.0) -> int:
         """End it as Kubernetes would: SIGTERM, and SIGKILL after a while. Returns its exit code."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
@@ -152,8 +189,9 @@ class OperatorProcess:
         self._process.wait()
 
     def pause(self) -> None:
-        """Freeze it."""
-        freeze(self._process)
+        """Freeze it, and return when all its threads are stopped."""
+        self._process.send_signal(signal.SIGSTOP)
+        _wait(lambda: self.returncode is not None or _is_stopped(self.pid), "the operator to be frozen")
 
     def resume(self) -> None:
         """Let it go on."""
@@ -161,8 +199,17 @@ class OperatorProcess:
 
     def _explain(self) -> str:
         if self._process.poll() is not None:
-            raise RuntimeError(f"the operator ended with {self._process.returncode}:\n{self.log()[-2000:]}")
+            raise RuntimeError(f"the operator ended with {self.returncode}:\n{self.log()[-2000:]}")
         return self.log()[-2000:]
+
+
+def _is_stopped(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        states = [
+            path.read_text(encoding="utf-8").rpartition(")")[2] for path in Path("/proc").glob(f"{pid}/task/*/stat")
+        ]
+        return all(state.split()[0] == "T" for state in states)
+    return False
 
 
 def _installed(sandbox: Sandbox) -> bool:

@@ -69,6 +69,10 @@ class FaultProxy(OnLoop):
         """Reset all open watches."""
         self._thread.run(self._cut_watches())
 
+    def open_watches(self) -> list[Asked]:
+        """Return the watches that are open now."""
+        return self._thread.run(self._open_watches())
+
     def count(self, when: Callable[[Asked], bool]) -> int:
         """Return how many such requests have come."""
         return sum(when(asked) for asked in tuple(self.requests))
@@ -172,6 +176,9 @@ class FaultProxy(OnLoop):
     async def _silence(self, rule: Rule) -> None:
         for watch in self._watches:
             watch.silent = watch.silent or rule.befalls(watch.asked)
+
+    async def _open_watches(self) -> list[Asked]:
+        return [watch.asked for watch in self._watches]
 
     async def _cut_watches(self) -> None:
         for watch in self._watches:
