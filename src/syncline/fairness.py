@@ -31,11 +31,11 @@ class FairSemaphore:
         requesting the same work.
         """
         group = min(groups, key=self._load, default="")
-        await self._take(group)
+        await self.acquire(group)
         try:
             yield
         finally:
-            self._give_back(group)
+            self.release(group)
 
     def _load(self, group: str) -> int:
         return self._held[group] + len(self._waiting.get(group, ()))
@@ -43,7 +43,8 @@ class FairSemaphore:
     def _may_hold_more(self, group: str) -> bool:
         return not group or self._held[group] < self._share
 
-    async def _take(self, group: str) -> None:
+    async def acquire(self, group: str) -> None:
+        """Wait for a slot of a group. It is the caller's until `release`."""
         if self._free and self._may_hold_more(group):
             self._free -= 1
             self._held[group] += 1
@@ -54,7 +55,7 @@ class FairSemaphore:
             await place
         except asyncio.CancelledError:
             if place.done() and not place.cancelled():
-                self._give_back(group)
+                self.release(group)
             else:
                 self._abandon(group, place)
             raise
@@ -66,7 +67,8 @@ class FairSemaphore:
             if not queue:
                 del self._waiting[group]
 
-    def _give_back(self, group: str) -> None:
+    def release(self, group: str) -> None:
+        """Give back a slot of a group."""
         self._held -= Counter([group])
         self._free += 1
         while ready := [each for each in self._waiting if self._may_hold_more(each)]:

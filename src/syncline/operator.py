@@ -11,25 +11,37 @@ from functools import partial
 import structlog
 from msgspec import Struct, structs
 
+from syncline.agent_services import AgentServices
+from syncline.api.configsync import KIND as CONFIG_SYNC
+from syncline.api.configsync import ConfigSyncSpec, ConfigSyncStatus
+from syncline.api.ignitionsync import KIND as IGNITION_SYNC
 from syncline.api.synctarget import PLURAL as SYNC_TARGETS
 from syncline.controllers.author_check import AuthorCheck
-from syncline.controllers.base import BaseReconciler, SharedServices
+from syncline.controllers.base import AnySyncReconciler, SharedServices
+from syncline.controllers.gateways.fleet import DepotAccess
 from syncline.controllers.kinds.configmapsync import ConfigMapSyncKind
 from syncline.controllers.kinds.configsync import ConfigSyncKind
+from syncline.controllers.kinds.ignitionsync import IgnitionSyncKind, IgnitionSyncReconciler
 from syncline.controllers.kinds.manifestsync import ManifestSyncKind
 from syncline.controllers.kinds.synctarget import SyncTargetReconciler
 from syncline.controllers.kinds.tenantpolicy import TenantPolicyReconciler
+from syncline.controllers.kinds.workspacesync import WorkspaceSyncKind
 from syncline.controllers.mark_renewal import MarkRenewal
+from syncline.controllers.object_reconciler import ObjectReconciler
 from syncline.controllers.quotas import Quotas
-from syncline.controllers.reconciler import Reconciler, SyncKind
+from syncline.controllers.reconciler import AnyReconciler, Reconciler
 from syncline.controllers.sources.built import BuiltSource
 from syncline.controllers.sources.objects import ObjectSource
-from syncline.controllers.targets.clusters import ClusterResolver, LocalClusters
-from syncline.controllers.targets.fleet_clusters import FleetClusters, user_key
+from syncline.controllers.sources.source_memory import SourceMemory
+from syncline.controllers.sources.upstream import UpstreamSource
+from syncline.controllers.targets.clusters import LocalClusters
+from syncline.controllers.targets.fleet_clusters import FleetClusters
+from syncline.controllers.targets.member_clusters import user_key
 from syncline.controllers.targets.synced_resources import SyncedResourceTracker
 from syncline.controllers.targets.synctargets import SyncTargetInformer
 from syncline.controllers.tenant_policies import TenantPolicyInformer
 from syncline.core.objects import Observed, Target
+from syncline.core.pushes import Push
 from syncline.core.tenancy import NO_LIMITS
 from syncline.engine.claims import Claims
 from syncline.engine.cluster import Cluster
@@ -60,13 +72,14 @@ from syncline.render.build_pool import BuildPool
 from syncline.render.transform_pool import TransformPool
 from syncline.settings import Settings
 from syncline.telemetry import Guard, serve
+from syncline.telemetry.bind import OFF
 
 log = structlog.get_logger(__name__)
 
 LEASE = "syncline"
 ACCOUNT = "syncline"
 WORKERS = 16
-# Kubernetes gives a pod 30 s: so long for the turns in hand, then for their writes in flight, then for the lease.
+# Kubernetes gives a pod 30 s: for the reconciles in progress, then for their writes, then for the lease.
 FINISH_GRACE = 12.0
 WRITES_GRACE = 6.0
 RELEASE_GRACE = 3.0
@@ -102,9 +115,6 @@ async def _run(connection: Connection, settings: Settings, shipped: Shipped, cre
         await operator.run(stop)
 
 
-AnyController = BaseReconciler | SyncTargetReconciler | TenantPolicyReconciler
-
-
 class BuildTools(Struct, frozen=True):
     """What works on content: templates, builds, repositories."""
 
@@ -113,18 +123,28 @@ class BuildTools(Struct, frozen=True):
     mirrors: Mirrors
 
 
+BuildReconciler = Reconciler[ConfigSyncSpec, ConfigSyncStatus, BuiltSource]
+
+
 class Reconcilers(Struct, frozen=True):
     """The reconcilers of all syncs."""
 
-    objects: tuple[Reconciler[ObjectSource], ...]
-    """Those that copy objects."""
-    builds: Reconciler[BuiltSource]
-    """That of ConfigSyncs."""
+    objects: tuple[AnyReconciler, ...]
+    """The reconcilers of kinds that copy objects."""
+    builds: BuildReconciler
+    """The reconciler of ConfigSyncs."""
+    gateways: IgnitionSyncReconciler
+    """The reconciler of IgnitionSyncs."""
 
     @property
-    def all(self) -> tuple[Reconciler[ObjectSource] | Reconciler[BuiltSource], ...]:
-        """All of them."""
+    def planned(self) -> tuple[AnyReconciler, ...]:
+        """The reconcilers of kinds that write objects by plan."""
         return (*self.objects, self.builds)
+
+    @property
+    def all(self) -> tuple[AnySyncReconciler, ...]:
+        """All reconcilers."""
+        return (*self.planned, self.gateways)
 
 
 def controllers(
@@ -133,50 +153,79 @@ def controllers(
     events: EventRecorder,
     settings: Settings,
     *,
-    clusters: ClusterResolver | None = None,
+    clusters: FleetClusters | None = None,
     rights: OwnRights | None = None,
     policies: TenantPolicyInformer | None = None,
     authors: AuthorCheck | None = None,
+    depot: DepotAccess | None = None,
 ) -> Reconcilers:
     """Return the controllers of all syncs."""
     tenancy = settings.tenancy(rights, policies)
-    quotas = Quotas(policies.limits if policies is not None else lambda _: NO_LIMITS)
+    limits = policies.limits if policies is not None else lambda _: NO_LIMITS
+    quotas = Quotas(limits)
     tools.builder.count(quotas.built)
     tools.mirrors.limit(quotas.mirror_bytes)
-    kinds: tuple[SyncKind, ...] = (ConfigMapSyncKind(tenancy), ManifestSyncKind(tenancy))
-    git = ConfigSyncKind(tenancy)
+    configmaps, manifests, git = ConfigMapSyncKind(tenancy), ManifestSyncKind(tenancy), ConfigSyncKind(tenancy)
+    workspaces = WorkspaceSyncKind(tenancy)
     shared = SharedServices(
         hub=hub,
         renderer=tools.renderer,
         events=events,
-        claims=Claims(hub.client, {**{kind.name: kind.resource for kind in kinds}, git.name: git.resource}),
+        claims=Claims(hub.client, {one.name: one.resource for one in (configmaps, manifests, git, workspaces)}, limits),
         write_loops=WriteLoops(),
         unkept=UnkeptFields(),
         quotas=quotas,
+        source_memory=SourceMemory(),
         authors=authors,
         watch_namespaces=settings.watch_namespaces,
         allowed_kinds=frozenset(settings.allow_kinds),
         on_count=policies.syncs_changed if policies is not None else _nobody,
     )
     local = LocalClusters(hub)
-    objects = tuple(
-        Reconciler(kind, resolver, shared, lambda _: _object_source(shared))
-        for kind, resolver in zip(kinds, (local, clusters or local), strict=True)
+    objects: tuple[AnyReconciler, ...] = (
+        Reconciler(configmaps, local, shared, lambda _: _object_source(shared)),
+        Reconciler(manifests, clusters or local, shared, lambda _: _object_source(shared)),
     )
-    builds = Reconciler(git, clusters or local, shared, lambda host: _built_source(host, git, shared, tools))
-    by_kind: dict[str, BaseReconciler] = {**{one.kind.name: one for one in objects}, git.name: builds}
+    if clusters is not None:
+        objects += (Reconciler(workspaces, clusters, shared, lambda host: _upstream_source(host, clusters, shared)),)
+    builds: BuildReconciler = Reconciler(
+        git, clusters or local, shared, lambda host: _built_source(host, git, shared, tools)
+    )
+    gateways = IgnitionSyncReconciler(
+        IgnitionSyncKind(tenancy),
+        shared,
+        tools.mirrors,
+        depot,
+        takes_webhooks=settings.webhook_bind != OFF,
+        global_secret=bool(settings.webhook_secret_file),
+    )
+    all_ = Reconcilers(objects, builds, gateways)
+    by_kind = {one.queue.name: one for one in all_.all}
     quotas.connect(
         lambda name: by_kind[name[0]].recorded_targets(name[1]), lambda name: by_kind[name[0]].look_again(name[1])
     )
-    return Reconcilers(objects, builds)
+    return all_
 
 
 def _object_source(shared: SharedServices) -> ObjectSource:
-    return ObjectSource(shared.hub, shared.claims, shared.renderer, shared.allowed_kinds)
+    return ObjectSource(shared.hub, shared.claims, shared.renderer, shared.allowed_kinds, shared.source_memory)
+
+
+def _upstream_source(host: AnyReconciler, clusters: FleetClusters, shared: SharedServices) -> UpstreamSource:
+    return UpstreamSource(
+        shared.hub,
+        clusters,
+        host.triggers,
+        claims=shared.claims,
+        write_loops=shared.write_loops,
+        allowed_kinds=shared.allowed_kinds,
+        writer=host.writer,
+        pairs=host.pairs,
+    )
 
 
 def _built_source(
-    host: Reconciler[BuiltSource], kind: ConfigSyncKind, shared: SharedServices, tools: BuildTools
+    host: BuildReconciler, kind: ConfigSyncKind, shared: SharedServices, tools: BuildTools
 ) -> BuiltSource:
     return BuiltSource(
         host,
@@ -214,10 +263,11 @@ class Operator:
         self._rights = OwnRights(f"system:serviceaccount:{settings.namespace}:{ACCOUNT}")
         self._installation = Installation(client, shipped, self._authors_changed)
         self._readiness = Readiness(self._installation, settings.waived())
-        authors = AuthorCheck(self._installation.policies, settings.default_service_account)
+        authors = AuthorCheck(self._installation.policies, settings.default_service_account, hub.marks)
         checked = None if settings.allow_unchecked_authors else authors
         if checked is not None:
             self._targets.authors = checked
+        self._agents = AgentServices(settings, client)
         syncs = controllers(
             hub,
             tools,
@@ -227,12 +277,18 @@ class Operator:
             rights=self._rights,
             policies=self._policies,
             authors=checked,
+            depot=self._agents.access,
         )
-        self._syncs, self._git = syncs.all, syncs.builds.source
+        self._syncs, self._planned, self._git = syncs.all, syncs.planned, syncs.builds.source
         self._git_keys = syncs.builds.keys
+        self._gateways = syncs.gateways
+        self._agents.connect(self._gateways, checked, ready=lambda: not self._readiness.waits_for)
         self._marks = MarkRenewal(hub, settings.namespace, self._syncs, self._leads)
         self._reports = TenantPolicyReconciler(
-            client, self._policies, lambda namespaces: sum(len(one.syncs_of(namespaces)) for one in self._syncs)
+            client,
+            self._policies,
+            lambda namespaces: sum(len(one.syncs_of(namespaces)) for one in self._syncs),
+            events=events,
         )
         self._receiver = self._new_receiver()
         self._reflectors: tuple[AnyReflector, ...] = (
@@ -242,11 +298,11 @@ class Operator:
             *(reflector for controller in self._syncs for reflector in controller.syncs.values()),
         )
         hub.listen(self._policies.namespace_changed, self._managed_changed, self._unmanaged_changed, _nobody)
-        self._election: LeaderElection | None = None
-        if settings.leader_elect:
-            self._election = LeaderElection(
-                client, settings.namespace, LEASE, identity, on_leading=self._git.checks.lead
-            )
+        self._election = self._new_election(identity) if settings.leader_elect else None
+
+    def _new_election(self, identity: str) -> LeaderElection:
+        client, namespace = self._hub.client, self._settings.namespace
+        return LeaderElection(client, namespace, LEASE, identity, on_leading=self._begin_to_lead)
 
     def _new_crd_reflector(self) -> Reflector[MetaWire, str]:
         return Reflector(
@@ -262,25 +318,55 @@ class Operator:
         settings = self._settings
         return Receiver(
             settings.webhook_bind,
+            kinds=(CONFIG_SYNC, IGNITION_SYNC),
             global_secret=settings.webhook_secret(),
-            secrets=self._git.hook_secrets,
-            on_push=lambda namespace, name, _: self._git.pushed(namespace, name, leading=self._leads()),
-            ready=lambda: self._git.webhook_secrets.complete,
+            secrets=self._hook_secrets,
+            on_push=self._pushed,
+            ready=self._knows_secrets,
             trusted_proxies=settings.proxies(),
         )
 
+    def _begin_to_lead(self) -> None:
+        self._git.checks.lead()
+        self._gateways.fleet.checks.lead()
+
+    def _hook_secrets(self, namespace: str, name: str) -> dict[str, tuple[bytes, ...]]:
+        """Return the webhook secrets of the syncs of a name, by kind."""
+        found = {
+            CONFIG_SYNC: self._git.hook_secrets(namespace, name),
+            IGNITION_SYNC: self._gateways.fleet.hook_secrets(namespace, name),
+        }
+        return {kind: secrets for kind, secrets in found.items() if secrets is not None}
+
+    async def _pushed(self, namespace: str, name: str, push: Push, kinds: frozenset[str]) -> None:
+        """Notify the syncs of a name of a delivery with a valid signature."""
+        leading = self._leads()
+        if CONFIG_SYNC in kinds:
+            await self._git.pushed(namespace, name, leading=leading)
+        if IGNITION_SYNC in kinds:
+            await self._gateways.fleet.pushed(namespace, name, push, leading=leading)
+
+    def _knows_secrets(self) -> bool:
+        return self._git.webhook_secrets.complete and self._gateways.fleet.webhook_secrets.complete
+
     async def run(self, stop: asyncio.Event) -> None:
-        """Run until `stop` is set. Turns in hand are finished, writes in flight too, nothing new is started."""
+        """Run until `stop` is set. Reconciles and writes in progress are finished, and no new ones start."""
         endpoints = await serve(
             health=self._settings.health_bind,
             metrics=self._settings.metrics_bind,
             guard=self._metrics_guard(),
-            checks=self._readiness.checks(self._vital, self._takes_webhooks),
+            checks={
+                **self._readiness.checks(
+                    self._vital, self._takes_webhooks, partial(self._hub.namespace, self._settings.namespace)
+                ),
+                **self._agents.checks(),
+            },
         )
         served = {name: end.address for name in ("health", "metrics") if (end := getattr(endpoints, name)) is not None}
         await self._receiver.start()
-        if self._receiver.port:
-            served["webhooks"] = f":{self._receiver.port}"
+        if self._receiver.address:
+            served["webhooks"] = self._receiver.address
+        served.update(await self._agents.start())
         await self._rights.introduce(self._hub.client, stop)
         await self._readiness.begin()
         if self._settings.allow_insecure_metrics and "metrics" in served:
@@ -303,14 +389,17 @@ class Operator:
             # Workers end before the watches, and the lease is released last: until then nobody else writes.
             told.cancel()
             await self._receiver.stop()
+            await self._agents.stop()
             self._git.webhook_secrets.queue.close()
+            self._gateways.fleet.webhook_secrets.queue.close()
             for controller in self._controllers:
                 controller.queue.close()
             finished, _ = await asyncio.wait([work], timeout=FINISH_GRACE if self._is_working() else 0)
             if finished:
-                log.info("turns in hand are finished")
+                log.info("reconciles in hand are finished")
             await _end([work], WRITES_GRACE)
             await asyncio.gather(*(controller.drain(1.0) for controller in self._controllers))
+            await self._gateways.fleet.stop()
             await self._hub.stop()
             await self._clusters.stop()
             await _end(watches, 1.0)
@@ -333,10 +422,11 @@ class Operator:
             await reflector.synced.wait()
         log.info("caches are complete")
         await self._readiness.persist("read or make the keys of marks", self._marks.load)
+        self._gateways.fleet.start()
         self._readiness.waits_for = ""
         self._resources.expect(
             user_key(controller.queue.name, key)
-            for controller in self._syncs
+            for controller in self._planned
             if controller.writes_through(self._clusters)
             for reflector in controller.syncs.values()
             for key, _ in reflector.items()
@@ -345,6 +435,7 @@ class Operator:
             tending = tasks.create_task(self._marks.run())  # it has no end of its own
             await asyncio.gather(
                 self._git.webhook_secrets.run(self._git_keys()),
+                self._gateways.fleet.webhook_secrets.run(self._gateways.keys()),
                 *(
                     run_workers(one.queue, WORKERS, partial(self._reconcile, one), ready=self._leading)
                     for one in self._controllers
@@ -353,12 +444,13 @@ class Operator:
             tending.cancel()
 
     @property
-    def _controllers(self) -> "tuple[AnyController, ...]":
+    def _controllers(self) -> tuple[ObjectReconciler, ...]:
         return (*self._syncs, self._health, self._reports)
 
     def repository_changed(self, who: Hashable) -> None:
         """Enqueue the sync whose repository has changed."""
         self._git.repository_changed(who)
+        self._gateways.fleet.repository_changed(who)
 
     def _leads(self) -> bool:
         return self._election is None or self._election.leading.is_set()
@@ -367,7 +459,7 @@ class Operator:
         if self._election is not None:
             await self._election.leading.wait()
 
-    async def _reconcile(self, controller: "AnyController", key: Key) -> None:
+    async def _reconcile(self, controller: ObjectReconciler, key: Key) -> None:
         await self._leading()
         try:
             await controller.reconcile(key)
@@ -420,7 +512,7 @@ class Operator:
             self._health.secret_changed(Key(target.namespace, target.name))
 
     def _is_working(self) -> bool:
-        """Whether turns may be in hand: before the caches are complete and while another leads, there are none."""
+        """Whether reconciles may run: not before the caches are complete, nor while another replica leads."""
         return self._leads() and not self._readiness.waits_for
 
     def _metrics_guard(self) -> Guard | None:
@@ -430,7 +522,7 @@ class Operator:
         return metrics_guard(self._hub.client, settings.namespace, settings.metrics_cert_dir)
 
     def _takes_webhooks(self) -> bool:
-        return not self._receiver.port or self._git.webhook_secrets.complete
+        return not self._receiver.port or self._knows_secrets()
 
     def _vital(self) -> tuple[AnyReflector, ...]:
         return (*self._hub.vital, *self._reflectors)

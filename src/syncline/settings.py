@@ -2,16 +2,19 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
 from syncline.controllers.tenancy import Policies, Tenancy
+from syncline.core.webhook_configuration import AdmissionUrlError, check_url
 from syncline.engine.own_rights import OwnRights
 from syncline.engine.readiness import Waived
 from syncline.git import Mirrors, default_folder
 from syncline.receiver import Network, read_networks
 from syncline.render.build_pool import BuildPool
 from syncline.render.key_services import KeyServices
+from syncline.telemetry.bind import OFF
 
 
 class SettingsError(Exception):
@@ -41,6 +44,13 @@ class Settings(Struct, frozen=True, kw_only=True):
     webhook_bind: str = "0"
     webhook_secret_file: str = ""
     trusted_proxies: Sequence[str] = ()
+    depot_bind: str = "0"
+    depot_url: str = ""
+    depot_cert_dir: str = ""
+    admission_bind: str = "0"
+    admission_url: str = ""
+    admission_cert_dir: str = ""
+    agent_image: str = ""
 
     def mirrors(self) -> Mirrors:
         """Return the mirrors of repositories."""
@@ -89,3 +99,29 @@ class Settings(Struct, frozen=True, kw_only=True):
             return read_networks(self.trusted_proxies)
         except ValueError as error:
             raise SettingsError(f"--trusted-proxies: {error}") from None
+
+    def checked_depot_url(self) -> str:
+        """Return the address of the depot for agents, without a trailing slash. Raises `SettingsError`."""
+        if not self.depot_url:
+            return ""
+        if self.depot_bind == OFF:
+            raise SettingsError("--depot-url needs --depot-bind: without it, no depot is served")
+        try:
+            parts = urlsplit(self.depot_url)
+            valid = parts.scheme == "https" and bool(parts.hostname) and parts.port != 0
+        except ValueError:
+            valid = False
+        if not valid or parts.query or parts.fragment or parts.username is not None:
+            raise SettingsError(f"--depot-url {self.depot_url}: write https://HOST or https://HOST:PORT")
+        return self.depot_url.rstrip("/")
+
+    def checked_admission_url(self) -> str:
+        """Return the address of the admission webhook for the API server. Raises `SettingsError`."""
+        if self.admission_url:
+            if self.admission_bind == OFF:
+                raise SettingsError("--admission-url needs --admission-bind: without it, nobody answers there")
+            try:
+                check_url(self.admission_url)
+            except AdmissionUrlError as error:
+                raise SettingsError(f"--admission-url {self.admission_url}: {error}") from None
+        return self.admission_url

@@ -3,59 +3,48 @@
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from types import ModuleType
 
-import syncline.cli._start  # noqa: F401 - first, see there
-import syncline.cli.diff as diff_command
-import syncline.cli.doctor as doctor_command
-import syncline.cli.get as get_command
-import syncline.cli.grant as grant_command
-import syncline.cli.install as install_command
-import syncline.cli.keys as keys_command
-import syncline.cli.plan as plan_command
-import syncline.cli.reconcile as reconcile_command
-import syncline.cli.rollback as rollback_command
-import syncline.cli.run as run_command
-import syncline.cli.sandbox as sandbox_command
+from syncline.cli._start import loading  # isort: skip - first, see there
 from syncline import __version__
-from syncline.cli.arguments import UsageError
-from syncline.kube.errors import KubeError
 
 __all__ = ["main"]
-
-_COMMANDS = (
-    run_command,
-    get_command,
-    plan_command,
-    diff_command,
-    reconcile_command,
-    rollback_command,
-    install_command,
-    keys_command,
-    grant_command,
-    doctor_command,
-    sandbox_command,
-)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command. A user error is one line on stderr, never a traceback."""
-    parser = argparse.ArgumentParser(
-        prog="syncline", description="Apply and copy configuration, and keep it in sync.", allow_abbrev=False
-    )
-    parser.add_argument("--version", action="version", version=f"syncline {__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for module in _COMMANDS:
-        module.register(commands)
-    given = parser.parse_args(arguments)
-    command: Callable[[argparse.Namespace], int] = given.func
+    given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        return command(given)
-    except (KubeError, UsageError) as error:
-        print(f"syncline: {error}", file=sys.stderr)
-        return 1
+        if given[:1] == ["agent"]:
+            # It runs in every gateway pod, where the memory of all other commands would be wasted.
+            with loading():
+                import syncline.cli.agent as agent_command  # noqa: PLC0415
+            return run_command(given, (agent_command,))
+        if given[:1] == ["sandbox"]:
+            # It needs a quarter of the time of all others to load.
+            with loading():
+                import syncline.cli.sandbox as sandbox_command  # noqa: PLC0415
+            return run_command(given, (sandbox_command,))
+        with loading():
+            from syncline.cli.commands import run  # noqa: PLC0415 - as above
+        return run(given)
     except BrokenPipeError:
         # The reader of the output has closed the pipe, as in `syncline crds | head`.
         sys.stderr.close()
         return 1
     except KeyboardInterrupt:
         return 130
+
+
+def run_command(arguments: Sequence[str], modules: Sequence[ModuleType]) -> int:
+    """Run one of the commands of some modules."""
+    parser = argparse.ArgumentParser(
+        prog="syncline", description="Apply and copy configuration, and keep it in sync.", allow_abbrev=False
+    )
+    parser.add_argument("--version", action="version", version=f"syncline {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for module in modules:
+        module.register(commands)
+    given = parser.parse_args(arguments)
+    command: Callable[[argparse.Namespace], int] = given.func
+    return command(given)

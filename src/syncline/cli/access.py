@@ -54,7 +54,7 @@ class RightsReviews:
     def _message(
         self, who: "_Asker | None", verbs: Sequence[str], resource: Resource, namespace: str, *, read: bool = False
     ) -> str:
-        what = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
+        what = str(resource.group_resource)
         where = f" in namespace {namespace!r}" if namespace else " in all namespaces"
         lacking = f"may not {', '.join(verbs)} {what}{where}"
         if who is not None:

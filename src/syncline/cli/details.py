@@ -6,9 +6,19 @@ from typing import Any
 import msgspec
 
 from syncline.api.common import LabelSelector
-from syncline.api.kinds import CONFIG_MAP_SYNC, CONFIG_SYNC, SYNC_TARGET, TENANT_POLICY, Kind
+from syncline.api.kinds import (
+    CONFIG_MAP_SYNC,
+    CONFIG_SYNC,
+    IGNITION_SYNC,
+    SYNC_TARGET,
+    TENANT_POLICY,
+    WORKSPACE_SYNC,
+    Kind,
+)
 from syncline.cli.arguments import shown_revision
+from syncline.cli.gateway_details import gateway_facts, gateway_sections
 from syncline.cli.table import print_table, printable
+from syncline.cli.workspace_details import workspace_sections
 from syncline.core.selectors import selector_words
 
 Json = dict[str, Any]
@@ -54,13 +64,20 @@ def show_details(kind: Kind, one: Json) -> None:
         [_environment_row(entry) for entry in status.get("environments") or ()],
     )
     _section(("RESOURCE", "STATE", "MESSAGE"), [_resource_row(entry) for entry in status.get("syncedResources") or ()])
+    if kind is WORKSPACE_SYNC:
+        for header, rows in workspace_sections(status):
+            _section(header, rows)
+    if kind is IGNITION_SYNC:
+        for header, rows in gateway_sections(status):
+            _section(header, rows)
     targets = status.get("targetStatuses") or []
     _section(
         ("CLUSTER", "KIND", "NAMESPACE", "NAME", "STATUS", "WHY", "WHEN"), [_target_row(entry) for entry in targets]
     )
     total = (status.get("targets") or {}).get("desired", 0)
-    if total > len(targets):
-        print(f"{len(targets)} of {total} targets are listed, failures first")
+    listed = len(targets) or len(status.get("discoveredGateways") or ())
+    if total > listed:
+        print(f"{listed} of {total} targets are listed, failures first")
     _section(("PLANNED",), [(line,) for line in status.get("plan") or ()])
     header = ("WHEN", "REVISION", "RESULT", "CHANGES", "WHY")
     _section(header, [_change_row(entry) for entry in status.get("history") or ()])
@@ -87,6 +104,10 @@ def source_words(one: Json) -> str:
         return f"{spec['sourceNamespace']}/{spec['configMapName']}"
     if one["kind"] == CONFIG_SYNC.kind:
         return _origin_words([spec["source"]] if "source" in spec else spec.get("sources") or [])
+    if one["kind"] == WORKSPACE_SYNC.kind:
+        return _upstream_words(spec.get("upstream") or {})
+    if one["kind"] == IGNITION_SYNC.kind:
+        return str(spec["git"]["repo"])
     refs = [spec["sourceRef"]] if "sourceRef" in spec else spec.get("sourceRefs") or []
     if not refs:
         return "-"
@@ -119,6 +140,20 @@ def age(timestamp: str) -> str:
     return f"{max(0, passed // timedelta(seconds=1))}s"
 
 
+def _upstream_words(upstream: Json) -> str:
+    """Return the upstream of a WorkspaceSync as text: a workspace, the workspaces of an APIExport, or a cluster."""
+    if "apiExport" in upstream:
+        return f"APIExport {upstream['apiExport']['workspace']}/{upstream['apiExport']['name']}"
+    if "workspace" in upstream:
+        return str(upstream["workspace"])
+    connection = upstream.get("connection")
+    if connection is None:
+        return "this cluster"
+    if "syncTargetRef" in connection:
+        return f"SyncTarget {connection['syncTargetRef']['name']}"
+    return str(connection.get("server") or f"Secret {connection['kubeconfigSecretRef']['name']}")
+
+
 def _origin_words(sources: list[Json]) -> str:
     """Return the source of a ConfigSync as text: a repository, or an object in its namespace."""
     if not sources:
@@ -146,6 +181,7 @@ def _object_words(ref: Json) -> str:
 def _sync_facts(one: Json, status: Json) -> list[tuple[str, str]]:
     revision = status.get("sourceRevision")
     facts = [("Source", source_words(one) + (f", revision {shown_revision(revision)}" if revision else ""))]
+    facts += gateway_facts(one) if one["kind"] == IGNITION_SYNC.kind else []
     counts = status.get("targets")
     if counts:
         wrong = [f"{counts[state]} {state}" for state in _STATES if counts.get(state)]

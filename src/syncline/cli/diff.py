@@ -11,10 +11,11 @@ import msgspec
 from msgspec import Struct
 
 from syncline.api.configsync import ConfigSyncSpec
-from syncline.api.kinds import CONFIG_SYNC, MANIFEST_SYNC
+from syncline.api.kinds import CONFIG_SYNC, IGNITION_SYNC, MANIFEST_SYNC
 from syncline.api.manifestsync import ManifestSyncSpec
 from syncline.cli import connect
 from syncline.cli.arguments import SYNCS, Reference, UsageError, read_syncs, reference
+from syncline.cli.gateway_preview import show_diff
 from syncline.cli.preview import BOTH_WAYS, Previewer, goes_both_ways, namespaces_of, open_previewer
 from syncline.cli.projected import States, removed, written
 from syncline.cli.redact import shown
@@ -94,6 +95,10 @@ async def _diff_all(connection: Connection, given: argparse.Namespace, manifests
             kind = (await find_kind(previewer.client, named, home)).kind
             asked.append((kind, await previewer.read(kind, str(named.name), home)))
         for kind, wire in asked:
+            if kind == IGNITION_SYNC.kind:
+                title = f"{kind} {wire.metadata.namespace}/{wire.metadata.name}"
+                code = max(code, show_diff(title, await previewer.preview_gateways(wire)))
+                continue
             preview = await previewer.preview(kind, wire)
             places = _Places(preview, previewer)
             parts = await asyncio.gather(*(_part(places, action) for action in preview.actions))

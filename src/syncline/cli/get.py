@@ -6,10 +6,11 @@ import json
 from typing import Any
 
 from syncline.api.common import API_VERSION
-from syncline.api.kinds import ALL_KINDS, CONFIG_SYNC, KINDS, SYNC_TARGET, TENANT_POLICY, Kind
+from syncline.api.kinds import ALL_KINDS, CONFIG_SYNC, IGNITION_SYNC, KINDS, SYNC_TARGET, TENANT_POLICY, Kind
 from syncline.cli import connect
 from syncline.cli.arguments import Reference, UsageError, reference, resource_of
 from syncline.cli.details import age, ready, resource_words, show_details, source_words, track_words
+from syncline.cli.gateway_details import followed_ref
 from syncline.cli.sync_ref import find_kind, not_served
 from syncline.cli.table import print_table
 from syncline.kube.client import Client
@@ -34,8 +35,8 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         "kind",
         nargs="?",
         metavar="KIND",
-        help="ConfigMapSync, ManifestSync, ConfigSync, SyncTarget, TenantPolicy; cms, msync, csync, st, tp; or"
-        " KIND/NAME, or NAME alone",
+        help="ConfigMapSync, ManifestSync, ConfigSync, WorkspaceSync, IgnitionSync, SyncTarget, TenantPolicy; cms,"
+        " msync, csync, wss, isync, st, tp; or KIND/NAME, or NAME alone",
     )
     parser.add_argument("name", nargs="?", metavar="NAME", help="show the details of this object")
     where = parser.add_mutually_exclusive_group()
@@ -117,8 +118,10 @@ def _print_json(found: Found, *, single: bool) -> None:
 
 
 def _print_tables(found: Found, namespace: str | None) -> None:
-    copies = [_sync_row(one) for kind, one in found if kind not in (CONFIG_SYNC, SYNC_TARGET, TENANT_POLICY)]
-    followers = [_follower_row(one) for kind, one in found if kind is CONFIG_SYNC]
+    copies = [
+        _sync_row(one) for kind, one in found if kind not in (CONFIG_SYNC, IGNITION_SYNC, SYNC_TARGET, TENANT_POLICY)
+    ]
+    followers = [_follower_row(one) for kind, one in found if kind in (CONFIG_SYNC, IGNITION_SYNC)]
     clusters = [_cluster_row(one) for kind, one in found if kind is SYNC_TARGET]
     policies = [_policy_row(one) for kind, one in found if kind is TENANT_POLICY]
     said = False
@@ -143,7 +146,8 @@ def _sync_row(one: Json) -> tuple[str, ...]:
 
 
 def _follower_row(one: Json) -> tuple[str, ...]:
-    return _row(one, source_words(one), track_words(_status(one)), _counts(one))
+    revision = followed_ref(one) if one["kind"] == IGNITION_SYNC.kind else track_words(_status(one))
+    return _row(one, source_words(one), revision, _counts(one))
 
 
 def _cluster_row(one: Json) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from typing import Any
 from syncline import deploy
 from syncline.cli import connect
 from syncline.cli.arguments import UsageError
+from syncline.core.group_kind import GroupResource
 from syncline.core.profiles import READ, WRITE
 from syncline.deploy.names import AGGREGATE_LABEL, GRANTED_LABEL, LABELS
 from syncline.kube.client import Client, PatchKind
@@ -82,7 +83,7 @@ def _to_account(resource: str, verbs: tuple[str, ...], given: argparse.Namespace
 
 
 def _role(kind: str, metadata: dict[str, Any], resource: str, verbs: tuple[str, ...]) -> deploy.Manifest:
-    plural, _, group = resource.partition(".")
+    group, plural = GroupResource.parse(resource)
     if not plural or "*" in resource:
         raise UsageError(f"{resource}: write one resource, such as deployments.apps")
     return {

@@ -3,7 +3,7 @@
 import argparse
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct, field
 
@@ -21,7 +21,7 @@ from syncline.engine.kind_informer import MetaWire
 from syncline.engine.sync_object import SyncObjectWriter
 from syncline.kube.client import Client, PatchKind
 from syncline.kube.config import Connection
-from syncline.kube.errors import NotFound
+from syncline.kube.errors import Invalid, NotFound
 from syncline.kube.resources import Resource
 
 _SYNCS = tuple(resource_of(kind) for kind in SYNCS)
@@ -81,6 +81,18 @@ def _print(manifests: Sequence[deploy.Manifest]) -> int:
     return 0
 
 
+async def _apply(client: Client, manifest: deploy.Manifest) -> None:
+    resource, meta = deploy.resource(manifest), manifest["metadata"]
+    try:
+        await client.patch(resource, meta["name"], meta.get("namespace"), manifest, PatchKind.APPLY, force=True)
+    except Invalid:
+        if manifest not in deploy.injection():
+            raise
+        # It names the address of `--admission-url`, which excludes a Service.
+        await client.delete(resource, meta["name"])
+        await client.patch(resource, meta["name"], None, manifest, PatchKind.APPLY, force=True)
+
+
 async def _install(connection: Connection, given: argparse.Namespace) -> int:
     async with Client(connection) as client:
         choice = choices.chosen(given, await choices.installed(client))
@@ -88,11 +100,8 @@ async def _install(connection: Connection, given: argparse.Namespace) -> int:
         for manifest in deploy.everything(image, choice):
             if given.without_deployment and manifest["kind"] == "Deployment":
                 continue
-            meta = manifest["metadata"]
-            await client.patch(
-                deploy.resource(manifest), meta["name"], meta.get("namespace"), manifest, PatchKind.APPLY, force=True
-            )
-            print(f"applied {manifest['kind']} {meta['name']}")
+            await _apply(client, manifest)
+            print(f"applied {manifest['kind']} {manifest['metadata']['name']}")
     print(f"the operator has the rights of profile {choice.profile}: {MEANINGS[choice.profile]}")
     if not given.without_deployment:
         print(f"its image is {image}")
@@ -115,16 +124,33 @@ async def _uninstall(connection: Connection, given: argparse.Namespace) -> int:
                 " to keep the objects of the syncs."
             )
             return 1
+        first, rest = removal_order()
+        await _remove(client, first)
         await revoke_all(client)
-        # The Deployment is removed first, so that no operator runs without its rights, and the empty namespace last.
-        for manifest in reversed(deploy.everything(deploy.IMAGE)):
-            meta = manifest["metadata"]
-            try:
-                await client.delete(deploy.resource(manifest), meta["name"], meta.get("namespace"))
-            except NotFound:
-                continue
-            print(f"removed {manifest['kind']} {meta['name']}")
+        await _remove(client, rest)
     return 0
+
+
+def removal_order() -> tuple[list[deploy.Manifest], list[deploy.Manifest]]:
+    """Return the manifests to delete before the grants, and those to delete after them.
+
+    The Deployment is removed first, so that no operator runs without its rights, and the empty namespace last. The
+    aggregated role is removed before the roles that it aggregates: their removal has the control plane write it again.
+    """
+    manifests = list(reversed(deploy.everything(deploy.IMAGE)))
+    first = [one for one in manifests if one["kind"] == "Deployment"]
+    first += [one for one in manifests if "aggregationRule" in one]
+    return first, [one for one in manifests if one not in first]
+
+
+async def _remove(client: Client, manifests: Iterable[deploy.Manifest]) -> None:
+    for manifest in manifests:
+        meta = manifest["metadata"]
+        try:
+            await client.delete(deploy.resource(manifest), meta["name"], meta.get("namespace"))
+        except NotFound:
+            continue
+        print(f"removed {manifest['kind']} {meta['name']}")
 
 
 async def _delete_syncs(client: Client, *, keep: bool, timeout: float) -> list[tuple[Resource, ObjectMeta]]:

@@ -11,12 +11,13 @@ from typing import Any
 from syncline.api.common import GROUP, VERSION
 from syncline.api.kinds import KINDS
 from syncline.core.digest import DigestKey
+from syncline.core.group_kind import GroupKind
 from syncline.core.objects import Observed, Target
 from syncline.core.ownership import object_id_of, read_marks
 from syncline.core.scope import Namespace
 from syncline.core.selectors import is_glob
 from syncline.core.wire import DataWire, ObjectWire
-from syncline.engine.cluster import BUILT_IN, Cluster, kind_name
+from syncline.engine.cluster import BUILT_IN, Cluster
 from syncline.engine.kind_informer import KindInformer, MetaWire
 from syncline.engine.markkeys import MarkRing
 from syncline.kube.client import Client
@@ -91,12 +92,12 @@ class PartialCluster(Cluster):
             )
         return super().all_namespaces()
 
-    async def open_kind(self, group: str, kind: str, version: str | None = None) -> KindInformer:
+    async def open_kind(self, kind: GroupKind, version: str | None = None) -> KindInformer:
         """Return the informer of a kind, with its readable objects."""
-        name = kind_name(group, kind)
+        name = str(kind)
         if not self.is_open(name):
-            await self._look_at_kind(name, BUILT_IN.get(name) or await self.discovery.find(group, kind, version))
-        return await super().open_kind(group, kind, version)
+            await self._look_at_kind(name, BUILT_IN.get(name) or await self.discovery.find(*kind, version))
+        return await super().open_kind(kind, version)
 
     async def read(self, target: Target, client: Client) -> DataWire | ObjectWire:
         """Read an object live, as `client`."""

@@ -7,10 +7,13 @@ from collections import Counter
 from typing import Any
 
 from syncline.api.configmapsync import KIND as CONFIG_MAP_SYNC
+from syncline.api.ignitionsync import KIND as IGNITION_SYNC
 from syncline.cli import connect
 from syncline.cli.arguments import UsageError, read_syncs
+from syncline.cli.gateway_preview import show_plan
 from syncline.cli.preview import namespaces_of, open_previewer
 from syncline.cli.table import print_table, printable
+from syncline.controllers.gateways.preview import FleetPreview
 from syncline.controllers.targets.preview import Preview
 from syncline.core.objects import Target
 from syncline.core.outcome import NOT_READY
@@ -62,13 +65,17 @@ def _plan_file(given: argparse.Namespace) -> int:
 async def _plan_all(connection: Connection, given: argparse.Namespace, manifests: list[dict[str, Any]]) -> int:
     home = given.namespace or connection.namespace or "default"
     async with open_previewer(connection, given, namespaces_of(manifests, home)) as previewer:
-        wires = [await previewer.check(manifest, home) for manifest in manifests]
+        wires = [(manifest["kind"], await previewer.check(manifest, home)) for manifest in manifests]
         previews = [
-            await previewer.preview(manifest["kind"], wire) for manifest, wire in zip(manifests, wires, strict=True)
+            await (previewer.preview_gateways(wire) if kind == IGNITION_SYNC else previewer.preview(kind, wire))
+            for kind, wire in wires
         ]
     code = POSSIBLE
-    for manifest, wire, preview in zip(manifests, wires, previews, strict=True):
-        code = max(code, _show(manifest["kind"], wire, preview))
+    for (kind, wire), preview in zip(wires, previews, strict=True):
+        if isinstance(preview, FleetPreview):
+            code = max(code, show_plan(f"{kind} {wire.metadata.namespace}/{wire.metadata.name}", preview))
+        else:
+            code = max(code, _show(kind, wire, preview))
     for note in previewer.unchecked():
         print(printable(f"note: {note}"))
     return code
@@ -90,6 +97,8 @@ def _show(kind: str, wire: RawSync, preview: Preview) -> int:
     print_table(("ACTION", *place, "THEN", "WHY"), rows)
     if preview.problem is not None:
         print(printable(f"{preview.problem.reason}: {preview.problem.message}"))
+    for nothing in preview.unmatched:
+        print(printable(f"note: {nothing}"))
     states = [*(action.state for action in preview.actions), *(one.state for one in preview.skipped)]
     unable = sum(state in UNDONE for state in states)
     verbs = Counter(action.verb.value for action in preview.actions if action.state not in UNDONE)

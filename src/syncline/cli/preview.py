@@ -8,15 +8,17 @@ from typing import Any
 
 import msgspec
 
+from syncline.api.ignition_status import IgnitionSyncStatus
 from syncline.cli import connect
 from syncline.cli.access import RightsReviews
 from syncline.cli.arguments import UsageError
 from syncline.cli.partial import NotVisible, PartialCluster
 from syncline.cli.projected import is_same, written
 from syncline.cli.strict import explain
-from syncline.controllers.reconciler import Reconciler
-from syncline.controllers.sources.built import BuiltSource
-from syncline.controllers.sources.objects import ObjectSource
+from syncline.controllers.errors import SyncError
+from syncline.controllers.gateways.preview import FleetPreview, GatewayPreviewer
+from syncline.controllers.kinds.ignitionsync import IgnitionSyncReconciler
+from syncline.controllers.reconciler import AnyReconciler
 from syncline.controllers.targets.fleet_clusters import FleetClusters
 from syncline.controllers.targets.preview import Preview
 from syncline.controllers.targets.synctargets import SyncTargetInformer
@@ -50,11 +52,14 @@ class Previewer:
         self,
         client: Client,
         hub: PartialCluster,
-        controllers: Sequence[Reconciler[ObjectSource] | Reconciler[BuiltSource]],
+        controllers: Sequence[AnyReconciler],
         access: RightsReviews,
+        *,
+        gateways: IgnitionSyncReconciler,
         unread: Sequence[str] = (),
     ) -> None:
         """`unread`: notes about objects that could not be read."""
+        self._gateways = gateways
         self._unread = unread
         self.client = client
         self.hub = hub
@@ -63,7 +68,7 @@ class Previewer:
 
     async def check(self, manifest: dict[str, Any], namespace: str) -> RawSync:
         """Validate and default a manifest with a dry run. Identity and status come from the live object."""
-        resource = self._controllers[manifest["kind"]].kind.resource
+        resource = self._resource(manifest["kind"])
         meta = manifest["metadata"]
         name, namespace = str(meta["name"]), str(meta.get("namespace") or namespace)
         body = {**manifest, "metadata": {**meta, "namespace": namespace}}
@@ -74,6 +79,10 @@ class Previewer:
             if unknown is None:
                 raise
             raise UsageError(f"{manifest['kind']} {namespace}/{name}: {unknown}") from None
+
+    def _resource(self, kind: str) -> Resource:
+        gateways = self._gateways.kind
+        return gateways.resource if kind == gateways.name else self._controllers[kind].kind.resource
 
     async def _checked(self, resource: Resource, name: str, namespace: str, body: dict[str, Any]) -> RawSync:
         meta = body["metadata"]
@@ -90,7 +99,7 @@ class Previewer:
 
     async def read(self, kind: str, name: str, namespace: str) -> RawSync:
         """Read a sync that exists."""
-        return await self.client.get(self._controllers[kind].kind.resource, name, namespace, type=RawSync)
+        return await self.client.get(self._resource(kind), name, namespace, type=RawSync)
 
     async def preview(self, kind: str, wire: RawSync) -> Preview:
         """Plan a reconcile without making it. Raises `NotVisible` if a necessary object is not readable."""
@@ -100,6 +109,22 @@ class Previewer:
         except NotVisible as error:
             raise NotVisible(f"{kind} {wire.metadata.namespace}/{wire.metadata.name}: {error}") from None
         return preview if self.hub.key.secret else await _compared(preview)
+
+    async def preview_gateways(self, wire: RawSync) -> FleetPreview:
+        """Compare the files of gateways with those that an IgnitionSync would publish."""
+        kind = self._gateways.kind
+        sync, status = kind.read(wire), msgspec.json.decode(wire.status, type=IgnitionSyncStatus)
+        living = None
+        with suppress(NotFound):
+            living = kind.read(await self.read(kind.name, wire.metadata.name, wire.metadata.namespace))
+        if sync.spec is None:
+            return FleetPreview(problem=SyncError("InvalidSpec", sync.error))
+        try:
+            kind.admit(sync)
+            requester = kind.requester(sync)
+        except SyncError as error:
+            return FleetPreview(problem=error)
+        return await GatewayPreviewer(self.client, self._gateways.fleet).preview(sync, status, living, requester)
 
     def unchecked(self) -> list[str]:
         """Return notes about rights that could not be checked and objects that are not readable."""
@@ -174,7 +199,7 @@ async def open_previewer(
         try:
             await _synced((hub.namespaces, *reflectors))
             access = RightsReviews(client, connect.operator_user(given))
-            yield Previewer(client, hub, syncs.all, access, unread)
+            yield Previewer(client, hub, syncs.planned, access, gateways=syncs.gateways, unread=unread)
         finally:
             for watch in watches:
                 watch.cancel()

@@ -121,7 +121,7 @@ async def _applied(site: TargetCluster, desired: Desired, observed: Observed, li
     if handed is None and observed.applied:
         return result
     meta = msgspec.json.decode(msgspec.json.encode({"managedFields": handed or managed}), type=ManagedMeta)
-    ours = msgspec.json.decode(owned_fields(meta.managed_fields, group=target.kind.partition(".")[2]))
+    ours = msgspec.json.decode(owned_fields(meta.managed_fields, group=target.group_kind.group))
     return await _defaulted(site.client, resource, live, result) if drop_unsent(result, ours, body) else result
 
 

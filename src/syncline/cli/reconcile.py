@@ -18,7 +18,7 @@ from syncline.core.conditions import find
 from syncline.core.history import RETRYING
 
 _POLL = 0.2
-# Reasons of a sync that waits for what only a person can do.
+# Reasons of a sync that waits for a person.
 _FOR_A_PERSON = frozenset({"NamespaceNotFound"})
 
 

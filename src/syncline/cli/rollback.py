@@ -1,4 +1,4 @@
-"""`syncline rollback` and `promote`: change the commit of a ConfigSync, or of one of its environments."""
+"""`syncline rollback` and `promote`: change the commit of a sync that follows Git, or of one of its environments."""
 
 import argparse
 import asyncio
@@ -6,10 +6,14 @@ import re
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from syncline.api.configsync import PREVIOUS, ConfigSync, ConfigSyncStatus, Environment, EnvironmentStatus
-from syncline.api.kinds import CONFIG_SYNC
+from msgspec import Struct, field
+
+from syncline.api.common import HistoryEntry
+from syncline.api.configsync import PREVIOUS, ConfigSync, Environment, EnvironmentStatus, Rollback
+from syncline.api.kinds import CONFIG_SYNC, IGNITION_SYNC
 from syncline.cli.arguments import UsageError, shown_revision
 from syncline.cli.sync_ref import SyncRef, add_arguments, sync_ref
+from syncline.core.history import applied
 
 _SHORTEST = 7
 _HEX = re.compile(r"[0-9a-f]{7,64}")
@@ -21,11 +25,11 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     """Add the commands."""
     rollback = commands.add_parser(
         "rollback",
-        help="roll back a ConfigSync to a commit",
-        description="Roll back a ConfigSync, or one of its environments, to a commit. It stays at the commit until"
-        " --clear, regardless of pushes.",
+        help="roll back a ConfigSync or IgnitionSync to a commit",
+        description="Roll back a ConfigSync, one of its environments, or the gateways of an IgnitionSync to a commit."
+        " It stays at the commit until --clear, regardless of pushes.",
     )
-    add_arguments(rollback, CONFIG_SYNC)
+    add_arguments(rollback, CONFIG_SYNC, IGNITION_SYNC)
     rollback.add_argument("--env", metavar="E", help="the environment, if the ConfigSync has environments")
     what = rollback.add_mutually_exclusive_group()
     what.add_argument(
@@ -54,10 +58,29 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     promote.set_defaults(func=lambda given: asyncio.run(_promote(given)))
 
 
+class _PinnedSpec(Struct, rename="camel"):
+    environments: list[Environment] = field(default_factory=list)
+    rollback: Rollback | None = None
+
+
+class _PinnedStatus(Struct, rename="camel"):
+    environments: list[EnvironmentStatus] = field(default_factory=list)
+    source_revision: str | None = None
+    last_healthy_revision: str | None = None
+    history: list[HistoryEntry] = field(default_factory=list)
+
+
+class _PinnedSync(Struct):
+    """The fields of a sync that a rollback reads."""
+
+    spec: _PinnedSpec
+    status: _PinnedStatus = field(default_factory=_PinnedStatus)
+
+
 async def _rollback(given: argparse.Namespace) -> int:
     to = PREVIOUS if given.to.lower() == PREVIOUS.lower() else given.to.lower()
-    async with sync_ref(given, CONFIG_SYNC) as sync:
-        read = await sync.read(ConfigSync)
+    async with sync_ref(given, CONFIG_SYNC, IGNITION_SYNC) as sync:
+        read = await sync.read(_PinnedSync)
         track = f"{sync}, environment {given.env}," if given.env else str(sync)
         held, path, guard = _held(read, given.env, sync)
         to = to if given.clear else _meant(read, given.env, to, unlisted=given.unlisted)
@@ -77,7 +100,7 @@ async def _rollback(given: argparse.Namespace) -> int:
         return 0
 
 
-def _held(read: ConfigSync, env: str | None, sync: SyncRef) -> tuple[str | None, str, list[dict[str, Any]]]:
+def _held(read: _PinnedSync, env: str | None, sync: SyncRef) -> tuple[str | None, str, list[dict[str, Any]]]:
     """Return the rollback in the spec, its JSON path, and the tests for a change."""
     environments = read.spec.environments
     if env is None:
@@ -90,7 +113,7 @@ def _held(read: ConfigSync, env: str | None, sync: SyncRef) -> tuple[str | None,
     return (held.to if held is not None else None), path, guard
 
 
-def _meant(read: ConfigSync, env: str | None, given: str, *, unlisted: bool) -> str:
+def _meant(read: _PinnedSync, env: str | None, given: str, *, unlisted: bool) -> str:
     """Return the full commit of a rollback. Raises `UsageError` for an unknown commit."""
     if given == PREVIOUS or not _HEX.fullmatch(given):
         return given  # the API server validates it
@@ -103,7 +126,7 @@ def _meant(read: ConfigSync, env: str | None, given: str, *, unlisted: bool) -> 
         return given if given in found else found[0]
     if unlisted and len(given) in _WHOLE:
         return given
-    listed = ", ".join(shown_revision(commit) for commit in known) or "none yet"
+    listed = ", ".join(shown_revision(commit) for commit in _applied(reported)) or "none yet"
     more = "--unlisted needs the full commit" if unlisted else "for other commits, add --unlisted"
     raise UsageError(f"the history has no commit {given}: write one of its commits ({listed}); {more}")
 
@@ -153,11 +176,20 @@ def _past(track: EnvironmentStatus, given: str) -> str:
     raise UsageError(f"{track.name} has no commit {given} in its history: write one of its commits ({told})")
 
 
-def _known(reported: EnvironmentStatus | ConfigSyncStatus | None, results: Collection[str] = ()) -> list[str]:
+def _known(reported: EnvironmentStatus | _PinnedStatus | None, results: Collection[str] = ()) -> list[str]:
     """Return the commits in a status. From the history: the commits with these results, or all."""
     if reported is None:
         return []
-    past = [entry.revision for entry in reported.history if not results or entry.result in results]
+    return _commits(reported, [entry for entry in reported.history if not results or entry.result in results])
+
+
+def _applied(reported: EnvironmentStatus | _PinnedStatus | None) -> list[str]:
+    """Return the commits in a status that were applied, whole or in part."""
+    return _commits(reported, applied(reported.history)) if reported is not None else []
+
+
+def _commits(reported: EnvironmentStatus | _PinnedStatus, history: Iterable[HistoryEntry]) -> list[str]:
+    past = [entry.revision for entry in history]
     known = dict.fromkeys([reported.source_revision, reported.last_healthy_revision, *past])
     return [commit for commit in known if commit]
 

@@ -42,6 +42,8 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         help="the smallest interval that a sync can have (default: 10s)",
     )
     _add_webhook_flags(parser)
+    _add_depot_flags(parser)
+    _add_admission_flags(parser)
     parser.add_argument(
         "--allow-unchecked-authors",
         action="store_true",
@@ -101,6 +103,58 @@ def _add_webhook_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_depot_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--depot-bind",
+        default="0",
+        metavar="ADDR",
+        help="serve the files of IgnitionSyncs to agents at this address, such as :8444 (default: 0, off)",
+    )
+    parser.add_argument(
+        "--depot-url",
+        default="",
+        metavar="URL",
+        help="the address of the depot for agents (default: the host of --depot-bind, else the Service syncline-depot)",
+    )
+    parser.add_argument(
+        "--depot-cert-dir",
+        default="",
+        metavar="FOLDER",
+        help="serve the depot with tls.crt and tls.key of this folder, which agents trust by its ca.crt (default:"
+        " certificates of the operator, which it renews)",
+    )
+
+
+def _add_admission_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--admission-bind",
+        default="0",
+        metavar="ADDR",
+        help="add agents to new pods that ask for one: answer the API server at this address, such as :9443"
+        " (default: 0, off)",
+    )
+    parser.add_argument(
+        "--admission-url",
+        default="",
+        metavar="URL",
+        help="have the API server call this address instead of the Service syncline-admission, and create the webhook"
+        " configuration if it is missing (development)",
+    )
+    parser.add_argument(
+        "--admission-cert-dir",
+        default="",
+        metavar="FOLDER",
+        help="answer the API server with tls.crt and tls.key of this folder; without ca.crt in it, another program"
+        " writes the CA bundle of the webhook configuration (default: certificates of the operator)",
+    )
+    parser.add_argument(
+        "--agent-image",
+        default="",
+        metavar="IMAGE",
+        help="the image of agents, if their IgnitionSync names none (default: the image of the operator's pod)",
+    )
+
+
 def duration(text: str) -> float:
     """Parse a Go duration, such as 90s or 1h30m. Return seconds."""
     try:
@@ -133,6 +187,13 @@ def _run(given: argparse.Namespace) -> int:
         webhook_bind=given.webhook_bind,
         webhook_secret_file=given.webhook_secret_file,
         trusted_proxies=connect.split(given.trusted_proxies),
+        depot_bind=given.depot_bind,
+        depot_url=given.depot_url,
+        depot_cert_dir=given.depot_cert_dir,
+        admission_bind=given.admission_bind,
+        admission_url=given.admission_url,
+        admission_cert_dir=given.admission_cert_dir,
+        agent_image=given.agent_image,
     )
     try:
         needed = shipped(settings.namespace)

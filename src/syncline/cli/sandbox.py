@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from syncline.sandbox import Options, Sandbox, SandboxError, find_binaries, link_tools, statuses
+from syncline.sandbox import Options, Sandbox, SandboxError, find_binaries, find_kcp, link_tools, statuses
 
 _Command = Callable[[argparse.Namespace], int]
 
@@ -25,6 +25,7 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         description="Take the binaries from SYNCLINE_SANDBOX_BIN or KUBEBUILDER_ASSETS, from the user's cache, from"
         " the official releases (or their mirror, SYNCLINE_SANDBOX_MIRROR), or build them with Go.",
     )
+    install.add_argument("--kcp", action="store_true", help="the binaries of kcp: etcd and kcp")
     install.set_defaults(func=_reported(_install))
 
     tools = commands.add_parser(
@@ -39,11 +40,14 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "up", help="start a sandbox that runs until `down`; the last line of the output is its kubeconfig"
     )
     _add_name(up)
+    up.add_argument(
+        "--kcp", action="store_true", help="a kcp instead of a cluster; the kubeconfig is of workspace root"
+    )
     up.add_argument("--audit-log", action="store_true", help="write an audit log next to the kubeconfig")
     up.add_argument(
         "--port", type=int, default=0, help="the port of the API server on 127.0.0.1 (default: a free port)"
     )
-    for component in ("etcd", "apiserver", "controller-manager"):
+    for component in ("etcd", "apiserver", "controller-manager", "kcp"):
         up.add_argument(
             f"--{component}-arg",
             action="append",
@@ -87,9 +91,9 @@ def _reported(command: _Command) -> _Command:
     return run
 
 
-def _install(_: argparse.Namespace) -> int:
-    found = find_binaries()
-    print(found.etcd, found.apiserver, found.controller_manager, sep="\n")
+def _install(arguments: argparse.Namespace) -> int:
+    found = find_kcp() if arguments.kcp else find_binaries()
+    print(*filter(None, (found.etcd, found.apiserver, found.controller_manager, found.kcp)), sep="\n")
     return 0
 
 
@@ -100,11 +104,13 @@ def _tools(_: argparse.Namespace) -> int:
 
 def _up(arguments: argparse.Namespace) -> int:
     options = Options(
+        kcp=arguments.kcp,
         audit_log=arguments.audit_log,
         port=arguments.port,
         etcd_args=_flags(arguments.etcd_arg),
         apiserver_args=_flags(arguments.apiserver_arg),
         controller_manager_args=_flags(arguments.controller_manager_arg),
+        kcp_args=_flags(arguments.kcp_arg),
     )
     sandbox = Sandbox.up(arguments.name, options)
     print(f"sandbox {arguments.name} is up: {sandbox.server}")

@@ -11,7 +11,7 @@ from syncline.deploy.policy import policy
 from syncline.deploy.resources import resource
 from syncline.deploy.rights import Choice, rbac
 from syncline.deploy.text import Manifest, to_yaml
-from syncline.deploy.workload import deployment
+from syncline.deploy.workload import deployment, injection
 
 __all__ = [
     "IMAGE",
@@ -22,6 +22,7 @@ __all__ = [
     "crds",
     "deployment",
     "everything",
+    "injection",
     "namespace",
     "policy",
     "rbac",

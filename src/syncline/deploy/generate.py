@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from syncline.deploy import reference
+from syncline.deploy import chart, reference
 from syncline.deploy.manifests import crds, everything
 from syncline.deploy.text import to_yaml
 
@@ -15,6 +15,7 @@ def files() -> dict[str, str]:
     return {
         "deploy/crds.yaml": _GENERATED + to_yaml(crds()),
         "deploy/syncline.yaml": _GENERATED + to_yaml(everything()),
+        **{f"{chart.FOLDER}/{name}": text for name, text in chart.files().items()},
         **{f"docs/reference/{name}": text for name, text in reference.pages().items()},
     }
 

@@ -6,7 +6,7 @@ from syncline.deploy.names import IMAGE, LABELS, NAMESPACE
 from syncline.deploy.policy import policy
 from syncline.deploy.rights import AS_SHIPPED, Choice, rbac
 from syncline.deploy.text import Manifest
-from syncline.deploy.workload import deployment
+from syncline.deploy.workload import deployment, injection
 
 
 def crds() -> list[Manifest]:
@@ -25,4 +25,4 @@ def everything(image: str = IMAGE, choice: Choice = AS_SHIPPED) -> list[Manifest
 
     The policies are before the Deployment, so that the operator never reconciles a sync with an unchecked author.
     """
-    return [*namespace(), *crds(), *rbac(choice), *policy(), *deployment(image, choice.profile)]
+    return [*namespace(), *crds(), *rbac(choice), *policy(), *injection(), *deployment(image, choice.profile)]

@@ -4,11 +4,14 @@ NAMESPACE = "syncline-system"
 SERVICE_ACCOUNT = "syncline"
 DIGEST_KEY = "syncline-digest-key"
 MARK_KEYS = "syncline-mark-keys"
+SERVING_CA = "syncline-serving-ca"
 IMAGE = "syncline:0.1.0"
 
 METRICS_PORT = 8443
 HEALTH_PORT = 8081
 WEBHOOK_PORT = 8082
+DEPOT_PORT = 8444
+ADMISSION_PORT = 9443
 
 AGGREGATE_LABEL = "syncline.dev/aggregate-to-operator"
 TENANT_KINDS = "syncline.dev/tenant-kinds"

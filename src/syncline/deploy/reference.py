@@ -6,12 +6,21 @@ from typing import NamedTuple
 
 from syncline.api.common import API_VERSION
 from syncline.api.crd import schema
-from syncline.api.kinds import ALL_KINDS, CONFIG_MAP_SYNC, CONFIG_SYNC, MANIFEST_SYNC, SYNC_TARGET, Kind
+from syncline.api.kinds import (
+    ALL_KINDS,
+    CONFIG_MAP_SYNC,
+    CONFIG_SYNC,
+    IGNITION_SYNC,
+    MANIFEST_SYNC,
+    SYNC_TARGET,
+    WORKSPACE_SYNC,
+    Kind,
+)
 from syncline.api.schema import VALIDATIONS, Schema
+from syncline.core.known_kinds import CLUSTER_WIDE, NAMESPACED
 from syncline.core.profiles import DEFAULT, PROFILES, SHARES, Share
 from syncline.deploy.names import AGGREGATE_LABEL
-from syncline.deploy.policy import configmapsync, configsync, manifestsync, synctarget
-from syncline.deploy.policy.kinds import CLUSTER_WIDE, NAMESPACED
+from syncline.deploy.policy import configmapsync, configsync, ignitionsync, manifestsync, synctarget, workspacesync
 from syncline.deploy.policy.parts import Needs
 from syncline.deploy.rights import (
     CORE,
@@ -28,6 +37,8 @@ from syncline.deploy.rights import (
 _POLICIES = (
     (CONFIG_MAP_SYNC, configmapsync),
     (CONFIG_SYNC, configsync),
+    (WORKSPACE_SYNC, workspacesync),
+    (IGNITION_SYNC, ignitionsync),
     (SYNC_TARGET, synctarget),
     (MANIFEST_SYNC, manifestsync),
 )
@@ -150,7 +161,7 @@ def _rights() -> str:
 
 def _authors(kind: Kind, policy: str, needs: Needs) -> tuple[str, ...]:
     return (
-        f"### Authors of a {kind.kind}\n",
+        f"### Authors of {kind.kind}s\n",
         f"Policy `{policy}`.\n",
         _table((f"The {kind.kind}", "Its author needs"), needs),
     )
@@ -191,6 +202,8 @@ def _fields(struct: Schema, prefix: str = "") -> Iterator[tuple[str, Schema, boo
             yield from _fields(field, f"{path}.")
         elif "properties" in field.get("items", {}):
             yield from _fields(field["items"], f"{path}[].")
+        elif "properties" in field.get("additionalProperties", {}):
+            yield from _fields(field["additionalProperties"], f"{path}.*.")
 
 
 class _Rule(NamedTuple):
@@ -227,12 +240,12 @@ def _literal(value: str | bool) -> str:
 def _type(field: Schema) -> str:
     if "enum" in field:
         return ", ".join(f"`{value}`" for value in field["enum"])
-    if field["type"] == "array":
+    if field.get("type") == "array":
         return f"list, at most {field['maxItems']}, of {_type(field['items'])}"
     if "additionalProperties" in field:
         return f"map, at most {field['maxProperties']}, to {_type(field['additionalProperties'])}"
     if "x-kubernetes-preserve-unknown-fields" in field:
-        return "object with any fields"
+        return "object with any fields" if "type" in field else "any value"
     if field["type"] == "string" and "maxLength" in field:
         return f"string, at most {field['maxLength']} characters"
     return "time" if field.get("format") == "date-time" else str(field["type"])

@@ -1,4 +1,4 @@
-"""Where the objects that we install live, so that whoever applies them needs no discovery."""
+"""The API paths of the installed objects: the installer needs no discovery."""
 
 from syncline.deploy.text import Manifest
 from syncline.kube.resources import CRDS, NAMESPACES, SERVICEACCOUNTS, Resource
@@ -16,6 +16,7 @@ _RESOURCES = (
     Resource(*_RBAC, "rolebindings", "RoleBinding"),
     Resource(*_ADMISSION, "validatingadmissionpolicies", "ValidatingAdmissionPolicy", namespaced=False),
     Resource(*_ADMISSION, "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", namespaced=False),
+    Resource(*_ADMISSION, "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", namespaced=False),
     Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy"),
     Resource("", "v1", "services", "Service"),
     Resource("apps", "v1", "deployments", "Deployment"),

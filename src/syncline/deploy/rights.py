@@ -14,6 +14,7 @@ from msgspec import Struct
 from syncline.api.common import GROUP
 from syncline.api.kinds import KINDS, TENANT_POLICY
 from syncline.core.profiles import DEFAULT, LABEL, ROLE, SHARES, Profile, Share
+from syncline.core.webhook_configuration import NAME as INJECTION
 from syncline.deploy.names import (
     AGGREGATE_LABEL,
     DIGEST_KEY,
@@ -21,6 +22,7 @@ from syncline.deploy.names import (
     MARK_KEYS,
     NAMESPACE,
     SERVICE_ACCOUNT,
+    SERVING_CA,
     TENANT_KINDS,
 )
 from syncline.deploy.text import Manifest
@@ -82,6 +84,14 @@ CORE = (
         _READ,
         "verify that admission policies check the authors; if not, only syncs with a service account are reconciled",
     ),
+    Grant(
+        "admissionregistration.k8s.io",
+        ("mutatingwebhookconfigurations",),
+        ("get", "patch"),
+        "write the certificates and the path of the webhook that adds agents to pods",
+        (INJECTION,),
+    ),
+    Grant("", ("pods",), _READ, "find the gateways of IgnitionSyncs, and the pods that ask the depot for files"),
     Grant("events.k8s.io", ("events",), ("create",), "send events about syncs"),
     Grant(
         "", ("serviceaccounts",), ("impersonate",), "act as the service account that a sync names, only with its rights"
@@ -89,8 +99,13 @@ CORE = (
     Grant("rbac.authorization.k8s.io", ("clusterroles",), ("get",), "read the profile of the operator", (ROLE,)),
 )
 REVIEWS = (
-    Grant("authentication.k8s.io", ("tokenreviews",), ("create",), "identify clients that read metrics"),
-    Grant("authorization.k8s.io", ("subjectaccessreviews",), ("create",), "check the right of clients to read metrics"),
+    Grant("authentication.k8s.io", ("tokenreviews",), ("create",), "identify clients that read metrics, and agents"),
+    Grant(
+        "authorization.k8s.io",
+        ("subjectaccessreviews",),
+        ("create",),
+        "check the right of clients to read metrics, and of syncs that claim the same object",
+    ),
 )
 LEASE = (Grant("coordination.k8s.io", ("leases",), ("get", "create", "update"), "elect one leader"),)
 DIGEST_KEY_RIGHTS = (
@@ -108,6 +123,14 @@ DIGEST_KEY_RIGHTS = (
         "read the keys that sign markers, and detect new keys; record the syncs that have taken over markers of an"
         " earlier version",
         (MARK_KEYS,),
+    ),
+    Grant(
+        "",
+        ("secrets",),
+        ("get", "list", "watch", "patch"),
+        "read the authorities that sign the certificates of the depot and of admission, and replace them before they"
+        " expire",
+        (SERVING_CA,),
     ),
     Grant("", ("secrets",), ("create",), "create these keys once; RBAC cannot limit create to a name"),
 )

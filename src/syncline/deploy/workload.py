@@ -1,12 +1,20 @@
 """The operator as a Deployment: one replica with leader election, and the minimum of privileges for a pod.
 
-Push webhooks have their own Service. The administrator decides how traffic from outside reaches it.
+Push webhooks have their own Service. The administrator decides how traffic from outside reaches it. Agents in the
+cluster reach the depot by another.
 """
 
 from typing import Any
 
+from syncline.admission.server import HELD_LIMIT
+from syncline.controllers.gateways.served_files import BATCH, BATCHES
+from syncline.controllers.sources.held_budget import MOST_BYTES as UPSTREAM_MEMORY
+from syncline.controllers.sources.source_memory import MOST_BYTES as SOURCE_MEMORY
 from syncline.core.profiles import DEFAULT, LABEL, Profile
+from syncline.core.webhook_configuration import PORT, service_client, webhook_configuration
 from syncline.deploy.names import (
+    ADMISSION_PORT,
+    DEPOT_PORT,
     HEALTH_PORT,
     IMAGE,
     LABELS,
@@ -17,7 +25,9 @@ from syncline.deploy.names import (
     WEBHOOK_PORT,
 )
 from syncline.deploy.text import Manifest
+from syncline.depot.server import PLAN_SLOTS
 from syncline.git.limits import Limits
+from syncline.kube.cache_budget import MOST_BYTES as REMOTE_CACHES
 from syncline.render.build_pool import WORKERS as BUILDS
 from syncline.render.tool_process import MEMORY_LIMIT as TOOL_MEMORY
 from syncline.render.transform_pool import WORKERS as TRANSFORMS
@@ -32,7 +42,16 @@ _PYTHON = 48 * _MIB
 _CACHES = 256 * _MIB
 """The memory of the operator for a few thousand syncs and their objects, without data of Git servers."""
 
-OPERATOR_MEMORY = _CACHES + Limits().held_at_most
+_DEPOT = BATCHES * BATCH + PLAN_SLOTS * 32 * _MIB
+"""The memory for the files and the plans that agents are sent at once. A plan has at most 50,000 files."""
+
+_ADMISSION = 2 * HELD_LIMIT
+"""The memory for messages of the API server about new pods, as they arrive and as they are read."""
+
+# Twice: what is made of source and upstream objects takes as much, and so does a list that replaces a cache.
+_COPIED = 2 * (SOURCE_MEMORY + UPSTREAM_MEMORY + REMOTE_CACHES)
+
+OPERATOR_MEMORY = _CACHES + Limits().held_at_most + _COPIED + _DEPOT + _ADMISSION
 """The memory limit of the operator itself. The processes that it starts have their own limits."""
 
 MEMORY = (
@@ -48,11 +67,17 @@ DISK = Limits().disk_at_most
 """The maximum size of the mirrors of repositories."""
 
 
-_PORTS = {"metrics": METRICS_PORT, "health": HEALTH_PORT, "webhooks": WEBHOOK_PORT}
+_PORTS = {
+    "metrics": METRICS_PORT,
+    "health": HEALTH_PORT,
+    "webhooks": WEBHOOK_PORT,
+    "depot": DEPOT_PORT,
+    "admission": ADMISSION_PORT,
+}
 
 
 def deployment(image: str = IMAGE, profile: Profile = DEFAULT) -> list[Manifest]:
-    """Return the Deployment of the operator, the NetworkPolicy around it, and the Services for webhooks and metrics."""
+    """Return the Deployment of the operator, the NetworkPolicy around it, and the Services of its ports."""
     return [
         {
             "apiVersion": "networking.k8s.io/v1",
@@ -67,6 +92,8 @@ def deployment(image: str = IMAGE, profile: Profile = DEFAULT) -> list[Manifest]
         },
         _service("webhooks", 80),
         _service("metrics", METRICS_PORT),
+        _service("depot", 443),
+        _service("admission", PORT),
         {
             "apiVersion": "apps/v1",
             "kind": "Deployment",
@@ -82,6 +109,15 @@ def deployment(image: str = IMAGE, profile: Profile = DEFAULT) -> list[Manifest]
             },
         },
     ]
+
+
+def injection() -> list[Manifest]:
+    """Return the configuration that has the API server ask the operator about pods which want an agent.
+
+    The operator writes its certificates and its path into it.
+    """
+    made = webhook_configuration(NAMESPACE, service_client(NAMESPACE))
+    return [{**made, "metadata": {**made["metadata"], "labels": LABELS}}]
 
 
 def _service(port: str, number: int) -> Manifest:
@@ -121,11 +157,17 @@ def _pod(image: str) -> dict[str, Any]:
                     f":{HEALTH_PORT}",
                     "--webhook-bind",
                     f":{WEBHOOK_PORT}",
+                    "--depot-bind",
+                    f":{DEPOT_PORT}",
+                    "--admission-bind",
+                    f":{ADMISSION_PORT}",
                     "--git-cache",
                     f"{_CACHE}/git",
                     "--log-format",
                     "json",
                 ],
+                # Agents get the image of this pod.
+                "env": [{"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
                 "ports": [{"name": name, "containerPort": port} for name, port in _PORTS.items()],
                 "livenessProbe": {"httpGet": {"path": "/healthz", "port": "health"}, "periodSeconds": 20},
                 "readinessProbe": {"httpGet": {"path": "/readyz", "port": "health"}, "periodSeconds": 5},

@@ -1,49 +1,7 @@
-"""Limits against floods: rates by sender, a list of known deliveries, a budget of bytes. All have a bounded size."""
+"""The known deliveries, so that a repeated delivery does nothing. Their number is bounded."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager
-from ipaddress import IPv6Address, ip_address
-
-Clock = Callable[[], float]
-
-_SITE = 64
-"""The bits of an IPv6 address that identify its network. The owner chooses the others."""
-
-
-class Buckets:
-    """A token bucket for each key: `burst` at once, then `rate` in each second.
-
-    If there are more than `capacity` keys, the least recently used are dropped, and start with a full bucket again.
-    """
-
-    def __init__(self, *, rate: float, burst: int, capacity: int, clock: Clock) -> None:
-        self._rate = rate
-        self._burst = burst
-        self._capacity = capacity
-        self._clock = clock
-        self._buckets: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
-
-    def take(self, key: Hashable) -> float:
-        """Take a token. Return 0, or the seconds until the next token if there is none."""
-        now = self._clock()
-        tokens, since = self._buckets.get(key, (float(self._burst), now))
-        tokens = min(float(self._burst), tokens + (now - since) * self._rate)
-        wait = 0.0 if tokens >= 1 else (1 - tokens) / self._rate
-        self._buckets[key] = (tokens if wait else tokens - 1, now)
-        self._buckets.move_to_end(key)
-        while len(self._buckets) > self._capacity:
-            self._buckets.popitem(last=False)
-        return wait
-
-    def give_back(self, key: Hashable) -> None:
-        """Return a token, because the request was valid."""
-        if key in self._buckets:
-            tokens, since = self._buckets[key]
-            self._buckets[key] = (min(float(self._burst), tokens + 1), since)
-
-    def __len__(self) -> int:
-        return len(self._buckets)
+from collections.abc import Hashable
 
 
 class Deliveries:
@@ -64,45 +22,3 @@ class Deliveries:
 
     def __len__(self) -> int:
         return len(self._known)
-
-
-class OverBudgetError(Exception):
-    """The requests that are read at this moment use the whole budget. The sender can retry soon."""
-
-
-class BodyBudget:
-    """A budget of bytes for all requests together."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._held = 0
-
-    @contextmanager
-    def share(self) -> Iterator[Callable[[int], None]]:
-        """Yield a function that claims bytes until the end of the block. It raises `OverBudgetError`."""
-        mine = 0
-
-        def claim(size: int) -> None:
-            nonlocal mine
-            if self._held + size > self._limit:
-                raise OverBudgetError
-            self._held += size
-            mine += size
-
-        try:
-            yield claim
-        finally:
-            self._held -= mine
-
-
-def source_of(address: str | None) -> str:
-    """Return the identity of a sender: an IPv4 address, or the network of an IPv6 address."""
-    try:
-        found = ip_address((address or "").partition("%")[0])
-    except ValueError:
-        return ""
-    if isinstance(found, IPv6Address):
-        if found.ipv4_mapped is not None:
-            return str(found.ipv4_mapped)
-        return str(IPv6Address(int(found) >> _SITE << _SITE))
-    return str(found)

@@ -10,6 +10,7 @@ Result = Literal[
     "ignored",
     "malformed",
     "unauthorized",
+    "not_allowed",
     "unknown",
     "too_large",
     "too_slow",

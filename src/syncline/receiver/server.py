@@ -2,9 +2,10 @@
 
 | Answer | When |
 |---|---|
-| 202 | the operator checks the repository; also for a repeated delivery, a ping, and events other than a push |
+| 202 | the operator checks the repository; also for a repeated or outdated delivery, a ping, and other events |
 | 400 | authenticated, but the message is unknown, or the body is unreadable |
 | 401 | no valid signature or token; also if the sync does not exist |
+| 403 | authenticated, but the sync does not allow what the delivery requests |
 | 404 | authenticated with the global secret, but the sync does not exist |
 | 405 | not a POST |
 | 408 | the body arrived too slowly |
@@ -19,16 +20,17 @@ exist are checked by the same code as existing names, with a random key.
 import asyncio
 import math
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import structlog
 from aiohttp import web
 
 from syncline.core.pushes import Push, Unread, read_push
 from syncline.kube.errors import KubeError
+from syncline.limits import BodyBudget, Buckets, OverBudgetError, source_of
 from syncline.receiver import metrics
 from syncline.receiver.forwarded import HEADER, Network, client_of, is_trusted
-from syncline.receiver.limits import BodyBudget, Buckets, Deliveries, OverBudgetError, source_of
+from syncline.receiver.limits import Deliveries
 from syncline.receiver.signatures import is_authentic
 from syncline.telemetry.bind import OFF
 from syncline.telemetry.http import Endpoint
@@ -38,8 +40,10 @@ BODY_LIMIT = 1024 * 1024
 BODY_SECONDS = 5.0
 """The timeout for a body, in seconds. Headers have the timeout of a new connection."""
 CHUNK = 64 * 1024
-HELD_LIMIT = 32 * BODY_LIMIT
-"""The maximum size of all bodies in memory. Most of them are not authenticated."""
+HELD_LIMIT, HELD_SHARE = 20 * BODY_LIMIT, 5 * BODY_LIMIT
+"""The maximum size of large bodies in memory: of all, and of one sender. Most of them are not authenticated."""
+SMALL = CHUNK
+"""The part of each body that does not count: nobody can block small deliveries with large ones."""
 PASS_SECONDS = 8.0
 """The timeout to forward a push, in seconds. Git hosts wait for about ten seconds."""
 DRAIN_LIMIT = 4 * BODY_LIMIT
@@ -52,12 +56,23 @@ SYNC_RATE, SYNC_BURST = 1.0, 30
 """The rate of authenticated deliveries by sync: each causes a check of the repository."""
 REMEMBERED = 10_000
 
-Secrets = Callable[[str, str], tuple[bytes, ...] | None]
-"""Returns the secrets of a sync by namespace and name: an empty tuple if it has none, None if it does not exist."""
-OnPush = Callable[[str, str, Push], Awaitable[None]]
-"""Called for each push with the namespace and the name of the sync. The response is sent after this call."""
+Secrets = Callable[[str, str], Mapping[str, tuple[bytes, ...]]]
+"""Returns the secrets of the syncs with a namespace and name, by kind: an empty tuple for a sync that has none."""
+OnPush = Callable[[str, str, Push, frozenset[str]], Awaitable[None]]
+"""Called for each push with the namespace and the name of the syncs, and with the kinds that it is authenticated for.
+
+The response is sent after this call.
+"""
 
 log = structlog.get_logger(__name__)
+
+
+class RequestRefusedError(Exception):
+    """A sync does not allow what an authenticated delivery requests. The message is the answer."""
+
+
+class OutdatedRequestError(Exception):
+    """A sync has taken a newer request than an authenticated delivery. The message is the answer."""
 
 
 class _Refusal(Exception):  # noqa: N818 - an answer, not a fault
@@ -75,13 +90,15 @@ class Receiver:
     """Accepts deliveries from `start` to `stop`.
 
     A delivery is authenticated with a secret of its sync, or with the global secret. Without both, no delivery is
-    accepted. While the receiver is not `ready`, because the secrets are not known yet, it accepts no delivery.
+    accepted. Syncs of several `kinds` can have the same name: a delivery reaches those that it is authenticated for.
+    While the receiver is not `ready`, because the secrets are not known yet, it accepts no delivery.
     """
 
     def __init__(
         self,
         bind: str,
         *,
+        kinds: Sequence[str],
         global_secret: bytes | None,
         secrets: Secrets,
         on_push: OnPush,
@@ -91,6 +108,7 @@ class Receiver:
         self._bind = bind
         self._trusted = trusted_proxies
         self._ready = ready
+        self._kinds = kinds
         self._global = () if global_secret is None else (global_secret,)
         self._secrets = secrets
         self._on_push = on_push
@@ -98,13 +116,18 @@ class Receiver:
         self._sources = Buckets(rate=SOURCE_RATE, burst=SOURCE_BURST, capacity=REMEMBERED, clock=time.monotonic)
         self._pairs = Buckets(rate=PAIR_RATE, burst=PAIR_BURST, capacity=REMEMBERED, clock=time.monotonic)
         self._syncs = Buckets(rate=SYNC_RATE, burst=SYNC_BURST, capacity=REMEMBERED, clock=time.monotonic)
-        self._budget = BodyBudget(HELD_LIMIT)
+        self._budget = BodyBudget(HELD_LIMIT, share=HELD_SHARE, free=SMALL)
         self._deliveries = Deliveries(REMEMBERED)
+
+    @property
+    def address(self) -> str:
+        """The host and port of the receiver; empty if it does not listen."""
+        return self._endpoint.address if self._endpoint else ""
 
     @property
     def port(self) -> int:
         """The port of the receiver; 0 if it does not listen."""
-        return int(self._endpoint.address.rpartition(":")[2]) if self._endpoint else 0
+        return int(self.address.rpartition(":")[2] or 0)
 
     async def start(self) -> None:
         """Listen, unless the bind is 0. Raises `BindError`."""
@@ -137,9 +160,9 @@ class Receiver:
         self._admit(source, pair)
         if not self._ready():
             raise _Refusal(503, "not_ready", "the operator is starting: send it again", 1.0)
-        with self._budget.share() as claim:
+        with self._budget.share(source) as claim:
             body = await _read(request, claim)
-            self._prove(request, body, namespace, name)
+            kinds = self._prove(request, body, namespace, name)
             self._sources.give_back(source)
             self._pairs.give_back(pair)
             if wait := self._syncs.take((namespace, name)):
@@ -149,7 +172,7 @@ class Receiver:
             if push.broken:
                 raise _Refusal(400, "malformed", push.reason)
             return "ignored", push.reason
-        return await self._pass_on(namespace, name, push)
+        return await self._pass_on(namespace, name, push, kinds)
 
     def _admit(self, source: str, pair: tuple[str, int]) -> None:
         """Count a request before its body is read. An authenticated request is not counted."""
@@ -159,31 +182,42 @@ class Receiver:
         if wait := self._sources.take(source):
             raise _Refusal(429, "limited", "too many requests from this address", wait)
 
-    def _prove(self, request: web.Request, body: bytes, namespace: str, name: str) -> None:
+    def _prove(self, request: web.Request, body: bytes, namespace: str, name: str) -> frozenset[str]:
+        """Return the kinds of syncs that a delivery is authenticated for. All are checked, to take the same time."""
         own = self._secrets(namespace, name)
-        by_sync = is_authentic(request.headers, body, own or ())
+        by_sync = [kind for kind in self._kinds if is_authentic(request.headers, body, own.get(kind, ()))]
         by_all = is_authentic(request.headers, body, self._global)
         if not (by_sync or by_all):
             raise _Refusal(401, "unauthorized", "no valid signature or token: check the secret of the webhook")
-        if own is None:
+        if not own:
             raise _Refusal(404, "unknown", f"there is no sync {namespace}/{name}")
+        return frozenset(own if by_all else by_sync)
 
-    async def _pass_on(self, namespace: str, name: str, push: Push) -> tuple[metrics.Result, str]:
-        delivery = (namespace, name, push.delivery)
+    async def _pass_on(
+        self, namespace: str, name: str, push: Push, kinds: frozenset[str]
+    ) -> tuple[metrics.Result, str]:
+        delivery = (namespace, name, push.delivery, *sorted(kinds))
         if push.delivery and delivery in self._deliveries:
             return "duplicate", "repeated delivery, ignored"
         if push.kind != "Ping":
-            await self._hand_over(namespace, name, push)
+            try:
+                await self._hand_over(namespace, name, push, kinds)
+            except OutdatedRequestError as error:
+                return "duplicate", str(error)
             log.info("push webhook received", sync=f"{namespace}/{name}", host=push.host, kind=push.kind)
         if push.delivery:
             self._deliveries.add(delivery)
         return ("ignored", "pong") if push.kind == "Ping" else ("accepted", "accepted")
 
-    async def _hand_over(self, namespace: str, name: str, push: Push) -> None:
+    async def _hand_over(self, namespace: str, name: str, push: Push, kinds: frozenset[str]) -> None:
         refusal = _Refusal(503, "failed", "the push could not be forwarded: send it again", 1.0)
         try:
             async with asyncio.timeout(PASS_SECONDS):
-                await self._on_push(namespace, name, push)
+                await self._on_push(namespace, name, push, kinds)
+        except OutdatedRequestError:
+            raise
+        except RequestRefusedError as error:
+            raise _Refusal(403, "not_allowed", str(error)) from None
         except (KubeError, TimeoutError) as error:
             # An error of the API server is not a bug: one line, no traceback.
             cause = str(error) or f"no result within {PASS_SECONDS:g} s"

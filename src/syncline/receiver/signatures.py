@@ -31,6 +31,8 @@ _SIGNATURES = (
     "X-Signature-256",
     "X-Signature",
 )
+_NAMED = frozenset({"X-Hub-Signature-256", "X-Hub-Signature"})
+"""The headers that name the algorithm of their signature. A value without it is refused."""
 _TOKEN = "X-Gitlab-Token"  # noqa: S105 - the name of a header
 _BEARER = "bearer "
 _DUMMY = secrets.token_bytes(32)
@@ -40,7 +42,7 @@ _DUMMY = secrets.token_bytes(32)
 def is_authentic(headers: Mapping[str, str], body: bytes, keys: Sequence[bytes]) -> bool:
     """Whether the request was made with one of the keys. Empty keys match nothing. A newline at the end is ignored."""
     real = [key for raw in keys if (key := raw.rstrip(b"\r\n"))]
-    signatures = [_hex(value) for name in _SIGNATURES if (value := headers.get(name))]
+    signatures = [_hex(name, value) for name in _SIGNATURES if (value := headers.get(name))]
     tokens = [sha256(value.encode(errors="surrogateescape")).digest() for value in _tokens(headers)]
     found = False
     for key in [*real, *[_DUMMY] * (SLOTS - len(real))]:
@@ -53,10 +55,12 @@ def is_authentic(headers: Mapping[str, str], body: bytes, keys: Sequence[bytes])
     return found
 
 
-def _hex(value: str) -> bytes:
+def _hex(header: str, value: str) -> bytes:
     scheme, separator, rest = value.strip().partition("=")
-    text = rest if separator and scheme.lower() == "sha256" else value.strip()
-    return text.lower().encode(errors="replace")
+    named = bool(separator) and scheme.lower() == "sha256"
+    if header in _NAMED and not named:
+        return b""
+    return (rest if named else value.strip()).lower().encode(errors="replace")
 
 
 def _tokens(headers: Mapping[str, str]) -> list[str]:

@@ -8,6 +8,7 @@ OFF = "0"
 
 _BIND = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<host>[A-Za-z0-9.-]*)):(?P<port>[0-9]{1,5})")
 _HIGHEST_PORT = 65535
+_EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - compared, not listened at
 
 
 class BindError(Exception):
@@ -28,6 +29,13 @@ def listen(flag: str, bind: str) -> socket.socket:
         return _listen_everywhere(port)
     except OSError as error:
         raise BindError(f"{flag} {bind}: {_advice(error, flag, host, port)}") from None
+
+
+def named_host(bind: str) -> str:
+    """Return the host that an address names; empty for all addresses of the machine."""
+    found = _BIND.fullmatch(bind)
+    host = (found["v6"] or found["host"]) if found is not None else ""
+    return "" if not host or host in _EVERYWHERE else host
 
 
 def address_of(listening: socket.socket) -> str:

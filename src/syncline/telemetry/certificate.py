@@ -32,37 +32,43 @@ _Stamp = tuple[tuple[int, int, int], ...]
 
 
 class ServingCertificate:
-    """A TLS context with a current certificate. Create it with `from_folder` or `self_signed`."""
+    """A TLS context with a current certificate. Create it with `from_folder` or `self_signed`, or with a `renew`.
 
-    def __init__(self, renew: Callable[[ssl.SSLContext], bool]) -> None:
+    `renew` loads a newer certificate into the context, if there is one, and returns whether it has replaced another.
+    Log lines name the `endpoint`.
+    """
+
+    def __init__(self, renew: Callable[[ssl.SSLContext], bool], endpoint: str) -> None:
         self._renew = renew
+        self._endpoint = endpoint
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.minimum_version = ssl.TLSVersion.TLSv1_2
         renew(self._context)
 
     @classmethod
-    def from_folder(cls, flag: str, folder: str) -> "ServingCertificate":
+    def from_folder(cls, flag: str, folder: str, endpoint: str = "metrics") -> "ServingCertificate":
         """Use tls.crt and tls.key of a folder. Raises `BindError`, which names the flag."""
         try:
-            return cls(_Files(Path(folder)).renew)
+            return cls(_Files(Path(folder)).renew, endpoint)
         except (OSError, ssl.SSLError) as error:
             raise BindError(
                 f"{flag} {folder}: put a certificate in {CERTIFICATE} and its key in {KEY}; {error}"
             ) from None
 
     @classmethod
-    def self_signed(cls, names: Sequence[str]) -> "ServingCertificate":
+    def self_signed(cls, names: Sequence[str], endpoint: str = "metrics") -> "ServingCertificate":
         """Use a self-signed certificate. It protects against eavesdropping, not against impersonation."""
-        return cls(_SelfSigned(names).renew)
+        return cls(_SelfSigned(names).renew, endpoint)
 
     def context(self) -> ssl.SSLContext:
         """Return the context for a new connection. An unreadable new certificate does not replace the previous one."""
         try:
             if self._renew(self._context):
-                log.info("the certificate of the metrics endpoint was renewed")
+                log.info("the certificate of an endpoint was renewed", endpoint=self._endpoint)
         except (OSError, ssl.SSLError) as error:
             log.warning(
-                "the new certificate of the metrics endpoint is unreadable; the previous one stays in use",
+                "the new certificate of an endpoint is unreadable; the previous one stays in use",
+                endpoint=self._endpoint,
                 error=str(error),
             )
         return self._context
@@ -85,7 +91,7 @@ class _Files:
             return False
         first, self._stamp = self._stamp is None, stamp
         try:
-            _load(context, *(file.read_bytes() for file in self._files))
+            load_pair(context, *(file.read_bytes() for file in self._files))
         except BaseException:
             # A certificate and a key that do not match can be an unfinished rotation: read them again.
             self._stamp = ()
@@ -103,7 +109,7 @@ class _SelfSigned:
         now, first = time.monotonic(), self._made is None
         if self._made is not None and now - self._made < RENEWED_AFTER:
             return False
-        _load(context, *make_self_signed(self._names))
+        load_pair(context, *make_self_signed(self._names))
         self._made = now
         return not first
 
@@ -112,7 +118,7 @@ def make_self_signed(names: Sequence[str]) -> tuple[bytes, bytes]:
     """Return a certificate and its key, PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
     now = dt.datetime.now(dt.UTC)
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "syncline-metrics")])
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "syncline")])
     certificate = (
         x509.CertificateBuilder(
             issuer_name=subject,
@@ -133,8 +139,9 @@ def make_self_signed(names: Sequence[str]) -> tuple[bytes, bytes]:
     return certificate.public_bytes(serialization.Encoding.PEM), private
 
 
-def _load(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    """Load a pair into a context. OpenSSL needs files: they are private, and deleted after the call."""
+def load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+    """Load a certificate and its key, PEM, into a context."""
+    # OpenSSL needs files: they are private, and deleted after the call.
     # If the pair does not match, OpenSSL keeps the new certificate in the context. Another context therefore tests the
     # pair first.
     with tempfile.TemporaryDirectory(prefix="syncline-tls-") as folder:

@@ -5,6 +5,7 @@ right to read them (`Guard`), unless a flag disables this. Probes have no creden
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
@@ -103,13 +104,27 @@ async def serve_metrics(bind: str, guard: Guard | None = None) -> "Endpoint | No
     return await Endpoint.start(METRICS_FLAG, bind, _metrics(guard.authorize), guard.certificate)
 
 
+@dataclass(frozen=True)
+class EndpointLimits:
+    """The limits of an endpoint. A limit that is None is that of all endpoints."""
+
+    connections: int | None = None
+    per_address: int | None = None
+    answers_slowly: bool = False
+    """Whether requests have their own timeouts, and end when their client has gone."""
+
+
 class Endpoint:
     """A server that listens at `address` until it is closed."""
 
-    def __init__(self, address: str, runner: web.AppRunner, certificate: ServingCertificate | None) -> None:
+    def __init__(
+        self, address: str, runner: web.AppRunner, certificate: ServingCertificate | None, limits: EndpointLimits
+    ) -> None:
         self.address = address
         self._runner = runner
         self._certificate = certificate
+        self._limits = limits
+        self._proven: dict[web.RequestHandler, str] = {}
         self._handshakes: dict[web.RequestHandler, tuple[asyncio.Transport, asyncio.Task[None]]] = {}
         self._listener: asyncio.Server | None = None
         self._shared: Callable[[str], bool] = lambda _: False
@@ -126,6 +141,7 @@ class Endpoint:
         certificate: ServingCertificate | None = None,
         *,
         shared: Callable[[str], bool] = lambda _: False,
+        limits: EndpointLimits = EndpointLimits(),  # noqa: B008 - it is frozen
     ) -> Self:
         """Listen at the address that the flag sets, with TLS if there is a certificate.
 
@@ -143,8 +159,9 @@ class Endpoint:
             lingering_time=0,
             auto_decompress=False,  # a small body can decompress to a large one
             shutdown_timeout=1,
+            handler_cancellation=limits.answers_slowly,
         )
-        endpoint = cls(address_of(listening), runner, certificate)
+        endpoint = cls(address_of(listening), runner, certificate, limits)
         endpoint._shared = shared
         app.add_routes(routes)
         app.middlewares.append(endpoint._attend)
@@ -172,12 +189,13 @@ class Endpoint:
             return
         open_now = {*server.connections, *self._handshakes}
         self._addresses = {one: address for one, address in self._addresses.items() if one in open_now}
+        self._proven = {one: group for one, group in self._proven.items() if one in open_now}
         address = str((transport.get_extra_info("peername") or ("",))[0])
-        crowded = sum(known == address for known in self._addresses.values()) >= PER_ADDRESS
-        if not CONNECTIONS or (crowded and not self._shared(address)):
+        most = CONNECTIONS if self._limits.connections is None else self._limits.connections
+        if not most or (self._is_crowded(address) and not self._shared(address)):
             transport.abort()
             return
-        if len(self._addresses) >= CONNECTIONS:
+        if len(self._addresses) >= most:
             self._make_room()
         connection = server()
         self._addresses[connection] = address
@@ -218,10 +236,25 @@ class Endpoint:
         if early.received:
             connection.data_received(bytes(early.received))
 
+    def prove(self, request: web.Request, group: str) -> None:
+        """Take a connection out of the limit of its address, and protect it from clients that have proven nothing.
+
+        It makes room only for others that are proven, if no other is left, and if its group has the most connections.
+        """
+        self._proven[request.protocol] = group
+
+    def _is_crowded(self, address: str) -> bool:
+        most = PER_ADDRESS if self._limits.per_address is None else self._limits.per_address
+        return sum(known == address and one not in self._proven for one, known in self._addresses.items()) >= most
+
     def _make_room(self) -> None:
         """Close the least recently used connection, so that other clients cannot block a probe."""
-        idle = next(iter(self._addresses))
+        idle = next((one for one in self._addresses if one not in self._proven), None)
+        if idle is None:
+            largest = Counter(self._proven.values()).most_common(1)[0][0]
+            idle = next(one for one in self._addresses if self._proven[one] == largest)
         del self._addresses[idle]
+        self._proven.pop(idle, None)
         if timer := self._newcomers.pop(idle, None):
             timer.cancel()
         self._end(idle)
@@ -241,6 +274,8 @@ class Endpoint:
             timer.cancel()
         if (address := self._addresses.pop(request.protocol, None)) is not None:
             self._addresses[request.protocol] = address
+        if self._limits.answers_slowly:
+            return await handler(request)
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 return await handler(request)

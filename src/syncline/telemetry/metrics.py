@@ -17,6 +17,7 @@ import syncline
 from syncline.api.common import ConditionStatus, TargetCounts
 
 SyncResult = Literal["success", "failure"]
+StatusResult = Literal["written", "conflict", "refused", "forbidden", "failed"]
 
 _STATES = ("synced", "pending", "failed", "conflicted", "skipped", "unknown")
 _READY: dict[ConditionStatus, int] = {"True": 1, "False": 0, "Unknown": -1}
@@ -43,6 +44,11 @@ _target_failures = Counter(
     ["kind", "target_kind"],
 )
 _writes = Counter("syncline_writes", "Number of objects written at targets, by action.", ["kind", "action"])
+_status_writes = Counter(
+    "syncline_upstream_status_writes",
+    "Number of statuses that were sent to upstream objects, by result and by the kind of the object.",
+    ["target_kind", "result"],
+)
 _repairs = Counter("syncline_drift_repairs", "Number of objects whose drift was repaired.", ["kind"])
 _conflicts = Counter("syncline_conflicts", "Number of targets found with another owner.", ["kind"])
 _unconfined = Gauge(
@@ -121,9 +127,7 @@ def count_failures(kind: str, namespace: str, name: str, cluster: str, number: i
 
 def count_target_failures(kind: str, target_kind: str, number: int = 1) -> None:
     """Count targets that could not be written or read, by the kind of the sync and the kind of the target."""
-    if len(_target_kinds) < MAX_TARGET_KINDS:
-        _target_kinds.add(target_kind)
-    _target_failures.labels(kind, target_kind if target_kind in _target_kinds else OTHER_KINDS).inc(number)
+    _target_failures.labels(kind, _counted_kind(target_kind)).inc(number)
 
 
 def set_clusters(kind: str, namespace: str, name: str, clusters: Collection[str]) -> None:
@@ -148,6 +152,17 @@ def forget_sync(kind: str, namespace: str, name: str) -> None:
 def count_write(kind: str, action: str) -> None:
     """Count an object that was created, updated, deleted or released at a target."""
     _writes.labels(kind, action).inc()
+
+
+def count_status_write(target_kind: str, result: StatusResult) -> None:
+    """Count a status that was sent to an upstream object."""
+    _status_writes.labels(_counted_kind(target_kind), result).inc()
+
+
+def _counted_kind(target_kind: str) -> str:
+    if len(_target_kinds) < MAX_TARGET_KINDS:
+        _target_kinds.add(target_kind)
+    return target_kind if target_kind in _target_kinds else OTHER_KINDS
 
 
 def count_drift_repair(kind: str) -> None:

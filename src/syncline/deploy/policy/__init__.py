@@ -6,7 +6,15 @@ that time. If rights can be revoked later, use `serviceAccountName`.
 
 from syncline import __version__
 from syncline.core.author_policies import VERSION_LABEL
-from syncline.deploy.policy import configmapsync, configsync, manifestsync, synctarget, tenants
+from syncline.deploy.policy import (
+    configmapsync,
+    configsync,
+    ignitionsync,
+    manifestsync,
+    synctarget,
+    tenants,
+    workspacesync,
+)
 from syncline.deploy.text import Manifest
 
 __all__ = ["policy"]
@@ -14,7 +22,8 @@ __all__ = ["policy"]
 
 def policy() -> list[Manifest]:
     """Return the ValidatingAdmissionPolicies of all kinds, each with its binding."""
-    authors = [*configmapsync.policy(), *manifestsync.policy(), *configsync.policy(), *synctarget.policy()]
+    modules = (configmapsync, manifestsync, configsync, workspacesync, ignitionsync, synctarget)
+    authors = [manifest for module in modules for manifest in module.policy()]
     # An operator of an older version accepts the policies of a newer version.
     return [_labelled(manifest) for manifest in (*authors, *tenants.policy())]
 

@@ -1,32 +1,4 @@
-"""The kinds whose rights are checked separately: an admission policy cannot find the resource of a kind."""
-
-NAMESPACED = {
-    "/ConfigMap": "configmaps",
-    "/Secret": "secrets",
-    "/Service": "services",
-    "/ServiceAccount": "serviceaccounts",
-    "/PersistentVolumeClaim": "persistentvolumeclaims",
-    "/ResourceQuota": "resourcequotas",
-    "/LimitRange": "limitranges",
-    "/Pod": "pods",
-    "apps/Deployment": "deployments",
-    "apps/StatefulSet": "statefulsets",
-    "apps/DaemonSet": "daemonsets",
-    "batch/Job": "jobs",
-    "batch/CronJob": "cronjobs",
-    "networking.k8s.io/Ingress": "ingresses",
-    "networking.k8s.io/NetworkPolicy": "networkpolicies",
-    "autoscaling/HorizontalPodAutoscaler": "horizontalpodautoscalers",
-    "policy/PodDisruptionBudget": "poddisruptionbudgets",
-}
-CLUSTER_WIDE = {
-    "/Namespace": "namespaces",
-    "/PersistentVolume": "persistentvolumes",
-    "storage.k8s.io/StorageClass": "storageclasses",
-    "scheduling.k8s.io/PriorityClass": "priorityclasses",
-    "networking.k8s.io/IngressClass": "ingressclasses",
-    "apiextensions.k8s.io/CustomResourceDefinition": "customresourcedefinitions",
-}
+"""Tables of kinds as CEL: an admission policy cannot find the resource of a kind."""
 
 
 def cel(kinds: dict[str, str]) -> str:

@@ -8,7 +8,8 @@ the right to read this credential, or a SyncTarget holds it.
 from syncline.api.common import GROUP
 from syncline.api.manifestsync import PLURAL
 from syncline.api.synctarget import PLURAL as SYNC_TARGETS
-from syncline.deploy.policy.kinds import CLUSTER_WIDE, NAMESPACED, cel
+from syncline.core.known_kinds import CLUSTER_WIDE, NAMESPACED
+from syncline.deploy.policy.kinds import cel
 from syncline.deploy.policy.parts import (
     ACCOUNT,
     ACCOUNT_NEEDS,
@@ -21,6 +22,7 @@ from syncline.deploy.policy.parts import (
     account_taken_away,
     authors,
     name,
+    references,
     removal,
     removers,
     without_account,
@@ -139,9 +141,9 @@ def policy() -> list[Manifest]:
         _source_by_name(),
         _source_by_labels(),
         *map(_copies, ("create", "update", "patch", "delete")),
-        _references("", "configmaps", "configMaps", "ConfigMap"),
-        _references("", "secrets", "secrets", "Secret"),
-        _references(GROUP, SYNC_TARGETS, "syncTargets", "SyncTarget"),
+        references("", "configmaps", "configMaps", "ConfigMap"),
+        references("", "secrets", "secrets", "Secret"),
+        references(GROUP, SYNC_TARGETS, "syncTargets", "SyncTarget"),
         _sync_targets_by_labels(),
     )
     return [*checks, *removers(PLURAL, variables, *_removals())]
@@ -158,8 +160,8 @@ variables.resource == '' || !has(object.spec.targets.inCluster)
 || variables.copies.name(variables.copyName).check('delete').allowed()""",
             "'delete ' + variables.resource + variables.copyWords",
         ),
-        _references("", "secrets", "secrets", "Secret"),
-        _references(GROUP, SYNC_TARGETS, "syncTargets", "SyncTarget"),
+        references("", "secrets", "secrets", "Secret"),
+        references(GROUP, SYNC_TARGETS, "syncTargets", "SyncTarget"),
         _sync_targets_by_labels(),
     ]
 
@@ -219,20 +221,6 @@ variables.resource == '' || !has(object.spec.targets.inCluster)
         f"""\
 'you may not {verb} ' + variables.resource + variables.copyWords
 + ', so no sync may do it for you: {OR_ACCOUNT}'""",
-    )
-
-
-def _references(group: str, resource: str, names: str, kind: str) -> Validation:
-    return without_account(
-        f"""\
-variables.{names}.size() == 0
-|| authorizer.group('{group}').resource('{resource}').namespace(request.namespace)
-.name(variables.{names}.exists(name, name != variables.{names}[0]) ? '' : variables.{names}[0])
-.check('get').allowed()""",
-        f"""\
-'you may not get ' + (variables.{names}.exists(name, name != variables.{names}[0])
-? 'every {kind} (this sync names several)' : 'the {kind} ' + variables.{names}[0])
-+ ' in namespace ' + request.namespace + ', so no sync may use it for you: {OR_ACCOUNT}'""",
     )
 
 

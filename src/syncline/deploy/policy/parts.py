@@ -65,10 +65,13 @@ def authors(plural: str, variables: Mapping[str, str], *validations: Validation)
     return _policy(name(plural), _rule(plural, "CREATE", "UPDATE"), [changed], variables, validations)
 
 
-def removers(plural: str, variables: Mapping[str, str], *validations: Validation) -> list[Manifest]:
+def removers(
+    plural: str, variables: Mapping[str, str], *validations: Validation, acting: Sequence[str] = ACTING
+) -> list[Manifest]:
     """Return the policy for changes that can remove copies of a kind, and its binding. It checks the previous spec.
 
     `variables` and `validations` are those of authors. The new object does not change which copies can be removed.
+    `acting` are the annotations that cause an action of the operator.
     """
     # The garbage collector deletes each object whose owner does not exist. An owner reference can therefore delete the
     # sync.
@@ -84,7 +87,7 @@ def removers(plural: str, variables: Mapping[str, str], *validations: Validation
 request.operation == 'DELETE'
 ? oldObject.spec.?deletionPolicy.orValue('Delete') != 'Orphan' && !oldObject.spec.?suspend.orValue(false)
 : object.spec != oldObject.spec || object.{owners} != oldObject.{owners}
-|| {_cel(ACTING)}.exists(name, object.metadata.?annotations[?name].orValue('')
+|| {_cel(acting)}.exists(name, object.metadata.?annotations[?name].orValue('')
 != oldObject.metadata.?annotations[?name].orValue(''))""",
         },
     ]
@@ -178,4 +181,19 @@ variables.account == ''
         """\
 'you may not impersonate the service account ' + variables.account + ' of namespace ' + request.namespace
 + ', so no sync may act as it for you: ask for that right, or write an account that you may impersonate'""",
+    )
+
+
+def references(group: str, resource: str, names: str, kind: str) -> Validation:
+    """Return the check that the author can get the objects in a variable, a list of names in the sync's namespace."""
+    return without_account(
+        f"""\
+variables.{names}.size() == 0
+|| authorizer.group('{group}').resource('{resource}').namespace(request.namespace)
+.name(variables.{names}.exists(name, name != variables.{names}[0]) ? '' : variables.{names}[0])
+.check('get').allowed()""",
+        f"""\
+'you may not get ' + (variables.{names}.exists(name, name != variables.{names}[0])
+? 'every {kind} (this sync names several)' : 'the {kind} ' + variables.{names}[0])
++ ' in namespace ' + request.namespace + ', so no sync may use it for you: {OR_ACCOUNT}'""",
     )

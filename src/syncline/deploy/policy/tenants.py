@@ -11,9 +11,15 @@ from collections.abc import Mapping
 from syncline.api.common import API_VERSION, GROUP, VERSION
 from syncline.api.configmapsync import PLURAL as CONFIGMAPSYNCS
 from syncline.api.configsync import PLURAL as CONFIGSYNCS
+from syncline.api.ignitionsync import PLURAL as IGNITIONSYNCS
 from syncline.api.manifestsync import PLURAL as MANIFESTSYNCS
 from syncline.api.tenantpolicy import KIND
+from syncline.api.workspacesync import DEFAULT_RESOURCES
+from syncline.api.workspacesync import PLURAL as WORKSPACESYNCS
+from syncline.core.known_kinds import KIND_NAMES
+from syncline.core.tenant_requests import ENDPOINT_KINDS
 from syncline.deploy.names import LABELS
+from syncline.deploy.policy.kinds import cel
 from syncline.deploy.policy.parts import ACCOUNT, Validation, validation
 from syncline.deploy.text import Manifest
 
@@ -42,8 +48,16 @@ _CONFIGMAPSYNC = {
 + (has(object.spec.destinationNamespaces) ? object.spec.destinationNamespaces : [])
 + (object.spec.direction == 'Bidirectional' ? [object.spec.sourceNamespace] : [])).{_NAMED}""",
 }
+_CONNECTIONS = {
+    "connections": "variables.remotes.map(one, one.connection)",
+    "syncTargets": """\
+variables.connections.filter(one, has(one.syncTargetRef))
+.map(one, (has(one.syncTargetNamespace) ? one.syncTargetNamespace : request.namespace)
+ + '/' + one.syncTargetRef.name)""",
+}
 _MANIFESTSYNC = {
     "remotes": "has(object.spec.targets.remoteClusters) ? object.spec.targets.remoteClusters : []",
+    **_CONNECTIONS,
     "destinations": f"""\
 (has(object.spec.targets.inCluster) && has(object.spec.targets.inCluster.namespaces)
  ? object.spec.targets.inCluster.namespaces.{_NAMED} : [])
@@ -53,15 +67,7 @@ _MANIFESTSYNC = {
 (has(object.spec.sourceRef) ? [object.spec.sourceRef] : object.spec.sourceRefs)
 .map(ref, ref.apiVersion.contains('/') ? ref.kind + '.' + ref.apiVersion.split('/')[0] : ref.kind)""",
 }
-_CONFIGSYNC = {
-    "remotes": "has(object.spec.remoteClusters) ? object.spec.remoteClusters : []",
-    "destinations": """\
-(has(object.spec.targets) ? object.spec.targets.filter(one, has(one.namespace)).map(one, one.namespace) : [])
-+ (has(object.spec.environments)
-   ? object.spec.environments.filter(one, has(one.namespace)).map(one, one.namespace) : [])""",
-    "repositories": """\
-(has(object.spec.source) ? (has(object.spec.source.git) ? [object.spec.source.git] : [])
- : object.spec.sources.filter(one, has(one.git)).map(one, one.git))""",
+_REPOSITORIES = {
     # The URLs in the form of the comparison. Others are left to the reconcile.
     "plain": """\
 variables.repositories.map(git, git.repo)
@@ -75,6 +81,43 @@ variables.repositories.map(git, git.repo)
 has(params.spec.repositories)
 && params.spec.repositories.all(one, one.matches('^[-_.:/@*{}A-Za-z0-9]+$'))""",
 }
+_CONFIGSYNC = {
+    "remotes": "has(object.spec.remoteClusters) ? object.spec.remoteClusters : []",
+    **_CONNECTIONS,
+    "destinations": """\
+(has(object.spec.targets) ? object.spec.targets.filter(one, has(one.namespace)).map(one, one.namespace) : [])
++ (has(object.spec.environments)
+   ? object.spec.environments.filter(one, has(one.namespace)).map(one, one.namespace) : [])""",
+    "repositories": """\
+(has(object.spec.source) ? (has(object.spec.source.git) ? [object.spec.source.git] : [])
+ : object.spec.sources.filter(one, has(one.git)).map(one, one.git))""",
+    **_REPOSITORIES,
+}
+_IGNITIONSYNC = {
+    "repositories": "[object.spec.git]",
+    **_REPOSITORIES,
+}
+_WORKSPACESYNC = {
+    "connections": """\
+has(object.spec.upstream) && has(object.spec.upstream.connection) ? [object.spec.upstream.connection] : []""",
+    "syncTargets": """\
+variables.connections.filter(one, has(one.syncTargetRef)).map(one, request.namespace + '/' + one.syncTargetRef.name)
++ (has(object.spec.downstream.syncTargets) ? object.spec.downstream.syncTargets : [])
+  .map(one, (has(object.spec.downstream.syncTargetNamespace) ? object.spec.downstream.syncTargetNamespace
+   : request.namespace) + '/' + one)""",
+    # The names of prefixes and templates are left to the reconcile.
+    "destinations": """\
+has(object.spec.namespaces) && has(object.spec.namespaces.mapping) && has(object.spec.namespaces.mapping.fixed)
+? [object.spec.namespaces.mapping.fixed] : []""",
+    "known": cel({f"{group}/{resource}": kind for (group, resource), kind in KIND_NAMES.items()}),
+    "resources": f"""\
+has(object.spec.resources) && object.spec.resources.size() > 0
+? object.spec.resources.map(one, one.group + '/' + one.resource)
+: [{", ".join(f"'{one.group}/{one.resource}'" for one in DEFAULT_RESOURCES)}]""",
+    "kinds": f"""\
+variables.resources.filter(one, one in variables.known).map(one, variables.known[one])
++ (object.spec.endpoints ? {list(ENDPOINT_KINDS)} : [])""",
+}
 
 
 def policy() -> list[Manifest]:
@@ -84,6 +127,8 @@ def policy() -> list[Manifest]:
         *_obeying(CONFIGMAPSYNCS, _CONFIGMAPSYNC, _destinations(), _config_maps()),
         *_obeying(MANIFESTSYNCS, _MANIFESTSYNC, _destinations(), _kinds(), *clusters),
         *_obeying(CONFIGSYNCS, _CONFIGSYNC, _destinations(), _repositories(), _detours(), *clusters),
+        *_obeying(IGNITIONSYNCS, _IGNITIONSYNC, _repositories(), _app_servers()),
+        *_obeying(WORKSPACESYNCS, _WORKSPACESYNC, _destinations(), _kinds(), *clusters),
     ]
 
 
@@ -184,16 +229,12 @@ def _kinds() -> Validation:
 
 
 def _sync_targets() -> Validation:
-    named = """\
-variables.remotes.filter(one, has(one.connection.syncTargetRef))
-.map(one, (has(one.connection.syncTargetNamespace) ? one.connection.syncTargetNamespace : request.namespace)
- + '/' + one.connection.syncTargetRef.name)"""
     patterns = "(has(params.spec.clusters.syncTargets) ? params.spec.clusters.syncTargets : [])"
     listed = _any(patterns, "target", within="[^/]")
     return _allowed(
-        f"!has(params.spec.clusters) || size(variables.remotes) * size({patterns}) > {_MOST_COMPARISONS}",
-        f"{named}\n.all(target, {listed})",
-        f"'SyncTarget ' + {named}.filter(target, !{listed})[0]",
+        f"!has(params.spec.clusters) || size(variables.syncTargets) * size({patterns}) > {_MOST_COMPARISONS}",
+        f"variables.syncTargets.all(target, {listed})",
+        f"'SyncTarget ' + variables.syncTargets.filter(target, !{listed})[0]",
         "clusters.syncTargets",
         "use an allowed SyncTarget",
     )
@@ -204,7 +245,7 @@ def _credentials() -> Validation:
         "!has(params.spec.clusters)",
         """\
 has(params.spec.clusters.servers) && size(params.spec.clusters.servers) > 0
-|| variables.remotes.all(one, one.connection.type == 'SyncTarget')""",
+|| variables.connections.all(one, one.type == 'SyncTarget')""",
         "'a cluster with a credential of this namespace'",
         "clusters.servers",
         "use a SyncTarget",
@@ -229,6 +270,17 @@ def _detours() -> Validation:
         "!has(params.spec.repositories)",
         "!variables.repositories.exists(git, has(git.proxySecretRef) || git.submodules)",
         "'proxySecretRef or submodules'",
+        "repositories",
+        "remove it, because it can lead to servers that are not in the list",
+    )
+
+
+def _app_servers() -> Validation:
+    return _allowed(
+        "!has(params.spec.repositories)",
+        "!has(object.spec.git.auth) || !has(object.spec.git.auth.githubApp)\n"
+        "|| !has(object.spec.git.auth.githubApp.apiBaseURL)",
+        "'git.auth.githubApp.apiBaseURL'",
         "repositories",
         "remove it, because it can lead to servers that are not in the list",
     )
