@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from benchmarks import (
+    agents,
     copies,
     fanout,
     fleet,
@@ -23,8 +24,10 @@ from benchmarks import (
     starvation,
     unrelated,
     wide,
+    workspace_statuses,
+    workspaces,
 )
-from benchmarks.figures import Results, table
+from benchmarks.figures import Results, markdown, table
 from syncline.sandbox import SandboxError
 
 BENCHMARKS: Mapping[str, Callable[[], Awaitable[Results]]] = {
@@ -40,6 +43,10 @@ BENCHMARKS: Mapping[str, Callable[[], Awaitable[Results]]] = {
     "gitobjects": gitobjects.run,
     "gitfiles": gitfiles.run,
     "starvation": starvation.run,
+    "agents": agents.run,
+    "workspaces": workspaces.one_target,
+    "workspaces3": workspaces.three_targets,
+    "statuses": workspace_statuses.run,
 }
 
 
@@ -47,6 +54,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure Syncline on a sandbox.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"which to run (default all): {', '.join(BENCHMARKS)}")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here too")
+    parser.add_argument("--markdown", action="store_true", help="print the tables as Markdown")
     given = parser.parse_args()
     if unknown := [name for name in given.names if name not in BENCHMARKS]:
         parser.error(f"no benchmark is called {unknown[0]!r}; there are: {', '.join(BENCHMARKS)}")
@@ -58,7 +66,7 @@ def main() -> int:
     except SandboxError as error:
         print(f"\nbenchmarks: {error}", file=sys.stderr)
         return 1
-    print(table(results))
+    print(markdown(results) if given.markdown else table(results))
     if given.json is not None:
         given.json.write_bytes(msgspec.json.format(msgspec.json.encode(results)) + b"\n")
     return 0

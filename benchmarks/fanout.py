@@ -19,7 +19,7 @@ from benchmarks.subject import CONFIGMAP, SECRET, Subject
 from benchmarks.taking import Taken, TimedChange, ready, take, take_audited
 from syncline.core.ownership import OWNER_LABEL
 from syncline.kube.config import load_kubeconfig
-from syncline.testing.operator import OperatorProcess
+from syncline.testing.operator import Launch, OperatorProcess
 
 TARGETS = scaled(1000)
 ROUNDS = 5
@@ -36,7 +36,7 @@ async def run(subject: Subject) -> Results:
         ours: list[Round] = []
         for number in range(ROUNDS):
             bare.append(await _bare_round(scene, subject, f"bare-{number}"))
-            ours.append(await _our_round(scene, subject, f"ours-{number}"))
+            ours.append(await our_round(scene, subject, f"ours-{number}"))
     figures = [figure for phase in PHASES for figure in _figures(phase, ours, bare)]
     title = f"1 -> {TARGETS:,} {subject.kind}s by {subject.syncs.kind}, against a bare loop with the same requests"
     return Results(title=title, figures=figures)
@@ -67,13 +67,14 @@ async def _bare_round(scene: Stage, subject: Subject, name: str) -> Round:
     return taken
 
 
-async def _our_round(scene: Stage, subject: Subject, name: str) -> Round:
+async def our_round(scene: Stage, subject: Subject, name: str, launch: Launch | None = None) -> Round:
+    """Create, update and delete the copies of one sync, with an operator of its own."""
     first, second = f"{name}-first", f"{name}-second"
     client, sort = scene.client, subject.syncs
     await scene.create(subject.resource, [subject.source(HOME, name, first)])
     body = subject.sync(name, name, bench="fanout")
     taken = {}
-    with OperatorProcess(scene.kubeconfig) as operator:
+    with OperatorProcess(scene.kubeconfig, launch=launch) as operator:
 
         async def phase(change: TimedChange, right: Check, told: Check) -> Taken:
             return await take_audited(scene, operator.pid, change, [copies.until(right), syncs.until(told)])

@@ -71,6 +71,18 @@ def table(results: Sequence[Results]) -> str:
     return "\n".join(lines)
 
 
+def markdown(results: Sequence[Results]) -> str:
+    """Set the figures for docs/performance.md."""
+    lines = []
+    for result in results:
+        lines += ["", f"## {result.title}", "", "| | measured | goal |", "|---|---|---|"]
+        lines += [
+            f"| {name} | {text} | {f'{goal} {verdict}'.strip()} |"
+            for name, text, goal, verdict in map(_row, result.figures)
+        ]
+    return "\n".join(lines)
+
+
 def _row(figure: Figure) -> tuple[str, str, str, str]:
     goal = "" if figure.goal is None else f"<= {figure.goal:g} {figure.unit}".rstrip()
     verdict = {None: "", True: "met", False: "MISSED"}[figure.met]

@@ -62,13 +62,14 @@ class GitStage:
         """How often the server was asked what it has, and for objects."""
         return self.server.checks(NAME), self.server.fetches(NAME)
 
-    def operator(self) -> OperatorProcess:
+    def operator(self, *flags: str) -> OperatorProcess:
         """Start the operator, with a cache of its own, and wait until it is ready."""
         cache = tempfile.mkdtemp(prefix="cache-", dir=self._folder)
         return OperatorProcess(
             self.scene.kubeconfig,
             *("--allow-loopback", "--git-cache", cache),
             *("--webhook-bind", "127.0.0.1:0", "--webhook-secret-file", str(self._folder / "secret")),
+            *flags,
         )
 
     async def tell(self, operator: OperatorProcess, name: str) -> None:

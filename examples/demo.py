@@ -2,8 +2,9 @@
 
 Starts a sandbox, installs Syncline, runs the operator as its own ServiceAccount with the shipped role, and then does to
 the cluster what people do. With KEEP=1 all of it is left running to play with. `further` has the chapters about
-Secrets, patches, two-way syncs and other clusters, `gitchapter` those about Git; `stage` is the cluster as seen from
-here, `telling` the form in which it is told.
+Secrets, patches, two-way syncs and other clusters, `gitchapter` those about Git, `workspacechapter` those about an
+upstream, `gatewaychapter` those about files in pods; `shipped` is for SHIPPED=1, which runs chart and image; `stage` is
+the cluster as seen from here, `telling` the form in which it is told.
 """
 
 import asyncio
@@ -18,13 +19,16 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from further import Further
+from gatewaychapter import GatewayChapter
 from gitchapter import GitChapter
+from shipped import raise_shipped, remove_shipped
 from stage import Manifest, Stage, StageError, load, pick
 from syncline import deploy
 from syncline.kube import KubeError
 from syncline.sandbox import Sandbox, SandboxError, statuses
 from syncline.testing.operator import OperatorProcess, install
 from telling import Teller
+from workspacechapter import WorkspaceChapter
 
 NAME = "demo"
 EXAMPLE = Path(__file__).parent / "configmapsync" / "01-namespaces-by-label.yaml"
@@ -32,8 +36,12 @@ HOME, CONFIG = "platform", "app-settings"
 TEAMS = ["team-a", "team-b", "team-c"]
 LABEL = {"config": "shared"}
 # The other cluster and the Git server are on this machine.
-FLAGS = ("--allow-loopback", "--webhook-bind", "127.0.0.1:0", "--log-format", "json")
+FLAGS = (
+    *("--allow-loopback", "--webhook-bind", "127.0.0.1:0", "--depot-bind", "127.0.0.1:0"),
+    *("--log-format", "json"),
+)
 PID_FILE = "operator.pid"
+SHIPPED = os.environ.get("SHIPPED", "0") not in ("", "0")
 INTERRUPTED = 130
 
 
@@ -272,6 +280,9 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
+        if keep and SHIPPED:
+            teller.failure("SHIPPED=1 and KEEP=1 cannot be used together: the image's root ends with the demo.")
+            return 1
         running = [status.folder for status in statuses() if keep and status.name == NAME]
         if running:
             teller.failure("The demo is running already. To end it:")
@@ -306,23 +317,33 @@ def perform(teller: Teller, ends: ExitStack, *, keep: bool) -> None:
         sandbox = Sandbox.up(NAME) if keep else Sandbox.create()
         ends.callback(sandbox.stop)
     version = sandbox.request("GET", "/version")["gitVersion"]
-    with teller.step(f"CRDs, roles and the admission policy, on Kubernetes {version}"):
-        kubeconfig = install(sandbox)
-    flags = [*FLAGS, "--git-cache", str(sandbox.folder / "git")]
+    start = raise_shipped(sandbox, teller, ends) if SHIPPED else _install(sandbox, teller, version, keep=keep)
     with teller.step(
         f"the operator, as ServiceAccount {deploy.NAMESPACE}/{deploy.SERVICE_ACCOUNT} with its shipped role"
     ):
-        operator = Operator(
-            lambda: Detached(kubeconfig, flags, sandbox.folder) if keep else OperatorProcess(kubeconfig, *flags)
-        )
+        operator = Operator(start)
         ends.callback(operator.stop)
     try:
         asyncio.run(_play(sandbox, teller, operator, keep=keep))
     except StageError as error:
         raise StageError(f"{error}\nThe operator's last words:\n{operator.process.log()[-2000:]}") from None
+    if SHIPPED:
+        operator.stop()
+        with teller.step("helm uninstall syncline"):
+            remove_shipped(sandbox)
     teller.summary()
     if isinstance(operator.process, Detached):
         _explain(teller, sandbox, operator.process)
+
+
+def _install(
+    sandbox: Sandbox, teller: Teller, version: str, *, keep: bool
+) -> Callable[[], "OperatorProcess | Detached"]:
+    """Install the manifests; return how to start the operator of this tree."""
+    with teller.step(f"CRDs, roles and the admission policy, on Kubernetes {version}"):
+        kubeconfig = install(sandbox)
+    flags = [*FLAGS, "--git-cache", str(sandbox.folder / "git")]
+    return lambda: Detached(kubeconfig, flags, sandbox.folder) if keep else OperatorProcess(kubeconfig, *flags)
 
 
 async def _play(sandbox: Sandbox, teller: Teller, operator: Operator, *, keep: bool) -> None:
@@ -331,6 +352,8 @@ async def _play(sandbox: Sandbox, teller: Teller, operator: Operator, *, keep: b
         await demo.play()
         await GitChapter(stage, teller, operator.webhooks).play()
         await Further(stage, teller).play()
+        await WorkspaceChapter(stage, teller).play()
+        await GatewayChapter(stage, teller, sandbox, operator.webhooks).play()
         if keep:
             await demo.leave_something_to_play_with()
 
@@ -340,7 +363,7 @@ def _explain(teller: Teller, sandbox: Sandbox, operator: Detached) -> None:
         "",
         "It is all left running, with the example of chapter 1 applied again. To play with it:",
         f"    export KUBECONFIG={sandbox.kubeconfig}",
-        "    kubectl get configmapsyncs,manifestsyncs,configsyncs,configmaps -A",
+        "    kubectl get configmapsyncs,manifestsyncs,configsyncs,workspacesyncs,ignitionsyncs,configmaps -A",
         f"    {_command()} sandbox exec --name {NAME} -- kubectl describe configmapsync -n {HOME} {CONFIG}",
         "",
         f"The operator is process {operator.pid}; its log is {operator.log_file}",

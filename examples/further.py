@@ -5,7 +5,8 @@ import base64
 from collections.abc import Callable
 from pathlib import Path
 
-from stage import Manifest, Stage, StageError, load, pick
+from stage import PATIENCE, Manifest, Stage, StageError, load, pick
+from syncline.fleet import Timeouts
 from syncline.sandbox import Sandbox
 from telling import Teller
 
@@ -15,6 +16,8 @@ PATCH = EXAMPLES / "manifestsync" / "04-merge-patch.yaml"
 BOTH_WAYS = EXAMPLES / "configmapsync" / "08-both-ways.yaml"
 CLUSTER = EXAMPLES / "manifestsync" / "10-remote-cluster.yaml"
 SYNC = "ManifestSync"
+# The longer a cluster is away, the more rarely it is probed: the slower its start, the later it is found again.
+PROBED = Timeouts().backoff_max
 
 
 class Further:
@@ -113,7 +116,7 @@ class Further:
             tell.you("start it again")
             started = stage.now()
             await asyncio.to_thread(far.start, "kube-apiserver")
-            end = await self._is_ready("coast", "beacon", started)
+            end = await self._is_ready("coast", "beacon", started, patience=PROBED + PATIENCE)
             there = far.request("GET", "/api/v1/namespaces/coast-north/secrets/beacon")["data"]
             if there != {"code": _encoded("new")}:
                 raise StageError("lighthouse has not caught up")
@@ -134,10 +137,12 @@ class Further:
     def _seen(self, kind: str, namespace: str, name: str, word: str, started: float) -> None:
         self._tell.syncline(f"{namespace}/{name} {word}", self._stage.seen_at(namespace, name, kind) - started)
 
-    async def _is_ready(self, namespace: str, name: str, started: float, kind: str = SYNC) -> float:
+    async def _is_ready(
+        self, namespace: str, name: str, started: float, kind: str = SYNC, patience: float = PATIENCE
+    ) -> float:
         """Wait until the status says that all is well, and tell of it."""
         stage = self._stage
-        end = await stage.until("Ready", lambda: stage.ready(namespace, name, kind)[0] == "True")
+        end = await stage.until("Ready", lambda: stage.ready(namespace, name, kind)[0] == "True", patience)
         self._tell.syncline(f"Ready is True: {stage.ready(namespace, name, kind)[2]}", end - started)
         return end
 

@@ -12,10 +12,15 @@ import yaml
 from syncline import deploy
 from syncline.api.configmapsync import ConfigMapSync
 from syncline.api.configsync import ConfigSync
+from syncline.api.ignitionsync import IgnitionSync
 from syncline.api.manifestsync import ManifestSync
+from syncline.api.workspacesync import WorkspaceSync
 from syncline.controllers.kinds.configmapsync import RESOURCE as CONFIG_MAP_SYNCS
 from syncline.controllers.kinds.configsync import RESOURCE as CONFIG_SYNCS
+from syncline.controllers.kinds.ignitionsync import RESOURCE as IGNITION_SYNCS
 from syncline.controllers.kinds.manifestsync import RESOURCE as MANIFEST_SYNCS
+from syncline.controllers.kinds.synctarget import RESOURCE as SYNC_TARGETS
+from syncline.controllers.kinds.workspacesync import RESOURCE as WORKSPACE_SYNCS
 from syncline.core.conditions import find
 from syncline.core.wire import DataWire
 from syncline.kube import CONFIGMAPS, EVENTS, NAMESPACES, SECRETS, Client, Key, Reflector, Resource, load_kubeconfig
@@ -27,12 +32,15 @@ PATIENCE = 20.0
 Manifest = deploy.Manifest
 Contents = Reflector[DataWire, DataWire]
 Syncs = (
-    Reflector[ConfigMapSync, ConfigMapSync] | Reflector[ManifestSync, ManifestSync] | Reflector[ConfigSync, ConfigSync]
+    Reflector[ConfigMapSync, ConfigMapSync]
+    | Reflector[ManifestSync, ManifestSync]
+    | Reflector[ConfigSync, ConfigSync]
+    | Reflector[WorkspaceSync, WorkspaceSync]
+    | Reflector[IgnitionSync, IgnitionSync]
 )
 
-RESOURCES = {
-    each.kind: each for each in (NAMESPACES, CONFIGMAPS, SECRETS, CONFIG_MAP_SYNCS, MANIFEST_SYNCS, CONFIG_SYNCS)
-}
+_OWN = (CONFIG_MAP_SYNCS, MANIFEST_SYNCS, CONFIG_SYNCS, WORKSPACE_SYNCS, IGNITION_SYNCS, SYNC_TARGETS)
+RESOURCES = {each.kind: each for each in (NAMESPACES, CONFIGMAPS, SECRETS, *_OWN)}
 
 
 class StageError(Exception):
@@ -57,6 +65,12 @@ class Stage:
             ),
             "ConfigSync": Reflector(
                 client, CONFIG_SYNCS, decode=ConfigSync, project=lambda sync: sync, on_change=self._wake
+            ),
+            "WorkspaceSync": Reflector(
+                client, WORKSPACE_SYNCS, decode=WorkspaceSync, project=lambda sync: sync, on_change=self._wake
+            ),
+            "IgnitionSync": Reflector(
+                client, IGNITION_SYNCS, decode=IgnitionSync, project=lambda sync: sync, on_change=self._wake
             ),
         }
 
@@ -135,21 +149,27 @@ class Stage:
         sync = self.syncs[kind].get(Key(namespace, name))
         return sync.status.targets.summary if sync is not None and sync.status.targets is not None else ""
 
+    def gateway_commit(self, namespace: str, name: str) -> str:
+        """Return the commit that the only gateway of an IgnitionSync has."""
+        sync = self.syncs["IgnitionSync"].get(Key(namespace, name))
+        gateways = sync.status.discovered_gateways if isinstance(sync, IgnitionSync) else []
+        return gateways[0].synced_commit if len(gateways) == 1 else ""
+
     @staticmethod
     def now() -> float:
         """Return this moment, on the clock of all times that the stage tells."""
         return _now()
 
-    async def until(self, what: str, check: Callable[[], bool]) -> float:
+    async def until(self, what: str, check: Callable[[], bool], patience: float = PATIENCE) -> float:
         """Wait until the watches show it; return when they did."""
-        deadline = _now() + PATIENCE
+        deadline = _now() + patience
         while not check():
             self._changed.clear()
             try:
                 async with asyncio.timeout(deadline - _now()):
                     await self._changed.wait()
             except TimeoutError:
-                raise StageError(f"waited {PATIENCE:.0f} s for {what}") from None
+                raise StageError(f"waited {patience:.0f} s for {what}") from None
         return _now()
 
     async def event(self, namespace: str, reason: str) -> str:
