@@ -20,7 +20,8 @@ RUN /opt/build/bin/hatchling build -t wheel -d /dist \
     && /opt/syncline/bin/pip install --no-cache-dir --no-deps --no-index /dist/*.whl
 
 FROM python:3.13-slim
-RUN apt-get update && apt-get install --yes --no-install-recommends git openssh-client gpg && rm -rf /var/lib/apt/lists/* \
+RUN apt-get update && apt-get install --yes --no-install-recommends git gpg gpg-agent openssh-client \
+    && rm -rf /var/lib/apt/lists/* \
     # ssh refuses to work for a user that has no name.
     && echo 'syncline:x:65532:65532::/nonexistent:/usr/sbin/nologin' >> /etc/passwd
 COPY --from=build /opt/syncline /opt/syncline

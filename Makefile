@@ -31,24 +31,34 @@ sandbox: setup ## fetch or build the control plane binaries (about 10 minutes wh
 tools: setup ## fetch or build helm and kustomize (about 3 minutes when built cold)
 	@$(BIN)/syncline sandbox tools
 
+.PHONY: kcp
+kcp: setup ## fetch or build kcp, which some tests need (about 7 minutes when built cold)
+	@$(BIN)/syncline sandbox install --kcp
+
+.PHONY: image
+image: tools ## an OCI archive and its bill of materials in dist/, without a container engine (on Debian; root installs mmdebstrap)
+	@$(BIN)/python deploy/image/build.py
+
 .PHONY: demo
-demo: sandbox tools ## the main job, end to end, on a real control plane (KEEP=1 leaves it running)
-	@$(BIN)/python examples/demo.py
+demo: sandbox tools $(if $(SHIPPED),image) ## the main job on a real control plane (KEEP=1 leaves it running, SHIPPED=1 runs chart and image)
+	@SHIPPED=$(SHIPPED) $(BIN)/python examples/demo.py
 
 .PHONY: test
-test: sandbox tools ## all tests, in parallel
+test: sandbox tools kcp ## all tests, in parallel (TESTS=tests/core for some, WORKERS=6 for another number of workers)
 	@# Hundreds of processes start below, and some environments forbid them to write bytecode.
 	@$(BIN)/python -m compileall -q src
-	@# One worker more than cores: many tests wait for the cluster, not for a core. What fails fails the run; it is run once
+	@# Before the tests, which would wait for it: a minute when built cold. If it cannot be built, its test says what is missing.
+	$(if $(TESTS),,@$(BIN)/python deploy/image/build.py --to build/image || true)
+	@# Two workers more than cores: many tests wait for the cluster, not for a core. What fails fails the run; it is run once
 	@# more by itself only to tell what kind of failure it is.
-	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $$(($$(nproc) + 1)) --dist worksteal $(TESTS) || { code=$$?; [ $$code -eq 1 ] || exit $$code; \
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(or $(WORKERS),$$(($$(nproc) + 2))) --dist worksteal $(TESTS) || { code=$$?; [ $$code -eq 1 ] || exit $$code; \
 		echo "==> diagnosis: what failed, by itself"; \
 		$(BIN)/python -m pytest --last-failed --last-failed-no-failures none $(TESTS) \
 			&& echo "==> passes alone: a race, or a wait that is too short. The run has failed."; \
 		exit 1; }
 
 .PHONY: coverage
-coverage: sandbox tools ## lines and branches that the tests reach, also in the processes that they start (TESTS=tests/core)
+coverage: sandbox tools kcp ## lines and branches that the tests reach, also in the processes that they start (TESTS=tests/core)
 	@rm -rf build/coverage && mkdir -p build/coverage
 	@$(BIN)/python -m compileall -q src
 	@$(BIN)/python -m coverage run -m pytest --timeout 0 -n $$(nproc) --dist worksteal $(TESTS)
@@ -57,7 +67,7 @@ coverage: sandbox tools ## lines and branches that the tests reach, also in the 
 	@$(BIN)/python -m coverage report --format total --fail-under $(if $(TESTS),0,85)
 
 .PHONY: explore
-explore: sandbox tools ## property tests with many new examples
+explore: sandbox tools kcp ## property tests with many new examples
 	@SYNCLINE_EXAMPLES=all $(BIN)/python -m pytest --timeout 0 -n $$(nproc) --dist worksteal $(or $(TESTS),$$(grep -rlE 'hypothesis|tests.sampling' tests --include='test_*.py'))
 
 .PHONY: churn

@@ -6,22 +6,28 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests import sampling  # noqa: F401 - which examples are taken is said before any is
+from tests import (
+    forks,
+    sampling,  # noqa: F401 - which examples are taken is said before any is
+)
 from tests.tenancy.canaries import Canaries
 
 from syncline import deploy
 from syncline.api.common import API_VERSION
 from syncline.api.kinds import ALL_KINDS
-from syncline.sandbox import Options, RequestError, Sandbox
-from syncline.testing.operator import OperatorProcess, chosen_profile, install
+from syncline.sandbox import Access, Options, RequestError, Sandbox
+from syncline.testing.operator import OperatorProcess, chosen_profile, execute, install
 
 Check = Callable[[], bool]
 Eventually = Callable[[Check], None]
 Apply = Callable[[Iterable[deploy.Manifest]], None]
 
 # The tests that work with Secrets.
-SECRETIVE = ("configsync", "manifestsync", "fleet", "tenancy", "cli")
+SECRETIVE = ("configsync", "manifestsync", "fleet", "tenancy", "cli", "workspacesync")
 CANARIES = pytest.StashKey[Canaries]()
+
+# Hundreds of operators are started; what depends on how one is started names `execute`.
+OperatorProcess.launch = staticmethod(forks.launch)
 
 
 def folder_of(path: Path) -> str:
@@ -42,10 +48,11 @@ def eventually() -> Eventually:
     """Wait until a check holds; fail when it does not within 180 seconds."""
 
     def wait(check: Check) -> None:
-        deadline = time.monotonic() + 180
+        deadline, pause = time.monotonic() + 180, 0.02
         while not check():
             assert time.monotonic() < deadline, "not within 180 s"
-            time.sleep(0.02)
+            time.sleep(pause)
+            pause = min(0.2, pause * 1.3)
 
     return wait
 
@@ -89,7 +96,7 @@ def planting(request: pytest.FixtureRequest) -> Iterator[None]:
     canaries.begin(request.node.nodeid)
     request.node.stash[CANARIES] = canaries
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Sandbox, "request", canaries.planted(Sandbox.request))
+        patch.setattr(Access, "request", canaries.planted(Access.request))
         yield
     canaries.search_logs()
     canaries.raise_for_leaks()
@@ -172,6 +179,7 @@ def arena_kubeconfig(arena: Sandbox) -> Path:
 @pytest.fixture(scope="session")
 def operator(sandbox: Sandbox, installed: Path, canaries: Canaries) -> Iterator[OperatorProcess]:
     """One operator for all tests of this process; it acts on every namespace of the sandbox."""
-    with OperatorProcess(installed, "--allow-loopback", "--webhook-bind", "127.0.0.1:0") as running:
+    flags = ("--allow-loopback", "--webhook-bind", "127.0.0.1:0", "--depot-bind", "127.0.0.1:0")
+    with OperatorProcess(installed, *flags, launch=execute) as running:
         yield running
         canaries.search_cluster(sandbox)

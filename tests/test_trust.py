@@ -15,6 +15,7 @@ ASSERTIONS = {"raises", "fail", *WAITS}
 # How many waits for a time each file has, and why. A test of what does not happen has to look for a while, and a server
 # that closes its connections has no event to wait for. The users and faults of `churn` take their time: not listed.
 TIMED = {
+    "agent/depot.py": (1, "connections end"),
     "configmapsync/test_twoway.py": (1, "the grace of a missing source ends, and the copy stays"),
     "faults/scene.py": (1, "nothing is written for a while"),
     "faults/test_answers.py": (1, "a refused write is tried rarely"),

@@ -39,6 +39,8 @@ COPIED = ("ConfigMap", "Secret", "Service", "NetworkPolicy", "Widget")
 SYNCS = ("ConfigMapSync", "ManifestSync", "ConfigSync")
 MERGE = "application/merge-patch+json"
 PATCH = "application/json-patch+json"
+_STARTING = "not yet ready to handle request"
+"""What a server that has just started answers to writes, with 403: its admission plugins know no cluster yet."""
 
 
 class Refused(Exception):  # noqa: N818 - an answer like any other
@@ -82,10 +84,11 @@ class Admin:
             self._drop(connection)
             raise Unsure(f"{method} {path}: {error!r}") from error
         parsed: Json = json.loads(text) if text.startswith("{") else {}
-        if answer.status >= http.client.INTERNAL_SERVER_ERROR or answer.status == http.client.TOO_MANY_REQUESTS:
-            raise Unsure(f"{method} {path}: {answer.status} {parsed.get('message', text[:200])}")
+        message = str(parsed.get("message", text[:200]))
+        if is_outage(answer.status, message):
+            raise Unsure(f"{method} {path}: {answer.status} {message}")
         if answer.status >= http.client.MULTIPLE_CHOICES:
-            raise Refused(answer.status, str(parsed.get("message", text[:200])))
+            raise Refused(answer.status, message)
         return parsed
 
     def get(self, path: str) -> Json | None:
@@ -125,6 +128,13 @@ class Admin:
         connection.close()
         self._open.discard(connection)
         self._local.connection = None
+
+
+def is_outage(status: int, message: str) -> bool:
+    """Whether an answer tells of the state of the server, and not of the request."""
+    if status == http.client.FORBIDDEN:
+        return message.endswith(_STARTING)
+    return status >= http.client.INTERNAL_SERVER_ERROR or status == http.client.TOO_MANY_REQUESTS
 
 
 def path_of(place: Place) -> str:

@@ -32,6 +32,9 @@ _WATCHES = 60
 _TEN_MINUTES = 600.0
 _REFUSED = 400
 _KNOCKS = 4
+_AT_WORK = 5.0
+_BUSY = 180.0
+"""How much longer an operator is waited for whose writes are still taken: on a busy machine each may take seconds."""
 _LONGEST_OPERATION = 400.0
 """Longer than the patience of one with outages, several of which it may meet."""
 
@@ -49,7 +52,7 @@ class Plan:
     phase: float = 45.0
     """About how long users work before each check."""
     limit: float = 60.0
-    """After how many quiet seconds everything must be right."""
+    """After how many quiet seconds everything must be right; while the operator still gets on, longer (`_BUSY`)."""
     late: float = 30.0
     """How much longer it is watched what becomes of a deviation."""
     rest: float = 20.0
@@ -250,10 +253,15 @@ class Churn:
     def _judge_until(self, seconds: float) -> list[Deviation]:
         deadline = time.monotonic() + seconds
         while found := self._judge():
-            if time.monotonic() > deadline:
+            late = time.monotonic() - deadline
+            if late > (_BUSY if self._gets_on() else 0.0):
                 return found
             time.sleep(1.0)
         return []
+
+    def _gets_on(self) -> bool:
+        """Whether the operator has just written something: it has not overlooked what it has not come to yet."""
+        return any(write.code < _REFUSED for write in self._world.audit.since(time.time() - _AT_WORK))
 
     def _report(self, found: list[Deviation]) -> None:
         kept = [(group, self._evidence.keep(group[0], self._verdict.checks)) for group in grouped(found)]

@@ -6,7 +6,7 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from tests.churn.api import Json
+from tests.churn.api import Json, is_outage
 from tests.churn.guard import overruns
 from tests.churn.history import History
 from tests.churn.oracle import judge
@@ -272,3 +272,17 @@ def test_many_removals_that_nobody_confirmed_are_an_overrun() -> None:
     assert not overruns(removed[1:], [], [])
     assert not overruns(removed, [105.5], [])
     assert not overruns(removed, [], [99.0])
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "expected"),
+    [
+        (503, "service unavailable", True),
+        (429, "too many requests", True),
+        (403, 'configmaps "a" is forbidden: not yet ready to handle request', True),
+        (403, 'configmaps "a" is forbidden: a policy says no', False),
+        (409, "the object has been modified", False),
+    ],
+)
+def test_a_server_that_has_just_started_refuses_nothing(status: int, message: str, expected: bool) -> None:
+    assert is_outage(status, message) is expected

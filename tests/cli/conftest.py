@@ -1,12 +1,11 @@
 """The command as a user types it, in a cluster where the operator runs."""
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
 import pytest
+from tests.commands import run_command
 from tests.manifestsync.conftest import grant
 from tests.manifestsync.world import Manifests
 from tests.tenancy.accounts import Account
@@ -27,9 +26,7 @@ def syncline(sandbox: Sandbox) -> Command:
     """Run the command against the sandbox, as an admin."""
 
     def run(*arguments: str | Path, stdin: str = "", code: int = 0, kubeconfig: Path | None = None) -> str:
-        program = Path(sys.executable).with_name("syncline")
-        command = [program, *arguments, "--kubeconfig", kubeconfig or sandbox.kubeconfig]
-        result = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=180, check=False)
+        result = run_command([*arguments, "--kubeconfig", kubeconfig or sandbox.kubeconfig], stdin=stdin)
         assert result.returncode == code, (result.stdout, result.stderr)
         if code == 0:
             assert result.stderr == ""

@@ -1,4 +1,4 @@
-"""`syncline rollback`, `promote`, `suspend`, `resume`, `reconcile` and `get` over ConfigSyncs.
+"""`syncline rollback`, `promote`, `suspend`, `resume`, `reconcile` and `get` over ConfigSyncs and IgnitionSyncs.
 
 The tests write the status themselves, in a cluster where no operator does.
 """
@@ -14,7 +14,7 @@ import structlog
 
 from syncline import deploy
 from syncline.api.common import API_VERSION, REQUESTED_AT
-from syncline.api.kinds import CONFIG_SYNC
+from syncline.api.kinds import CONFIG_SYNC, IGNITION_SYNC, Kind
 from syncline.cli import main
 from syncline.sandbox import Options, RequestError, Sandbox
 
@@ -26,23 +26,29 @@ OLD, NEW, OTHER = (f"4f7c1b1{letter * 33}" for letter in "abc")
 """Commits that begin alike."""
 ENVIRONMENTS = [{"name": "dev", "namespace": "dev"}, {"name": "prod", "namespace": "prod", "revision": OLD}]
 GIT = {"git": {"repo": "https://git.example.com/team/config.git"}}
+PLANT: Json = {
+    "git": {"repo": "https://git.example.com/plant.git", "ref": "main"},
+    "gateway": {"apiKeySecretRef": {"name": "gw", "key": "apiKey"}},
+}
+SPECS = {CONFIG_SYNC.kind: {"source": GIT}, IGNITION_SYNC.kind: PLANT}
 
 _numbers = itertools.count()
 
 
 class Stored:
-    """A ConfigSync in the cluster."""
+    """A sync in the cluster."""
 
-    def __init__(self, sandbox: Sandbox, **spec: Any) -> None:
+    def __init__(self, sandbox: Sandbox, kind: Kind = CONFIG_SYNC, **spec: Any) -> None:
         self.sandbox = sandbox
+        self.kind = kind
         self.name = f"sync-{next(_numbers)}"
-        folder = f"/apis/{API_VERSION}/namespaces/default/{CONFIG_SYNC.plural}"
+        folder = f"/apis/{API_VERSION}/namespaces/default/{kind.plural}"
         self.address = f"{folder}/{self.name}"
-        self._identity = {"apiVersion": API_VERSION, "kind": CONFIG_SYNC.kind, "metadata": {"name": self.name}}
-        self.sandbox.request("POST", folder, {**self._identity, "spec": {"source": GIT, **spec}})
+        self._identity = {"apiVersion": API_VERSION, "kind": kind.kind, "metadata": {"name": self.name}}
+        self.sandbox.request("POST", folder, {**self._identity, "spec": {**SPECS[kind.kind], **spec}})
 
     def __str__(self) -> str:
-        return f"ConfigSync default/{self.name}"
+        return f"{self.kind.kind} default/{self.name}"
 
     def read(self) -> Json:
         return self.sandbox.request("GET", self.address)
@@ -106,8 +112,8 @@ def quiet(eventually: Eventually) -> Iterator[Sandbox]:
 
 @pytest.fixture
 def store(quiet: Sandbox) -> Callable[..., Stored]:
-    """Create a ConfigSync with some fields of the spec."""
-    return lambda **spec: Stored(quiet, **spec)
+    """Create a sync with some fields of the spec, a ConfigSync unless another kind is named."""
+    return lambda kind=CONFIG_SYNC, **spec: Stored(quiet, kind, **spec)
 
 
 @pytest.fixture
@@ -153,6 +159,54 @@ def test_a_rollback_is_to_the_previous_commit_unless_one_is_named_and_ends_when_
     assert syncline("rollback", sync.name, "--clear", code=1) == f"{sync} is not rolled back"
 
 
+def test_the_gateways_of_an_ignitionsync_are_rolled_back_in_the_same_way(store: Store, syncline: Command) -> None:
+    sync = store(IGNITION_SYNC)
+    sync.report(sourceRevision=NEW, lastSyncRef="main", history=[change(NEW), change(OLD)])
+    assert syncline("rollback", f"isync/{sync.name}") == (
+        f"{sync} is rolled back to the previous commit; --clear ends the rollback\n"
+    )
+    assert syncline("rollback", sync.name, "--to", OLD[:8]) == (
+        f"{sync} is rolled back to {OLD[:10]}; --clear ends the rollback\n"
+    )
+    assert sync.spec["rollback"] == {"to": OLD}
+    assert "is ambiguous" in syncline("rollback", sync.name, "--to", OLD[:7], code=1)
+    assert syncline("rollback", sync.name, "--clear") == f"{sync} applies the revision of its spec again\n"
+    assert "rollback" not in sync.spec
+    refused = syncline("promote", f"isync/{sync.name}", "--from", "a", "--to", "b", code=1)
+    assert refused.startswith("this command does not support the kind IgnitionSync")
+
+
+def test_an_ignitionsync_is_suspended_and_shown_as_any_other_sync(store: Store, syncline: Command) -> None:
+    sync = store(IGNITION_SYNC)
+    assert syncline("suspend", "igs", sync.name) == f"{sync} is suspended\n"
+    assert sync.spec["suspend"] is True
+    sync.report(
+        lastSyncRef="v2",
+        lastSyncCommit=NEW,
+        targets={"desired": 2, "synced": 1, "summary": "1/2"},
+        conditions=[condition("Ready", "False", "SyncInProgress")],
+        discoveredGateways=[{"name": "site", "podName": "site-0", "syncStatus": "Error", "reason": "ScanFailed"}],
+    )
+    row = next(line for line in syncline("get", "isync").splitlines() if f" {sync.name} " in line)
+    assert row.split()[:-1] == [
+        "IgnitionSync",
+        "default",
+        sync.name,
+        "https://git.example.com/plant.git",
+        "v2",
+        NEW[:10],
+        "1/2",
+        "False",
+        "SyncInProgress",
+    ]
+    shown = syncline("get", f"isync/{sync.name}")
+    assert f"Ref:     v2 {NEW[:10]}\n" in shown
+    assert "ScanFailed" in shown
+    assert "1 of 2 targets are listed, failures first\n" in shown
+    assert sync.name in syncline("get")
+    assert syncline("resume", sync.name) == f"{sync} is resumed\n"
+
+
 def test_a_rollback_to_the_previous_commit_is_not_taken_for_two(store: Store, syncline: Command) -> None:
     sync = store(rollback={"to": "Previous"})
     told = syncline("rollback", sync.name, "--to", "previous", code=1)
@@ -178,7 +232,9 @@ def test_a_rollback_to_a_commit_that_is_not_known_changes_nothing_and_says_what_
     assert told == (
         "the history has no commit abcdef0: write one of its commits (none yet); for other commits, add --unlisted"
     )
-    sync.report(sourceRevision=NEW, history=[change(NEW), change(OLD, "Failed")], lastHealthyRevision=OTHER)
+    refused = {**change("d" * 40, "Failed"), "changes": ""}
+    sync.report(sourceRevision=NEW, history=[refused, change(NEW), change(OLD, "Failed")], lastHealthyRevision=OTHER)
+    # A commit of which nothing was applied is not offered.
     listed = ", ".join(commit[:10] for commit in (NEW, OTHER, OLD))
     told = syncline("rollback", sync.name, "--to", "abcdef0", code=1)
     assert told == (
@@ -216,10 +272,11 @@ def test_a_name_that_several_kinds_have_asks_for_the_kind(quiet: Sandbox, store:
     assert syncline("rollback", sync.name).startswith(str(sync))
 
 
-def test_a_command_for_one_kind_refuses_the_others(store: Store, syncline: Command) -> None:
+def test_a_command_for_some_kinds_refuses_the_others(store: Store, syncline: Command) -> None:
     sync = store()
     told = syncline("rollback", f"cms/{sync.name}", code=1)
-    assert told == "this command does not support the kind ConfigMapSync; write one of ConfigSync (csync)"
+    kinds = "ConfigSync (csync), IgnitionSync (isync, igs)"
+    assert told == f"this command does not support the kind ConfigMapSync; write one of {kinds}"
 
 
 def test_a_rollback_says_which_environments_there_are(store: Store, syncline: Command) -> None:
@@ -235,7 +292,7 @@ def test_a_rollback_that_the_server_refuses_is_told_in_its_words(store: Store, s
     sync = store()
     told = syncline("rollback", sync.name, "--to", "main", code=1)
     assert "write Previous, or a commit in 7 to 64 hexadecimal digits" in told
-    assert syncline("rollback", "none", code=1) == "there is no ConfigSync none in namespace default"
+    assert syncline("rollback", "none", code=1) == "there is no ConfigSync or IgnitionSync none in namespace default"
 
 
 def test_a_promotion_takes_the_commit_that_the_other_environment_is_ready_with(store: Store, syncline: Command) -> None:
@@ -396,7 +453,10 @@ def test_waiting_for_an_operator_that_does_not_run_ends_too(store: Store, syncli
         ),
         (("suspend", "csync"), "the name of the ConfigSync is missing: write KIND and NAME"),
         (("resume", "cms/none"), "there is no ConfigMapSync none in namespace default"),
-        (("resume", "none"), "there is no ConfigMapSync or ManifestSync or ConfigSync none in namespace default"),
+        (
+            ("resume", "none"),
+            "there is no ConfigMapSync or ManifestSync or ConfigSync or WorkspaceSync or IgnitionSync none",
+        ),
         (("resume", "sync", "none"), "'sync' is not a kind of Syncline; write one of ConfigMapSync (cms)"),
     ],
     ids=["a cluster", "no name", "absent", "absent of all kinds", "no kind"],

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.manifestsync.world import Manifests
 
-from syncline.cli.details import resource_words
+from syncline.cli.details import resource_words, source_words
 from syncline.core.redact import REDACTED, strip_server_text
 from syncline.sandbox import Sandbox
 from syncline.testing.operator import OperatorProcess
@@ -37,6 +38,7 @@ def test_a_patch_that_is_not_there_is_named(world: Manifests) -> None:
     )
 
 
+@pytest.mark.own_rights
 def test_a_kind_that_the_operator_may_not_watch_is_told_with_the_way_to_allow_it(world: Manifests) -> None:
     source = world.make("LimitRange", spec={"limits": []})
     ready = world.msync("sync", source, into=[world.namespace("a")]).becomes("KindNotWatched")
@@ -53,6 +55,7 @@ def strict(arena: Sandbox, arena_kubeconfig: Path) -> Iterator[Manifests]:
     world.end_alone()
 
 
+@pytest.mark.own_rights
 def test_an_operator_that_wants_an_account_says_so(strict: Manifests) -> None:
     sync = strict.msync("sync", strict.secret(), into=[strict.namespace("a")])
     ready = sync.becomes("AccountRequired")
@@ -99,3 +102,19 @@ def test_only_names_of_fields_are_left_of_what_the_server_says(message: str, tol
 )
 def test_the_resources_of_a_cluster_are_counted(states: tuple[str, ...], words: str) -> None:
     assert resource_words({"syncedResources": [{"name": "x", "state": state} for state in states]}) == words
+
+
+@pytest.mark.parametrize(
+    ("upstream", "words"),
+    [
+        (None, "this cluster"),
+        ({"workspace": "root:team", "connection": {"kubeconfigSecretRef": {"name": "kcp"}}}, "root:team"),
+        ({"apiExport": {"workspace": "root:provider", "name": "apps"}}, "APIExport root:provider/apps"),
+        ({"connection": {"syncTargetRef": {"name": "hub"}}}, "SyncTarget hub"),
+        ({"connection": {"kubeconfigSecretRef": {"name": "kcp"}}}, "Secret kcp"),
+        ({"connection": {"serviceAccountTokenRef": {"name": "t"}, "server": "https://kcp.io"}}, "https://kcp.io"),
+    ],
+)
+def test_the_source_of_a_workspacesync_is_its_upstream(upstream: dict[str, Any] | None, words: str) -> None:
+    spec = {"upstream": upstream} if upstream is not None else {}
+    assert source_words({"kind": "WorkspaceSync", "spec": spec}) == words

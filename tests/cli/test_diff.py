@@ -31,7 +31,7 @@ def anything(world: Manifests, source: Object, *into: str, **spec: object) -> st
 
 def manifest(world: Manifests, kind: str, spec: Json) -> str:
     metadata = {"name": "sync", "namespace": world.home}
-    return json.dumps({"apiVersion": API_VERSION, "kind": kind, "metadata": metadata, "spec": spec})
+    return json.dumps({"apiVersion": API_VERSION, "kind": kind, "metadata": metadata, "spec": world.acting(spec)})
 
 
 def changed(told: str) -> list[str]:
@@ -213,7 +213,8 @@ def test_what_the_server_would_refuse_is_an_error(world: Manifests, syncline: Co
             ["st", "a"],
             (
                 "this command does not support the kind SyncTarget; "
-                "write one of ConfigMapSync (cms), ManifestSync (msync), ConfigSync (csync)"
+                "write one of ConfigMapSync (cms), ManifestSync (msync), ConfigSync (csync), WorkspaceSync (wss), "
+                "IgnitionSync (isync, igs)"
             ),
         ),
         (["-f", "/nowhere/none.yaml"], "cannot read /nowhere/none.yaml: No such file or directory"),

@@ -16,6 +16,7 @@ from syncline import deploy
 from syncline.cli import main
 from syncline.core.profiles import PROFILES, READ, SHARES, WRITE
 from syncline.sandbox import Sandbox
+from syncline.testing.operator import chosen_profile
 
 GRANTED = "labelSelector=syncline.dev/granted=true"
 
@@ -27,8 +28,9 @@ def installation(sandbox: Sandbox, world: Manifests, apply: Apply) -> Iterator[S
     for plural in ("clusterrolebindings", "clusterroles"):
         for one in sandbox.request("GET", f"/apis/rbac.authorization.k8s.io/v1/{plural}?{GRANTED}")["items"]:
             sandbox.request("DELETE", f"/apis/rbac.authorization.k8s.io/v1/{plural}/{one['metadata']['name']}")
-    apply(deploy.rbac())
-    until(lambda: may(sandbox, "create", "", "configmaps"), bool)
+    profile = chosen_profile()
+    apply(deploy.rbac(deploy.Choice(profile=profile)))
+    until(lambda: may(sandbox, "create", "", "configmaps"), lambda allowed: allowed == (profile != "none"))
     until(lambda: may(sandbox, "create", "others.example", "anything"), lambda allowed: not allowed)
 
 
@@ -127,6 +129,7 @@ def command_of(message: str) -> list[str]:
     return shlex.split(message.split("`")[1])[1:]
 
 
+@pytest.mark.own_rights
 def test_a_kind_that_is_not_watched_is_told_with_the_command_that_grants_it(
     world: Manifests, installation: Sandbox, syncline: Command
 ) -> None:
@@ -170,6 +173,7 @@ def test_a_usual_application_as_an_account_needs_no_rights_of_the_operator(world
     sync.becomes("Synced", synced=1)
 
 
+@pytest.mark.own_rights
 def test_a_usual_application_without_an_account_is_told_with_the_profile_that_writes_it(world: Manifests) -> None:
     source = world.make("Ingress", spec={"defaultBackend": {"service": {"name": "app", "port": {"number": 80}}}})
     target = world.namespace("a")

@@ -28,7 +28,7 @@ def manifest(world: Manifests, *sources: Object, into: list[str], **spec: object
     refs = [source.ref for source in sources]
     spec = {"sourceRefs": refs, "targets": {"inCluster": {"namespaces": into}}, **spec}
     body = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": "sync", "namespace": world.home}}
-    return json.dumps({**body, "spec": spec})
+    return json.dumps({**body, "spec": world.acting(spec)})
 
 
 def test_plan_shows_the_kind_of_each_target(world: Manifests, syncline: Command) -> None:
@@ -70,6 +70,7 @@ def test_plan_says_what_to_do_about_a_kind_that_is_not_served(world: Manifests, 
     assert "nothing to do" not in told
 
 
+@pytest.mark.own_rights
 def test_plan_takes_the_flags_that_the_operator_has(world: Manifests, syncline: Command) -> None:
     secret = world.secret()
     closed, target = world.namespaces("closed", "open")
@@ -86,7 +87,9 @@ def test_a_plan_that_can_be_carried_out_says_so_and_a_plan_of_nothing_too(world:
     wanted = manifest(world, world.secret("key"), into=[target])
     assert syncline("plan", "-f", "-", stdin=wanted).splitlines()[-1] == "1 to create"
     nowhere = manifest(world, world.secret("other"), into=[f"{world.name}-none-*"])
-    assert syncline("plan", "-f", "-", stdin=nowhere).splitlines()[-1] == "nothing to do"
+    told = syncline("plan", "-f", "-", stdin=nowhere).splitlines()
+    assert told[-2].startswith(f"note: no namespace to write to matches {world.name}-none-*")
+    assert told[-1] == "nothing to do"
 
 
 @pytest.mark.parametrize(
@@ -141,6 +144,7 @@ def test_a_file_that_would_be_passed_over_in_silence_is_refused(
     assert told.removeprefix("- ") in capsys.readouterr().err
 
 
+@pytest.mark.own_rights
 def test_a_kind_that_the_operator_may_not_watch_is_not_promised(world: Manifests, syncline: Command) -> None:
     limits = {"limits": [{"type": "Container", "max": {"cpu": "1"}}]}
     source = world.make("LimitRange", name="limits", spec=limits)

@@ -28,7 +28,7 @@ def manifest(scene: Scene, *namespaces: str) -> str:
     source = {"apiVersion": "v1", "kind": "Secret", "name": "token"}
     spec = {"sourceRef": source, "targets": {"remoteClusters": [edge(*namespaces)]}}
     metadata = {"name": "sync", "namespace": scene.home}
-    return json.dumps({"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec})
+    return json.dumps({"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": scene.acting(spec)})
 
 
 def test_plan_and_diff_look_into_the_other_cluster(scene: Scene, syncline: Command) -> None:

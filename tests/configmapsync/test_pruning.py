@@ -1,4 +1,4 @@
-"""Copies that are no longer wanted, and the brake on losing many of them at once."""
+"""Copies that are no longer wanted, and the deletion guard against losing many of them at once."""
 
 import re
 

@@ -49,12 +49,12 @@ def test_a_policy_that_changes_what_is_sent_is_no_write_loop(world: World) -> No
     target = world.namespace("a")
     with altered(world.sandbox, target, 'Object{data: {"injected": "1"}}'):
         sync = world.sync(destinationNamespace=target)
-        ready = sync.becomes("Altered", conflicted=1)
+        ready = sync.becomes("Mutated", conflicted=1)
         assert "exempt the object from that" in ready["message"]
         assert world.config_map(target).data == {"colour": "red", "injected": "1"}
         for _ in range(5):
             sync.now()
-        sync.becomes("Altered", conflicted=1)
+        sync.becomes("Mutated", conflicted=1)
         mark = world.mark()
         sync.now()
         assert [write for write in world.writes(mark) if " configmaps " in write] == []

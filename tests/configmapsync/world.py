@@ -7,17 +7,17 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 from uuid import uuid4
 
+from tests.acting import account_of_tests, acting, empower
+
 from syncline.api.common import API_VERSION, FINALIZER, REQUESTED_AT
 from syncline.api.configmapsync import KIND, PLURAL
 from syncline.core.ownership import MARKER, OWNER_LABEL
 from syncline.sandbox import RequestError, Sandbox
 from syncline.testing.audit import OPERATOR, AuditLog, Entry
-from syncline.testing.operator import chosen_profile
 
 T = TypeVar("T")
 Json = dict[str, Any]
 
-RBAC = "rbac.authorization.k8s.io"
 SECONDS = 180.0
 FIRST_POLL = 0.02
 LAST_POLL = 0.2
@@ -68,6 +68,23 @@ class Thing:
             except RequestError as error:
                 if error.status != 409:
                     raise
+
+    def edit_if_there(self, change: Callable[[Json], object]) -> None:
+        """Change it, unless it is gone or goes at this moment; once more if somebody was faster."""
+        while (body := self.look()) is not None:
+            change(body)
+            try:
+                self.sandbox.request("PUT", self.path, body)
+            except RequestError as error:
+                if error.status not in (404, 409):
+                    raise
+            else:
+                return
+
+    def release(self) -> None:
+        """Delete it and take its finalizers away; an operator that still runs may be faster."""
+        self.delete()
+        self.edit_if_there(lambda body: body["metadata"].update(finalizers=[]))
 
     def label(self, **labels: str | None) -> None:
         self.edit(lambda body: _put(body, "labels", labels))
@@ -226,11 +243,6 @@ class Sync(Thing):
         return next(event for event in seen if event["reason"] == reason)
 
 
-def account_of_tests() -> str:
-    """Return the account that syncs of tests name where the operator writes nothing in its own name; else nothing."""
-    return "tests" if chosen_profile() == "none" else ""
-
-
 class World:
     """All that one test makes. Syncs and sources live in `home`.
 
@@ -246,19 +258,11 @@ class World:
         self._audit = AuditLog(sandbox)
         self.namespace("home")
         if self.account:
-            self._empower()
-
-    def _empower(self) -> None:
-        """Let the account do everything."""
-        role = {"apiGroup": RBAC, "kind": "ClusterRole", "name": "cluster-admin"}
-        user = {"kind": "ServiceAccount", "name": self.account, "namespace": self.home}
-        Thing(self.sandbox, f"/apis/{RBAC}/v1/clusterrolebindings", self.home).create(
-            {"metadata": {"name": self.home}, "roleRef": role, "subjects": [user]}
-        )
+            empower(sandbox, self.home, self.account)
 
     def acting(self, spec: Mapping[str, Any]) -> Json:
         """Return a spec that names the account, if this world has one and the spec names none."""
-        return {"serviceAccountName": self.account, **spec} if self.account else dict(spec)
+        return acting(self.account, spec)
 
     def namespace(self, short: str, **labels: str) -> str:
         """Create a namespace and return its full name."""
@@ -373,11 +377,9 @@ class World:
             sync.delete()
 
     def end_alone(self) -> None:
-        """Delete all syncs where no operator runs that could let go of them; what they have copied stays."""
-        self.end()
+        """Delete all syncs, whether or not an operator runs that lets go of them; what they have copied may stay."""
         for sync in self._syncs:
-            if (body := sync.look()) is not None:
-                sync.sandbox.request("PUT", sync.path, {**body, "metadata": {**body["metadata"], "finalizers": []}})
+            sync.release()
 
 
 def conditions(body: Json) -> dict[str, Json]:

@@ -29,9 +29,11 @@ def test_a_push_is_picked_up_by_the_interval_alone(world: GitWorld) -> None:
     first = world.push({"app.yaml": config_map(colour="red")})
     sync = world.csync(refreshInterval="10s")
     sync.at(first)
+    handled = sync.status.get("lastHandledRequest")
     second = world.push({"app.yaml": config_map(colour="blue")})
     sync.at(second)
     world.find("ConfigMap", world.home).holds_data(colour="blue")
+    assert (sync.read()["metadata"]["generation"], sync.status.get("lastHandledRequest")) == (1, handled)
 
 
 def test_what_leaves_git_leaves_the_cluster(world: GitWorld) -> None:

@@ -85,6 +85,23 @@ def test_values_that_cannot_be_read_are_named_and_what_was_applied_stays(world: 
     world.find("ConfigMap", world.home, "sync-web").holds_data(size="2", colour="red")
 
 
+def test_values_that_are_too_large_together_are_refused_before_they_are_parsed(
+    world: GitWorld, account: Account
+) -> None:
+    """Each of twenty values could have a mebibyte, and parsed many times as much, for each of a tenant's syncs."""
+    world.push({"app.yaml": config_map(colour="{{ colour }}")})
+    text = f"colour: red\npadding: {'x' * 900_000}\n"
+    for number in range(3):
+        world.put(world.home, f"values-{number}", **{"values.yaml": text})
+    refs = [{"name": f"values-{number}"} for number in range(3)]
+    sync = world.csync(template={"enabled": True, "valuesFrom": refs}, serviceAccountName=account.name)
+    message = sync.becomes("InvalidValues")["message"]
+    assert message == "name fewer or smaller values: those of all valuesFrom have more than 2 MiB together"
+    assert "Stalled" in sync.conditions
+    sync.change(template={"enabled": True, "valuesFrom": refs[:2]})
+    sync.becomes("Synced", synced=1)
+
+
 def test_jsonnet_is_evaluated_with_arguments(world: GitWorld) -> None:
     world.push(
         {

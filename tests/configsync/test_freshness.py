@@ -73,14 +73,3 @@ def test_one_check_serves_all_syncs_that_appeared_before_it_began(world: GitWorl
     for sync in syncs:
         sync.at(first)
     assert world.server.checks(world.name) - before == 2
-
-
-def test_a_push_is_found_by_the_interval_alone(world: GitWorld) -> None:
-    first = world.push({"app.yaml": config_map(colour="red")})
-    sync = world.csync(refreshInterval="10s")
-    sync.at(first)
-    handled = sync.status.get("lastHandledRequest")
-    second = world.push({"app.yaml": config_map(colour="blue")})
-    sync.at(second)
-    world.find("ConfigMap", world.home).holds_data(colour="blue")
-    assert (sync.read()["metadata"]["generation"], sync.status.get("lastHandledRequest")) == (1, handled)

@@ -1,11 +1,13 @@
 """What becomes of objects that are there already, that others change, or that several want."""
 
 import pytest
-from tests.configmapsync.world import until
-from tests.configsync.world import GitWorld, config_map, manifest
+from tests.configmapsync.world import Json, Thing, until
+from tests.configsync.world import GitWorld, config_map, definition, manifest
 from tests.manifestsync.world import deployment_spec
 
 from syncline.api.common import FINALIZER
+
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 def test_a_strangers_object_is_left_and_reported(world: GitWorld) -> None:
@@ -246,6 +248,35 @@ def test_a_field_that_cannot_be_changed_gives_a_clear_condition_and_no_loop(
     assert world.find(kind, world.home).uid != uid
 
 
+def test_a_change_that_was_refused_is_sent_again_when_somebody_asks_and_not_when_something_else_happens(
+    world: GitWorld,
+) -> None:
+    def service(**more: str) -> Json:
+        return manifest("v1", "Service", "app", spec={"ports": [{"port": 80}], **more})
+
+    def refused(since: int) -> int:
+        return sum(write.endswith("422") for write in world.copying(since))
+
+    world.push({"app.yaml": service(), "conf.yaml": config_map("conf")})
+    sync = world.csync()
+    sync.becomes("Synced", synced=2)
+    world.push({"app.yaml": service(clusterIP="None")})
+    sync.now()
+    sync.becomes("Immutable", synced=1, failed=1)
+    sync.now()  # the first time, the fields of the object were counted as applied, which is a change of it
+    mark = world.mark()
+    world.find("ConfigMap", world.home, "conf").delete()
+    sync.did("1 created")
+    assert refused(mark) == 0
+    assert sync.conditions["Ready"]["reason"] == "Immutable"
+    sync.now()
+    assert refused(mark) == 2
+    # What has changed since may be what was in the way.
+    mark = world.mark()
+    world.find("Service", world.home).put("metadata", "annotations", "touched", value="true")
+    until(lambda: refused(mark), lambda number: number == 2)
+
+
 def test_a_write_loop_over_an_object_is_detected_and_named(world: GitWorld) -> None:
     commit = world.push({"app.yaml": config_map(colour="red")})
     sync = world.csync()
@@ -303,3 +334,42 @@ def test_a_dry_run_of_a_new_commit_leaves_the_old_one_in_place(world: GitWorld) 
     assert sync.status["plan"] == [f"update ConfigMap {world.home}/app", f"delete ConfigMap {world.home}/old"]
     assert sync.revision == first
     assert world.find("ConfigMap", world.home).at("data") == {"colour": "red"}
+
+
+def test_a_map_or_list_of_a_custom_kind_that_somebody_empties_is_repaired_at_the_cost_of_no_write(
+    world: GitWorld,
+) -> None:
+    text = {"type": "string"}
+    parts = {"type": "object", "required": ["name"], "properties": {"name": text, "size": {"type": "integer"}}}
+    spec = {
+        "options": {"type": "object", "additionalProperties": text},
+        "reference": {"type": "object", "properties": {"name": text}, "x-kubernetes-map-type": "atomic"},
+        "parts": {
+            "type": "array",
+            "items": parts,
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["name"],
+        },
+    }
+    crd = definition("hollows", "Hollow")
+    schema = {"type": "object", "properties": {"spec": {"type": "object", "properties": spec}}}
+    crd["spec"]["versions"][0]["schema"] = {"openAPIV3Schema": schema}
+    body = {"options": {"a": "1"}, "reference": {"name": "x"}, "parts": [{"name": "left", "size": 1}]}
+    one, two = (manifest("example.com/v1", "Hollow", name, spec=body) for name in ("one", "two"))
+    world.push({"crd.yaml": crd, "one.yaml": one})
+    world.leave_behind(Thing(world.sandbox, CRDS, "hollows.example.com"))
+    sync = world.csync()
+    sync.becomes("Synced", synced=2)
+    mark = world.mark()
+    world.push({"two.yaml": two})
+    sync.now()
+    sync.becomes("Synced", synced=3)
+    assert len(world.copying(mark)) == 1
+    world.stays_quiet(sync)
+    for name in ("one", "two"):
+        copy = world.custom("Hollow", "hollows", world.home, name)
+        for field, emptied in (("options", {}), ("parts", []), ("reference", {})):
+            copy.put("spec", field, value=emptied)
+            copy.shows("spec", field, value=body[field])
+        sync.becomes("Synced", synced=3)
+    world.stays_quiet(sync)

@@ -151,7 +151,7 @@ def test_nothing_is_removed_while_a_revision_is_only_applied_in_part(world: GitW
     assert world.find("ConfigMap", world.home, "old").marked
 
 
-def _stays(sync: ConfigSync, kind: str, reason: str = "HoldsForeign") -> str:
+def _stays(sync: ConfigSync, kind: str, reason: str = "HoldsUnmanaged") -> str:
     """Wait until the status says that an object stays; return why."""
 
     def entry() -> str:

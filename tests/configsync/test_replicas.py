@@ -38,7 +38,7 @@ class Replica(NamedTuple):
     def url(self) -> str:
         """Where it takes webhooks."""
         serving = next(event for event in self.operator.events() if event.get("event") == "serving")
-        return f"http://127.0.0.1:{serving['webhooks'].rpartition(':')[2]}/webhook"
+        return f"http://{serving['webhooks']}/webhook"
 
     @property
     def leads(self) -> bool:

@@ -179,7 +179,7 @@ def test_an_environment_that_leaves_the_spec_takes_its_objects_along_and_no_othe
     assert world.find("ConfigMap", prod).uid == kept
 
 
-def test_an_object_of_a_former_environment_that_may_not_be_removed_stays_and_the_brake_holds_all_the_same(
+def test_an_object_of_a_former_environment_that_may_not_be_removed_stays_and_the_deletion_guard_holds_all_the_same(
     world: GitWorld,
 ) -> None:
     dev, prod = world.namespaces("dev", "prod")

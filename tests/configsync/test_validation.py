@@ -245,6 +245,23 @@ def test_without_validation_what_can_be_applied_is_applied(world: GitWorld) -> N
     assert sync.counts["failed"] == 1
 
 
+@pytest.mark.parametrize("existing", [True, False], ids=["changed", "new"])
+def test_without_validation_an_unknown_field_is_named_and_no_error_of_the_server(
+    world: GitWorld, existing: bool
+) -> None:
+    if existing:
+        commit = world.push({"map.yaml": config_map(), "set.yaml": stateful_set()})
+        sync = world.csync(validation="None")
+        sync.at(commit)
+        world.push({"set.yaml": mistyped()})
+        sync.now()
+    else:
+        world.push({"map.yaml": config_map(), "set.yaml": mistyped()})
+        sync = world.csync(validation="None")
+    message = sync.becomes("InvalidManifest")["message"]
+    assert "spec.template.spec.containers[name=app].imagee: unknown field: correct the name" in message
+
+
 class TestByDryRun:
     def test_an_unknown_field_is_refused_by_the_server(self, world: GitWorld) -> None:
         good = world.push({"map.yaml": config_map(colour="red"), "set.yaml": stateful_set()})

@@ -27,7 +27,8 @@ def listening(arena_kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) 
     flags = ("--allow-loopback", "--git-cache", str(folder / "git"), "--webhook-bind", "127.0.0.1:0")
     with OperatorProcess(arena_kubeconfig, *flags, "--webhook-secret-file", str(secret)) as running:
         serving = next(event for event in running.events() if event.get("event") == "serving")
-        yield f"http://127.0.0.1:{serving['webhooks'].rpartition(':')[2]}/webhook"
+        assert serving["webhooks"].startswith("127.0.0.1:")
+        yield f"http://{serving['webhooks']}/webhook"
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """A kernel without Landlock: nothing of Git is built unconfined, and the operator says so wherever somebody looks."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from tests.manifestsync.conftest import grant
 
 from syncline.sandbox import Sandbox
 from syncline.testing.gitserver import GitServer
-from syncline.testing.operator import OperatorProcess
+from syncline.testing.operator import OperatorProcess, execute
 
 __all__ = ["without_landlock"]
 
@@ -39,7 +40,8 @@ def test_without_landlock_git_is_refused_and_readyz_says_so(
     world: GitWorld, arena_kubeconfig: Path, without_landlock: Sequence[str]
 ) -> None:
     world.push({"app.yaml": config_map("app")})
-    with OperatorProcess(arena_kubeconfig, "--allow-loopback", wait=False, runner=without_landlock) as operator:
+    launch = partial(execute, runner=without_landlock)
+    with OperatorProcess(arena_kubeconfig, "--allow-loopback", wait=False, launch=launch) as operator:
         sync = world.csync()
         refused = sync.becomes("Refused")["message"]
         assert "--allow-unconfined-builds is off and this machine has no Landlock" in refused
@@ -65,7 +67,8 @@ def test_without_landlock_builds_run_unconfined_only_on_request_and_that_is_told
 ) -> None:
     commit = world.push({"app.yaml": config_map("app")})
     flags = ("--allow-loopback", "--allow-unconfined-builds")
-    with OperatorProcess(arena_kubeconfig, *flags, runner=without_landlock) as operator:
+    launch = partial(execute, runner=without_landlock)
+    with OperatorProcess(arena_kubeconfig, *flags, launch=launch) as operator:
         world.csync().at(commit)
         told = "builds and git run unconfined, as --allow-unconfined-builds says: no Landlock"
         status, text = readiness(operator)

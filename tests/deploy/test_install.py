@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
+from tests.deploy.conftest import AS_CHOSEN
 
 from syncline import deploy
 from syncline.api.kinds import KINDS
-from syncline.core.profiles import DEFAULT, SHARES
+from syncline.core.profiles import SHARES
 from syncline.deploy.names import AGGREGATE_LABEL, DIGEST_KEY
 from syncline.deploy.rights import CORE, DIGEST_KEY_RIGHTS, LEASE, REVIEWS, Grant, shared
 from syncline.sandbox import RequestError, Sandbox
@@ -64,7 +65,7 @@ def test_the_operator_has_the_rights_that_it_needs(sandbox: Sandbox, eventually:
     eventually(lambda: all_of(sandbox, LEASE, deploy.NAMESPACE))
     eventually(lambda: all_of(sandbox, DIGEST_KEY_RIGHTS, deploy.NAMESPACE))
     for share in SHARES:
-        eventually(lambda: all_of(sandbox, shared(share, DEFAULT)))  # noqa: B023
+        eventually(lambda: all_of(sandbox, shared(share, AS_CHOSEN.profile)))  # noqa: B023
 
 
 @pytest.mark.parametrize(
@@ -80,7 +81,7 @@ def test_the_operator_has_the_rights_that_it_needs(sandbox: Sandbox, eventually:
         ("create", "syncline.dev", "configsyncs", ""),
         ("create", "syncline.dev", "synctargets", ""),
         ("create", "apiextensions.k8s.io", "customresourcedefinitions", ""),
-        ("get", "", "pods", ""),
+        ("patch", "", "pods", ""),
         ("create", "apps", "deployments", ""),
         ("patch", "", "services", ""),
         ("get", "", "limitranges", ""),
@@ -104,12 +105,12 @@ def test_an_admin_adds_a_kind_by_adding_a_role(sandbox: Sandbox, apply: Apply, e
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",
         "metadata": {"name": "added-by-an-admin", "labels": {AGGREGATE_LABEL: "true"}},
-        "rules": [{"apiGroups": ["example.com"], "resources": ["widgets"], "verbs": ["get"]}],
+        "rules": [{"apiGroups": ["added.example.com"], "resources": ["widgets"], "verbs": ["get"]}],
     }
     apply([role])
-    eventually(lambda: may(sandbox, "get", "example.com", "widgets"))
+    eventually(lambda: may(sandbox, "get", "added.example.com", "widgets"))
     sandbox.request("DELETE", f"{ROLES}/added-by-an-admin")
-    eventually(lambda: not may(sandbox, "get", "example.com", "widgets"))
+    eventually(lambda: not may(sandbox, "get", "added.example.com", "widgets"))
 
 
 def test_an_admin_takes_the_secrets_away_by_removing_a_role(
@@ -120,14 +121,14 @@ def test_an_admin_takes_the_secrets_away_by_removing_a_role(
     eventually(lambda: not may(sandbox, "list", "", "secrets"))
     assert may(sandbox, "get", "", "secrets", deploy.NAMESPACE, name=DIGEST_KEY)
     assert not may(sandbox, "get", "", "secrets", deploy.NAMESPACE, name="another")
-    apply(deploy.rbac())
+    apply(deploy.rbac(AS_CHOSEN))
     eventually(lambda: may(sandbox, "list", "", "secrets"))
 
 
 def test_installing_again_takes_no_rights_away(sandbox: Sandbox, apply: Apply, eventually: Eventually) -> None:
     eventually(lambda: bool(sandbox.request("GET", f"{ROLES}/syncline").get("rules")))
     before = sandbox.request("GET", f"{ROLES}/syncline")
-    apply(deploy.everything())
+    apply(deploy.everything(choice=AS_CHOSEN))
     assert sandbox.request("GET", f"{ROLES}/syncline")["rules"] == before["rules"]
 
 

@@ -9,7 +9,7 @@ from syncline import deploy
 from syncline.api.common import API_VERSION
 from syncline.api.kinds import ALL_KINDS, KINDS
 from syncline.api.status import SyncStatus
-from syncline.deploy.policy.kinds import CLUSTER_WIDE, NAMESPACED
+from syncline.core.known_kinds import CLUSTER_WIDE, NAMESPACED
 from syncline.sandbox import RequestError, Sandbox
 from syncline.testing.fixtures import SandboxFactory
 

@@ -14,11 +14,17 @@ from tests.configmapsync.world import Thing
 from tests.conftest import Apply, Eventually
 
 from syncline.api.common import API_VERSION, LabelSelector
-from syncline.api.kinds import CONFIG_MAP_SYNC, CONFIG_SYNC, MANIFEST_SYNC, Kind
+from syncline.api.kinds import CONFIG_MAP_SYNC, CONFIG_SYNC, IGNITION_SYNC, MANIFEST_SYNC, WORKSPACE_SYNC, Kind
 from syncline.api.tenantpolicy import PLURAL, TenantPolicySpec
 from syncline.core.selectors import selector_matches
 from syncline.core.tenancy import PolicyRules, TenantLimits
-from syncline.core.tenant_requests import configmapsync_request, configsync_request, manifestsync_request
+from syncline.core.tenant_requests import (
+    configmapsync_request,
+    configsync_request,
+    ignitionsync_request,
+    manifestsync_request,
+    workspacesync_request,
+)
 from syncline.deploy.policy import tenants
 from syncline.sandbox import RequestError, Sandbox
 
@@ -40,8 +46,18 @@ def following(repo: str, **git: Any) -> Spec:
     return {"serviceAccountName": "robot", "source": {"git": {"repo": repo, **git}}}
 
 
+def gateways(repo: str, **auth: Any) -> Spec:
+    git = {"repo": repo, "ref": "main", **({"auth": auth} if auth else {})}
+    return {"serviceAccountName": "robot", "git": git, "gateway": {"apiKeySecretRef": {"name": "gw", "key": "a"}}}
+
+
 def reaching(connection: Spec, **more: Any) -> Spec:
     return manifests(remoteClusters=[{"clusterName": "edge", "connection": connection, **more}])
+
+
+def downward(connection: Spec, **more: Any) -> Spec:
+    upstream, downstream = {"connection": connection}, {"syncTargets": ["edge"], "syncTargetNamespace": "platform"}
+    return {"upstream": upstream, "downstream": downstream, **more}
 
 
 EDGE = {"type": "SyncTarget", "syncTargetRef": {"name": "edge"}}
@@ -141,6 +157,90 @@ CASES: dict[str, tuple[Spec, Kind, Spec, str]] = {
         reaching(KUBECONFIG),
         NOTHING,
     ),
+    "another account than the default for a workspace": (
+        {"serviceAccount": {"default": "robot"}},
+        WORKSPACE_SYNC,
+        downward(KUBECONFIG, serviceAccountName="admin"),
+        "service account admin is not allowed",
+    ),
+    "a downstream cluster": (
+        {"clusters": {"syncTargets": ["platform/*"], "servers": ["https://kcp.example.com/**"]}},
+        WORKSPACE_SYNC,
+        downward(KUBECONFIG),
+        NOTHING,
+    ),
+    "another downstream cluster": (
+        {"clusters": {"syncTargets": ["other/*"], "servers": ["https://kcp.example.com/**"]}},
+        WORKSPACE_SYNC,
+        downward(KUBECONFIG),
+        "SyncTarget platform/edge is not allowed",
+    ),
+    "a downstream cluster of its own": (
+        {"clusters": {"syncTargets": ["platform/*"], "servers": ["https://kcp.example.com/**"]}},
+        WORKSPACE_SYNC,
+        downward(KUBECONFIG, downstream={"syncTargets": ["edge"]}),
+        f"SyncTarget {HOME}/edge is not allowed",
+    ),
+    "an upstream cluster": (
+        {"clusters": {"syncTargets": ["platform/*"]}},
+        WORKSPACE_SYNC,
+        downward(EDGE),
+        f"SyncTarget {HOME}/edge is not allowed",
+    ),
+    "an upstream by kubeconfig": (
+        {"clusters": {"syncTargets": ["platform/*"]}},
+        WORKSPACE_SYNC,
+        downward(KUBECONFIG),
+        "a cluster with a credential of this namespace is not allowed",
+    ),
+    "downstream clusters by label, left to the reconcile": (
+        {"clusters": {"syncTargets": ["{namespace}/*"]}},
+        WORKSPACE_SYNC,
+        downward(EDGE, downstream={"selector": {"matchLabels": {"a": "b"}}}),
+        NOTHING,
+    ),
+    "a fixed namespace": (
+        {"destinationNamespaces": ["team-?"]},
+        WORKSPACE_SYNC,
+        downward(KUBECONFIG, namespaces={"mapping": {"fixed": "team-bc"}}),
+        "destination namespace team-bc is not allowed",
+    ),
+    "a template, left to the reconcile": (
+        {"destinationNamespaces": ["team-?"]},
+        WORKSPACE_SYNC,
+        downward(KUBECONFIG, namespaces={"mapping": {"template": "guarded{{ '' }}"}}),
+        NOTHING,
+    ),
+    "the default resources": (
+        {"kinds": ["Deployment.apps", "Service", "ConfigMap"]},
+        WORKSPACE_SYNC,
+        downward(KUBECONFIG),
+        "kind Secret is not allowed",
+    ),
+    "some resources": (
+        {"kinds": ["*.apps", "ConfigMap"]},
+        WORKSPACE_SYNC,
+        downward(KUBECONFIG, resources=[{"group": "apps", "resource": "deployments"}, {"resource": "configmaps"}]),
+        NOTHING,
+    ),
+    "another resource": (
+        {"kinds": ["*.apps"]},
+        WORKSPACE_SYNC,
+        downward(KUBECONFIG, resources=[{"group": "apps", "resource": "deployments"}, {"resource": "pods"}]),
+        "kind Pod is not allowed",
+    ),
+    "endpoints upward": (
+        {"kinds": ["ConfigMap"]},
+        WORKSPACE_SYNC,
+        downward(KUBECONFIG, resources=[{"resource": "configmaps"}], endpoints=True),
+        "kind Endpoints is not allowed",
+    ),
+    "a custom resource, left to the reconcile": (
+        {"kinds": ["ConfigMap"]},
+        WORKSPACE_SYNC,
+        downward(KUBECONFIG, resources=[{"group": "example.com", "resource": "widgets"}]),
+        NOTHING,
+    ),
     "a repository": ({"repositories": [f"{GIT}/team-a/**"]}, CONFIG_SYNC, following(f"{GIT}/team-a/x/y.git"), NOTHING),
     "the port of https": ({"repositories": [f"{GIT}:443/a/*.git"]}, CONFIG_SYNC, following(f"{GIT}/a/b"), NOTHING),
     "another repository": (
@@ -174,6 +274,38 @@ CASES: dict[str, tuple[Spec, Kind, Spec, str]] = {
         following(f"{GIT}/x", submodules=True),
         "proxySecretRef or submodules is not allowed",
     ),
+    "a repository for gateways": (
+        {"repositories": [f"{GIT}/{{namespace}}/*"]},
+        IGNITION_SYNC,
+        gateways(f"{GIT}/{HOME}/plant.git"),
+        NOTHING,
+    ),
+    "another repository for gateways": (
+        {"repositories": [f"{GIT}/{{namespace}}/*"]},
+        IGNITION_SYNC,
+        gateways(f"{GIT}/other/plant.git"),
+        f"repository {GIT}/other/plant.git is not allowed",
+    ),
+    "another account for gateways": (
+        {"serviceAccount": {"allowed": ["ad?"]}},
+        IGNITION_SYNC,
+        gateways(f"{GIT}/x"),
+        "service account robot is not allowed",
+    ),
+    "an API that no repository names": (
+        {"repositories": [f"{GIT}/**"]},
+        IGNITION_SYNC,
+        gateways(
+            f"{GIT}/x",
+            githubApp={
+                "appId": 1,
+                "installationId": 2,
+                "privateKeySecretRef": {"name": "a", "key": "b"},
+                "apiBaseURL": "https://other.example.com/api/v3",
+            },
+        ),
+        "git.auth.githubApp.apiBaseURL is not allowed",
+    ),
     "a file of its own": (
         {"repositories": []},
         CONFIG_SYNC,
@@ -185,6 +317,8 @@ REQUESTS = {
     CONFIG_MAP_SYNC.kind: configmapsync_request,
     MANIFEST_SYNC.kind: lambda spec: manifestsync_request(spec, HOME),
     CONFIG_SYNC.kind: lambda spec: configsync_request(spec, HOME),
+    WORKSPACE_SYNC.kind: lambda spec: workspacesync_request(spec, HOME),
+    IGNITION_SYNC.kind: ignitionsync_request,
 }
 
 
@@ -219,7 +353,7 @@ class Home:
 
 def probe(kind: Kind) -> tuple[Spec, Kind, Spec]:
     """Return what to add to a policy for syncs of a kind, and what it then refuses to another: so it is in force."""
-    if kind is CONFIG_SYNC:
+    if kind in (CONFIG_SYNC, IGNITION_SYNC):
         return {"clusters": {}}, MANIFEST_SYNC, {**reaching(KUBECONFIG), "serviceAccountName": "robot"}
     return {"repositories": []}, CONFIG_SYNC, following(f"{GIT}/probe")
 
@@ -254,7 +388,7 @@ def is_refused_by_a_reconcile(policy: Spec, kind: Kind, spec: Spec) -> bool:
 
 def _connections(spec: Spec) -> list[Spec]:
     remotes = spec["targets"].get("remoteClusters", []) if isinstance(spec.get("targets"), dict) else []
-    return [remote["connection"] for remote in remotes]
+    return [remote["connection"] for remote in [*remotes, spec.get("upstream")] if remote]
 
 
 SELECTORS: dict[str, tuple[Spec, bool]] = {

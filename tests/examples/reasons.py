@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-PACKAGES = ("core", "engine", "controllers", "fleet")
+PACKAGES = ("core", "engine", "controllers", "fleet", "agent", "files")
 STATES = frozenset({"Synced", "Pending", "Failed", "Conflict", "Skipped", "Unknown"})
 
 # Calls that take a reason by position: its index.
@@ -48,7 +48,7 @@ def _given_by(node: ast.AST) -> Iterator[str]:
                 yield from _texts(args[_POSITIONS[name]])
         case ast.keyword(arg="reason", value=value):
             yield from _texts(value)
-        case ast.Assign(targets=[target], value=value):
+        case ast.Assign(targets=[target], value=value) | ast.AnnAssign(target=target, value=ast.expr() as value):
             yield from _assigned(target, value)
         case ast.Tuple(elts=[ast.Constant(value=state), second, _]) if state in STATES:
             # The state of a target, its reason and its message.

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from tests.acting import account_of_tests, acting, empower
 
 from syncline.api.common import GROUP, REQUESTED_AT, VERSION
 from syncline.api.kinds import KINDS
@@ -17,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 OWN = {kind.kind: Resource(GROUP, VERSION, kind.plural, kind.kind) for kind in KINDS}
 TEKTON = {kind: Resource("tekton.dev", "v1", f"{kind.lower()}s", kind) for kind in ("Task", "Pipeline")}
-SYNCS = {"ConfigMapSync", "ManifestSync", "ConfigSync"}
+SYNCS = {"ConfigMapSync", "ManifestSync", "ConfigSync", "WorkspaceSync"}
 
 Check = Callable[[], bool]
 
@@ -32,7 +33,7 @@ class Scene:
     def __init__(self, sandbox: Sandbox, eventually: Callable[[Check], None], name: str) -> None:
         self._sandbox = sandbox
         self.eventually = eventually
-        self.manifests = self.adapted(load(EXAMPLES / name))
+        self.manifests = self._acting(self.adapted(load(EXAMPLES / name)))
         for manifest in self.manifests:
             self.apply(manifest)
         self._syncs = [path(manifest) for manifest in self.manifests if manifest["kind"] in SYNCS]
@@ -40,6 +41,15 @@ class Scene:
 
     def adapted(self, manifests: list[Manifest]) -> list[Manifest]:
         """Return the example as this machine can play it."""
+        return manifests
+
+    def _acting(self, manifests: list[Manifest]) -> list[Manifest]:
+        """Return the example with an account in each sync, where the operator writes nothing with its own rights."""
+        account = account_of_tests()
+        for manifest in manifests if account else ():
+            if manifest["kind"] in SYNCS:
+                empower(self._sandbox, manifest["metadata"]["namespace"], account)
+                manifest["spec"] = acting(account, manifest["spec"])
         return manifests
 
     def apply(self, manifest: Manifest, manager: str = "kubectl") -> None:

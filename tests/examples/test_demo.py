@@ -29,6 +29,11 @@ CHAPTERS = [
     "Let each copy differ a little",
     "Edit both sides",
     "Lose a cluster, and get it back",
+    "Deploy upstream, run downstream",
+    "Edit upstream and downstream",
+    "Lose the cluster that runs it",
+    "Bring files into a running pod",
+    "Push to a running gateway",
 ]
 
 Eventually = Callable[[Callable[[], bool]], None]
@@ -81,6 +86,7 @@ def left(folders: Mapping[str, str]) -> list[Path]:
     return [path for folder in folders.values() for path in Path(folder).rglob("*") if path.is_file()]
 
 
+@pytest.mark.own_rights
 def test_every_chapter_is_told_and_nothing_is_left(folders: dict[str, str], eventually: Eventually) -> None:
     code, said = run(folders)
     assert code == 0, said
@@ -98,6 +104,7 @@ def test_every_chapter_is_told_and_nothing_is_left(folders: dict[str, str], even
     assert not left(folders)
 
 
+@pytest.mark.own_rights
 def test_keep_leaves_it_running_and_says_how_to_end_it(folders: dict[str, str], eventually: Eventually) -> None:
     code, said = run(folders, KEEP="1")
     try:
@@ -119,6 +126,7 @@ def test_keep_leaves_it_running_and_says_how_to_end_it(folders: dict[str, str], 
     assert not left(folders)
 
 
+@pytest.mark.own_rights
 def test_an_interrupt_cleans_up_even_what_was_to_be_kept(folders: dict[str, str], eventually: Eventually) -> None:
     with start(folders, KEEP="1") as demo:
         assert demo.stdout is not None

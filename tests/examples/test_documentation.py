@@ -1,8 +1,6 @@
 """What the documentation says, held against the code and a real API server."""
 
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -10,10 +8,13 @@ from types import ModuleType
 import pytest
 import yaml
 from prometheus_client import REGISTRY
+from tests.commands import run_command
 from tests.examples import reasons
 from tests.examples.scene import ROOT
 
+import syncline.controllers.gateways.metrics
 import syncline.controllers.sources.build
+import syncline.depot.metrics
 import syncline.fleet.metrics
 import syncline.git.errors
 import syncline.git.metrics
@@ -28,11 +29,13 @@ from syncline.kube import errors
 from syncline.sandbox import RequestError, Sandbox
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
-GUIDES = [ROOT / "docs" / f"{name}.md" for name in ("configmapsync", "manifestsync", "configsync", "tenants")]
+GUIDED = ("configmapsync", "manifestsync", "configsync", "workspacesync", "ignitionsync", "tenants")
+GUIDES = [ROOT / "docs" / f"{name}.md" for name in GUIDED]
 OPERATIONS = ROOT / "docs" / "operations.md"
 # Names of several words in the source that are no reasons, and one reason's neighbour that looks like one.
 OTHER_NAMES = {"ConfigMap", "DoesNotExist", "DownstreamWins", "LastWriteWins", "NotIn", "OneWay", "SourceWins"}
 OTHER_NAMES |= {"DestinationWins", "UpstreamWins", "MergeChanges", "Overwritten", "InCluster", "RemoteCluster"}
+OTHER_NAMES |= {"UpstreamReading"}
 OTHER_NAMES |= {"BothGone", "BothPresent", "DeletedDownstream", "DeletedUpstream", "EditedDownstream", "EditedUpstream"}
 OTHER_NAMES |= {"OnlyDownstream", "OnlyUpstream", "CredentialExpiring", "KubeconfigSecret", "ServiceAccountToken"}
 # Kinds, and types of Services.
@@ -51,6 +54,7 @@ OTHER_NAMES |= {"VolumeAttachment", "ExternalName", "LoadBalancer", "NodePort"}
 OTHER_NAMES |= {
     "ClusterDown",
     "ClusterHealth",
+    "IdentityProbe",
     "LocalOnly",
     "MemberKey",
     "NotResolved",
@@ -72,6 +76,35 @@ OTHER_NAMES |= {
 OTHER_NAMES |= {"ProgressDeadlineExceeded", "ReplicaFailure", "ScalingActive", "ScalingDisabled"}
 OTHER_NAMES |= {"CustomResourceDefinition", "HorizontalPodAutoscaler", "LimitRange", "PodDisruptionBudget"}
 OTHER_NAMES |= {"ResourceQuota", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
+
+# Of upstreams: conditions, kinds and types.
+OTHER_NAMES |= {"Endpoints", "EndpointSlice", "PodTemplate", "StatusSynced", "UpstreamReady"}
+OTHER_NAMES |= {"FanOut", "GroupKind", "GroupResource", "ReadObjects", "RemoteStatus", "UpstreamSource"}
+
+# Of gateways: names of variables in Go templates, actions and types.
+OTHER_NAMES |= {"GatewayName", "Hold", "Pause", "PodName", "PodOrdinal", "ServicePath", "SiteNumber", "TemplateError"}
+# And of their status: conditions, states, events without their prefix, and a credential.
+OTHER_NAMES |= {"AgentsReady", "AllGatewaysSynced", "BidirectionalReady", "RepoCloned", "WebhookReady"}
+OTHER_NAMES |= {"ConfigMaps", "GatewayReport", "MissingSidecar", "SomeSync", "Token"}
+# Of the container of an agent: values of fields that Kubernetes defines.
+OTHER_NAMES |= {"FallbackToLogsOnError", "RuntimeDefault"}
+# Of the webhook that adds it.
+OTHER_NAMES |= {"IfNeeded", "MutatingWebhookConfiguration"}
+# Reasons that agents report.
+OTHER_NAMES |= {"ApplyFailed", "ScanFailed", "VerifyFailed"}
+
+# Of the agent: types and kinds.
+OTHER_NAMES |= {
+    "AgentState",
+    "ApplyError",
+    "ApplySession",
+    "BlobWriter",
+    "Correct",
+    "NoAdapter",
+    "NoSession",
+    "Report",
+    "TokenRequest",
+}
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -179,6 +212,8 @@ def test_every_reason_is_explained_once() -> None:
 
 def test_every_metric_is_listed() -> None:
     assert syncline.controllers.sources.build
+    assert syncline.controllers.gateways.metrics
+    assert syncline.depot.metrics
     assert syncline.fleet.metrics
     assert syncline.git.metrics
     assert syncline.kube.metrics
@@ -192,6 +227,8 @@ def test_every_metric_is_listed() -> None:
     _, _, section = OPERATIONS.read_text(encoding="utf-8").partition("\n## Metrics\n")
     listed = {name for name in first_cells(section) if name.startswith("syncline_")}
     assert listed == counted
+    moved = (OPERATIONS.parent / "migration-from-stoker.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"syncline_\w+", moved)) <= counted
 
 
 @pytest.mark.parametrize(
@@ -206,9 +243,7 @@ def test_every_metric_is_listed() -> None:
     ],
 )
 def test_every_flag_of_a_command_is_listed(command: str, heading: str) -> None:
-    shown = subprocess.run(
-        [sys.executable, "-m", "syncline", command, "--help"], capture_output=True, text=True, check=True
-    )
+    shown = run_command([command, "--help"])
     _, _, options = shown.stdout.partition("\noptions:\n")
     flags = set(re.findall(r"^  (?:-\w.*?, )?(--[a-z-]+)", options, re.MULTILINE)) - {"--help"}
     _, _, section = OPERATIONS.read_text(encoding="utf-8").partition(f"\n{heading}\n")

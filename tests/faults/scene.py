@@ -9,6 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.acting import account_of_tests, acting, empower
+from tests.configmapsync.world import Thing
+
 from syncline.api.common import API_VERSION
 from syncline.core.ownership import MARKER, OWNER_LABEL
 from syncline.kube import CONFIGMAPS, NAMESPACES, Client, load_kubeconfig
@@ -43,6 +46,9 @@ class Scene:
         self.prefix = f"s{secrets.token_hex(3)}"
         self.home = self.namespace("home", scene="home")
         self._syncs = f"/apis/{API_VERSION}/namespaces/{self.home}/configmapsyncs"
+        self._account = account_of_tests()
+        if self._account:
+            empower(sandbox, self.home, self._account)
 
     def namespace(self, short: str, **labels: str) -> str:
         """Make a namespace and return its name; it is a target of `selector` unless its labels say otherwise."""
@@ -85,7 +91,8 @@ class Scene:
         self._delete(CONFIGMAPS.path(namespace, name))
 
     def sync(self, name: str = NAME, **spec: Any) -> None:
-        body = {"spec": {"sourceNamespace": self.home, "configMapName": NAME, **(spec or self.selector)}}
+        named = {"sourceNamespace": self.home, "configMapName": NAME, **(spec or self.selector)}
+        body = {"spec": acting(self._account, named)}
         self._apply(f"{self._syncs}/{name}", API_VERSION, "ConfigMapSync", name, body)
 
     def delete_sync(self, name: str = NAME) -> None:
@@ -150,23 +157,24 @@ class Scene:
         """Return what the operator has written since a mark of `audit`, whether or not the server agreed."""
         return self.audit.writes(OPERATOR, since=since, until=self.audit.mark())
 
-    def wait_until_quiet(self) -> None:
-        """Wait until nothing has been written for a while."""
-        wait_until(lambda: not self._written(2.0), "an end of all writes")
+    def wait_until_quiet(self, seconds: float = 2.0) -> None:
+        """Wait until nothing has been written for so many seconds: whoever writes on and on never comes to rest.
 
-    def assert_quiet(self, seconds: float = 3.0) -> None:
-        """Nothing is written for a while: all agrees, and everybody knows it. The event about it may come late."""
-        written = [entry for entry in self._written(seconds) if not entry.startswith("create events")]
-        assert not written, f"written although all was well: {written}"
+        The event about a change may come late.
+        """
+
+        last: list[str] = []
+
+        def is_quiet() -> bool:
+            last[:] = [entry for entry in self._written(seconds) if not entry.startswith("create events")]
+            return not last
+
+        wait_until(is_quiet, "an end of all writes", instead=lambda: last)
 
     def end(self) -> None:
         """Take syncs and copies away, with no operator's help; namespaces stay until the cluster goes."""
         for listed in self.sandbox.request("GET", self._syncs)["items"]:
-            name = listed["metadata"]["name"]
-            self.delete_sync(name)
-            if (sync := self.get_sync(name)) is not None:
-                sync["metadata"]["finalizers"] = []
-                self.sandbox.request("PUT", f"{self._syncs}/{name}", sync)
+            Thing(self.sandbox, self._syncs, listed["metadata"]["name"]).release()
         for namespace, name in self.copies():
             self.delete_config_map(namespace, name)
 

@@ -50,7 +50,7 @@ def live_through(scene: Scene) -> None:
     del targets[:2]
     scene.sync(destinationNamespaces=targets)
     scene.wait_for(targets, "2")
-    scene.assert_quiet()
+    scene.wait_until_quiet(3)
     scene.delete_sync()
     wait_until(lambda: scene.get_sync() is None, "the sync to be gone")
     assert scene.all_places() == {(scene.home, NAME)}
@@ -92,7 +92,7 @@ def test_a_burst_of_server_errors_on_everything_passes(scene: Scene, proxy: Faul
         for burst in bursts:
             burst.lift()
         wait_until(operator.is_ready, "the operator to be ready")
-        scene.assert_quiet()
+        scene.wait_until_quiet(3)
 
 
 def test_an_overloaded_server_is_asked_less_and_no_sooner_than_it_wants(scene: Scene, proxy: FaultProxy) -> None:
@@ -151,7 +151,7 @@ def test_a_status_that_cannot_be_written_for_a_while_does_not_disturb_the_writes
         wait_until(lambda: len(mute.hits) >= 3, "the progress to be told again")
         mute.lift()
         scene.wait_for(targets, "2")
-        scene.assert_quiet()
+        scene.wait_until_quiet(3)
     created = [asked.namespace for asked in proxy.requests if is_copy(asked) and asked.verb == "create"]
     assert len(created) == len(targets), "each was made once"
 

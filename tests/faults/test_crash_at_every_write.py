@@ -4,33 +4,22 @@ By default a few lives are lived, each with faults at a seeded sample of its wri
 for each write, SYNCLINE_FAULTS_SEED takes another sample.
 """
 
-import os
-import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from msgspec import Struct
+from tests.faults.crew import ALL, MODES, Crew, Kill, sample
 from tests.faults.scene import Scene, wait_until
 from tests.faults.workload import Workload
 
 from syncline.sandbox import Sandbox
 from syncline.testing.faults import Fault
-from syncline.testing.operator import OperatorProcess
 from syncline.testing.proxy import FaultProxy
 
-ALL = os.environ.get("SYNCLINE_FAULTS") == "all"
-SEED = os.environ.get("SYNCLINE_FAULTS_SEED", "1")
 SLOTS = 5 if ALL else 2
 FAULTS = 4
-
-Kill = Callable[[], object]
-MODES: dict[str, Callable[[Kill], Fault]] = {
-    "before": lambda kill: Fault(before=kill, lost=True),
-    "after": lambda kill: Fault(after=kill),
-    "ambiguous": lambda _: Fault(cut=True),
-}
 
 
 class Run(Struct):
@@ -42,34 +31,12 @@ class Run(Struct):
     faults: int
 
 
-class Crew:
-    """The operator, replaced when it dies."""
-
-    def __init__(self, proxy: FaultProxy, scene: Scene) -> None:
-        self._kubeconfig = proxy.kubeconfig(scene.kubeconfig)
-        self._operator = OperatorProcess(self._kubeconfig)
-
-    def kill(self) -> None:
-        self._operator.kill()
-
-    def check(self) -> None:
-        """Start another one if there is none."""
-        if self._operator.returncode is not None:
-            log = self._operator.log()
-            self._operator.stop()
-            assert self._operator.returncode == -9, log[-4000:]
-            self._operator = OperatorProcess(self._kubeconfig)
-
-    def stop(self) -> None:
-        assert self._operator.stop() in (0, -9), "it neither was killed nor ended well"
-
-
 def live(scene: Scene, fault: Callable[[Kill], Fault], numbers: Sequence[int], reference: Run | None) -> Run:
     """Run the workload with a fault at each of these writes; with a reference, each step must end as it did there."""
     snapshots: dict[str, str] = {}
     with FaultProxy(scene.sandbox) as proxy:
         workload = Workload(scene)
-        crew = Crew(proxy, scene)
+        crew = Crew(proxy.kubeconfig(scene.kubeconfig))
         rules = [
             proxy.inject(fault(crew.kill), when=lambda asked, number=number: asked.number >= number, times=1)
             for number in numbers
@@ -105,8 +72,7 @@ def plans(mode: str, slot: int, writes: int) -> Iterator[list[int]]:
     if ALL:
         yield from ([number] for number in range(1 + slot, writes + 1, SLOTS))
         return
-    choice = random.Random(f"{SEED} {mode} {slot}")
-    yield [choice.randint(writes * part // FAULTS + 1, writes * (part + 1) // FAULTS) for part in range(FAULTS)]
+    yield sample(f"{mode} {slot}", writes, FAULTS)
 
 
 @pytest.mark.timeout(3600 if ALL else 300)

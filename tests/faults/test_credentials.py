@@ -100,6 +100,7 @@ def binding(scene: Scene) -> Iterator[str]:
     install(scene.sandbox)
 
 
+@pytest.mark.own_rights  # an account writes all the same
 def test_rights_that_are_taken_away_are_named_and_work_goes_on_when_they_are_back(scene: Scene, binding: str) -> None:
     targets = [scene.namespace("a"), scene.namespace("b")]
     scene.source("1")
@@ -115,7 +116,7 @@ def test_rights_that_are_taken_away_are_named_and_work_goes_on_when_they_are_bac
         install(scene.sandbox)
         scene.wait_for(targets, "2")
         wait_until(operator.is_ready, "the operator to be ready again")
-        scene.assert_quiet()
+        scene.wait_until_quiet(3)
 
 
 def test_a_right_that_is_missing_in_one_namespace_fails_there_only(scene: Scene) -> None:

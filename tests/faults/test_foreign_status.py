@@ -58,6 +58,7 @@ def test_a_status_that_somebody_else_wrote_is_put_right_without_a_nudge(scene: S
     scene.sync()
     with calm_operator(scene.kubeconfig):
         scene.wait_for([target], "1")
+        scene.wait_until_quiet()  # so that no reconcile of the start puts it right by chance
         right = scene.status()
         write_status(scene, conditions=[ready("False", "MadeUp")], sourceRevision="0", observedGeneration=0)
         wait_until(lambda: scene.ready().get("reason") == "Synced", "the truth", instead=scene.status)

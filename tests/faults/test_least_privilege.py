@@ -35,8 +35,9 @@ def live_through_everything(scene: Scene) -> None:
     assert scene.all_places() == {(scene.home, NAME), (targets[0], "adopted")}
 
 
-# This life is that of a ConfigMapSync.
-OTHER_KINDS = ("configsyncs", "manifestsyncs", "synctargets", "tenantpolicies")
+# This life is that of a ConfigMapSync, and this operator serves no admission webhook: tests/admission does.
+OTHER_KINDS = ("configsyncs", "ignitionsyncs", "manifestsyncs", "synctargets", "tenantpolicies", "workspacesyncs")
+OTHER_KINDS += ("mutatingwebhookconfigurations",)
 
 # Who oneself is, and what one may do, everybody may ask.
 OPEN_TO_ALL = ("selfsubjectreviews", "selfsubjectaccessreviews")

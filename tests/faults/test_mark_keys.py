@@ -2,12 +2,11 @@
 
 import base64
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.commands import run_command
 from tests.faults.scene import NAME, Scene, calm_operator, marker_of, wait_until
 
 from syncline import deploy
@@ -109,8 +108,7 @@ def test_an_upgrade_signs_the_marks_of_an_earlier_version_and_loses_nothing(scen
         wait_until(lambda: keys.read() is not None and not keys.takeovers(), "the end of the takeover")
         assert uids(scene) == before
         scene.wait_for(names, "1")
-        scene.wait_until_quiet()
-        scene.assert_quiet()
+        scene.wait_until_quiet(3)
         scene.delete_sync()
         wait_until(lambda: scene.get_sync() is None, "the sync to be gone")
         assert not scene.copies()
@@ -227,8 +225,7 @@ def test_a_key_that_is_restored_proves_all_marks_again(scene: Scene, keys: Keys)
 
 def run_keys(scene: Scene, *arguments: str) -> str:
     """Run `syncline keys` as an administrator of the cluster."""
-    command = [sys.executable, "-m", "syncline", "keys", *arguments, "--kubeconfig", str(scene.sandbox.kubeconfig)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = run_command(["keys", *arguments, "--kubeconfig", scene.sandbox.kubeconfig])
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -75,7 +75,7 @@ def test_the_operator_outlives_an_outage_and_recovers_by_itself(
         scene.delete_config_map(targets[0])
         targets.append(scene.namespace("d"))
         scene.wait_for(targets, "3")
-        scene.assert_quiet()
+        scene.wait_until_quiet(3)
 
 
 @pytest.mark.usefixtures("mended")
@@ -98,7 +98,7 @@ def test_news_that_the_server_no_longer_has_are_found_by_a_list(scene: Scene, pr
         away.lift()
         scene.wait_for(targets, "2")
         assert metric(operator, "syncline_watch_restarts_total", reason="Gone") >= 1
-        scene.assert_quiet()
+        scene.wait_until_quiet(3)
 
 
 def test_an_operator_that_comes_first_waits_for_the_api_server_and_for_its_kinds(

@@ -1,5 +1,7 @@
 """A restarted operator is shown the cluster as it was a while ago, and acts on it before it learns better."""
 
+import threading
+
 from tests.faults.scene import LABEL, NAME, Json, Scene, calm_operator, turns, wait_until
 
 from syncline.core.ownership import OWNER_LABEL
@@ -69,15 +71,21 @@ def test_what_changed_unseen_is_neither_overwritten_nor_deleted(scene: Scene, pr
 
     for recording in recordings:
         recording.replay()
-    late = proxy.inject(Fault(delay=5), when=lambda asked: asked.follows, times=len(_KINDS))
+    told = threading.Event()
+    late = proxy.inject(
+        Fault(before=lambda: told.wait(600)), when=lambda asked: asked.follows and asked.resource in dict(_KINDS)
+    )
     before = scene.audit.mark()
     with calm_operator(proxy.kubeconfig(scene.kubeconfig)):
-        wait_until(lambda: len(late.hits) == len(_KINDS), "the operator to believe what it was shown")
+        wait_until(lambda: len(late.hits) >= len(_KINDS), "the operator to believe what it was shown")
         wait_until(lambda: scene.ready().get("reason") == "NotOurs", "the stranger to be reported", instead=scene.ready)
+        told.set()
         wait_until(lambda: _holding(scene, "2") == {kept, new}, "the truth to be told", instead=scene.copies)
         assert _versions(scene, taken, seized) == foreign
         scene.delete_config_map(taken)
         wait_until(lambda: _holding(scene, "2") == {kept, taken, new}, "the free place to be taken")
+        # The sync may be ready before a namespace that has left is heard of.
+        wait_until(lambda: (left, NAME) not in scene.copies(), "the copy that is no longer wanted to be deleted")
         wait_until(scene.is_settled, "the sync to be ready", instead=scene.ready)
         assert _versions(scene, seized) == foreign[1:]
     deleted = [entry.namespace for entry in scene.writes(before) if entry.verb == "delete" and entry.done]

@@ -1,6 +1,8 @@
 """No copy outlives its sync: not one whose finalizer came too late, nor one that was still being written."""
 
 import time
+from datetime import datetime
+from itertools import pairwise
 
 from tests.faults.gates import RequestGate
 from tests.faults.scene import NAME, Scene, calm_operator, wait_until
@@ -8,6 +10,9 @@ from tests.faults.scene import NAME, Scene, calm_operator, wait_until
 from syncline.api.common import API_VERSION
 from syncline.testing.faults import Asked, Fault
 from syncline.testing.proxy import FaultProxy
+
+FIRST_DELAY = 0.2
+"""Seconds until the first retry of a queue, at most."""
 
 
 def delete_at_once(scene: Scene) -> None:
@@ -78,6 +83,31 @@ def test_a_copy_that_appears_after_its_sync_has_gone_is_removed(scene: Scene, pr
         wait_until(lambda: not scene.copies(), "the late copy to go", instead=scene.copies)
 
 
+def test_a_late_copy_that_cannot_be_removed_is_tried_ever_more_rarely(scene: Scene, proxy: FaultProxy) -> None:
+    target = scene.namespace("target")
+    scene.source("1")
+    scene.sync()
+    with calm_operator(proxy.kubeconfig(scene.kubeconfig)) as operator:
+        scene.wait_for([target], "1")
+        copy = scene.copies()[target, NAME]
+        scene.delete_sync()
+        wait_until(lambda: scene.get_sync() is None and not scene.copies(), "the end of the sync")
+        wall = proxy.inject(Fault(status=403), when=removes_copy)
+        late = {key: copy["metadata"][key] for key in ("name", "labels", "annotations")}
+        scene.sandbox.request("POST", f"/api/v1/namespaces/{target}/configmaps", {**copy, "metadata": late})
+
+        def tries() -> list[datetime]:
+            told = "copies of a sync that is gone cannot be removed yet"
+            return [datetime.fromisoformat(line["timestamp"]) for line in operator.events() if line["event"] == told]
+
+        wait_until(lambda: len(tries()) >= 6, "six tries")
+        gaps = [(later - earlier).total_seconds() for earlier, later in pairwise(tries())]
+        # The fifth delay is 16 times the first, less at most a quarter; a busy machine only makes it longer.
+        assert gaps[4] > 12 * FIRST_DELAY, gaps
+        wall.lift()
+        wait_until(lambda: not scene.copies(), "the late copy to go", instead=scene.copies)
+
+
 def test_a_copy_that_its_sync_was_told_to_leave_stays_after_the_sync_has_gone(scene: Scene) -> None:
     target = scene.namespace("target")
     scene.source("1")
@@ -93,6 +123,10 @@ def test_a_copy_that_its_sync_was_told_to_leave_stays_after_the_sync_has_gone(sc
 
 def is_finalizer_write(asked: Asked) -> bool:
     return asked.resource == "configmapsyncs" and asked.verb == "patch" and not asked.subresource
+
+
+def removes_copy(asked: Asked) -> bool:
+    return asked.resource == "configmaps" and asked.verb == "delete"
 
 
 def creates_copy(asked: Asked) -> bool:

@@ -12,6 +12,7 @@ from syncline.testing.audit import OPERATOR
 
 # What differs between two clean runs.
 _MASKED = ("uid", "resourceVersion", "creationTimestamp", "managedFields", "lastTransitionTime", "lastSyncTime")
+_MASKED_IN_MARKER = ("revision", "owner", "proof", "made", "uid")
 _FOREIGN = "untouched"
 
 
@@ -94,7 +95,7 @@ def _config_map(item: Json) -> Json:
     masked: Json = _masked(item)
     annotations = masked["metadata"].get("annotations", {})
     if MARKER in annotations:
-        annotations[MARKER] = {**json.loads(annotations[MARKER]), "revision": "", "owner": "", "proof": ""}
+        annotations[MARKER] = {**json.loads(annotations[MARKER]), **dict.fromkeys(_MASKED_IN_MARKER, "")}
     return masked
 
 

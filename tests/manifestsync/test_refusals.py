@@ -37,6 +37,21 @@ def test_a_protected_kind_is_refused_and_the_message_names_the_flag(
     assert "Stalled" in sync.conditions
 
 
+def test_a_selector_that_matches_more_than_the_operator_can_hold_is_refused_before_it_is_held(world: Manifests) -> None:
+    """Whoever may create ConfigMaps in one namespace could end the operator: a selector has it read all of them."""
+    target, labels = world.namespace("a"), {"large": world.name}
+    for number in range(18):
+        world.put(world.home, f"large-{number}", metadata={"labels": labels}, text="x" * 1_000_000)
+    ref = {"apiVersion": "v1", "kind": "ConfigMap", "selector": {"matchLabels": labels}}
+    sync = world.msync(sourceRefs=[ref], targets={"inCluster": {"namespaces": [target]}})
+    ready = sync.becomes("SourceTooLarge")
+    assert ready["message"].startswith("select fewer objects, or make several syncs: ")
+    assert world.config_map(target, "large-0").look() is None
+    for number in range(9):
+        world.config_map(world.home, f"large-{number}").delete()
+    sync.becomes("Synced", synced=9)
+
+
 @pytest.mark.own_rights
 def test_a_role_is_copied_only_as_an_account_with_its_rights(world: Manifests) -> None:
     source = world.make("Role", rules=[{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}])

@@ -1,4 +1,4 @@
-"""What HOUSE asks of the source as a whole: one class for one name, and functions that fit on a screen."""
+"""The source as a whole: unique class names, short functions, and first lines that name the subject of a module."""
 
 import ast
 from collections import defaultdict
@@ -37,11 +37,6 @@ def test_a_class_name_means_one_class() -> None:
     assert {name: places for name, places in classes().items() if len(places) > 1} == {}
 
 
-def test_no_class_of_the_controllers_shares_its_name() -> None:
-    shared = {name: places for name, places in classes().items() if len(places) > 1}
-    assert [name for name, places in shared.items() if any(place.startswith("controllers/") for place in places)] == []
-
-
 def test_functions_are_shorter_than_sixty_lines() -> None:
     long = [
         f"{path}: {node.name}"
@@ -50,3 +45,16 @@ def test_functions_are_shorter_than_sixty_lines() -> None:
         and (node.end_lineno or node.lineno) - node.lineno + 1 >= LONGEST_FUNCTION
     ]
     assert long == []
+
+
+def test_the_first_line_of_a_module_names_its_subject() -> None:
+    questions = ("what", "which", "whose", "who", "whether", "where", "how", "when")
+    lines = {
+        path: (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "") for path in ROOT.rglob("*.py")
+    }
+    wrong = [
+        str(path.relative_to(ROOT))
+        for path, text in lines.items()
+        if not text or text.split(maxsplit=1)[0].lower() in questions
+    ]
+    assert wrong == []

@@ -38,7 +38,11 @@ class Scene:
 
     def __init__(self) -> None:
         self.pushes: list[tuple[str, str, Push]] = []
+        self.told: list[frozenset[str]] = []
+        """The kinds that each push was passed on for."""
         self.known: dict[tuple[str, str], tuple[bytes, ...]] = {("team", "web"): (OWN,), ("team", "plain"): ()}
+        self.other: dict[tuple[str, str], tuple[bytes, ...]] = {}
+        """The syncs of another kind."""
         self.ready = True
         self.receiver = self.make(GLOBAL)
         self.session: aiohttp.ClientSession
@@ -46,15 +50,21 @@ class Scene:
     def make(self, global_secret: bytes | None, *trusted_proxies: str) -> Receiver:
         return Receiver(
             "127.0.0.1:0",
+            kinds=("ConfigSync", "IgnitionSync"),
             global_secret=global_secret,
-            secrets=lambda namespace, name: self.known.get((namespace, name)),
+            secrets=self.secrets,
             on_push=self.take,
             ready=lambda: self.ready,
             trusted_proxies=read_networks(trusted_proxies),
         )
 
-    async def take(self, namespace: str, name: str, push: Push) -> None:
+    def secrets(self, namespace: str, name: str) -> dict[str, tuple[bytes, ...]]:
+        kinds = {"ConfigSync": self.known, "IgnitionSync": self.other}
+        return {kind: syncs[namespace, name] for kind, syncs in kinds.items() if (namespace, name) in syncs}
+
+    async def take(self, namespace: str, name: str, push: Push, kinds: frozenset[str]) -> None:
         self.pushes.append((namespace, name, push))
+        self.told.append(kinds)
 
     def url(self, sync: str = "team/web") -> str:
         return f"http://127.0.0.1:{self.receiver.port}/webhook/{sync}"

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.sampling import quick
 
-from syncline.receiver.limits import BodyBudget, Buckets, Deliveries, OverBudgetError, source_of
+from syncline.limits import BodyBudget, Buckets, OverBudgetError, source_of
+from syncline.receiver.limits import Deliveries
 
 
 class Clock:
@@ -79,6 +80,21 @@ def test_a_share_of_the_budget_is_given_back_whatever_happens() -> None:
             third(4)
     with budget.share() as again:
         again(10)
+
+
+def test_a_sender_has_a_share_of_the_budget_and_the_first_bytes_of_each_request_are_free() -> None:
+    budget = BodyBudget(10, share=6, free=2)
+    with budget.share("one") as first, budget.share("one") as second, budget.share("two") as other:
+        first(3)
+        first(5)
+        second(2)
+        with pytest.raises(OverBudgetError):
+            second(1)
+        other(6)
+        with pytest.raises(OverBudgetError):
+            other(1)
+    with budget.share("two") as again:
+        again(8)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Deliveries as Git hosts send them, over real connections."""
 
 import asyncio
+import contextlib
 import gzip
 import json
 import socket
@@ -13,7 +14,7 @@ from tests.receiver.conftest import GLOBAL, OWN, PUSH, Scene, counted, signed
 
 from syncline.core.pushes import Push
 from syncline.kube.errors import Unreachable
-from syncline.receiver import Receiver, server
+from syncline.receiver import OutdatedRequestError, Receiver, RequestRefusedError, server
 from syncline.telemetry import BindError, http
 
 
@@ -97,7 +98,7 @@ class TestAccepted:
     async def test_a_push_that_could_not_be_passed_on_may_come_again(
         self, scene: Scene, monkeypatch: pytest.MonkeyPatch, failure: Exception
     ) -> None:
-        async def broken(_namespace: str, _name: str, _push: Push) -> None:
+        async def broken(*_: object) -> None:
             raise failure
 
         keep = scene.receiver._on_push
@@ -111,12 +112,55 @@ class TestAccepted:
     async def test_a_push_that_is_not_passed_on_in_time_may_come_again(
         self, scene: Scene, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        async def endless(_namespace: str, _name: str, _push: Push) -> None:
+        async def endless(*_: object) -> None:
             await asyncio.Event().wait()
 
         monkeypatch.setattr(server, "PASS_SECONDS", 0.05)
         monkeypatch.setattr(scene.receiver, "_on_push", endless)
         assert (await scene.send(X_GitHub_Event="push", X_GitHub_Delivery="d-1")).status == 503
+
+
+class TestKinds:
+    """Syncs of two kinds with the same name."""
+
+    async def test_the_global_secret_reaches_both(self, scene: Scene) -> None:
+        scene.other["team", "web"] = (b"another secret",)
+        assert (await scene.send(key=GLOBAL)).status == 202
+        assert scene.told == [{"ConfigSync", "IgnitionSync"}]
+
+    async def test_the_secret_of_one_reaches_only_that_one(self, scene: Scene) -> None:
+        scene.other["team", "web"] = (b"another secret",)
+        await scene.send(key=OWN)
+        await scene.send(key=b"another secret")
+        assert scene.told == [{"ConfigSync"}, {"IgnitionSync"}]
+
+    async def test_the_same_delivery_reaches_the_other_one_with_its_own_secret(self, scene: Scene) -> None:
+        scene.other["team", "web"] = (b"another secret",)
+        for key in (OWN, b"another secret", OWN):
+            await scene.send(key=key, X_GitHub_Event="push", X_GitHub_Delivery="d-1")
+        assert scene.told == [{"ConfigSync"}, {"IgnitionSync"}]
+
+    async def test_a_request_that_the_sync_does_not_allow_is_refused(self, scene: Scene) -> None:
+        before = counted("not_allowed")
+
+        async def refuse(*_: object) -> None:
+            raise RequestRefusedError("webhook.allowedRefs does not have the ref")
+
+        scene.receiver._on_push = refuse
+        answer = await scene.send()
+        assert (answer.status, answer.text) == (403, "webhook.allowedRefs does not have the ref\n")
+        assert counted("not_allowed") == before + 1
+
+    async def test_a_request_that_is_older_than_the_last_one_is_told_so_and_is_no_error(self, scene: Scene) -> None:
+        before = counted("duplicate")
+
+        async def ignore(*_: object) -> None:
+            raise OutdatedRequestError("not newer than the last event: ignored")
+
+        scene.receiver._on_push = ignore
+        answer = await scene.send(X_GitHub_Event="push", X_GitHub_Delivery="d-1")
+        assert (answer.status, answer.text) == (202, "not newer than the last event: ignored\n")
+        assert counted("duplicate") == before + 1
 
 
 class TestRefused:
@@ -169,7 +213,7 @@ class TestRefused:
             compared.clear()
             await scene.send(sync=sync, key=b"a guess")
             paths.append([*compared])
-        assert paths == [[len(PUSH)] * 2] * 3
+        assert paths == [[len(PUSH)] * 3] * 3  # the secrets of two kinds, and the global one
 
     async def test_only_who_knows_the_global_secret_learns_that_a_name_is_not_there(self, scene: Scene) -> None:
         answer = await scene.send(sync="team/nobody", key=GLOBAL)
@@ -396,25 +440,62 @@ class TestLimits:
         self, scene: Scene, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(server, "HELD_LIMIT", 1000)
+        monkeypatch.setattr(server, "SMALL", 0)
         await restart(scene)
         assert (await scene.send(b"x" * 1001)).status == 429
         assert [(await scene.send(b'{"ref": "' + b"m" * 900 + b'"}')).status for _ in range(3)] == [202, 202, 202]
 
+    async def test_one_sender_with_large_bodies_that_never_end_keeps_nobody_from_being_heard(
+        self, scene: Scene, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(server, "BODY_SECONDS", 120.0)
+        await restart(scene, "127.0.0.1")
+        async with contextlib.AsyncExitStack() as held:
+            floods = [await held.enter_async_context(unfinished(scene.receiver.port, "203.0.113.9")) for _ in range(40)]
+            # Those that are refused show that the others hold all that there is for them.
+            for number, answer in enumerate(asyncio.as_completed(floods), start=1):
+                assert b" 429 " in await answer
+                if number == 8:
+                    break
+            assert (await scene.send(X_Forwarded_For="203.0.113.1")).status == 202
+            large = b'{"ref": "' + b"m" * (server.BODY_LIMIT - 100) + b'"}'
+            assert (await scene.send(large, X_Forwarded_For="203.0.113.1")).status == 202
+            # A small delivery of the same sender is heard too: it may be an ingress.
+            assert (await scene.send(X_Forwarded_For="203.0.113.9")).status == 202
 
-async def nobody(_namespace: str, _name: str, _push: Push) -> None:
+
+@contextlib.asynccontextmanager
+async def unfinished(port: int, sender: str) -> AsyncIterator["asyncio.Task[bytes]"]:
+    """Send a large body but its last byte, and wait for an answer."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    head = f"POST /webhook/team/web HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: {sender}\r\n"
+    writer.write(f"{head}Content-Length: {server.BODY_LIMIT}\r\n\r\n".encode() + b"x" * (server.BODY_LIMIT - 1))
+    answer = asyncio.create_task(reader.readline())
+    try:
+        yield answer
+    finally:
+        answer.cancel()
+        await asyncio.gather(answer, return_exceptions=True)
+        writer.transport.abort()
+
+
+async def nobody(*_: object) -> None:
     """Take a push."""
 
 
 class TestListening:
     async def test_a_receiver_that_is_off_listens_nowhere(self) -> None:
-        receiver = Receiver("0", global_secret=None, secrets=lambda _ns, _name: None, on_push=nobody)
+        receiver = Receiver("0", kinds=(), global_secret=None, secrets=lambda *_: {}, on_push=nobody)
         await receiver.start()
-        assert receiver.port == 0
+        assert (receiver.address, receiver.port) == ("", 0)
         await receiver.stop()
+
+    async def test_the_address_has_the_host_and_the_port(self, scene: Scene) -> None:
+        assert scene.receiver.address == f"127.0.0.1:{scene.receiver.port}"
 
     async def test_a_port_in_use_says_which_flag_to_change(self, scene: Scene) -> None:
         other = Receiver(
-            f"127.0.0.1:{scene.receiver.port}", global_secret=None, secrets=lambda *_: None, on_push=nobody
+            f"127.0.0.1:{scene.receiver.port}", kinds=(), global_secret=None, secrets=lambda *_: {}, on_push=nobody
         )
         with pytest.raises(BindError, match="choose another port with --webhook-bind"):
             await other.start()

@@ -25,7 +25,8 @@ def test_githubs_own_example_fits() -> None:
 @pytest.mark.parametrize("header", signatures._SIGNATURES)
 @pytest.mark.parametrize("prefix", ["sha256=", "SHA256=", ""])
 def test_a_signature_fits_in_each_of_its_headers(header: str, prefix: str) -> None:
-    assert is_authentic(signed(BODY, KEY, header, prefix), BODY, [KEY])
+    must_name_it = header.startswith("X-Hub-") and not prefix
+    assert is_authentic(signed(BODY, KEY, header, prefix), BODY, [KEY]) is not must_name_it
     assert not is_authentic(signed(BODY, KEY, header, prefix), BODY + b" ", [KEY])
     assert not is_authentic(signed(BODY, KEY, header, prefix), BODY, [b"other"])
 

@@ -42,9 +42,11 @@ BOUNDED = frozenset(
         "Cache._gone",  # the last 4096
         "EventRecorder._buckets",  # the last 4096
         "EventRecorder._sent",
-        "FleetClusters._triggers",  # one for each kind of sync
+        "MemberClusters._triggers",  # one for each kind of sync
+        "Mirrors._watches",  # 100 that nobody follows
         "OpenAPI._index",  # one
-        "ReferenceReader._readings",  # the last 1000, for five minutes
+        "ReadingCache._held",  # the bytes of those
+        "ReadingCache._readings",  # 32 MiB at most
     }
 )
 

@@ -41,15 +41,18 @@ class Round:
         self.begin()
         definition = self._definition()
         remote = Remote(self.far)
+        remote.allow("*", groups=("*",))  # a namespace goes only if all that would go with it can be seen
         secret = self._credential(remote)
         target = self._sync_target()
         self._copy_config_maps()
         self._copy_things()
         self._copy_to_clusters()
         self._build()
+        self._copy_workspace()
         for sync in self.syncs:
             ready(sync, "True")
         self._compete()
+        self._serve_gateways()
         self._shrink()
         self.end_syncs()
         for thing in (target, secret, definition):
@@ -156,6 +159,24 @@ class Round:
         source = {"configMapRef": {"name": "files"}}
         self._sync("ConfigSync", "built", source=source, environments=environments, serviceAccountName=self._builder())
 
+    def _copy_workspace(self) -> None:
+        """Have namespaces of the other cluster copied back there, under other names, and edited on both sides."""
+        above = f"{self.name}-above"
+        self.far.request("POST", "/api/v1/namespaces", {"metadata": {"name": above, "labels": {"soak": self.name}}})
+        self.far.request("POST", f"/api/v1/namespaces/{above}/configmaps", config_map("app", colour="red"))
+        by_secret = {"type": "KubeconfigSecret", "kubeconfigSecretRef": {"name": "edge"}}
+        self._sync(
+            "WorkspaceSync", "workspace", upstream={"connection": by_secret}, downstream={"syncTargets": ["edge"]},
+            resources=[{"resource": "configmaps", "direction": "Bidirectional"}],
+            namespaces={"selector": {"matchLabels": {"soak": self.name}}, "mapping": {"prefix": "below-"}},
+        )  # fmt: skip
+
+    def _serve_gateways(self) -> None:
+        """Have a sync for gateways whose repository does not answer."""
+        repository = {"repo": "https://127.0.0.1:1/files.git", "ref": "main"}
+        gateway = {"apiKeySecretRef": {"name": "api", "key": "key"}}
+        ready(self._sync("IgnitionSync", "gateways", git=repository, gateway=gateway), "Unknown")
+
     def _builder(self) -> str:
         """Make an account that may write what is built; return its name."""
         name = "builder"
@@ -200,9 +221,7 @@ class Round:
     def end(self) -> None:
         """Delete the namespaces, and wait until they are gone; also where no operator runs that lets go of syncs."""
         for sync in self.syncs:
-            if sync.look() is not None:
-                sync.edit(lambda body: body["metadata"].update(finalizers=[]))
-                sync.delete()
+            sync.release()
         if self.definition is not None:
             self.definition.delete()
         for name in (self.home, *self.targets):

@@ -73,6 +73,15 @@ def test_writes_repairs_and_conflicts_are_counted() -> None:
     assert value("syncline_conflicts_total", kind="KindF") == 1
 
 
+def test_statuses_that_go_upstream_are_counted_by_kind_and_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "_target_kinds", set())  # other tests may have used up the number of kinds
+    metrics.count_status_write("Gadget.metrics", "written")
+    metrics.count_status_write("Gadget.metrics", "refused")
+    series = "syncline_upstream_status_writes_total"
+    assert value(series, target_kind="Gadget.metrics", result="written") == 1
+    assert value(series, target_kind="Gadget.metrics", result="refused") == 1
+
+
 def test_the_build_is_named() -> None:
     (line,) = lines_with("syncline_build_info{")
     assert f'version="{syncline.__version__}"' in line

@@ -145,7 +145,7 @@ class Canaries:
         self.raise_for_leaks()
 
     def planted(self, request: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
-        """Wrap `Sandbox.request`: add the planted key to each Secret that is sent, and remove it from each answer."""
+        """Wrap `Access.request`: add the planted key to each Secret that is sent, and remove it from each answer."""
 
         def send(
             sandbox: Sandbox, method: str, path: str, body: Mapping[str, Any] | None = None, **more: Any

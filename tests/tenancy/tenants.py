@@ -46,6 +46,16 @@ class Tenant:
         self._world.remember(made)
         return made
 
+    def is_held(self, *, seconds: float) -> bool:
+        """Whether the API server lets a write of this tenant wait for longer than that."""
+        body = {"metadata": {"generateName": "held-"}}
+        path = f"/api/v1/namespaces/{self.namespace}/configmaps?dryRun=All"
+        try:
+            self._world.sandbox.request("POST", path, body, token=self._token, timeout=seconds)
+        except TimeoutError:
+            return True
+        return False
+
     def account(self, name: str = "nobody") -> str:
         """Create an account that may do nothing; return its name."""
         self.create("v1", "ServiceAccount", "serviceaccounts", name)

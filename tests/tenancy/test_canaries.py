@@ -14,7 +14,7 @@ from tests.fleet.world import kubeconfig
 from tests.manifestsync.world import Json, Manifests, ManifestSync
 from tests.tenancy.canaries import Canaries
 
-from syncline.testing.operator import OperatorProcess
+from syncline.testing.operator import OperatorProcess, execute
 
 VALUE = f"CANARY-{secrets.token_hex(12)}"
 ENCODED = base64.b64encode(VALUE.encode()).decode()
@@ -75,7 +75,8 @@ def world(alone: Manifests) -> Manifests:
 def talkative(world: Manifests, quiet: Path) -> Iterator[OperatorProcess]:
     """An operator that says everything."""
     flags = ("--watch-namespaces", world.home, "--allow-loopback", "--log-level", "debug")
-    with OperatorProcess(quiet, *flags) as running:
+    # With arguments and an environment of its own, which are searched too.
+    with OperatorProcess(quiet, *flags, launch=execute) as running:
         yield running
 
 

@@ -7,6 +7,7 @@ import pytest
 from tests.configmapsync.world import Json, Thing, until
 from tests.manifestsync.world import Manifests, ManifestSync
 from tests.tenancy.accounts import ALL, Account, is_allowed
+from tests.tenancy.mallory import ADMISSION, POLICY, Mallory, is_younger
 
 from syncline import deploy
 from syncline.api.common import API_VERSION
@@ -15,8 +16,6 @@ from syncline.testing.faults import Asked, Fault
 from syncline.testing.operator import OperatorProcess, install
 from syncline.testing.proxy import FaultProxy
 
-ADMISSION = "/apis/admissionregistration.k8s.io/v1"
-POLICY = "manifestsyncs-authors.syncline.dev"
 TARGET_POLICY = "synctargets-authors.syncline.dev"
 
 
@@ -33,52 +32,11 @@ def binding(arena: Sandbox) -> Thing:
     return Thing(arena, f"{ADMISSION}/validatingadmissionpolicybindings", POLICY)
 
 
-class Mallory:
-    """A tenant with the role `edit` in one namespace."""
-
-    def __init__(self, world: Manifests) -> None:
-        self._sandbox = world.sandbox
-        self.namespace = world.namespace("mallory")
-        folder = f"/api/v1/namespaces/{self.namespace}/serviceaccounts"
-        Thing(world.sandbox, folder, "mallory").create({"metadata": {"name": "mallory"}})
-        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"}
-        subject = {"kind": "ServiceAccount", "name": "mallory", "namespace": self.namespace}
-        bindings = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{self.namespace}/rolebindings"
-        Thing(world.sandbox, bindings, "mallory").create(
-            {"metadata": {"name": "mallory"}, "roleRef": role, "subjects": [subject]}
-        )
-        self._token = world.sandbox.service_account_token(self.namespace, "mallory")
-
-    def steal(self, namespace: str, name: str, copy: str = "") -> str:
-        """Ask for a copy of a Secret of others; return what the API server says, or nothing where it agrees."""
-        source = {"apiVersion": "v1", "kind": "Secret", "name": name, "namespace": namespace}
-        spec = {"sourceRef": source, "targets": {"inCluster": {"namespaces": [self.namespace]}}}
-        spec |= {"targetName": copy} if copy else {}
-        body = {"apiVersion": API_VERSION, "kind": "ManifestSync", "metadata": {"name": "theft"}, "spec": spec}
-        return self._ask("POST", "", body)
-
-    def edit(self, sync: ManifestSync, namespace: str = "") -> str:
-        """Change the namespace of the source, or the spec a little; return what the API server says, if anything."""
-        body = sync.read()
-        if namespace:
-            body["spec"]["sourceRef"]["namespace"] = namespace
-        else:
-            body["spec"]["suspend"] = not body["spec"].get("suspend", False)
-        return self._ask("PUT", f"/{sync.name}", body)
-
-    def _ask(self, method: str, name: str, body: Json) -> str:
-        folder = f"/apis/{API_VERSION}/namespaces/{self.namespace}/manifestsyncs"
-        try:
-            self._sandbox.request(method, f"{folder}{name}", body, token=self._token)
-        except RequestError as refusal:
-            return str(refusal)
-        return ""
-
-
 def readiness(operator: OperatorProcess) -> tuple[int, str]:
     return operator.get("health", "/readyz")
 
 
+@pytest.mark.own_rights
 def test_whoever_writes_a_sync_while_the_binding_is_gone_copies_nothing(
     arena: Sandbox, alone: Manifests, operator: OperatorProcess, binding: Thing
 ) -> None:
@@ -146,7 +104,7 @@ def test_a_sync_from_a_time_without_policies_is_not_carried_out_by_an_operator_t
         until(lambda: mallory.steal(victim, secret.name), lambda told: not told)
         theft = ManifestSync(arena, mallory.namespace, "theft")
         created = theft.read()["metadata"]["creationTimestamp"]
-        until(lambda: _is_younger(arena, created), bool)
+        until(lambda: is_younger(arena, created), bool)
         with OperatorProcess(quiet):
             theft.becomes("AuthorUnchecked")
         with OperatorProcess(quiet):  # it still knows after a restart
@@ -161,6 +119,7 @@ def test_a_sync_from_a_time_without_policies_is_not_carried_out_by_an_operator_t
         install(arena)
 
 
+@pytest.mark.own_rights
 def test_a_sync_that_was_edited_while_neither_policies_nor_an_operator_were_there_copies_nothing(
     arena: Sandbox, alone: Manifests, quiet: Path, binding: Thing
 ) -> None:
@@ -176,7 +135,7 @@ def test_a_sync_that_was_edited_while_neither_policies_nor_an_operator_were_ther
         binding.delete()
         until(lambda: mallory.edit(theft, namespace=victim), lambda told: not told)
         edited = theft.read()["metadata"]["managedFields"][-1]["time"]
-        until(lambda: _is_younger(arena, edited), bool)
+        until(lambda: is_younger(arena, edited), bool)
         with OperatorProcess(quiet):
             theft.becomes("AuthorUnchecked")
             copy.holds(password="hers")
@@ -190,6 +149,7 @@ def test_a_sync_that_was_edited_while_neither_policies_nor_an_operator_were_ther
         install(arena)
 
 
+@pytest.mark.own_rights
 def test_a_sync_that_was_deleted_while_neither_policies_nor_an_operator_were_there_leaves_its_copies(
     arena: Sandbox, alone: Manifests, quiet: Path
 ) -> None:
@@ -203,7 +163,7 @@ def test_a_sync_that_was_deleted_while_neither_policies_nor_an_operator_were_the
         removers.delete()
         before.delete()
         deleted = before.read()["metadata"]["deletionTimestamp"]
-        until(lambda: _is_younger(arena, deleted, removers), bool)
+        until(lambda: is_younger(arena, deleted, removers), bool)
         made = removers.read()["metadata"]["creationTimestamp"]
         until(lambda: _is_deleted_after(after, made), bool)
         with OperatorProcess(quiet):
@@ -226,16 +186,6 @@ def _is_deleted_after(sync: ManifestSync, made: str) -> bool:
     return True
 
 
-def _is_younger(arena: Sandbox, created: str, binding: Thing | None = None) -> bool:
-    """Put the binding back, and make sure that it is of a later second than the sync."""
-    install(arena)
-    binding = binding or Thing(arena, f"{ADMISSION}/validatingadmissionpolicybindings", POLICY)
-    if str(binding.read()["metadata"]["creationTimestamp"]) > created:
-        return True
-    binding.delete()
-    return False
-
-
 WEAKENED: dict[str, tuple[str, Callable[[Json], object]]] = {
     "it only warns": ("validatingadmissionpolicybindings", lambda spec: spec.update(validationActions=["Warn"])),
     "it is for some namespaces": (
@@ -250,6 +200,7 @@ WEAKENED: dict[str, tuple[str, Callable[[Json], object]]] = {
 }
 
 
+@pytest.mark.own_rights
 @pytest.mark.parametrize(("plural", "change"), WEAKENED.values(), ids=WEAKENED)
 def test_a_policy_that_was_weakened_counts_as_missing(
     arena: Sandbox, alone: Manifests, operator: OperatorProcess, plural: str, change: Callable[[Json], object]
@@ -268,6 +219,7 @@ def test_a_policy_that_was_weakened_counts_as_missing(
     sync.becomes("Synced", synced=1)
 
 
+@pytest.mark.own_rights
 def test_whoever_deletes_a_sync_while_the_binding_is_gone_deletes_no_copy(
     arena: Sandbox, alone: Manifests, operator: OperatorProcess, binding: Thing
 ) -> None:
@@ -288,7 +240,7 @@ class Carol:
     """Somebody who may write SyncTargets at home, and read no Secret there."""
 
     def __init__(self, world: Manifests) -> None:
-        self._sandbox, self._account = world.sandbox, Account(world, "carol")
+        self._sandbox, self._account, self._home = world.sandbox, Account(world, "carol"), world.home
         self._account.may(world.home, "synctargets", "get", "create")
         self._token = world.sandbox.service_account_token(world.home, self._account.name)
         self._folder = f"/apis/{API_VERSION}/namespaces/{world.home}/synctargets"
@@ -313,6 +265,17 @@ class Carol:
         except RequestError as refusal:
             return str(refusal)
         return ""
+
+    def say_that_it_was_checked(self) -> None:
+        """Write the status that the operator writes about a SyncTarget that it uses."""
+        self._account.may(self._home, "synctargets/status", "patch")
+        body = self.trap.read()
+        said = {"type": "Ready", "status": "Unknown", "reason": "Unreachable", "message": "no answer"}
+        ready = {**said, "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": 1}
+        status = {"observedGeneration": body["metadata"]["generation"], "conditions": [ready]}
+        head = {"apiVersion": API_VERSION, "kind": "SyncTarget", "metadata": {"name": "trap"}}
+        path = f"{self.trap.path}/status?fieldManager=carol&force=true"
+        self._sandbox.request("PATCH", path, {**head, "status": status}, token=self._token)
 
     def end(self) -> None:
         self.trap.delete()
@@ -365,6 +328,26 @@ def test_whoever_is_faster_than_the_news_that_the_binding_is_gone_gains_nothing(
             theft.gone()
         finally:
             install(arena)
+    carol.end()
+
+
+def test_whoever_names_a_credential_without_policies_and_forges_the_status_of_the_synctarget_has_it_sent_nowhere(
+    arena: Sandbox, alone: Manifests, quiet: Path
+) -> None:
+    carol, binding = Carol(alone), Thing(arena, f"{ADMISSION}/validatingadmissionpolicybindings", TARGET_POLICY)
+    binding.delete()
+    try:
+        until(carol.set_trap, lambda told: not told)
+        carol.say_that_it_was_checked()
+        created = carol.trap.read()["metadata"]["creationTimestamp"]
+        until(lambda: is_younger(arena, created, binding), bool)
+    finally:
+        install(arena)
+    with OperatorProcess(quiet):
+        until(lambda: _ready(carol.trap), lambda ready: ready.get("reason") == "AuthorUnchecked")
+    with OperatorProcess(quiet):
+        until(lambda: carol.trap.read()["status"].get("proof"), bool)
+        assert _ready(carol.trap)["reason"] == "AuthorUnchecked"
     carol.end()
 
 

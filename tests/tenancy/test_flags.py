@@ -44,6 +44,7 @@ def copying(world: Manifests, kind: str, *namespaces: str, **spec: object) -> Sy
 
 @KINDS
 def test_a_sync_must_name_an_account_where_the_operator_asks_for_one(world: Manifests, start: Start, kind: str) -> None:
+    world.account = ""
     world.source()
     target, account = world.namespace("a"), Account(world)
     account.may(world.home, "configmaps", "get")
@@ -63,6 +64,7 @@ def test_a_sync_must_name_an_account_where_the_operator_asks_for_one(world: Mani
 
 @KINDS
 def test_a_default_account_stands_in_for_none_with_its_own_rights(world: Manifests, start: Start, kind: str) -> None:
+    world.account = ""
     world.source()
     target = world.namespace("a")
     start("--default-service-account", "tenant", "--require-service-account")
@@ -88,6 +90,7 @@ def test_a_sync_may_name_another_account_than_the_default(world: Manifests, star
     copying(world, "ConfigMapSync", target, serviceAccountName=account.name).becomes("Synced", synced=1)
 
 
+@pytest.mark.own_rights  # the first operator writes with its own
 def test_a_flag_that_comes_later_is_no_way_to_delete_with_the_operators_rights(world: Manifests, start: Start) -> None:
     world.source()
     target = world.namespace("a")
@@ -187,6 +190,7 @@ def test_a_protected_kind_is_copied_only_by_an_operator_that_was_told_so(world: 
     sync.gone()
 
 
+@pytest.mark.own_rights
 def test_without_rights_over_secrets_the_rest_goes_on_and_a_secret_says_what_is_missing(
     world: Manifests, start: Start
 ) -> None:

@@ -79,6 +79,54 @@ def test_forged_marks_do_not_have_an_object_deleted_that_the_forger_may_only_pat
     assert theirs.data == {"precious": "1"}
 
 
+def test_the_kept_marks_of_a_former_copy_do_not_have_its_successor_deleted(world: World, account: Account) -> None:
+    source = world.source()
+    hers, victim = world.namespaces("mallory", "victim")
+    sync = world.sync(destinationNamespaces=[hers, victim])
+    sync.becomes("Synced", synced=2)
+    source.set(colour="blue")  # the marks of an update name the UID of the copy
+    copy = world.config_map(victim)
+    copy.becomes(colour="blue")
+    account.may(victim, "configmaps", "get", "patch")
+    kept = copy.read()["metadata"]
+    marks = {"labels": {OWNER_LABEL: kept["labels"][OWNER_LABEL]}, "annotations": {MARKER: kept["annotations"][MARKER]}}
+    sync.change(destinationNamespaces=[hers])
+    copy.gone()
+    theirs = world.put(victim, "app", precious="1")
+    since = world.mark()
+    mallory = Mallory(world, account, world.config_map(hers))
+    mallory.patch(theirs, marks)
+    notices(sync, world.config_map(hers))
+    assert theirs.data == {"precious": "1"}
+    assert not [entry for entry in world.requests(since) if entry.verb == "delete"]
+    sync.becomes("Synced", synced=1)
+    sync.delete()
+    sync.gone()
+    world.config_map(hers).gone()
+    assert theirs.data == {"precious": "1"}
+
+
+def test_a_copy_that_is_put_back_with_its_marks_is_owned_again_where_it_is_wanted(world: World) -> None:
+    source = world.source()
+    target = world.namespace("a")
+    sync = world.sync(destinationNamespace=target)
+    sync.becomes("Synced", synced=1)
+    source.set(colour="blue")
+    copy = world.config_map(target)
+    copy.becomes(colour="blue")
+    sync.change(suspend=True)
+    sync.becomes("Suspended")
+    body = copy.read()
+    world.sandbox.request("DELETE", copy.path)
+    kept = {name: body["metadata"][name] for name in ("name", "labels", "annotations")}
+    world.sandbox.request("POST", f"/api/v1/namespaces/{target}/configmaps", {**body, "metadata": kept})
+    sync.change(suspend=False)
+    sync.becomes("Synced", synced=1)
+    sync.delete()
+    sync.gone()
+    copy.gone()
+
+
 def test_forged_marks_do_not_count_for_the_deletion_guard(world: World, account: Account) -> None:
     world.source()
     hers = world.namespace("mallory", team=world.name)

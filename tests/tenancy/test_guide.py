@@ -3,13 +3,13 @@
 import asyncio
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from tests.commands import run_command
 from tests.configmapsync.world import Thing, until
 from tests.configsync.conftest import allow
 from tests.configsync.world import ConfigSync, GitWorld, config_map
@@ -86,9 +86,7 @@ class Tenant:
         until(applied, bool)
 
     def syncline(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        program = Path(sys.executable).with_name("syncline")
-        command = [program, *arguments, "--kubeconfig", self.member]
-        return subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+        return run_command([*arguments, "--kubeconfig", self.member])
 
     def end(self) -> None:
         Thing(self._world.sandbox, f"/apis/{API_VERSION}/{PLURAL}", self.name).delete()

@@ -24,6 +24,7 @@ def csync(world: Manifests, **spec: object) -> Sync:
     return made
 
 
+@pytest.mark.own_rights
 @pytest.mark.parametrize("kind", ["ConfigMap", "Secret"])
 def test_who_edits_the_source_of_an_administrators_sync_does_not_write_with_the_operators_rights(
     world: Manifests, kind: str
@@ -41,6 +42,7 @@ def test_who_edits_the_source_of_an_administrators_sync_does_not_write_with_the_
     assert world.config_map(victim, "owned-by-bob").look() is None
 
 
+@pytest.mark.own_rights
 @pytest.mark.parametrize(
     "values",
     [

@@ -29,6 +29,7 @@ __all__ = ["world"]
 
 
 class TestAccounts:
+    @pytest.mark.own_rights
     def test_a_sync_without_an_account_is_refused_where_one_is_required(self, world: GitWorld, govern: Govern) -> None:
         world.source()
         target, account = world.namespace("a"), Account(world)
@@ -50,6 +51,7 @@ class TestAccounts:
         sync.change(serviceAccountName=account.name)
         world.config_map(target).becomes(colour="blue")
 
+    @pytest.mark.own_rights
     def test_the_default_account_stands_in_for_none_and_cannot_be_escaped_by_naming_another(
         self, world: GitWorld, govern: Govern
     ) -> None:
@@ -72,6 +74,7 @@ class TestAccounts:
         policy.change(serviceAccount={"default": "robot", "allowed": ["adm*"]})
         sync.becomes("Synced", synced=1)
 
+    @pytest.mark.own_rights
     def test_deleting_a_sync_whose_account_is_no_longer_allowed_uses_nobodys_rights(
         self, world: GitWorld, govern: Govern
     ) -> None:

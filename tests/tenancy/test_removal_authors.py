@@ -47,6 +47,7 @@ def bob(world: World) -> Bob:
     return Bob(world)
 
 
+@pytest.mark.own_rights
 def test_deleting_the_sync_of_an_administrator_does_not_remove_its_copies_elsewhere(world: World, bob: Bob) -> None:
     world.source()
     target = world.namespace("a")
@@ -59,6 +60,7 @@ def test_deleting_the_sync_of_an_administrator_does_not_remove_its_copies_elsewh
     world.config_map(target).gone()
 
 
+@pytest.mark.own_rights
 def test_an_owner_that_is_gone_does_not_have_the_garbage_collector_delete_the_sync_of_an_administrator(
     world: World, bob: Bob
 ) -> None:
@@ -73,6 +75,7 @@ def test_an_owner_that_is_gone_does_not_have_the_garbage_collector_delete_the_sy
     bob.gives_owner(sync, nobody)
 
 
+@pytest.mark.own_rights
 def test_narrowing_the_sync_of_an_administrator_does_not_remove_its_copies_elsewhere(world: World, bob: Bob) -> None:
     world.source()
     sync = world.sync(destinationNamespaces=world.namespaces("a", "b", "c"))
@@ -83,6 +86,7 @@ def test_narrowing_the_sync_of_an_administrator_does_not_remove_its_copies_elsew
     assert sync.counts["synced"] == 3
 
 
+@pytest.mark.own_rights
 @pytest.mark.parametrize("annotation", [CONFIRM_DELETION, ABANDON, REQUESTED_AT, "syncline.dev/resolve"])
 def test_an_annotation_that_acts_needs_the_rights_for_what_it_may_remove(
     world: World, bob: Bob, annotation: str
@@ -126,6 +130,7 @@ def test_a_sync_that_leaves_its_copies_may_be_deleted_by_whoever_may_delete_sync
     assert world.config_map(target).data == {"colour": "red"}
 
 
+@pytest.mark.own_rights
 def test_the_author_of_a_sync_may_change_and_delete_it(world: World, bob: Bob) -> None:
     world.source()
     target, other = world.namespaces("a", "b")
@@ -140,6 +145,7 @@ def test_the_author_of_a_sync_may_change_and_delete_it(world: World, bob: Bob) -
     world.config_map(other).gone()
 
 
+@pytest.mark.own_rights
 def test_the_end_of_a_namespace_is_not_held_up(world: World) -> None:
     target, ending = world.namespaces("a", "ending")
     world.put(ending, colour="red")

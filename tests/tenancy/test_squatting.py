@@ -3,13 +3,14 @@
 import json
 
 import pytest
-from tests.configmapsync.world import Sync
+from tests.configmapsync.world import Sync, until
 from tests.manifestsync.world import Manifests
 from tests.tenancy.accounts import ALL, Account
+from tests.tenancy.policies import NAME_LABEL, Govern
 from tests.tenancy.tenants import Tenant
 
 from syncline.engine.claims import MOST_REVIEWED
-from syncline.kube.reviews import OWN_ACCESS_REVIEWS
+from syncline.kube.reviews import ACCESS_REVIEWS
 from syncline.testing.audit import OPERATOR, AuditLog
 
 
@@ -29,7 +30,7 @@ def squat(world: Manifests, mallory: Tenant, name: str = "a-squatter", **spec: o
 def reviewed(world: Manifests, mark: int, *users: str) -> set[str]:
     """Return whose rights were asked for since then, of these users."""
     asked = AuditLog(world.sandbox).entries(OPERATOR, since=mark, until=world.mark())
-    return {entry.impersonated for entry in asked if entry.resource == OWN_ACCESS_REVIEWS.plural} & set(users)
+    return {entry.reviewed for entry in asked if entry.resource == ACCESS_REVIEWS.plural} & set(users)
 
 
 def test_a_sync_without_rights_that_claims_a_name_everywhere_keeps_it_from_nobody(
@@ -84,6 +85,23 @@ def test_a_sync_that_could_be_carried_out_keeps_its_claim_until_its_account_lose
     account.may(target, "configmaps")
     world.config_map(target, "shared").becomes(colour="blue")
     younger.becomes("Synced", synced=1)
+
+
+def test_a_claim_on_namespaces_that_a_policy_does_not_allow_keeps_them_from_nobody(
+    world: Manifests, mallory: Tenant, govern: Govern
+) -> None:
+    govern(labels={NAME_LABEL: mallory.namespace}, destinationNamespaces=["{namespace}"])
+    mallory.create("v1", "ConfigMap", "configmaps", "pull-config", data={"registry": "mallory"})
+    account = Account(world, mallory.account("robot"), home=mallory.namespace)
+    account.may("", "configmaps", *ALL)
+    target = world.namespace("victim")
+    squatter = squat(world, mallory, serviceAccountName=account.name)
+    until(lambda: json.dumps(squatter.status), lambda told: "NotAllowed" in told)
+    world.source("pull-config", registry="platform")
+    victim = world.sync("pull", configMapName="pull-config", destinationNamespace=target)
+    victim.becomes("Synced", synced=1)
+    world.config_map(target, "pull-config").becomes(registry="platform")
+    account.end()
 
 
 def test_rights_that_a_squatter_gets_later_take_nothing_from_who_was_served(world: Manifests, mallory: Tenant) -> None:

@@ -54,11 +54,17 @@ def mend(actor: Actor) -> None:
     if actor.stage.far is None:
         return
     text = {"stringData": {"kubeconfig": actor.stage.credential}}
-    actor.create("Secret", HOME, {"metadata": {"name": CREDENTIAL}, **text})
+    _have(actor, "Secret", {"metadata": {"name": CREDENTIAL}, **text})
     connection: Json = {"type": "KubeconfigSecret", "kubeconfigSecretRef": {"name": CREDENTIAL}}
     labels = {"place": FAR}
-    actor.create("SyncTarget", HOME, {"metadata": {"name": FAR, "labels": labels}, "spec": {"connection": connection}})
+    _have(actor, "SyncTarget", {"metadata": {"name": FAR, "labels": labels}, "spec": {"connection": connection}})
     actor.history.tell("mend", FAR)
+
+
+def _have(actor: Actor, kind: str, body: Json) -> None:
+    """Create an object at home until it is there: an outage may have swallowed the request."""
+    while actor.read((kind, HOME, body["metadata"]["name"])) is None:
+        actor.create(kind, HOME, body)
 
 
 OPERATIONS = (

@@ -133,6 +133,8 @@ class _Judge:
             return True
         if closed(self._snapshot.namespace_of(place)):
             return True
+        if place in self._history.restored:
+            return True  # its marks are of an earlier object: it is owned again where it is wanted, and not removed
         source = tuple(mark.source.split("/")) if mark.source else ()
         source = (source[0].partition(".")[0], *source[1:]) if source else ()
         gone = bool(source) and source not in self._snapshot.objects
