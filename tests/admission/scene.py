@@ -53,17 +53,36 @@ class Balancer:
         self._port = port
         self._ports = ports
         self._turns = count()
+        self._connections: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        self._server = await asyncio.start_server(self._pass_on, "127.0.0.1", self._port)
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", self._port)
 
     async def stop(self) -> None:
+        """Close the port and every connection: the API server keeps its connections open."""
         self._server.close()
+        for connection in self._connections:
+            connection.cancel()
+        await asyncio.gather(*self._connections, return_exceptions=True)
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = asyncio.create_task(self._pass_on(reader, writer))
+        self._connections.add(connection)
+
+        def end(_: asyncio.Task[None]) -> None:
+            self._connections.discard(connection)
+            writer.transport.abort()
+
+        connection.add_done_callback(end)
 
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         port = self._ports[next(self._turns) % len(self._ports)]
-        ends = await asyncio.open_connection("127.0.0.1", port)
-        await asyncio.gather(_copy(reader, ends[1]), _copy(ends[0], writer))
+        with suppress(OSError):
+            answers, requests = await asyncio.open_connection("127.0.0.1", port)
+            try:
+                await asyncio.gather(_copy(reader, requests), _copy(answers, writer))
+            finally:
+                requests.transport.abort()
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -381,10 +381,10 @@ class TunnelProxy(OnLoop):
         await asyncio.sleep(CLOSING)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode()
-        self.heads.append(head)
-        target = head.split(" ", 2)[1]
         try:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            self.heads.append(head)
+            target = head.split(" ", 2)[1]
             if self._wanted and f"Proxy-Authorization: {self._wanted}\r\n" not in head:
                 challenge = b'Proxy-Authenticate: Basic realm="proxy"\r\nConnection: close\r\nContent-Length: 0'
                 writer.write(b"HTTP/1.1 407 Who are you\r\n" + challenge + b"\r\n\r\n")
