@@ -1,4 +1,5 @@
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -9,6 +10,8 @@ from tests.kube.relay import relay_to
 
 from syncline.kube import LEASES, Client, LeaderElection, PatchKind, load_kubeconfig
 from syncline.sandbox import Sandbox
+from syncline.testing.faults import Fault
+from syncline.testing.proxy import FaultProxy
 
 
 def candidate(client: Client, namespace: str, identity: str, duration: float = 2.0) -> LeaderElection:
@@ -71,6 +74,29 @@ async def test_a_lease_that_is_released_is_taken_at_once(client: Client, namespa
         await until(two.leading.is_set)
     await one.release()
     assert await holder(client, namespace) == "two", "who does not lead has nothing to release"
+
+
+async def test_a_lease_is_released_also_if_a_renewal_was_written_whose_answer_never_came(
+    client: Client, sandbox: Sandbox, namespace: str, until: Until
+) -> None:
+    written, answered = threading.Event(), threading.Event()
+
+    def withhold() -> None:
+        written.set()
+        answered.wait(600)
+
+    with FaultProxy(sandbox) as proxy:
+        async with Client(load_kubeconfig(proxy.kubeconfig(sandbox.kubeconfig))) as through:
+            one = candidate(through, namespace, "one", duration=3600)
+            try:
+                async with running(one):
+                    await until(one.leading.is_set)
+                    proxy.inject(Fault(after=withhold), when=lambda asked: asked.verb == "update", times=1)
+                    await until(written.is_set)
+                await one.release()
+            finally:
+                answered.set()
+    assert not (await client.get(LEASES, "syncline", namespace))["spec"].get("holderIdentity")
 
 
 async def test_clocks_of_others_do_not_matter(client: Client, namespace: str, until: Until) -> None:

@@ -103,11 +103,14 @@ class LeaderElection:
         if not self.leading.is_set() or self._lease is None:
             return
         self._become(leading=False)
-        self._lease.spec.holder_identity = ""
-        self._lease.spec.lease_duration_seconds = 1
         try:
             async with asyncio.timeout(self._renew):
-                await self._put(self._lease)
+                try:
+                    await self._put(_released(self._lease))
+                except Conflict:  # a renewal that was cancelled may have been written
+                    await self._read()
+                    if self._lease is not None and self._is_ours():
+                        await self._put(_released(self._lease))
         except (KubeError, TimeoutError) as error:
             self._log.warning("the lease could not be released; it expires by itself", error=str(error))
 
@@ -197,3 +200,9 @@ def _now() -> float:
 
 def _micro_time() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _released(lease: _Lease) -> _Lease:
+    lease.spec.holder_identity = ""
+    lease.spec.lease_duration_seconds = 1
+    return lease
