@@ -40,6 +40,7 @@ class Mallory:
         body = sync.read()
         if namespace:
             body["spec"]["sourceRef"]["namespace"] = namespace
+            body["spec"]["suspend"] = False  # a little edit that was still let through may have set it
         else:
             body["spec"]["suspend"] = not body["spec"].get("suspend", False)
         return self._ask("PUT", f"/{sync.name}", body)
