@@ -231,6 +231,21 @@ async def test_the_resources_that_are_written_there_are_listed(remote: Remote, h
     assert [entry["name"] for entry in hub.status["syncedResources"]] == ["widgets.example.com", "secrets"]
 
 
+async def test_what_is_said_of_a_sync_target_after_it_has_gone_leaves_nothing(hub: Hub) -> None:
+    key = Key(hub.namespace, "edge")
+    accepted = SyncedResource(name="configmaps", state="Accepted")
+    hub.controller.resources_complete()
+    hub.controller.set_resources(key, [accepted])
+    hub.controller._drop_state(key)
+    hub.controller.set_resources(key, [])
+    assert not hub.controller._resources
+    # A sync may speak of it before it is seen: that is kept until the sync says otherwise.
+    hub.controller.set_resources(key, [accepted])
+    assert hub.controller._resources
+    hub.controller.set_resources(key, [])
+    assert not hub.controller._resources
+
+
 async def test_dead_clusters_do_not_keep_the_living_from_being_looked_at(
     remote: Remote, hub: Hub, until: Until
 ) -> None:

@@ -94,9 +94,12 @@ class SyncTargetReconciler(ObjectReconciler):
 
     def set_resources(self, key: Key, entries: Sequence[SyncedResource], certain: bool = True) -> None:
         """Say which kinds syncs write to the cluster of a SyncTarget, and whether there are certainly no others."""
-        if not self._is_watched(key) or self._resources.get(key) == (tuple(entries), certain):
+        known, new = self._known_resources(key), (tuple(entries), certain)
+        if not self._is_watched(key) or known == new:
             return
-        self._resources[key] = tuple(entries), certain
+        self._resources[key] = new
+        if new == ((), self._complete):  # this may be said after the SyncTarget has gone: nothing would remove it
+            del self._resources[key]
         if self._targets.reflector.get(key) is not None:
             self.queue.add(key)
 
@@ -175,7 +178,7 @@ class SyncTargetReconciler(ObjectReconciler):
     async def _report(self, sync: TargetSync, probe: ProbeResult, key: Key) -> bool:
         """Write the status if it changed, and tell of the change; whether the API server took it as it is."""
         meta, now = sync.metadata, datetime.now(UTC)
-        known, certain = self._resources.get(key, ((), self._complete))
+        known, certain = self._known_resources(key)
         resources = known if certain else _with_former(known, sync.status.synced_resources)
         status = compose(sync, probe, resources, now)
         metrics.set_ready(api.KIND, meta.namespace, meta.name, probe.ready.status)
@@ -213,6 +216,9 @@ class SyncTargetReconciler(ObjectReconciler):
     def _release(self, key: Key) -> None:
         self._members.pop(key, None)
         self._fleet.retain(_user(key), ())
+
+    def _known_resources(self, key: Key) -> tuple[tuple[SyncedResource, ...], bool]:
+        return self._resources.get(key, ((), self._complete))
 
     def _drop_state(self, key: Key) -> None:
         self._release(key)
