@@ -267,10 +267,9 @@ async def test_a_missing_right_is_told_once_and_stops_only_the_statuses_until_it
         role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "status"}
         binding = {"metadata": {"name": "status"}, "roleRef": role, "subjects": [subject]}
         world.sandbox.request("POST", f"{path}/rolebindings", binding)
-        monkeypatch.setattr("syncline.controllers.targets.status_upward.RIGHTS_AGAIN", 0.0)
-        memory = world.step._syncs[SYNC]
-        memory.refused = {right: (0.0, why) for right, (_, why) in memory.refused.items()}
-        await settled(world, item, client=client)  # the server learns of a right with a delay
+        monkeypatch.setattr("syncline.controllers.targets.upward_memory.RIGHTS_AGAIN", (0.0, 0.0))
+        # The server learns of a right with a delay.
+        await settled(world, item, client=client, requested=("now",))
     assert await world.status("web") == READY
 
 

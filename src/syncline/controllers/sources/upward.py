@@ -9,7 +9,7 @@ from syncline.controllers.lowered import Destination, key_of, spec_of
 from syncline.controllers.sources.desired import DesiredSet
 from syncline.controllers.sources.object_reader import SourceCluster
 from syncline.controllers.sources.upstream_identity import UpstreamIdentity
-from syncline.controllers.state import SyncState
+from syncline.controllers.state import SyncState, requested_by_user
 from syncline.controllers.targets.apply import WriterOf
 from syncline.controllers.targets.clusters import TargetCluster
 from syncline.controllers.targets.endpoints_upward import SERVICE, EndpointsPass, EndpointsResult, EndpointsUpward
@@ -66,6 +66,7 @@ class UpwardReporter:
                 mode=spec.placement.replicas,
                 retries=spec.retry.max_retries,
                 delay=seconds(spec.retry.delay),
+                requested=requested_by_user(lowered.sync),
                 workspaces={name: (one.cluster, one.client) for name, one in upstreams.items()},
             )
             status = await self._statuses.run(report.reports, one)

@@ -30,6 +30,7 @@ from syncline.controllers.targets.copy_statuses import (
 )
 from syncline.controllers.targets.upward_memory import (
     STATUS,
+    MissingRight,
     StatusMemo,
     UpwardMemory,
     right_of,
@@ -64,8 +65,7 @@ Json = dict[str, Any]
 
 # Seconds between two writes of the status of one object.
 SPACING = 0.5
-# Rights change without an event: this many seconds after a refusal the server is asked again, about this many of them.
-RIGHTS_AGAIN = 60.0
+# At most this many missing rights are reviewed in a pass.
 RIGHTS_ASKED = 8
 REFUSED = "StatusRefused"
 TOO_LARGE = "StatusTooLarge"
@@ -89,6 +89,8 @@ class UpwardPass(Struct, frozen=True, kw_only=True):
     retries: int = 5
     delay: float = 1.0
     """Seconds before each try after a conflict."""
+    requested: tuple[object, ...] = ()
+    """What the user of the sync requests. After a change of it, missing rights are reviewed at once."""
     workspaces: Mapping[str, tuple[Cluster, Client]] = {}
     """The upstreams by logical cluster, where a sync has several."""
 
@@ -193,6 +195,7 @@ class StatusUpward:
         """Write the statuses that differ; an error of the API server becomes part of the result."""
         memory = self._syncs.setdefault(one.sync, UpwardMemory())
         found = _Pass(memory, one)
+        memory.note_request(one.requested)
         items = [item for item in items if item.copies or item.unreachable]
         try:
             await self._find_kinds(items, found)
@@ -233,10 +236,10 @@ class StatusUpward:
         forbidden = ""
         if refused:
             now = time.monotonic()
-            found.look_again(max(0.0, min(again for again, _ in refused.values()) - now))
+            found.look_again(max(0.0, min(missing.again for missing in refused.values()) - now))
             first = min(refused)
             more = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
-            forbidden = f"{refused[first][1]}{more}"
+            forbidden = f"{refused[first].why}{more}"
         if any(outcome.retry for outcome in failed):
             found.requeue |= Requeue(backoff=True)
         return UpwardResult(
@@ -279,13 +282,13 @@ class StatusUpward:
             memo.take(item.source)
         found.memory.memos = memos
         rights = {right_of(target) for target in memos}
-        found.memory.refused = {right: why for right, why in found.memory.refused.items() if right in rights}
+        found.memory.refused = {right: one for right, one in found.memory.refused.items() if right in rights}
 
     async def _review_rights(self, found: _Pass) -> None:
         """Review missing rights again."""
         now, refused = time.monotonic(), found.memory.refused
-        due = sorted((again, right) for right, (again, _) in refused.items() if again <= now)[:RIGHTS_ASKED]
-        for _, right in due:
+        due = sorted((missing.again, right) for right, missing in refused.items() if missing.again <= now)
+        for _, right in due[:RIGHTS_ASKED]:
             resource = found.resources[right[2], right[0]]
             attributes = {
                 "verb": "patch",
@@ -304,7 +307,7 @@ class StatusUpward:
             if allowed:
                 del refused[right]
             else:
-                refused[right] = (now + RIGHTS_AGAIN, refused[right][1])
+                refused[right] = refused[right].refused(now)
 
     async def _yield_to_older(self, items: Sequence[UpwardItem], found: _Pass) -> list[Outcome]:
         """Return the objects whose status an older sync writes. A sync without the right to write blocks nobody."""
@@ -460,7 +463,7 @@ class StatusUpward:
             who = found.one.at(target)[1].user or "the account of the upstream's credential"
             what = f"{resource.plural}/status" + (f" of {resource.group}" if resource.group else "")
             message = with_cause(f"give {who} the right to patch {what} upstream", error)
-            found.memory.refused[right_of(target)] = (time.monotonic() + RIGHTS_AGAIN, message)
+            found.memory.refused[right_of(target)] = MissingRight(message).refused(time.monotonic())
             return None
         if isinstance(error, NotFound):
             if error.about in (target.name, target.namespace):

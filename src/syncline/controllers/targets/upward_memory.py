@@ -22,8 +22,24 @@ DROPPED_SECONDS = 600.0
 DROPPED_FIELDS = 32
 # A target that cannot be looked at for a moment, such as after a start, is no reason to say so upstream.
 AWAY_GRACE = 10.0
+# Rights change without an event: the server is asked again after this many seconds, later and later up to the last.
+RIGHTS_AGAIN = (5.0, 60.0)
 # A reconcile may know an object as it was before our own write for this long.
 READ_LAG = 30.0
+
+
+class MissingRight(Struct, frozen=True):
+    """A right that the upstream refused, and when it is asked again."""
+
+    why: str
+    again: float = 0.0
+    pause: float = 0.0
+
+    def refused(self, now: float) -> "MissingRight":
+        """Return the right after one more refusal."""
+        first, last = RIGHTS_AGAIN
+        pause = min(max(first, self.pause * 2), last)
+        return MissingRight(self.why, now + pause, pause)
 
 
 class StatusMemo(Struct):
@@ -60,12 +76,19 @@ class UpwardMemory:
     def __init__(self) -> None:
         self.memos: dict[Target, StatusMemo] = {}
         self.kept = KeptStatuses()
-        self.refused: dict[RightKey, tuple[float, str]] = {}
-        """What may not be written: when the server is asked again, and what to do about it."""
+        self.refused: dict[RightKey, MissingRight] = {}
+        """What may not be written."""
+        self._requested: tuple[object, ...] = ()
         self._away: dict[str, float] = {}
         """The targets that cannot be looked at, and since when."""
         self._dropped: dict[str, dict[str, float]] = {}
         """By kind: the fields of a status that the upstream drops, such as ones that its schema lacks, since when."""
+
+    def note_request(self, requested: tuple[object, ...]) -> None:
+        """Ask about missing rights again if the user of the sync requests something else than before."""
+        if requested != self._requested:
+            self._requested = requested
+            self.refused = {right: MissingRight(missing.why) for right, missing in self.refused.items()}
 
     def note_away(self, names: Iterable[str]) -> None:
         """Record the targets that cannot be read now."""
