@@ -40,7 +40,7 @@ image: tools ## an OCI archive and its bill of materials in dist/, without a con
 	@$(BIN)/python deploy/image/build.py
 
 .PHONY: demo
-demo: sandbox tools $(if $(SHIPPED),image) ## the main job on a real control plane (KEEP=1 leaves it running, SHIPPED=1 runs chart and image)
+demo: sandbox tools $(if $(SHIPPED),image) ## the main job on a real control plane (KEEP=1 leaves it running, SHORT=1 plays nine chapters, SHIPPED=1 runs chart and image)
 	@SHIPPED=$(SHIPPED) $(BIN)/python examples/demo.py
 
 .PHONY: test

@@ -1,10 +1,11 @@
 """What Syncline does, end to end, on a real control plane of its own: `make demo`.
 
 Starts a sandbox, installs Syncline, runs the operator as its own ServiceAccount with the shipped role, and then does to
-the cluster what people do. With KEEP=1 all of it is left running to play with. `further` has the chapters about
-Secrets, patches, two-way syncs and other clusters, `gitchapter` those about Git, `workspacechapter` those about an
-upstream, `gatewaychapter` those about files in pods; `shipped` is for SHIPPED=1, which runs chart and image; `stage` is
-the cluster as seen from here, `telling` the form in which it is told.
+the cluster what people do. With KEEP=1 all of it is left running to play with, with SHORT=1 only the chapters about one
+ConfigMap are played. `further` has the chapters about Secrets, patches, two-way syncs and other clusters, `gitchapter`
+those about Git, `workspacechapter` those about an upstream, `gatewaychapter` those about files in pods. `shipped` is
+for SHIPPED=1, which runs chart and image; `stage` is the cluster as seen from here, `telling` the form in which it is
+told.
 """
 
 import asyncio
@@ -41,7 +42,7 @@ FLAGS = (
     *("--log-format", "json"),
 )
 PID_FILE = "operator.pid"
-SHIPPED = os.environ.get("SHIPPED", "0") not in ("", "0")
+SHIPPED, SHORT = (os.environ.get(name, "0") not in ("", "0") for name in ("SHIPPED", "SHORT"))
 INTERRUPTED = 130
 
 
@@ -350,10 +351,11 @@ async def _play(sandbox: Sandbox, teller: Teller, operator: Operator, *, keep: b
     async with Stage.open(sandbox) as stage:
         demo = Demo(stage, teller, operator)
         await demo.play()
-        await GitChapter(stage, teller, operator.webhooks).play()
-        await Further(stage, teller).play()
-        await WorkspaceChapter(stage, teller).play()
-        await GatewayChapter(stage, teller, sandbox, operator.webhooks).play()
+        if not SHORT:
+            await GitChapter(stage, teller, operator.webhooks).play()
+            await Further(stage, teller).play()
+            await WorkspaceChapter(stage, teller).play()
+            await GatewayChapter(stage, teller, sandbox, operator.webhooks).play()
         if keep:
             await demo.leave_something_to_play_with()
 
