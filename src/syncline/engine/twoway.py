@@ -23,7 +23,9 @@ from syncline.core.selectors import glob_matches
 from syncline.core.twoway import Agreement, Base, Changes, Side, changes
 from syncline.core.wire import DataWire, ManagedMeta
 from syncline.engine.cluster import Cluster
-from syncline.engine.writer import TRIES, Writer, contended, failure, is_stale
+from syncline.engine.write_attempts import TRIES
+from syncline.engine.write_outcomes import contended, failure, is_stale
+from syncline.engine.writer import Writer
 from syncline.kube.client import Client, PatchKind
 from syncline.kube.errors import Conflict, Invalid, KubeError, NotFound
 

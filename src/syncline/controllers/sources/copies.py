@@ -42,7 +42,7 @@ from syncline.core.strip import NotCopyable
 from syncline.core.tenancy import NO_LIMITS, TenantLimits
 from syncline.core.upstream_objects import taken_down, why_left
 from syncline.engine.twoway import Upstream
-from syncline.engine.writer import ConflictLimit
+from syncline.engine.write_attempts import ConflictLimit
 
 Json = dict[str, Any]
 _SCALED = (Ignored(paths=["/spec/replicas"]),)

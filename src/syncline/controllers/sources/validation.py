@@ -30,7 +30,8 @@ from syncline.core.outcome import Outcome
 from syncline.core.redact import may_contain_secrets, strip_server_text
 from syncline.core.validity import Validity, explain, extent_of, invalid
 from syncline.engine.cluster import Cluster
-from syncline.engine.writer import INVALID_MANIFEST, Writer
+from syncline.engine.write_outcomes import INVALID_MANIFEST
+from syncline.engine.writer import Writer
 from syncline.kube.errors import Forbidden, KindNotServed, KubeError, NotFound
 from syncline.kube.openapi import FRESH, KEPT, SchemaDocument
 from syncline.render.errors import RenderFailed

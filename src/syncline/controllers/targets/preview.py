@@ -10,7 +10,8 @@ from syncline.core.conditions import shorten
 from syncline.core.objects import Desired, Observed, Target
 from syncline.core.outcome import Outcome
 from syncline.core.plan import WRITES, Action, Verb
-from syncline.engine.writer import Writer, failure
+from syncline.engine.write_outcomes import failure
+from syncline.engine.writer import Writer
 from syncline.kube.errors import Forbidden, KubeError
 
 _PASSED_OVER = {"Pending": "wait with", "Skipped": "skip"}

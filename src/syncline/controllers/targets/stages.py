@@ -16,7 +16,7 @@ from syncline.core.plan import Policy
 from syncline.engine.cluster import Cluster, NotWatchedError
 from syncline.engine.fanout import IN_PROGRESS
 from syncline.engine.twoway import Upstream
-from syncline.engine.writer import ConflictLimit
+from syncline.engine.write_attempts import ConflictLimit
 from syncline.kube.client import Client
 from syncline.kube.errors import KindNotServed, KubeError
 

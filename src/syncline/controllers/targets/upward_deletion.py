@@ -18,7 +18,7 @@ from syncline.core.objects import Target
 from syncline.core.outcome import Outcome
 from syncline.core.plan import Action, Verb
 from syncline.core.prune_plan import GuardVerdict, deletion_guard
-from syncline.engine.writer import failure
+from syncline.engine.write_outcomes import failure
 from syncline.kube.errors import Conflict, KubeError, NotFound
 
 # A copy that is replaced (deleted and created again) is away for a moment.
