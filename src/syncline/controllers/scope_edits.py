@@ -11,7 +11,8 @@ from syncline.api.status import RemoteSyncStatus
 from syncline.controllers.lowered import LoweredSpec, connection_id
 from syncline.controllers.sources.desired import DesiredSet, SourceReading
 from syncline.controllers.targets.clusters import ConnectedClusters, for_unit
-from syncline.controllers.targets.prune import KEEP_NOTHING, Managed, managed_id, prune_candidates
+from syncline.controllers.targets.managed_objects import Managed, managed_id
+from syncline.controllers.targets.prune import KEEP_NOTHING, prune_candidates
 from syncline.core.scope_record import (
     ScopeRecord,
     Unseen,

@@ -13,7 +13,8 @@ from syncline.controllers.sources.object_reader import ObjectReader, SourceClust
 from syncline.controllers.sources.source_memory import SourceAccount, SourceMemory
 from syncline.controllers.state import SyncState
 from syncline.controllers.targets.clusters import ConnectedClusters
-from syncline.controllers.targets.prune import KeepSet, managed_objects, object_key
+from syncline.controllers.targets.managed_objects import managed_objects, object_key
+from syncline.controllers.targets.prune import KeepSet
 from syncline.controllers.targets.select import TargetSelection, select_targets
 from syncline.controllers.targets.stages import DesiredAt
 from syncline.controllers.targets.transform import render_targets
