@@ -15,18 +15,12 @@ from syncline.controllers.lowered import Destination, SourceObject, SourceQuery
 from syncline.controllers.sources.copies import CopyMaker, CopyRules, ReplicaShare, copy_rules
 from syncline.controllers.sources.edited_copies import EditedCopies
 from syncline.controllers.sources.held_budget import HeldBudget
+from syncline.controllers.sources.held_objects import HeldObjects
 from syncline.controllers.sources.object_reader import SourceCluster
 from syncline.controllers.sources.upstream_evidence import Evidence
 from syncline.controllers.sources.upstream_history import UpstreamHistory
 from syncline.controllers.sources.upstream_identity import UpstreamIdentity
-from syncline.controllers.sources.upstream_reader import (
-    HeldObjects,
-    UpstreamReader,
-    UpstreamResource,
-    _take,
-    _TooMuch,
-    _WatchedKind,
-)
+from syncline.controllers.sources.upstream_reader import UpstreamReader, UpstreamResource, _take, _TooMuch, _WatchedKind
 from syncline.controllers.state import SettledObject, UnitState
 from syncline.controllers.targets.clusters import TargetCluster
 from syncline.controllers.targets.layout import Layout, NamespacePlace

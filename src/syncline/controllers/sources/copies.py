@@ -14,8 +14,9 @@ from syncline.api.configsync import Ignored
 from syncline.api.object_transforms import ObjectTransform
 from syncline.api.workspacesync import WorkspaceSyncSpec, strategy_of
 from syncline.controllers.lowered import SourceObject
+from syncline.controllers.sources.held_objects import HeldObjects, MadeCopy
 from syncline.controllers.sources.object_reader import SourceCluster
-from syncline.controllers.sources.upstream_reader import HeldObjects, MadeCopy, UpstreamResource
+from syncline.controllers.sources.upstream_reader import UpstreamResource
 from syncline.controllers.targets.clusters import TargetCluster
 from syncline.controllers.targets.stages import DesiredAt, PairedObject
 from syncline.core.desired import DesiredError, from_manifest
