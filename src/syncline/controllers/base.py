@@ -1,6 +1,6 @@
 """The base of every reconciler of syncs: reflectors, finalizer, trusted status, authors, and deleted syncs.
 
-A reconcile starts from the present state, whatever enqueued it. Each controller defines its own steps.
+A reconcile starts from the present state, whatever enqueued it. Each reconciler defines its own steps.
 """
 
 import asyncio

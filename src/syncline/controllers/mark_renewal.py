@@ -40,11 +40,11 @@ class MarkRenewal:
     """The keys of marks, for as long as the operator runs."""
 
     def __init__(
-        self, hub: Cluster, namespace: str, controllers: Sequence[AnySyncReconciler], leads: Callable[[], bool]
+        self, hub: Cluster, namespace: str, reconcilers: Sequence[AnySyncReconciler], leads: Callable[[], bool]
     ) -> None:
         self._hub = hub
         self._namespace = namespace
-        self._controllers = {controller.queue.name: controller for controller in controllers}
+        self._reconcilers = {reconciler.queue.name: reconciler for reconciler in reconcilers}
         self._leads = leads
         self._signs_at: float | None = None
         self._next = NO_KEYS
@@ -67,8 +67,8 @@ class MarkRenewal:
         keys = await ensure_mark_keys(self._hub.client, self._namespace, worked_on, signers)
         self._hub.marks.keys = keys
         unsigned = {uid for uid, _ in self._syncs() if UNSIGNED in keys.taken_over_by(uid)}
-        for controller in self._controllers.values():
-            controller.take_over_statuses(unsigned)
+        for reconciler in self._reconcilers.values():
+            reconciler.take_over_statuses(unsigned)
 
     async def run(self) -> None:
         """Look after marks that are to be signed anew, for good; it asks for nothing as long as there are none."""
@@ -103,10 +103,10 @@ class MarkRenewal:
             return
         self._signs_at = None
         self._hub.marks.keys = self._next
-        for controller in self._controllers.values():
-            for reflector in controller.syncs.values():
+        for reconciler in self._reconcilers.values():
+            for reflector in reconciler.syncs.values():
                 for sync in reflector.values():
-                    controller.queue.add(key_of(sync), priority=1)
+                    reconciler.queue.add(key_of(sync), priority=1)
 
     async def _tend(self) -> None:
         marks = self._hub.marks
@@ -115,8 +115,8 @@ class MarkRenewal:
             self._sign()
             for ref in tuple(marks.waiting):
                 kind, namespace, name = ref.split("/")
-                if (controller := self._controllers.get(kind)) is not None:
-                    controller.queue.add(Key(namespace, name), priority=1)
+                if (reconciler := self._reconcilers.get(kind)) is not None:
+                    reconciler.queue.add(Key(namespace, name), priority=1)
             if marks.keys.takeovers and self._leads():
                 try:
                     await self._end_takeovers()
@@ -146,8 +146,8 @@ class MarkRenewal:
         ]
 
     def _all(self) -> Iterator[AnySync]:
-        for controller in self._controllers.values():
-            for reflector in controller.syncs.values():
+        for reconciler in self._reconcilers.values():
+            for reflector in reconciler.syncs.values():
                 yield from reflector.values()
 
 

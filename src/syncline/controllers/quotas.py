@@ -45,7 +45,7 @@ class Quotas:
         self._look_again: Callable[[SyncName], None] = lambda _: None
 
     def connect(self, recorded: Callable[[SyncName], int], look_again: Callable[[SyncName], None]) -> None:
-        """Take in what the controllers know: how many targets a sync has by its status, and how to reconcile it."""
+        """Take in what the reconcilers know: how many targets a sync has by its status, and how to reconcile it."""
         self._recorded, self._look_again = recorded, look_again
 
     def sync_changed(self, kind: str, key: Key, new: AnySync | None) -> None:
