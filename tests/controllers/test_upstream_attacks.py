@@ -21,7 +21,7 @@ from syncline.controllers.sources.upstream_evidence import Evidence
 from syncline.controllers.sources.upstream_history import UpstreamHistory
 from syncline.controllers.sources.upstream_identity import UpstreamIdentity
 from syncline.controllers.sources.upstream_reader import UpstreamReader, UpstreamResource, _take, _TooMuch, _WatchedKind
-from syncline.controllers.state import SettledObject, UnitState
+from syncline.controllers.state import InSyncObject, UnitState
 from syncline.controllers.targets.clusters import TargetCluster
 from syncline.controllers.targets.layout import Layout, NamespacePlace
 from syncline.controllers.targets.prune import RemovalRequest
@@ -271,8 +271,8 @@ class DeletedBelow:
             target = made.desired.target
             observed = structs.replace(_copy("ConfigMap", f"ConfigMap/web/{name}"), target=target)
             outcome = Outcome(target=target, state="Synced", reason="Synced")
-            settled = SettledObject(made.desired, made.source, observed, KEYS, outcome, "first")
-            self.unit.settled[self.cluster.uid, target] = settled
+            settled = InSyncObject(made.desired, made.source, observed, KEYS, outcome, "first")
+            self.unit.in_sync[self.cluster.uid, target] = settled
 
     def look(self) -> dict[Target, Any]:
         return deleted_copies(self.sync, self.unit, self.items)

@@ -10,8 +10,8 @@ from syncline.controllers.errors import SyncError
 from syncline.controllers.lowered import LoweredSpec, key_of
 from syncline.controllers.state import (
     REFUSED_FOR,
+    InSyncObject,
     RefusedChange,
-    SettledObject,
     UnitState,
     requested_by_user,
 )
@@ -110,7 +110,7 @@ class UnitApplier:
             outcomes = await apply_in_stages(items, write, one.is_wanted, independent=one.lowered.independent)
         else:
             outcomes = await write(items)
-        if one.unit.settled or one.unit.refused:
+        if one.unit.in_sync or one.unit.refused:
             _forget_unwanted(one.unit, {_place(item) for item in items})
         return self._followed(one, items, outcomes)
 
@@ -203,7 +203,7 @@ def _place(item: DesiredAt) -> tuple[str, Target]:
 
 def _settled(one: ApplyPass, item: DesiredAt) -> Outcome | None:
     """Return the outcome of an object that was in sync at the last reconcile, if none of its inputs has changed."""
-    known = one.unit.settled.get(_place(item))
+    known = one.unit.in_sync.get(_place(item))
     if known is None or known.desired is not item.desired or known.source is not item.source:
         return None
     is_same = known.observed is item.site.cluster.managed_at(item.desired.target) and known.keys is item.site.owner.keys
@@ -224,11 +224,11 @@ def _settle(
         if outcome is not None and observed is not None and is_same and not outcome.retry:
             keys = item.site.owner.keys
             namespace = item.site.cluster.namespace(item.desired.target.namespace)
-            apply.unit.settled[_place(item)] = SettledObject(
+            apply.unit.in_sync[_place(item)] = InSyncObject(
                 item.desired, item.source, observed, keys, outcome, namespace.uid if namespace is not None else ""
             )
         else:
-            apply.unit.settled.pop(_place(item), None)
+            apply.unit.in_sync.pop(_place(item), None)
     written = {outcome.target for outcome in outcomes if outcome.written is not None}
     if any(one.pair is not None and one.pair.deletes_upward and one.desired.target in written for one, _ in looked_at):
         apply.look_again()  # only the deletion of a copy that was in sync is propagated
@@ -265,7 +265,7 @@ def _remember_refused(
 
 
 def _forget_unwanted(unit: UnitState, wanted: set[tuple[str, Target]]) -> None:
-    for known in (unit.settled, unit.refused):
+    for known in (unit.in_sync, unit.refused):
         for place in known.keys() - wanted:
             del known[place]
 

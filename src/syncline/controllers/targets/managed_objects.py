@@ -12,7 +12,7 @@ from syncline.core.scope_record import short_object_id
 
 Managed = tuple[TargetCluster, Observed]
 ObjectKey = tuple[str, Target]
-"""A cluster by its UID, and a place in it: what a sync calls the cluster may come to mean another one."""
+"""The UID of a cluster, and a target in it. The name that a sync has for the cluster can later mean another one."""
 
 
 def managed_objects(connected: ConnectedClusters) -> Iterator[Managed]:
@@ -22,7 +22,7 @@ def managed_objects(connected: ConnectedClusters) -> Iterator[Managed]:
 
 
 def observed_copies(connected: ConnectedClusters) -> Iterator[Managed]:
-    """Yield all copies of a sync, as they are cached: without the name of their cluster."""
+    """Yield all copies of a sync as they are cached, without the name of their cluster."""
     clusters: dict[tuple[str, str], list[TargetCluster]] = {}
     for site in (*connected.sites, *connected.former):
         clusters.setdefault((site.cluster.uid, site.owner.hub_uid), []).append(site)
@@ -51,7 +51,7 @@ def is_unproven(site: TargetCluster, observed: Observed) -> bool:
 
 
 def _owning_destination(sites: list[TargetCluster], observed: Observed) -> TargetCluster:
-    """Of several names for one cluster, return the one that a copy belongs to, or the first where it is unwanted."""
+    """Return the one of several names for a cluster that a copy belongs to; the first name if the copy is unwanted."""
     namespace = sites[0].cluster.namespace(observed.target.namespace)
     source = observed.marker.source.split("/") if observed.marker is not None else []
     at_source = source[1:2] == [observed.target.namespace]  # a destination without a scope writes there
@@ -72,13 +72,13 @@ def with_cluster_name(site: TargetCluster, observed: Observed) -> Observed:
 
 
 def managed_id(site: TargetCluster, observed: Observed) -> bytes:
-    """Name this very object in the record of the scope."""
+    """Return the identifier of exactly this object in the record of the scope."""
     target = observed.target
     return short_object_id(site.cluster.uid, target.kind, target.namespace, target.name, observed.uid)
 
 
 def is_writable(site: TargetCluster, observed: Observed) -> bool:
-    """Whether the namespace of a copy lets us touch it."""
+    """Whether the namespace of a copy allows writes: it exists, is not being deleted, and is not ignored."""
     if not observed.target.namespace:
         return True
     namespace = site.cluster.namespace(observed.target.namespace)

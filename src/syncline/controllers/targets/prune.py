@@ -1,6 +1,6 @@
 """Prune: removes objects that are no longer wanted, whose source is gone, or whose sync is deleted.
 
-Each needs its own evidence, and none of them takes silence for it.
+Each of the three needs its own evidence. A missing answer is never evidence.
 """
 
 import time
@@ -43,14 +43,14 @@ from syncline.kube.resources import NAMESPACES
 
 # A source that is replaced (deleted and created again) is away for a moment; its copies stay meanwhile.
 SOURCE_GRACE = 2.0
-# How long a deletion is retried before the copies are left behind and the sync is let go.
+# How long the deletion of a sync is retried. Then its copies are left, and its finalizer is removed.
 FINALIZE_PATIENCE = 300.0
 PATIENCE_ENDS = (
     f"they are left where they are after {FINALIZE_PATIENCE / 60:.0f} minutes of trying, and at once with the "
     f'annotation {ABANDON}: "true"'
 )
 PRUNED = "Pruned"
-# How soon it is looked again whether what others have put there has gone.
+# The interval of checks whether the objects of others, which block a removal, still exist.
 RECHECK_INTERVAL = 60.0
 # A namespace that a sync created for its copies must be empty for this long.
 EMPTY_SECONDS = 2.0
@@ -80,9 +80,9 @@ class KeepSet(Struct, frozen=True):
 
     targets: frozenset[ObjectKey] = frozenset()
     orphans: frozenset[ObjectKey] = frozenset()
-    """Those whose source does not exist: `prune_orphans` decides about them, not `prune`."""
+    """Objects whose source does not exist: `prune_orphans` decides about them, not `prune`."""
     absent: frozenset[str] = frozenset()
-    """Those sources, as markers name them."""
+    """The sources that do not exist, as markers name them."""
     certain: bool = True
     """Whether all names are known."""
     missing: tuple[Target, ...] = ()
@@ -91,7 +91,7 @@ class KeepSet(Struct, frozen=True):
     unread_kinds: frozenset[str] = frozenset()
     """Kinds whose sources could not be read: none of their objects is pruned, nor a namespace that may hold one."""
     confirm: "Confirm | None" = None
-    """Asked about each object before it is pruned."""
+    """Called for each object before it is pruned."""
 
     def is_orphan(self, site: TargetCluster, observed: Observed) -> bool:
         """Whether the source of a copy does not exist."""
@@ -135,10 +135,10 @@ class Pruner:
         keep: KeepSet,
         requested: frozenset[bytes],
     ) -> PruneResult:
-        """Remove objects from where they are no longer wanted, or say why, or for how long, that must wait.
+        """Remove the objects that are no longer wanted, or return why their removal waits, or how long.
 
-        What an edit of the spec has removed (`requested`, by `managed_id`) goes at once. Shrinkage that nobody spelled
-        out waits until it has come to rest, so that it is judged as a whole: then, if it is large, for a person.
+        Objects that an edit of the spec removed (`requested`, by `managed_id`) are removed at once. Other removals wait
+        until their set stays the same, so that it is judged as a whole. If it is large, it waits for a confirmation.
         """
         stale = prune_candidates(lowered, connected, keep)
         derived = [one for one in stale if managed_id(*one) not in requested]
@@ -173,7 +173,7 @@ class Pruner:
             ]
             removed += await unit.fan_out.run(jobs, _no_progress)
         stays = any(outcome.reason in (HOLDS_UNMANAGED, UNPROVEN) for outcome in removed)
-        # Nothing tells when the objects of others have gone.
+        # No event reports that the objects of others are gone.
         recheck = Requeue(after=RECHECK_INTERVAL) if stays else NO_REQUEUE
         if any(outcome.reason == EMPTY for outcome in removed):
             recheck |= Requeue(after=EMPTY_SECONDS, pending=True)
@@ -213,11 +213,11 @@ class Pruner:
             return FinalizeResult(warning=f"the copies were left where they are: {why}" if left else "")
         if lowered.deletion_policy == "Orphan":
             return FinalizeResult()
-        # Asked for before the list: what comes home after that may have written what the list does not know.
+        # Read before the list: a write that ends later may have created an object that the list does not contain.
         in_flight = state.fan_out.in_flight
         removed = [*await self._remove_all(sync, state.fan_out, connected, staged=lowered.staged), *connected.outcomes]
         failed = [outcome for outcome in removed if outcome.state not in ("Synced", "Skipped")]
-        # On our own clock: the API server's may be another, and nothing is left behind because of that.
+        # By our own clock: the clock of the API server may differ, and must not shorten the retries.
         state.finalizing_since = state.finalizing_since or time.monotonic()
         if (failed or in_flight) and time.monotonic() - state.finalizing_since < FINALIZE_PATIENCE:
             message = (
@@ -225,7 +225,7 @@ class Pruner:
                 if failed
                 else f"{in_flight} writes are still in flight, and what they write must go too; {PATIENCE_ENDS}"
             )
-            # Tried again, at the latest, when patience ends.
+            # The last retry is at the end of FINALIZE_PATIENCE.
             again = max(state.finalizing_since + FINALIZE_PATIENCE - time.monotonic(), 0.0)
             problem = SyncError(CLEANUP_FAILED, message, again=again)
             return FinalizeResult(outcomes=tuple(removed), problem=problem)
@@ -321,7 +321,7 @@ class Pruner:
         *,
         keep_edited: bool = False,
     ) -> list[Outcome]:
-        """Remove copies for a reason that needs no proof; closed namespaces are left alone."""
+        """Remove copies for a reason that needs no more evidence. Copies in closed namespaces stay."""
         jobs: list[tuple[Target, Callable[[], Awaitable[Outcome | None]]]] = [
             (observed.target, partial(self._delete_one, site, observed, why, keep_edited=keep_edited))
             for site, observed in copies
@@ -339,7 +339,7 @@ class Pruner:
         keep_edited: bool = False,
         on_delete: OnDelete | None = None,
     ) -> Outcome | None:
-        """Remove a copy, unless others would go along with it; `on_delete` is called just before."""
+        """Remove a copy, unless its deletion would delete objects of others. `on_delete` is called just before."""
         if deletes_contents(observed.target) and any(
             one.verb is Verb.DELETE for one in _plan_removals([(site, observed)], why)
         ):
@@ -360,7 +360,7 @@ def _left_unproven(observed: Observed) -> Outcome:
 
 
 def _count_not_deleting(copies: Iterable[Managed]) -> int:
-    """Count the copies that nobody has deleted yet: those that wait for a finalizer are removed already."""
+    """Count the copies that are not being deleted. Copies that only wait for a finalizer do not count."""
     return sum(not observed.deleting for _, observed in copies)
 
 
@@ -369,7 +369,7 @@ def _uid(site: TargetCluster, observed: Observed) -> ObjectUid:
 
 
 def prune_candidates(lowered: LoweredSpec, connected: ConnectedClusters, keep: KeepSet) -> list[Managed]:
-    """Return the copies that are no longer wanted; a namespace on its way out takes its copy along."""
+    """Return the copies that are no longer wanted, except those in namespaces that are being deleted."""
     if not lowered.prune or not keep.certain:
         return []
     unwanted = (
@@ -429,7 +429,7 @@ def _plan_removals(copies: Iterable[Managed], why: tuple[str, str], *, keep_edit
 
 
 def _in_order(copies: Iterable[Managed], *, staged: bool) -> list[list[Managed]]:
-    """Return copies in the order in which they go: what needs others before these."""
+    """Return copies in the order of their removal: an object before the objects that it needs."""
     if not staged:
         return [list(copies)]
     by_target = {observed.target: (site, observed) for site, observed in copies}

@@ -48,19 +48,19 @@ async def find_written(sync: AnySync, connected: ConnectedClusters) -> tuple[lis
 
 
 async def _written_kinds(sync: AnySync, site: TargetCluster) -> frozenset[str]:
-    """Return the kinds that a sync may have written in a cluster: they are recorded before the first write."""
+    """Return the kinds that a sync may have written in a cluster. They are recorded before the first write."""
     written = read_written(sync.status.written)
     here, status_lost = not site.cluster.name, not sync.status.observed_generation
     if here:
         return written.get("", frozenset()) | (await _scan(site) if status_lost else frozenset())
     if status_lost:
         return frozenset(informer.kind for informer in site.cluster.informers())
-    # By any name: a cluster may have been called otherwise when it was written to.
+    # The kinds of all names: the cluster may have had another name when it was written to.
     return frozenset().union(*(kinds for name, kinds in written.items() if name))
 
 
 async def _scan(site: TargetCluster) -> frozenset[str]:
-    """Look for copies of all kinds: the status, which says what was written, is lost, as after a restore."""
+    """Search for copies of all kinds, because the status that records the written kinds is lost."""
     kinds = set()
     for served in await site.cluster.discovery.resources():
         resource = served.resource
@@ -77,9 +77,9 @@ async def _scan(site: TargetCluster) -> frozenset[str]:
 
 
 async def _list(site: TargetCluster, informer: KindInformer) -> list[Observed]:
-    """List the objects with the label of the owner; of one page at a time with their bodies.
+    """List the objects with the label of the owner. Only one page at a time is held with bodies.
 
-    Anybody can add the label to objects of their own: those without a marker are not kept.
+    Any user can add the label to an object: objects without a marker are dropped.
     """
     label = f"{OWNER_LABEL}={site.owner.label}"
     pages = site.cluster.client.bounded_pages(informer.resource, labels=label, type=informer.wire)
@@ -91,7 +91,7 @@ async def _list(site: TargetCluster, informer: KindInformer) -> list[Observed]:
 
 
 async def _has_any(site: TargetCluster, resource: Resource, label: str) -> bool:
-    """Whether a cluster has an object with a label, of all namespaces."""
+    """Whether a cluster has an object with a label in any namespace."""
     pages = site.cluster.client.pages(resource, labels=label, type=MetaWire, page=1, metadata_only=True)
     async with aclosing(pages):
         async for page in pages:
