@@ -1,4 +1,4 @@
-"""Copies: the desired copy of an upstream object at each target. No cluster is touched.
+"""Copies: the desired copy of an upstream object at each target. It accesses no cluster.
 
 A copy is made once for each version of its source: an object that has not changed costs a look-up.
 """
@@ -53,7 +53,7 @@ class ReplicaShare(Struct, frozen=True, kw_only=True):
     """The replicas of an object in one cluster."""
 
     number: int | None = None
-    """None: those of the upstream object."""
+    """None: the replicas of the upstream object."""
     scaled: bool = False
     """Whether another manager scales the copy (an autoscaler): then its replicas are left alone."""
 

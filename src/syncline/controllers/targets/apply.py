@@ -1,4 +1,4 @@
-"""Apply: writes the desired objects of one unit, many at once, and in stages where objects need one another."""
+"""Apply: writes the desired objects of one unit, many at once, and in stages if objects depend on each other."""
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -154,9 +154,9 @@ class UnitApplier:
         return partial(writer.apply, desired, created_once=kept, limit=item.limit)
 
     async def _run(self, one: ApplyPass, jobs: Sequence[ApplyJob], progress: Progress) -> list[Outcome]:
-        """Write to many targets at once, but not to those that an unmanaged object holds until something changes.
+        """Write to many targets at once, except to those where an unmanaged object blocks until something changes.
 
-        What was not begun with when policies change is not written.
+        Writes that have not begun when policies change are dropped.
         """
         sync = one.lowered.sync
         key, generation = key_of(sync), sync.metadata.generation
@@ -235,9 +235,9 @@ def _settle(
 
 
 def _still_refused(one: ApplyPass, item: DesiredAt) -> Outcome | None:
-    """Return the outcome of a change that the server refused, if nothing that matters to it has moved.
+    """Return the outcome of a change that the server refused, if none of its inputs has changed.
 
-    Whoever edits the sync, or asks for it now, wants a fresh look.
+    An edit of the sync or a request to reconcile is an input: its user expects a new try.
     """
     known = one.unit.refused.get(_place(item))
     if known is None or known.requested != requested_by_user(one.lowered.sync) or known.desired != item.desired:
@@ -249,9 +249,9 @@ def _still_refused(one: ApplyPass, item: DesiredAt) -> Outcome | None:
 def _remember_refused(
     apply: ApplyPass, looked_at: Sequence[tuple[DesiredAt, Observed | None]], outcomes: Sequence[Outcome]
 ) -> None:
-    """Note the changes that the server refused, with the objects as they were when the pass looked at them.
+    """Record the changes that the server refused, with the objects as this reconcile has read them.
 
-    Where both sides can be edited, the other side may move too: those are looked at each time.
+    If both sides can be edited, the other side may change too: such changes are tried each time.
     """
     found = {outcome.target: outcome for outcome in outcomes if outcome.reason in REFUSED and not outcome.retry}
     for item, observed in looked_at:
@@ -271,7 +271,7 @@ def _forget_unwanted(unit: UnitState, wanted: set[tuple[str, Target]]) -> None:
 
 
 def pair_of(pair: PairedObject, memory: PairMemory, writer: Writer, item: DesiredAt) -> tuple[Pairs, Upstream]:
-    """Return the `Pairs` for an upstream object and its copy, and the upstream object as it was read."""
+    """Return the `Pairs` for an upstream object and its copy, and the upstream object that was read."""
     pairs = Pairs(pair.upstream, pair.client, writer, pair.rules, memory=memory, desired_of=pair.desired_of)
     return pairs, _upstream_of(item)
 
@@ -287,7 +287,7 @@ def _upstream_of(item: DesiredAt) -> Upstream:
 def two_way_of(
     strategies: KeyPolicies, lowered: LoweredSpec, writer: Writer, item: DesiredAt
 ) -> tuple[TwoWay, Upstream]:
-    """Return the `TwoWay` for a source and its copy, and the source as it was read."""
+    """Return the `TwoWay` for a source and its copy, and the source that was read."""
     site, upstream = item.site, _upstream_of(item)
     pair = TwoWay(site.cluster, site.client, writer, strategies, keys=lowered.keys, transforms=lowered.transforms)
     return pair, upstream
