@@ -1,4 +1,4 @@
-"""The operator: everything wired together, started in order and stopped in order."""
+"""The operator: one process, with all its parts started in order and stopped in order."""
 
 import asyncio
 import contextlib
@@ -72,7 +72,7 @@ async def run(connection: Connection, settings: Settings, shipped: Shipped, *, a
     async with Client(connection) as requester:
         account = AccountToken(requester, settings.namespace, ACCOUNT) if as_installed else None
         if account is not None:
-            await account.token()  # what stands in the way of that is for whoever has started this
+            await account.token()  # an error is for the user who started the command
             connection = structs.replace(connection, client_cert_pem=None, client_key_pem=None)
         await _run(connection, settings, shipped, account)
 
@@ -242,7 +242,7 @@ class Operator:
             patience = FINISH_GRACE if self._is_working() else 0.0
             log.info("stopping: writes in flight finish, nothing new is started", patience=patience)
         finally:
-            # Workers end before the watches, and the lease is released last: until then nobody else writes.
+            # Workers end before the watches, and the lease is released last: until then no other replica writes.
             told.cancel()
             await self._receiver.stop()
             await self._agents.stop()
@@ -320,7 +320,7 @@ class Operator:
         try:
             await reconciler.reconcile(key)
         except KubeError as error:
-            # What the API server says is no fault of ours: one line, no traceback.
+            # An error of the API server is not a bug of ours: one line, no traceback.
             delay = reconciler.queue.retry(key)
             log.warning(
                 "cannot go on; trying again",
@@ -331,20 +331,20 @@ class Operator:
             )
 
     def _kinds_changed(self, key: Key, _old: str | None, _new: str | None, _by: str) -> None:
-        """Look again at everything when a CRD came, changed or went: what was not served may be now."""
+        """Enqueue the syncs when a CRD was created, changed or deleted: a missing kind may be served now."""
         self._hub.discovery.forget()
         self._installation.crd_changed(key.name)
         for reconciler in self._syncs:
             reconciler.triggers.kinds_changed()
 
     def _policies_changed(self, namespaces: frozenset[str]) -> None:
-        """Look again at all that is governed otherwise now; what is no longer allowed stays as it is."""
+        """Reconcile the namespaces whose TenantPolicies have changed. Objects that are no longer allowed stay."""
         for reconciler in self._syncs:
             reconciler.policies_changed(namespaces)
         self._health.policies_changed(namespaces)
 
     def _authors_changed(self, plural: str) -> None:
-        """Look again at the syncs of a kind when its authors are checked no more, or again."""
+        """Enqueue the syncs of a kind when the check of its authors stops or resumes."""
         for reconciler in self._syncs:
             if reconciler.plural == plural:
                 reconciler.authors_changed()
@@ -353,12 +353,12 @@ class Operator:
             self._targets_changed()
 
     def _targets_changed(self) -> None:
-        """Look again at the syncs that may mean a SyncTarget that came, changed or went."""
+        """Enqueue the syncs that may refer to a SyncTarget that was created, changed or deleted."""
         for reconciler in self._syncs:
             reconciler.triggers.targets_changed()
 
     def _managed_changed(self, cluster: Cluster, old: Observed | None, new: Observed | None, by: str) -> None:
-        """Take the change of a copy: it may be the credential of a SyncTarget."""
+        """Handle the change of a managed object: it may be the credential of a SyncTarget."""
         observed = new or old
         if observed is not None:
             self._unmanaged_changed(cluster, observed.target, by)
@@ -389,7 +389,7 @@ def _nobody(*_: object) -> None:
 
 
 async def _end(tasks: Sequence["asyncio.Task[None]"], grace: float, *, cancel: bool = True) -> None:
-    """Wait for the end of tasks, and bring it about where they take longer than they are given."""
+    """Wait for the end of tasks, and cancel them after the grace period."""
     for task in tasks if cancel else ():
         task.cancel()
     done, pending = await asyncio.wait(tasks, timeout=grace)

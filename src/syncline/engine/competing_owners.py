@@ -26,7 +26,7 @@ class CompetingOwners:
         marker = observed.marker or observed.claim
         if marker is None or ownership_of(observed, self._owner, object_id) is not Ownership.OTHER_SYNC:
             return ""
-        if marker.hub_uid != self._owner.hub_uid:  # whether a sync of another cluster exists cannot be known here
+        if marker.hub_uid != self._owner.hub_uid:  # the existence of a sync of another cluster cannot be checked
             self._claims.wait(sync, cluster, target)
             return f"{marker.sync} of another cluster"
         # That sync may be deleted during the check: from now on its changes enqueue ours.

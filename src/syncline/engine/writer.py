@@ -1,4 +1,4 @@
-"""Applies one target: plan, write, and plan again where the object differs from the observed one."""
+"""Applies one target: plan, write, and plan again if the object differs from the observed one."""
 
 import time
 from typing import Any
@@ -53,9 +53,9 @@ log = structlog.get_logger(__name__)
 
 # Their data goes with them, so they are never deleted to be created again.
 IRREPLACEABLE = frozenset({"PersistentVolumeClaim"})
-# Objects that an account knows of, whatever it may read: it made them.
+# Objects that an account knows, whatever it may read, because it wrote them.
 _KNOWN = (Ownership.OURS, Ownership.PREVIOUS, Ownership.RENEWABLE)
-# How API servers say that a field cannot be changed.
+# The words of API servers for a field that cannot be changed.
 IMMUTABLE = ("immutable", "forbidden", "may not change once set")
 
 
@@ -92,7 +92,7 @@ class Writer:
 
     @property
     def sync(self) -> str:
-        """Name the sync that this writes for."""
+        """The sync that this writes for."""
         return self._owner.sync
 
     @property
@@ -125,7 +125,7 @@ class Writer:
         return self._policy.takes_over
 
     async def observed(self, target: Target) -> Observed | None:
-        """Return the cached object of a target; None where the sync's account may not read it.
+        """Return the cached object of a target; None if the account of the sync may not read it.
 
         The sync then tries to create its own object, and the API server refuses it with its own message.
         """
@@ -152,7 +152,7 @@ class Writer:
     async def apply(
         self, desired: Desired, *, created_once: bool = False, limit: ConflictLimit | None = None
     ) -> Outcome:
-        """Apply one target. An error of the API server becomes the outcome; nothing is raised.
+        """Apply one target. An error of the API server becomes the outcome. Raises nothing.
 
         Without a limit, a target is planned again at once.
         """
@@ -175,10 +175,11 @@ class Writer:
                             return outcome
                         if overtaken or left.verb is action.verb is Verb.RECREATE:
                             return altered(desired.target, left)
-                        # Somebody else's edit came between what was seen and our write, which has not touched it.
+                        # Another writer has changed the object between the read and our write, which has not touched
+                        # it.
                         overtaken = True
                 except KubeError as error:
-                    # Refused twice, it is not the patch that came too late but the content that cannot be.
+                    # Refused twice: the patch is not outdated, but the content is not valid.
                     invalid += isinstance(error, Invalid)
                     if invalid > 1 and action is not None and desired.body is not None:
                         return await self._handle_immutable(action, desired, error)
@@ -203,7 +204,7 @@ class Writer:
     async def remove(
         self, observed: Observed, reason: str, message: str, *, keep_edited: bool = False
     ) -> Outcome | None:
-        """Prune one object: delete or release it. Return None where there is no object of ours.
+        """Prune one object: delete or release it. Return None if there is no object of ours.
 
         `keep_edited` also holds for the live object at the moment of the write: after a conflict the object is read,
         and the removal is planned again.
@@ -221,7 +222,7 @@ class Writer:
                         await self._delete_or_release(action, observed)
                     return outcome_of(action, written=True, gone=True)
                 except KubeError as error:
-                    # Refused twice, it is not that the object has changed: an admission policy says no.
+                    # Refused twice: the object has not changed, but an admission policy refuses the write.
                     invalid += isinstance(error, Invalid)
                     if not is_stale(error, existed=True) or invalid > 1:
                         raise
@@ -239,7 +240,7 @@ class Writer:
     async def ask_to_create(self, desired: Desired) -> Outcome:
         """Return the API server's answer to a dry-run create, and create nothing.
 
-        For a target whose owner the sync may not know of: the sync gets the answer that a create would get.
+        For a target whose owner the sync must not know: the sync gets the answer of a create.
         """
         object_id = object_id_of(self._cluster.uid, desired.target)
         body = create_body(desired, self._owner, object_id, Change(digest=desired.digest), desired.content)
@@ -251,7 +252,7 @@ class Writer:
         return contended(desired.target)
 
     async def get_live(self, desired: Desired) -> Observed | None:
-        """Read the target live, body included."""
+        """Read the target live, with its body."""
         try:
             wire = await self._cluster.read(desired.target, self._client)
         except NotFound:
@@ -261,9 +262,9 @@ class Writer:
         return self.with_own_marker(informer.to_observed(wire, body=True))
 
     async def renew(self, observed: Observed | None) -> None:
-        """Sign the mark of an object anew that is left as it is, where its key is not the current one.
+        """Sign the mark of an unchanged object again if its key is not the current one.
 
-        Not more than a few at a time, and not where somebody has just written it: the next pass looks again.
+        Only a few at a time, and not an object that another writer has just changed: the next reconcile tries again.
         """
         if observed is None or not must_renew(observed, self._owner, object_id_of(self._cluster.uid, observed.target)):
             return
@@ -292,8 +293,9 @@ class Writer:
     async def _first_observed(self, desired: Desired, *, created_once: bool) -> Observed | None:
         """Return the observed object before the first plan.
 
-        Under Keep it is noted for good that a namespace has had its copy, so the first time the server is asked: what
-        the cache has may have gone with an earlier namespace of that name, since the two are watched separately.
+        With the policy Keep, the mark that a namespace has had its copy is permanent, so the first time the object is
+        read live: the cached object may have been deleted with an earlier namespace of that name, because both are
+        watched separately.
         """
         observed = self.with_own_marker(await self.observed(desired.target))
         if observed is None or created_once or self._policy.management != "Keep":
@@ -301,12 +303,12 @@ class Writer:
         return await self.get_live(desired)
 
     def _remaining_action(self, desired: Desired, wire: Wire) -> Action | None:
-        """Return the action that remains after a write of ours, planned from its answer; None where none remains.
+        """Return the action that remains after a write of ours, planned from its answer; None if none remains.
 
-        The watch does not tell of it: for the cache, an answer is what we know already.
+        The watch does not report it: the cache has this answer already.
         """
         informer, object_id = self._informer(desired.target), object_id_of(self._cluster.uid, desired.target)
-        # The cache has reduced this very answer already, without the body: few plans need that.
+        # The cache has reduced this answer already, without the body: few plans need a body.
         observed = informer.managed.reflector.get_same(wire)
         action = plan(desired, observed, self._owner, object_id, self._policy) if observed is not None else None
         if action is None or action.verb is Verb.READ:
@@ -317,7 +319,7 @@ class Writer:
         return self._cluster.informer(target.kind)
 
     async def _name_drift_manager(self, action: Action, desired: Desired) -> Action:
-        """Name the manager that has changed a field of ours; it need not be the last writer."""
+        """Add the name of the manager that has changed a field of ours; others may have written later."""
         if not action.lost_fields:
             return action
         target = desired.target
@@ -337,17 +339,17 @@ class Writer:
     async def _execute(
         self, action: Action, desired: Desired, observed: Observed | None
     ) -> tuple[Outcome, Wire | None]:
-        """Write, and return the object as the server stored it; None where nothing was written."""
+        """Write, and return the object as the server stored it; None if nothing was written."""
         change, target = action.change, desired.target
         assert change is not None  # noqa: S101 - every write of the plan has one
         object_id = object_id_of(self._cluster.uid, target)
         namespace = self._cluster.namespace(target.namespace)
-        # An object in another namespace of the same name is another matter.
+        # An object in a new namespace of the same name is another object.
         digest = f"{namespace.uid if namespace is not None else ''}/{write_digest(desired, self._owner, change)}"
         if change.marks_only:  # each revision is another write
             digest = f"{digest}/{desired.revision}/{desired.source_version}"
         if (earlier := self._write_loops.paused_by(object_id, digest, time.monotonic())) is not None:
-            if observed is not None and observed.version == earlier.version:  # nobody but us has written
+            if observed is not None and observed.version == earlier.version:  # no other writer has written
                 return altered(target, action), None
             return write_loop(target, earlier.count, observed), None
         try:
@@ -403,11 +405,11 @@ class Writer:
         return await self.execute(anew, desired, observed)
 
     async def _could_be_created(self, desired: Desired, change: Change, error: KubeError) -> bool:
-        """Tell whether it is only the change that the server refuses, not what the object would be then."""
+        """Whether the server refuses only the change, and would accept a new object with this content."""
         try:
             await self._check_create(desired, change, desired.content)
         except _NotRecreated as refusal:
-            # Where the name alone stands in the way, as without the right to create, only the words are left to go by.
+            # If the check itself is refused, as without the right to create, only the words of the message decide.
             return not isinstance(refusal.error, Invalid) and any(word in str(error).lower() for word in IMMUTABLE)
         return True
 
@@ -432,14 +434,14 @@ class Writer:
         )
 
     async def _check_create(self, desired: Desired, change: Change, content: Content) -> None:
-        """Ask whether the object could be created: before it is deleted for that, or it would be gone.
+        """Check that the object could be created, before it is deleted to be created again.
 
-        It is created in a dry run under the very name that is taken. The server looks for the name last, in its
-        storage; rights, validation, policies, webhooks and quotas (for which it is one more) come first. So the answer
-        that it exists already means that nothing else stands in the way. Raises `_NotRecreated` where something does.
+        A dry run creates it under the existing name. The server looks for the name last, in its storage. It checks
+        rights, validation, policies, webhooks and quotas (with one more object) first. So the answer that the object
+        exists means that nothing else prevents the create. Else it raises `_NotRecreated`.
         """
         body = create_body(desired, self._owner, object_id_of(self._cluster.uid, desired.target), change, content)
-        if desired.target.kind == "Service":  # the addresses and ports that it has now are free once it is gone
+        if desired.target.kind == "Service":  # its addresses and ports are free after the deletion
             body |= strip_cluster_fields(body)
         resource, namespace = self._applier.resource(desired), desired.target.namespace or None
         try:
@@ -450,7 +452,7 @@ class Writer:
             raise _NotRecreated(error) from error
 
     async def _delete(self, observed: Observed) -> bool:
-        """Delete this very object, in the very state in which it was seen, and in the background what it owns."""
+        """Delete exactly this object in exactly the observed state, and its dependents in the background."""
         place, informer = observed.target, self._informer(observed.target)
         return await self._client.delete(
             informer.resource,
@@ -475,7 +477,7 @@ class Writer:
         )
 
     def _failure(self, target: Target, error: KubeError, *, gone: bool = False) -> Outcome:
-        """Say what stands in the way; where it is a right, with the command that grants it."""
+        """Return the outcome of an error. For a missing right, the message has the command that grants it."""
         outcome = failure(target, error, gone=gone)
         resource = self._cluster.resource_name(target.kind)
         if not isinstance(error, Forbidden) or self._cluster.name or resource is None or not lacks_right(str(error)):
@@ -485,6 +487,6 @@ class Writer:
 
 
 def _guarded(action: Action) -> Action:
-    """Let the server refuse the write if anybody wrote since the object was seen."""
+    """Let the server refuse the write if the object has changed since it was observed."""
     assert action.change is not None  # noqa: S101 - every write of the plan has one
     return structs.replace(action, change=structs.replace(action.change, guard_version=True))
