@@ -215,7 +215,7 @@ def _redacted(patch: Patch | None, error: PatchError | ContentError) -> PatchErr
     ref = patch.patch_content_ref if patch is not None else None
     if ref is None or ref.kind != "Secret":
         return error
-    why = error.discreet if isinstance(error, PatchError) else "it makes content that the kind cannot have"
+    why = error.redacted if isinstance(error, PatchError) else "it makes content that the kind cannot have"
     return PatchError(
         f"correct the patch in the Secret {ref.name}, key {ref.key}: {why} (what it holds is not repeated; try it with "
         "patchContent and without the secret values to learn more)"
