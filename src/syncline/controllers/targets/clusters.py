@@ -56,9 +56,9 @@ class LostCluster(Struct, frozen=True, kw_only=True):
     name: str
     labels: Mapping[str, str] = {}
     last_seen: datetime | None = None
-    """The time when it was last reachable; None: never."""
+    """None: it was never seen."""
     unschedulable: bool = False
-    """Whether it is not used because it accepts no new syncs."""
+    """Whether it is not reached because it takes no new syncs."""
 
 
 class ConnectedClusters(Struct, frozen=True, kw_only=True):

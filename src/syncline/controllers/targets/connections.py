@@ -121,11 +121,11 @@ def is_abandoned_spec(lowered: LoweredSpec) -> bool:
 
 
 def unresolvable(lowered: LoweredSpec, destination: Destination, error: KubeError) -> ClusterVisit:
-    """Return the outcomes of all targets of a destination that cannot be resolved."""
+    """Return the outcomes of all targets of a place that cannot be resolved."""
     reason = error.reason if isinstance(error, NotResolved) else "CredentialUnreadable"
     named = structs.replace(destination, cluster=cluster_name(destination))
     lost = place_outcomes(lowered, named, ("Failed", reason, f"cluster {named.cluster}: {error}"))
-    # A destination that is forbidden or absent is not written to; other problems are temporary.
+    # A place that is forbidden or absent is not written to; other problems are temporary.
     is_target = reason not in _UNUSABLE
     return ClusterVisit(outcomes=lost, target=target_key(named, lowered.sync.metadata.namespace) if is_target else None)
 
