@@ -1,4 +1,4 @@
-"""The operator: everything wired together, started in order and stopped in order."""
+"""The operator: one process, with all its parts started in order and stopped in order."""
 
 import asyncio
 import contextlib
@@ -9,32 +9,17 @@ from collections.abc import Hashable, Sequence
 from functools import partial
 
 import structlog
-from msgspec import Struct, structs
+from msgspec import structs
 
 from syncline.agent_services import AgentServices
 from syncline.api.configsync import KIND as CONFIG_SYNC
-from syncline.api.configsync import ConfigSyncSpec, ConfigSyncStatus
 from syncline.api.ignitionsync import KIND as IGNITION_SYNC
 from syncline.api.synctarget import PLURAL as SYNC_TARGETS
 from syncline.controllers.author_check import AuthorCheck
-from syncline.controllers.base import AnySyncReconciler, SharedServices
-from syncline.controllers.gateways.fleet import DepotAccess
-from syncline.controllers.kinds.configmapsync import ConfigMapSyncKind
-from syncline.controllers.kinds.configsync import ConfigSyncKind
-from syncline.controllers.kinds.ignitionsync import IgnitionSyncKind, IgnitionSyncReconciler
-from syncline.controllers.kinds.manifestsync import ManifestSyncKind
 from syncline.controllers.kinds.synctarget import SyncTargetReconciler
 from syncline.controllers.kinds.tenantpolicy import TenantPolicyReconciler
-from syncline.controllers.kinds.workspacesync import WorkspaceSyncKind
 from syncline.controllers.mark_renewal import MarkRenewal
 from syncline.controllers.object_reconciler import ObjectReconciler
-from syncline.controllers.quotas import Quotas
-from syncline.controllers.reconciler import AnyReconciler, Reconciler
-from syncline.controllers.sources.built import BuiltSource
-from syncline.controllers.sources.objects import ObjectSource
-from syncline.controllers.sources.source_memory import SourceMemory
-from syncline.controllers.sources.upstream import UpstreamSource
-from syncline.controllers.targets.clusters import LocalClusters
 from syncline.controllers.targets.fleet_clusters import FleetClusters
 from syncline.controllers.targets.member_clusters import user_key
 from syncline.controllers.targets.synced_resources import SyncedResourceTracker
@@ -42,8 +27,6 @@ from syncline.controllers.targets.synctargets import SyncTargetInformer
 from syncline.controllers.tenant_policies import TenantPolicyInformer
 from syncline.core.objects import Observed, Target
 from syncline.core.pushes import Push
-from syncline.core.tenancy import NO_LIMITS
-from syncline.engine.claims import Claims
 from syncline.engine.cluster import Cluster
 from syncline.engine.digestkey import ensure_digest_key
 from syncline.engine.installation import Installation
@@ -52,10 +35,7 @@ from syncline.engine.metrics_guard import metrics_guard
 from syncline.engine.own_rights import OwnRights
 from syncline.engine.readiness import Readiness
 from syncline.engine.selfcheck import Shipped
-from syncline.engine.unkept import UnkeptFields
-from syncline.engine.write_loops import WriteLoops
 from syncline.fleet import Fleet
-from syncline.git import Mirrors
 from syncline.kube.account_token import AccountToken
 from syncline.kube.cache import Key
 from syncline.kube.client import Client
@@ -68,11 +48,10 @@ from syncline.kube.queue import run_workers
 from syncline.kube.reflector import AnyReflector, Reflector
 from syncline.kube.resources import CRDS, SECRETS
 from syncline.receiver import Receiver
-from syncline.render.build_pool import BuildPool
+from syncline.reconcilers import BuildTools, new_reconcilers
 from syncline.render.transform_pool import TransformPool
 from syncline.settings import Settings
 from syncline.telemetry import Guard, serve
-from syncline.telemetry.bind import OFF
 
 log = structlog.get_logger(__name__)
 
@@ -93,7 +72,7 @@ async def run(connection: Connection, settings: Settings, shipped: Shipped, *, a
     async with Client(connection) as requester:
         account = AccountToken(requester, settings.namespace, ACCOUNT) if as_installed else None
         if account is not None:
-            await account.token()  # what stands in the way of that is for whoever has started this
+            await account.token()  # an error is for the user who started the command
             connection = structs.replace(connection, client_cert_pem=None, client_key_pem=None)
         await _run(connection, settings, shipped, account)
 
@@ -113,129 +92,6 @@ async def _run(connection: Connection, settings: Settings, shipped: Shipped, cre
         operator = Operator(Cluster(client), BuildTools(renderer, builder, mirrors), fleet, settings, shipped)
         mirrors.listen(operator.repository_changed)
         await operator.run(stop)
-
-
-class BuildTools(Struct, frozen=True):
-    """What works on content: templates, builds, repositories."""
-
-    renderer: TransformPool
-    builder: BuildPool
-    mirrors: Mirrors
-
-
-BuildReconciler = Reconciler[ConfigSyncSpec, ConfigSyncStatus, BuiltSource]
-
-
-class Reconcilers(Struct, frozen=True):
-    """The reconcilers of all syncs."""
-
-    objects: tuple[AnyReconciler, ...]
-    """The reconcilers of kinds that copy objects."""
-    builds: BuildReconciler
-    """The reconciler of ConfigSyncs."""
-    gateways: IgnitionSyncReconciler
-    """The reconciler of IgnitionSyncs."""
-
-    @property
-    def planned(self) -> tuple[AnyReconciler, ...]:
-        """The reconcilers of kinds that write objects by plan."""
-        return (*self.objects, self.builds)
-
-    @property
-    def all(self) -> tuple[AnySyncReconciler, ...]:
-        """All reconcilers."""
-        return (*self.planned, self.gateways)
-
-
-def controllers(
-    hub: Cluster,
-    tools: BuildTools,
-    events: EventRecorder,
-    settings: Settings,
-    *,
-    clusters: FleetClusters | None = None,
-    rights: OwnRights | None = None,
-    policies: TenantPolicyInformer | None = None,
-    authors: AuthorCheck | None = None,
-    depot: DepotAccess | None = None,
-) -> Reconcilers:
-    """Return the controllers of all syncs."""
-    tenancy = settings.tenancy(rights, policies)
-    limits = policies.limits if policies is not None else lambda _: NO_LIMITS
-    quotas = Quotas(limits)
-    tools.builder.count(quotas.built)
-    tools.mirrors.limit(quotas.mirror_bytes)
-    configmaps, manifests, git = ConfigMapSyncKind(tenancy), ManifestSyncKind(tenancy), ConfigSyncKind(tenancy)
-    workspaces = WorkspaceSyncKind(tenancy)
-    shared = SharedServices(
-        hub=hub,
-        renderer=tools.renderer,
-        events=events,
-        claims=Claims(hub.client, {one.name: one.resource for one in (configmaps, manifests, git, workspaces)}, limits),
-        write_loops=WriteLoops(),
-        unkept=UnkeptFields(),
-        quotas=quotas,
-        source_memory=SourceMemory(),
-        authors=authors,
-        watch_namespaces=settings.watch_namespaces,
-        allowed_kinds=frozenset(settings.allow_kinds),
-        on_count=policies.syncs_changed if policies is not None else _nobody,
-    )
-    local = LocalClusters(hub)
-    objects: tuple[AnyReconciler, ...] = (
-        Reconciler(configmaps, local, shared, lambda _: _object_source(shared)),
-        Reconciler(manifests, clusters or local, shared, lambda _: _object_source(shared)),
-    )
-    if clusters is not None:
-        objects += (Reconciler(workspaces, clusters, shared, lambda host: _upstream_source(host, clusters, shared)),)
-    builds: BuildReconciler = Reconciler(
-        git, clusters or local, shared, lambda host: _built_source(host, git, shared, tools)
-    )
-    gateways = IgnitionSyncReconciler(
-        IgnitionSyncKind(tenancy),
-        shared,
-        tools.mirrors,
-        depot,
-        takes_webhooks=settings.webhook_bind != OFF,
-        global_secret=bool(settings.webhook_secret_file),
-    )
-    all_ = Reconcilers(objects, builds, gateways)
-    by_kind = {one.queue.name: one for one in all_.all}
-    quotas.connect(
-        lambda name: by_kind[name[0]].recorded_targets(name[1]), lambda name: by_kind[name[0]].look_again(name[1])
-    )
-    return all_
-
-
-def _object_source(shared: SharedServices) -> ObjectSource:
-    return ObjectSource(shared.hub, shared.claims, shared.renderer, shared.allowed_kinds, shared.source_memory)
-
-
-def _upstream_source(host: AnyReconciler, clusters: FleetClusters, shared: SharedServices) -> UpstreamSource:
-    return UpstreamSource(
-        shared.hub,
-        clusters,
-        host.triggers,
-        claims=shared.claims,
-        write_loops=shared.write_loops,
-        allowed_kinds=shared.allowed_kinds,
-        writer=host.writer,
-        pairs=host.pairs,
-    )
-
-
-def _built_source(
-    host: BuildReconciler, kind: ConfigSyncKind, shared: SharedServices, tools: BuildTools
-) -> BuiltSource:
-    return BuiltSource(
-        host,
-        shared.hub,
-        kind.tenancy,
-        shared.quotas,
-        resource=kind.resource,
-        mirrors=tools.mirrors,
-        builder=tools.builder,
-    )
 
 
 class Operator:
@@ -268,7 +124,7 @@ class Operator:
         if checked is not None:
             self._targets.authors = checked
         self._agents = AgentServices(settings, client)
-        syncs = controllers(
+        syncs = new_reconcilers(
             hub,
             tools,
             events,
@@ -295,7 +151,7 @@ class Operator:
             self._new_crd_reflector(),
             self._policies.reflector,
             self._targets.reflector,
-            *(reflector for controller in self._syncs for reflector in controller.syncs.values()),
+            *(reflector for reconciler in self._syncs for reflector in reconciler.syncs.values()),
         )
         hub.listen(self._policies.namespace_changed, self._managed_changed, self._unmanaged_changed, _nobody)
         self._election = self._new_election(identity) if settings.leader_elect else None
@@ -386,19 +242,19 @@ class Operator:
             patience = FINISH_GRACE if self._is_working() else 0.0
             log.info("stopping: writes in flight finish, nothing new is started", patience=patience)
         finally:
-            # Workers end before the watches, and the lease is released last: until then nobody else writes.
+            # Workers end before the watches, and the lease is released last: until then no other replica writes.
             told.cancel()
             await self._receiver.stop()
             await self._agents.stop()
             self._git.webhook_secrets.queue.close()
             self._gateways.fleet.webhook_secrets.queue.close()
-            for controller in self._controllers:
-                controller.queue.close()
+            for reconciler in self._reconcilers:
+                reconciler.queue.close()
             finished, _ = await asyncio.wait([work], timeout=FINISH_GRACE if self._is_working() else 0)
             if finished:
                 log.info("reconciles in hand are finished")
             await _end([work], WRITES_GRACE)
-            await asyncio.gather(*(controller.drain(1.0) for controller in self._controllers))
+            await asyncio.gather(*(reconciler.drain(1.0) for reconciler in self._reconcilers))
             await self._gateways.fleet.stop()
             await self._hub.stop()
             await self._clusters.stop()
@@ -425,10 +281,10 @@ class Operator:
         self._gateways.fleet.start()
         self._readiness.waits_for = ""
         self._resources.expect(
-            user_key(controller.queue.name, key)
-            for controller in self._planned
-            if controller.writes_through(self._clusters)
-            for reflector in controller.syncs.values()
+            user_key(reconciler.queue.name, key)
+            for reconciler in self._planned
+            if reconciler.writes_through(self._clusters)
+            for reflector in reconciler.syncs.values()
             for key, _ in reflector.items()
         )
         async with asyncio.TaskGroup() as tasks:
@@ -438,13 +294,13 @@ class Operator:
                 self._gateways.fleet.webhook_secrets.run(self._gateways.keys()),
                 *(
                     run_workers(one.queue, WORKERS, partial(self._reconcile, one), ready=self._leading)
-                    for one in self._controllers
+                    for one in self._reconcilers
                 ),
             )
             tending.cancel()
 
     @property
-    def _controllers(self) -> tuple[ObjectReconciler, ...]:
+    def _reconcilers(self) -> tuple[ObjectReconciler, ...]:
         return (*self._syncs, self._health, self._reports)
 
     def repository_changed(self, who: Hashable) -> None:
@@ -459,50 +315,50 @@ class Operator:
         if self._election is not None:
             await self._election.leading.wait()
 
-    async def _reconcile(self, controller: ObjectReconciler, key: Key) -> None:
+    async def _reconcile(self, reconciler: ObjectReconciler, key: Key) -> None:
         await self._leading()
         try:
-            await controller.reconcile(key)
+            await reconciler.reconcile(key)
         except KubeError as error:
-            # What the API server says is no fault of ours: one line, no traceback.
-            delay = controller.queue.retry(key)
+            # An error of the API server is not a bug of ours: one line, no traceback.
+            delay = reconciler.queue.retry(key)
             log.warning(
                 "cannot go on; trying again",
-                kind=controller.queue.name,
+                kind=reconciler.queue.name,
                 sync="/".join(key),
                 error=str(error),
                 retry_in=round(delay, 1),
             )
 
     def _kinds_changed(self, key: Key, _old: str | None, _new: str | None, _by: str) -> None:
-        """Look again at everything when a CRD came, changed or went: what was not served may be now."""
+        """Enqueue the syncs when a CRD was created, changed or deleted: a missing kind may be served now."""
         self._hub.discovery.forget()
         self._installation.crd_changed(key.name)
-        for controller in self._syncs:
-            controller.triggers.kinds_changed()
+        for reconciler in self._syncs:
+            reconciler.triggers.kinds_changed()
 
     def _policies_changed(self, namespaces: frozenset[str]) -> None:
-        """Look again at all that is governed otherwise now; what is no longer allowed stays as it is."""
-        for controller in self._syncs:
-            controller.policies_changed(namespaces)
+        """Reconcile the namespaces whose TenantPolicies have changed. Objects that are no longer allowed stay."""
+        for reconciler in self._syncs:
+            reconciler.policies_changed(namespaces)
         self._health.policies_changed(namespaces)
 
     def _authors_changed(self, plural: str) -> None:
-        """Look again at the syncs of a kind when its authors are checked no more, or again."""
-        for controller in self._syncs:
-            if controller.plural == plural:
-                controller.authors_changed()
+        """Enqueue the syncs of a kind when the check of its authors stops or resumes."""
+        for reconciler in self._syncs:
+            if reconciler.plural == plural:
+                reconciler.authors_changed()
         if plural == SYNC_TARGETS:
             self._health.authors_changed()
             self._targets_changed()
 
     def _targets_changed(self) -> None:
-        """Look again at the syncs that may mean a SyncTarget that came, changed or went."""
-        for controller in self._syncs:
-            controller.triggers.targets_changed()
+        """Enqueue the syncs that may refer to a SyncTarget that was created, changed or deleted."""
+        for reconciler in self._syncs:
+            reconciler.triggers.targets_changed()
 
     def _managed_changed(self, cluster: Cluster, old: Observed | None, new: Observed | None, by: str) -> None:
-        """Take the change of a copy: it may be the credential of a SyncTarget."""
+        """Handle the change of a managed object: it may be the credential of a SyncTarget."""
         observed = new or old
         if observed is not None:
             self._unmanaged_changed(cluster, observed.target, by)
@@ -533,7 +389,7 @@ def _nobody(*_: object) -> None:
 
 
 async def _end(tasks: Sequence["asyncio.Task[None]"], grace: float, *, cancel: bool = True) -> None:
-    """Wait for the end of tasks, and bring it about where they take longer than they are given."""
+    """Wait for the end of tasks, and cancel them after the grace period."""
     for task in tasks if cancel else ():
         task.cancel()
     done, pending = await asyncio.wait(tasks, timeout=grace)

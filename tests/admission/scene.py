@@ -26,7 +26,7 @@ from syncline.engine.serving_authority import ServingAuthority
 from syncline.kube.client import Client
 from syncline.kube.config import load_kubeconfig
 from syncline.kube.events import EventRecorder
-from syncline.operator import BuildTools, controllers
+from syncline.reconcilers import BuildTools, new_reconcilers
 from syncline.render.build_pool import BuildPool
 from syncline.render.transform_pool import TransformPool
 from syncline.sandbox import RequestError, Sandbox
@@ -125,7 +125,7 @@ class Webhooks(OnLoop):
         client = await self._held.enter_async_context(Client(load_kubeconfig(self._kubeconfig)))
         hub = Cluster(client)
         tools = BuildTools(TransformPool(), BuildPool(), settings.mirrors())
-        gateways = controllers(hub, tools, EventRecorder(client, "tests", "tests"), settings).gateways
+        gateways = new_reconcilers(hub, tools, EventRecorder(client, "tests", "tests"), settings).gateways
         watches = [asyncio.create_task(one.run()) for one in gateways.syncs.values()]
         self._held.push_async_callback(_end, watches)
         for one in gateways.syncs.values():

@@ -6,12 +6,13 @@ from typing import Protocol
 
 import pytest
 from tests.commands import run_command
-from tests.manifestsync.conftest import grant
+from tests.manifestsync.conftest import rights, world
 from tests.manifestsync.world import Manifests
 from tests.tenancy.accounts import Account
 
 from syncline.sandbox import Sandbox
-from syncline.testing.operator import OperatorProcess
+
+__all__ = ["rights", "world"]
 
 
 class Command(Protocol):
@@ -33,21 +34,6 @@ def syncline(sandbox: Sandbox) -> Command:
         return result.stdout + result.stderr
 
     return run
-
-
-@pytest.fixture(scope="session")
-def rights(sandbox: Sandbox, operator: OperatorProcess) -> None:  # noqa: ARG001 - it installs the role that grows
-    """The operator may copy the kinds that these tests use."""
-    grant(sandbox)
-
-
-@pytest.fixture
-def world(sandbox: Sandbox, operator: OperatorProcess, rights: None) -> Iterator[Manifests]:  # noqa: ARG001
-    """Namespaces of this test's own, in a cluster where the operator runs."""
-    world = Manifests(sandbox)
-    yield world
-    world.end()
-    assert operator.returncode is None, operator.log()[-2000:]
 
 
 @pytest.fixture

@@ -104,16 +104,12 @@ class Thing:
         until(self.look, lambda seen: seen is None)
 
 
-class ConfigMap(Thing):
-    """A source, a copy, or neither."""
-
-    def __init__(self, sandbox: Sandbox, namespace: str, name: str) -> None:
-        super().__init__(sandbox, f"/api/v1/namespaces/{namespace}/configmaps", name)
-        self.namespace = namespace
+class CopiedThing(Thing):
+    """An object that may be a source, a copy, or neither."""
 
     @property
-    def data(self) -> dict[str, str]:
-        return dict(self.read().get("data", {}))
+    def uid(self) -> str:
+        return str(self.read()["metadata"]["uid"])
 
     @property
     def labels(self) -> dict[str, str]:
@@ -126,14 +122,22 @@ class ConfigMap(Thing):
         return {key: value for key, value in _meta(self.read(), "annotations").items() if key != MARKER}
 
     @property
-    def uid(self) -> str:
-        return str(self.read()["metadata"]["uid"])
-
-    @property
     def marked(self) -> bool:
         """Whether it carries the marks of a copy."""
         body = self.read()
         return OWNER_LABEL in _meta(body, "labels") and MARKER in _meta(body, "annotations")
+
+
+class ConfigMap(CopiedThing):
+    """A source, a copy, or neither."""
+
+    def __init__(self, sandbox: Sandbox, namespace: str, name: str) -> None:
+        super().__init__(sandbox, f"/api/v1/namespaces/{namespace}/configmaps", name)
+        self.namespace = namespace
+
+    @property
+    def data(self) -> dict[str, str]:
+        return dict(self.read().get("data", {}))
 
     def set(self, manager: str = "somebody", **data: str | None) -> None:
         """Set keys; None removes one."""

@@ -12,7 +12,8 @@ from syncline.controllers.lowered import LoweredSpec, SourceQuery, objects_scope
 from syncline.controllers.scope_edits import ScopeEdit, ScopeEditJudge
 from syncline.controllers.sources.desired import DesiredSet
 from syncline.controllers.targets.clusters import ConnectedClusters, TargetCluster
-from syncline.controllers.targets.prune import KeepSet, managed_id, managed_objects, object_key
+from syncline.controllers.targets.managed_objects import managed_id, managed_objects, object_key
+from syncline.controllers.targets.prune import KeepSet
 from syncline.core.objects import Marker, Observed, Target
 from syncline.core.ownership import object_id_of
 from syncline.core.scope import Namespace, Scope

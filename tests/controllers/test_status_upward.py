@@ -13,7 +13,7 @@ from syncline.controllers.targets import status_upward
 from syncline.controllers.targets.copy_statuses import UpwardItem
 from syncline.controllers.targets.status_upward import OWNED_BY_OTHER, REFUSED, SPACING, TOO_LARGE
 from syncline.core.objects import MAX_STATUS, STATUS_TOO_LARGE, Target
-from syncline.engine.writer import ANOTHER
+from syncline.engine.claims import ANOTHER
 from syncline.kube import Client, load_kubeconfig
 from syncline.kube.cache import Key
 from syncline.kube.client import PatchKind

@@ -15,19 +15,13 @@ from syncline.controllers.lowered import Destination, SourceObject, SourceQuery
 from syncline.controllers.sources.copies import CopyMaker, CopyRules, ReplicaShare, copy_rules
 from syncline.controllers.sources.edited_copies import EditedCopies
 from syncline.controllers.sources.held_budget import HeldBudget
+from syncline.controllers.sources.held_objects import HeldObjects
 from syncline.controllers.sources.object_reader import SourceCluster
 from syncline.controllers.sources.upstream_evidence import Evidence
 from syncline.controllers.sources.upstream_history import UpstreamHistory
 from syncline.controllers.sources.upstream_identity import UpstreamIdentity
-from syncline.controllers.sources.upstream_reader import (
-    HeldObjects,
-    UpstreamReader,
-    UpstreamResource,
-    _take,
-    _TooMuch,
-    _WatchedKind,
-)
-from syncline.controllers.state import SettledObject, UnitState
+from syncline.controllers.sources.upstream_reader import UpstreamReader, UpstreamResource, _take, _TooMuch, _WatchedKind
+from syncline.controllers.state import InSyncObject, UnitState
 from syncline.controllers.targets.clusters import TargetCluster
 from syncline.controllers.targets.layout import Layout, NamespacePlace
 from syncline.controllers.targets.prune import RemovalRequest
@@ -277,8 +271,8 @@ class DeletedBelow:
             target = made.desired.target
             observed = structs.replace(_copy("ConfigMap", f"ConfigMap/web/{name}"), target=target)
             outcome = Outcome(target=target, state="Synced", reason="Synced")
-            settled = SettledObject(made.desired, made.source, observed, KEYS, outcome, "first")
-            self.unit.settled[self.cluster.uid, target] = settled
+            settled = InSyncObject(made.desired, made.source, observed, KEYS, outcome, "first")
+            self.unit.in_sync[self.cluster.uid, target] = settled
 
     def look(self) -> dict[Target, Any]:
         return deleted_copies(self.sync, self.unit, self.items)

@@ -6,11 +6,12 @@ from typing import Any, cast
 from syncline.api.common import ObjectMeta
 from syncline.api.workspacesync import WorkspaceResource
 from syncline.controllers.lowered import SourceObject, SourceQuery
+from syncline.controllers.sources.held_objects import HeldObject, HeldObjects
 from syncline.controllers.sources.object_reader import SourceCluster
 from syncline.controllers.sources.upstream_history import UpstreamHistory, compare_all
 from syncline.controllers.sources.upstream_identity import UpstreamIdentity
 from syncline.controllers.sources.upstream_parts import ReadResource, UpstreamPart
-from syncline.controllers.sources.upstream_reader import HeldObject, HeldObjects, UpstreamReader, UpstreamResource
+from syncline.controllers.sources.upstream_reader import UpstreamReader, UpstreamResource
 from syncline.controllers.targets.clusters import ConnectedClusters
 from syncline.core.objects import Marker, Target
 from syncline.core.source_history import SourceVersion, VersionRange

@@ -10,10 +10,11 @@ from syncline.api.common import CONFIRM_DELETION, ObjectMeta
 from syncline.api.workspace_status import UpstreamStatus
 from syncline.api.workspacesync import WorkspaceResource
 from syncline.controllers.errors import SyncError
+from syncline.controllers.sources.held_objects import HeldObjects
 from syncline.controllers.sources.object_reader import SourceCluster
 from syncline.controllers.sources.upstream_identity import UpstreamIdentity
 from syncline.controllers.sources.upstream_parts import UpstreamPart, UpstreamSet
-from syncline.controllers.sources.upstream_reader import HeldObjects, UpstreamResource
+from syncline.controllers.sources.upstream_reader import UpstreamResource
 from syncline.controllers.sources.upstream_versions import WENT_BACK, shard_id, with_shard_versions, with_version
 from syncline.core.namespace_mapping import Workspace
 from syncline.kube.errors import Unreachable

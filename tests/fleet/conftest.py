@@ -1,28 +1,16 @@
 """What the tests of this package share: two real control planes, and a fleet in a hurry."""
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from tests.fleet.world import QUICK, Remote, proxied
+from tests.kube.conftest import Until, until
 
 from syncline.fleet import Fleet
 from syncline.sandbox import Sandbox
 from syncline.testing.proxy import FaultProxy
 
-Until = Callable[[Callable[[], bool]], Awaitable[None]]
-
-
-@pytest.fixture
-def until() -> Until:
-    """Wait until a condition holds; fail when it does not within 180 seconds."""
-
-    async def wait(condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(180):
-            while not condition():  # noqa: ASYNC110  # what tests wait for has no event of its own
-                await asyncio.sleep(0.01)
-
-    return wait
+__all__ = ["Until", "until"]
 
 
 @pytest.fixture

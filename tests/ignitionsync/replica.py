@@ -19,7 +19,7 @@ from syncline.engine.serving_authority import ServingAuthority
 from syncline.kube.client import Client
 from syncline.kube.config import load_kubeconfig
 from syncline.kube.events import EventRecorder
-from syncline.operator import BuildTools, controllers
+from syncline.reconcilers import BuildTools, new_reconcilers
 from syncline.render.build_pool import BuildPool
 from syncline.render.transform_pool import TransformPool
 from syncline.settings import Settings
@@ -46,7 +46,7 @@ class Replica(OnLoop):
         await authority.start()
         self._held.push_async_callback(authority.stop)
         events, depot = EventRecorder(client, "tests", "tests"), DepotAccess(ca=lambda: authority.ca)
-        self._gateways = controllers(hub, tools, events, self._settings, depot=depot).gateways
+        self._gateways = new_reconcilers(hub, tools, events, self._settings, depot=depot).gateways
         hub.start()
         self._held.push_async_callback(hub.stop)
         self._watches = [asyncio.create_task(one.run()) for one in self._gateways.syncs.values()]

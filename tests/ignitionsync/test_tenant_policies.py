@@ -1,27 +1,18 @@
 """An IgnitionSync is no way around a TenantPolicy: its repository is limited, and its gateways count."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from tests.configmapsync.world import until
 from tests.ignitionsync.replica import Replica
 from tests.ignitionsync.world import PROJECT, PlantWorld
-from tests.tenancy.policies import Govern, Policy
+from tests.tenancy.policies import Govern, governing
 
 
 @pytest.fixture
 def govern(world: PlantWorld) -> Iterator[Govern]:
     """Write policies over the namespace of the syncs, for the time of the test."""
-    policies: list[Policy] = []
-
-    def write(name: str = "", **spec: Any) -> Policy:
-        policies.append(Policy(world, name, **spec))
-        return policies[-1]
-
-    yield write
-    for policy in policies:
-        policy.delete()
+    yield from governing(world)
 
 
 def test_a_repository_that_is_no_longer_allowed_is_served_to_no_gateway(

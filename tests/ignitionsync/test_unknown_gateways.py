@@ -24,7 +24,7 @@ from syncline.engine.cluster import Cluster
 from syncline.engine.sync_object import Sync
 from syncline.kube.client import Client
 from syncline.kube.events import EventRecorder
-from syncline.operator import BuildTools, controllers
+from syncline.reconcilers import BuildTools, new_reconcilers
 from syncline.render.build_pool import BuildPool
 from syncline.render.transform_pool import TransformPool
 from syncline.settings import Settings
@@ -39,7 +39,7 @@ async def refused(tmp_path: Path) -> AsyncIterator[IgnitionSyncReconciler]:
     async with scripted_server() as server, Client(server.connection) as client, settings.mirrors() as mirrors:
         server.answer(refuses(403, "Forbidden", "pods is forbidden: User cannot list resource"))
         tools = BuildTools(TransformPool(), BuildPool(), mirrors)
-        made = controllers(Cluster(client), tools, EventRecorder(client, "tests", "tests"), settings).gateways
+        made = new_reconcilers(Cluster(client), tools, EventRecorder(client, "tests", "tests"), settings).gateways
         made.fleet.pods.watches.follow("site")
         made.fleet.reports.watches.follow("site")
         made.fleet.start()

@@ -6,12 +6,12 @@ from contextlib import contextmanager
 from typing import Any
 
 import msgspec
-from tests.configmapsync.world import Json, Sync, Thing, World, until
+from tests.configmapsync.world import CopiedThing, Json, Sync, Thing, World, until
 
 from syncline import deploy
 from syncline.api.common import API_VERSION
 from syncline.api.manifestsync import KIND, PLURAL
-from syncline.core.ownership import MARKER, OWNER_LABEL
+from syncline.core.ownership import MARKER
 from syncline.sandbox import Sandbox
 from syncline.testing.audit import OPERATOR, AuditLog, Entry
 
@@ -38,7 +38,7 @@ CLUSTER_WIDE = frozenset({"PriorityClass"})
 _OWN = frozenset({"manifestsyncs", "configmapsyncs", "configsyncs", "events"})
 
 
-class Object(Thing):
+class Object(CopiedThing):
     """An object of any kind, there or not; without a namespace, of a kind that is in none."""
 
     def __init__(self, sandbox: Sandbox, kind: str, namespace: str, name: str, served: tuple[str, str]) -> None:
@@ -61,33 +61,13 @@ class Object(Thing):
         return dict(self.read()["spec"])
 
     @property
-    def uid(self) -> str:
-        return str(self.read()["metadata"]["uid"])
-
-    @property
     def version(self) -> str:
         return str(self.read()["metadata"]["resourceVersion"])
-
-    @property
-    def labels(self) -> dict[str, str]:
-        """Labels but our own mark."""
-        return {key: value for key, value in _meta(self.read(), "labels").items() if key != OWNER_LABEL}
-
-    @property
-    def annotations(self) -> dict[str, str]:
-        """Annotations but our own mark."""
-        return {key: value for key, value in _meta(self.read(), "annotations").items() if key != MARKER}
 
     @property
     def marker(self) -> Json:
         """What our mark says."""
         return dict(msgspec.json.decode(_meta(self.read(), "annotations")[MARKER]))
-
-    @property
-    def marked(self) -> bool:
-        """Whether it carries the marks of a copy."""
-        body = self.read()
-        return OWNER_LABEL in _meta(body, "labels") and MARKER in _meta(body, "annotations")
 
     @property
     def values(self) -> dict[str, str]:

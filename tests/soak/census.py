@@ -19,7 +19,8 @@ from syncline.fleet.gated_transport import GatedTransport
 from syncline.kube.client import Client
 from syncline.kube.discovery import Discovery
 from syncline.kube.reflector import Reflector
-from syncline.operator import BuildTools, Operator
+from syncline.operator import Operator
+from syncline.reconcilers import BuildTools
 
 TYPES = (Client, Cluster, Discovery, FanOut, GatedTransport, RemoteCluster, SyncState, Reflector, KindInformer)
 # Their series name syncs, clusters or kinds, so they must go with them.

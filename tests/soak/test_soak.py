@@ -19,7 +19,8 @@ from syncline.engine.cluster import Cluster
 from syncline.engine.sync_object import RawSync
 from syncline.fleet import Fleet
 from syncline.kube import Client, load_kubeconfig
-from syncline.operator import BuildTools, Operator
+from syncline.operator import Operator
+from syncline.reconcilers import BuildTools
 from syncline.render.build_pool import BuildPool
 from syncline.render.transform_pool import TransformPool
 from syncline.render.workers import pool

@@ -2,46 +2,30 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.cli.conftest import Command, syncline
 from tests.configmapsync.world import until
 from tests.configsync.conftest import allow, git_server
 from tests.deploy.test_install import may
-from tests.manifestsync.conftest import grant
+from tests.manifestsync.conftest import grant, rights, world
 from tests.manifestsync.world import Manifests
 from tests.tenancy.accounts import Account
 from tests.tenancy.canaries import Canaries
-from tests.tenancy.policies import Govern, Policy
+from tests.tenancy.policies import Govern, governing
 
 from syncline.sandbox import Sandbox
-from syncline.testing.operator import OperatorProcess, chosen_profile
+from syncline.testing.operator import chosen_profile
 
-__all__ = ["git_server", "syncline"]
+__all__ = ["git_server", "rights", "syncline", "world"]
 
 TESTS_ROLE = "/apis/rbac.authorization.k8s.io/v1/clusterroles/tests-copied-kinds"
-
-
-@pytest.fixture(scope="session")
-def rights(sandbox: Sandbox, operator: OperatorProcess) -> None:  # noqa: ARG001 - it installs the role that grows
-    """The operator may copy the kinds that these tests use."""
-    grant(sandbox)
 
 
 @pytest.fixture(scope="session")
 def more_rights(sandbox: Sandbox, rights: None) -> None:  # noqa: ARG001 - these are added to those
     """The operator may apply what only Git brings along."""
     allow(sandbox)
-
-
-@pytest.fixture
-def world(sandbox: Sandbox, operator: OperatorProcess, rights: None) -> Iterator[Manifests]:  # noqa: ARG001
-    """Namespaces of this test's own, in a cluster where the operator runs."""
-    world = Manifests(sandbox)
-    yield world
-    world.end()
-    assert operator.returncode is None, operator.log()[-2000:]
 
 
 @pytest.fixture
@@ -86,12 +70,4 @@ def installed_with_none(arena: Sandbox, quiet: Path, syncline: Command) -> Itera
 @pytest.fixture
 def govern(world: Manifests) -> Iterator[Govern]:
     """Write policies over the namespace of the syncs, for the time of the test."""
-    policies: list[Policy] = []
-
-    def write(name: str = "", **spec: Any) -> Policy:
-        policies.append(Policy(world, name, **spec))
-        return policies[-1]
-
-    yield write
-    for policy in policies:
-        policy.delete()
+    yield from governing(world)

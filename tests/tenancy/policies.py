@@ -1,6 +1,6 @@
 """TenantPolicies over the namespaces of one test."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tests.configmapsync.world import Json, Thing, World, conditions, until
@@ -55,3 +55,16 @@ class Policy(Thing):
 
 Govern = Callable[..., Policy]
 """Writes a policy, for the time of a test."""
+
+
+def governing(world: World) -> Iterator[Govern]:
+    """Yield the function that writes policies over the namespace of the syncs, and delete them afterwards."""
+    policies: list[Policy] = []
+
+    def write(name: str = "", **spec: Any) -> Policy:
+        policies.append(Policy(world, name, **spec))
+        return policies[-1]
+
+    yield write
+    for policy in policies:
+        policy.delete()

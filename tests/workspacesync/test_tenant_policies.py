@@ -1,10 +1,9 @@
 """A WorkspaceSync is no way around a TenantPolicy: what it writes upstream is limited too."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
-from tests.tenancy.policies import Govern, Policy
+from tests.tenancy.policies import Govern, governing
 from tests.workspacesync.world import Workspaces, report, resource
 
 BOTH = resource("configmaps", direction="Bidirectional")
@@ -15,15 +14,7 @@ MAPPED = {"mapping": {"prefix": PREFIX}}
 @pytest.fixture
 def govern(world: Workspaces) -> Iterator[Govern]:
     """Write policies over the namespace of the syncs, for the time of the test."""
-    policies: list[Policy] = []
-
-    def write(name: str = "", **spec: Any) -> Policy:
-        policies.append(Policy(world, name, **spec))
-        return policies[-1]
-
-    yield write
-    for policy in policies:
-        policy.delete()
+    yield from governing(world)
 
 
 def test_a_two_way_sync_is_no_way_into_upstream_namespaces_that_are_not_listed(

@@ -14,7 +14,7 @@ from syncline.cli import choices, connect
 from syncline.cli.arguments import SYNCS, resource_of
 from syncline.cli.grant import revoke_all
 from syncline.cli.table import printable
-from syncline.controllers.targets.prune import CLEANUP_FAILED
+from syncline.controllers.targets.written_objects import CLEANUP_FAILED
 from syncline.core.conditions import find
 from syncline.core.profiles import DEFAULT, MEANINGS
 from syncline.engine.kind_informer import MetaWire

@@ -38,7 +38,7 @@ from syncline.kube.errors import BadRequest, Forbidden, KubeError, NotFound
 from syncline.kube.events import EventRecorder
 from syncline.kube.reflector import AnyReflector
 from syncline.kube.resources import Resource
-from syncline.operator import BuildTools, controllers
+from syncline.reconcilers import BuildTools, new_reconcilers
 from syncline.render.transform_pool import TransformPool
 
 BOTH_WAYS = "this sync is Bidirectional: changes of the source by edits of the copy are not shown"
@@ -52,7 +52,7 @@ class Previewer:
         self,
         client: Client,
         hub: PartialCluster,
-        controllers: Sequence[AnyReconciler],
+        reconcilers: Sequence[AnyReconciler],
         access: RightsReviews,
         *,
         gateways: IgnitionSyncReconciler,
@@ -64,7 +64,7 @@ class Previewer:
         self.client = client
         self.hub = hub
         self.access = access
-        self._controllers = {controller.kind.name: controller for controller in controllers}
+        self._reconcilers = {reconciler.kind.name: reconciler for reconciler in reconcilers}
 
     async def check(self, manifest: dict[str, Any], namespace: str) -> RawSync:
         """Validate and default a manifest with a dry run. Identity and status come from the live object."""
@@ -82,7 +82,7 @@ class Previewer:
 
     def _resource(self, kind: str) -> Resource:
         gateways = self._gateways.kind
-        return gateways.resource if kind == gateways.name else self._controllers[kind].kind.resource
+        return gateways.resource if kind == gateways.name else self._reconcilers[kind].kind.resource
 
     async def _checked(self, resource: Resource, name: str, namespace: str, body: dict[str, Any]) -> RawSync:
         meta = body["metadata"]
@@ -105,7 +105,7 @@ class Previewer:
         """Plan a reconcile without making it. Raises `NotVisible` if a necessary object is not readable."""
         await self.hub.look_at_namespaces(msgspec.json.decode(wire.spec))
         try:
-            preview = await self._controllers[kind].preview(wire, self.access)
+            preview = await self._reconcilers[kind].preview(wire, self.access)
         except NotVisible as error:
             raise NotVisible(f"{kind} {wire.metadata.namespace}/{wire.metadata.name}: {error}") from None
         return preview if self.hub.key.secret else await _compared(preview)
@@ -189,7 +189,7 @@ async def open_previewer(
         rights = OwnRights()
         await rights.learn(client)
         events = EventRecorder(client, "syncline", "preview")
-        syncs = controllers(hub, tools, events, settings, clusters=remotes, rights=rights, policies=policies)
+        syncs = new_reconcilers(hub, tools, events, settings, clusters=remotes, rights=rights, policies=policies)
         reflectors: tuple[AnyReflector, ...] = (
             targets.reflector,
             *(reflector for one in syncs.all for reflector in one.syncs.values()),

@@ -1,6 +1,6 @@
-"""Reconciles the kinds of Syncline: reads a spec, lowers it, and brings clusters to what it says.
+"""Reconciles the kinds of Syncline: reads a spec, lowers it, and makes clusters match it.
 
-Each sub-package is one duty: `kinds` read specs, `sources` say what is desired, `targets` hold where it goes and how it
-is written and pruned, `status` reports. They import one way, in that order; what decides without a cluster is in
-`syncline.core`, and how one object is written is in `syncline.engine`.
+Each sub-package has one duty: `kinds` read specs, `sources` return the desired objects, `targets` write and prune them
+in clusters, `status` reports, and `gateways` serve files to the gateways of IgnitionSyncs. They import one way.
+Decisions without a cluster are in `syncline.core`, and the write of one object is in `syncline.engine`.
 """

@@ -1,8 +1,8 @@
-"""Author check: whether a sync without a service account was written by somebody whose rights were checked.
+"""Author check: whether the rights of the author of a sync without a service account were checked.
 
-The API server checks authors, by the admission policies that are shipped. While these are not in force, such syncs are
-not carried out; a spec that was written meanwhile is not carried out afterwards either, until it is written again.
-While the API server does not show the policies, a new spec waits and is not judged: that verdict would be final.
+The API server checks authors, with the shipped admission policies. While these are not in force, such syncs are not
+reconciled. A spec that was written meanwhile is not reconciled afterwards either, until it is written again. While the
+policies cannot be read, a new spec waits without a verdict, because a verdict is final.
 """
 
 from typing import Protocol
@@ -39,7 +39,7 @@ class AuthorMemory(Protocol):
 
 
 class AuthorCheck:
-    """Judges the syncs of all kinds. With a default account, no sync acts with the operator's own rights."""
+    """Checks the syncs of all kinds. With a default account, no sync acts with the operator's own rights."""
 
     def __init__(self, policies: AuthorPolicies, default_account: str = "", marks: MarkRing | None = None) -> None:
         self._policies = policies
@@ -49,7 +49,7 @@ class AuthorCheck:
         """The verdicts about the authors of SyncTargets, by their UIDs."""
 
     async def problem(self, plural: str, sync: AnySync, state: AuthorMemory) -> SyncError | None:
-        """Say why a sync must not be carried out; None where it may. Raises `KubeError` where that cannot be known."""
+        """Return why a sync must not be reconciled, or None. Raises `KubeError` if that cannot be known."""
         epoch = self._policies.epoch(plural)
         if getattr(sync.spec, "service_account_name", None) or self._default_account:
             state.author = JudgedSpec(sync.metadata.generation, checked=True, epoch=epoch)  # later specs are followed
@@ -77,8 +77,8 @@ class AuthorCheck:
     def refusal(self, target: TargetSync) -> str:
         """Return why a SyncTarget must not be used: the right of its author to use the credential is unchecked.
 
-        One that was checked stays in use whatever becomes of the policy: syncs with an account write through it. One
-        that cannot be judged now is not refused, and `confirm` raises.
+        A checked SyncTarget stays in use even if the policy is removed: syncs with an account write through it. One
+        without a verdict yet is not refused here, but `confirm` raises.
         """
         verdict = self._judge_target(target)
         if verdict not in {"Confirm", "PolicyUnknown"}:
@@ -86,7 +86,7 @@ class AuthorCheck:
         return _unchecked(self._policies.problem(PLURAL)) if verdict == "AuthorUnchecked" else ""
 
     async def confirm(self, target: SyncTarget) -> None:
-        """Make sure, before the first use of a SyncTarget, that its author is checked. Raises `KubeError`."""
+        """Check the author of a SyncTarget before its first use. Raises `KubeError`."""
         verdict = self._judge_target(target)
         if verdict == "PolicyUnknown":
             raise PolicyChanging(f"the admission policies cannot be read: {self._policies.problem(PLURAL)}")
@@ -95,7 +95,7 @@ class AuthorCheck:
             self._remember(target.metadata, checked=True)
 
     def forget(self, uid: str) -> None:
-        """Forget a SyncTarget that is gone."""
+        """Forget a deleted SyncTarget."""
         self._judged.pop(uid, None)
 
     def _remembered(self, meta: ObjectMeta) -> JudgedSpec | None:
@@ -105,7 +105,7 @@ class AuthorCheck:
         self._judged[meta.uid] = JudgedSpec(meta.generation, checked=checked, epoch=self._policies.epoch(PLURAL))
 
     def _judge_target(self, target: TargetSync | SyncTarget) -> Verdict:
-        """Judge a SyncTarget. Its status counts only if the operator wrote it."""
+        """Return the verdict about a SyncTarget. Its status counts only if the operator wrote it."""
         meta, status, keys = target.metadata, target.status, self._marks.keys
         if not keys.ids:
             return "PolicyUnknown"  # the keys are not read yet

@@ -1,6 +1,6 @@
 """The base of every reconciler of syncs: reflectors, finalizer, trusted status, authors, and deleted syncs.
 
-A reconcile starts from the present state, whatever enqueued it. Each controller defines its own steps.
+A reconcile starts from the present state, whatever enqueued it. Each reconciler defines its own steps.
 """
 
 import asyncio
@@ -297,9 +297,9 @@ class BaseReconciler(ObjectReconciler, Generic[Spec, Status]):
         self._expiry = loop.call_later(due - now, self._expire_deleted) if due is not None else None
 
     async def _clean_up_after_deleted(self, key: Key) -> Requeue:
-        """Remove the copies of a sync that is gone: those that appeared late, and those of one that we could not hold.
+        """Remove the copies of a deleted sync that appeared late, or that its finalizer could not protect.
 
-        The server removes a sync all the same whose deletion began before its finalizer was added.
+        The server removes a sync at once if its deletion began before its finalizer was added.
         """
         now, state = self._get(key), self._states.get(key)
         lost = state.lost_sync(now.metadata.uid if now is not None else "", time.monotonic()) if state else None

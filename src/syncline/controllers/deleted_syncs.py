@@ -1,4 +1,4 @@
-"""Syncs that were deleted a moment ago: a write that was in flight may still create an object, which must go too."""
+"""Recently deleted syncs: a write that was in flight may still create an object, which must be removed too."""
 
 from itertools import takewhile
 from typing import Generic
@@ -11,13 +11,13 @@ from syncline.controllers.state import SyncState
 from syncline.engine.sync_object import Sync
 from syncline.kube.cache import Key
 
-# Longer than any request can take: an API server gives up after a minute, and a webhook of its own after 30 seconds.
+# Longer than any request: an API server ends it after a minute, and a call to a webhook after 30 seconds.
 REMEMBERED_FOR = 600.0
 MOST = 1000
 
 
 class DeletedSync(Struct, Generic[Spec, Status]):
-    """The last known state of a sync that is gone; `pending` while copies of it are known to be left."""
+    """The last known state of a deleted sync; `pending` while copies of it are known to exist."""
 
     sync: Sync[Spec, Status]
     state: SyncState[Spec, Status]
@@ -25,7 +25,7 @@ class DeletedSync(Struct, Generic[Spec, Status]):
 
 
 class DeletedSyncs(Generic[Spec, Status]):
-    """By name; of each only the last one, each for a while, and only so many."""
+    """The deleted syncs by name: the last of each name, for a limited time, up to a limit."""
 
     def __init__(self) -> None:
         self._ended: dict[Key, tuple[DeletedSync[Spec, Status], float]] = {}
@@ -34,12 +34,12 @@ class DeletedSyncs(Generic[Spec, Status]):
         return key in self._ended
 
     def get(self, key: Key) -> DeletedSync[Spec, Status] | None:
-        """Return the sync of this name that is gone."""
+        """Return the deleted sync of this name."""
         known = self._ended.get(key)
         return known[0] if known is not None else None
 
     def put(self, key: Key, ended: DeletedSync[Spec, Status], now: float) -> list[Key]:
-        """Remember a sync whose copies go with it; return the names that are forgotten instead."""
+        """Remember a sync whose copies are removed with it. Return the names that are forgotten instead."""
         known = self._ended.pop(key, None)
         forgotten = [key] if known is not None else []
         forgotten += self.expire(now)
@@ -51,20 +51,20 @@ class DeletedSyncs(Generic[Spec, Status]):
         return [*forgotten, *rest]
 
     def expire(self, now: float) -> list[Key]:
-        """Forget those whose time is over, and return their names."""
-        # The oldest come first.
+        """Forget the expired syncs, and return their names."""
+        # The oldest are first.
         expired = [key for key, (_, until) in takewhile(lambda item: item[1][1] <= now, self._ended.items())]
         for key in expired:
             del self._ended[key]
         return expired
 
     def next_expiry(self) -> float | None:
-        """Return when the next one is forgotten."""
+        """Return the time when the next sync expires."""
         return next((until for _, until in self._ended.values()), None)
 
 
 def leaves_objects(sync: AnySync) -> bool:
-    """Whether the copies of a sync stay where they are when it is deleted."""
+    """Whether the copies of a sync stay when it is deleted."""
     spec = sync.spec
     return (
         spec is None

@@ -72,7 +72,7 @@ class SourceQuery(Struct, frozen=True, kw_only=True):
 
 
 class WriteRef(Struct, frozen=True, kw_only=True):
-    """One object that a sync writes; without a name, any object of the kind."""
+    """One object that a sync writes. Without a name: any object of the kind."""
 
     group: str = ""
     version: str | None = None
@@ -92,10 +92,10 @@ class WriteRef(Struct, frozen=True, kw_only=True):
 
 
 class Destination(Struct, frozen=True, kw_only=True):
-    """Where copies are wanted: a cluster, and the namespaces there."""
+    """A cluster, and the namespaces there that copies are written to."""
 
     cluster: str = ""
-    """What the sync calls the cluster; empty for the one that the sync is in."""
+    """The name that the sync has for the cluster; empty for its own cluster."""
     connection: ClusterConnection | None = None
     scope: Scope | None = None
     """None: the namespace of each source."""
@@ -104,7 +104,7 @@ class Destination(Struct, frozen=True, kw_only=True):
 
     @property
     def local(self) -> bool:
-        """Whether it is in the cluster that the sync is in."""
+        """Whether it is in the cluster of the sync."""
         return self.connection is None
 
     def scope_of(self, source: Target, guarded: frozenset[str]) -> Scope:
@@ -115,11 +115,11 @@ class Destination(Struct, frozen=True, kw_only=True):
 
 
 class SourceObject(Struct, frozen=True, kw_only=True):
-    """A source as it was read."""
+    """A source object that was read."""
 
     ref: SourceQuery
     target: Target
-    """Its place; the cluster is that of its workspace, where the sync has several."""
+    """Its kind, namespace and name. The cluster is its workspace, if the sync reads several."""
     cluster_uid: str
     """The UID of its cluster."""
     namespaced: bool
@@ -144,57 +144,56 @@ class WorkspaceRecord(Struct, frozen=True, kw_only=True):
 
 
 class LoweredSpec(Struct, Generic[Spec_co, Status_co], frozen=True, kw_only=True):
-    """What one reconcile of a sync works with, as far as the spec alone tells."""
+    """The spec of a sync, lowered for one reconcile, as far as it follows from the spec alone."""
 
     sync: Sync[Spec_co, Status_co]
     reads: tuple[SourceQuery, ...] = ()
     """The source objects."""
     writes: tuple[WriteRef, ...] = ()
-    """The objects that are written, as far as they are known; where no name is, of which kinds they are."""
+    """The objects that are written, as far as they are known. Without a name: any objects of the kind."""
     destinations: tuple[Destination, ...]
     guarded: frozenset[str] = frozenset()
     target_name: str = ""
-    """The name of the copies, as a template; empty: the source's."""
+    """The name of the copies, as a template; empty: the name of the source."""
     keys: Keys | None = None
     transforms: tuple[Transform, ...] = ()
     options: ReplicationOptions = ReplicationOptions()
     user: str | None = None
-    """Who reads and writes in this cluster; None: the operator itself."""
+    """The user that reads and writes in this cluster; None: the operator itself."""
     prune: bool = True
     suspended: bool = False
     two_way: KeyPolicies | None = None
-    """The strategies of a sync that goes both ways."""
+    """The strategies of a two-way sync; None: one way."""
     interval: float | None = None
     deletion_policy: DeletionPolicy = "Delete"
     source_deletion_policy: DeletionPolicy = "Delete"
     scope: SpecScope = SpecScope()
-    """What the spec says about where managed objects belong."""
+    """The scope of the spec: where managed objects belong."""
     limits: TenantLimits = NO_LIMITS
     """The TenantPolicies that govern the sync."""
     units: tuple[str, ...] = ("",)
-    """What owns objects: the sync, or each of its environments."""
+    """The units that own objects: the sync, or each of its environments."""
     removed_units: tuple[str, ...] = ()
     """Units that the spec no longer has, and that may have written objects."""
     staged: bool = False
-    """Whether objects need one another: then they are applied in stages, and nothing is pruned before all is applied.
-
-    A kind is watched when its stage comes.
+    """Whether objects depend on each other. Then they are applied in stages, and nothing is pruned before all are
+    applied. A kind is watched when its stage begins.
     """
     independent: bool = False
     """Whether staged objects need only their namespaces: a failure blocks no other object, and no pruning."""
     chooses_clusters: bool = False
-    """Whether a placement chooses among the clusters, so that some of them are enough."""
+    """Whether a placement chooses among the clusters, so that not all of them are needed."""
     upstream: ClusterConnection | None = None
-    """The cluster that objects are read from, if it is another one."""
+    """The cluster that objects are read from; None: the cluster of the sync."""
     record: WorkspaceRecord | None = None
     """The record of the upstream before the first write."""
     dry_run: bool = False
     health_timeout: float | None = None
-    """How many seconds objects have to become healthy; None: their health does not matter."""
+    """The seconds in which objects must become healthy; None: their health is not checked."""
     prune_reason: str = "no longer a destination of this sync"
-    """Why a copy is removed that is not wanted any more."""
+    """Why an unwanted copy is removed."""
     shrink_reason: str = "their namespaces no longer match"
-    """Why many copies are not wanted any more, as far as that is known."""
+    """Why many copies are no longer wanted, as far as it is known."""
 
     @property
     def prunes_after_all(self) -> bool:
@@ -234,8 +233,8 @@ class LoweredSpec(Struct, Generic[Spec_co, Status_co], frozen=True, kw_only=True
         return (connection for connection in (self.upstream, *places) if connection is not None)
 
     def watches(self) -> WatchSet:
-        """Return what should enqueue the sync, before any cluster was looked at."""
-        # Whether a kind is in namespaces only the server knows: until it was asked, both are of interest.
+        """Return the watches that follow from the spec alone, before any cluster is connected."""
+        # Only the server knows whether a kind is namespaced: before discovery, both are watched.
         named = {
             Target(namespace, ref.name, ref.kind_name)
             for ref in self.reads
@@ -258,7 +257,7 @@ class LoweredSpec(Struct, Generic[Spec_co, Status_co], frozen=True, kw_only=True
         )
 
     def wants(self) -> Iterator[ClaimedTarget]:
-        """Yield what is wanted in this cluster as far as the names are known from the spec alone."""
+        """Yield the targets in this cluster whose names are known from the spec alone."""
         for destination in self.destinations:
             for ref in self.reads:
                 name = self.target_name or ref.name
@@ -268,7 +267,7 @@ class LoweredSpec(Struct, Generic[Spec_co, Status_co], frozen=True, kw_only=True
                 yield ClaimedTarget(("", ref.kind_name, name), destination.scope if ref.namespace else None, source)
 
     def claim(self, more: tuple[ClaimedTarget, ...] = ()) -> Claim | None:
-        """Return what the sync lays claim to; one that is suspended or being deleted to nothing."""
+        """Return the claim of the sync. A sync that is suspended or being deleted claims nothing."""
         if self.suspended or self.sync.deleting:
             return None
         return Claim(
@@ -280,7 +279,7 @@ class LoweredSpec(Struct, Generic[Spec_co, Status_co], frozen=True, kw_only=True
 
 
 def copy_ref(source: SourceQuery, target_name: str) -> WriteRef:
-    """Return what the copy of a source is, as far as the spec tells."""
+    """Return the copy of a source, as far as the spec names it."""
     name = target_name if target_name and not is_template(target_name) else source.name
     return WriteRef(group=source.group, version=source.version, kind=source.kind, namespace=source.namespace, name=name)
 
@@ -288,7 +287,7 @@ def copy_ref(source: SourceQuery, target_name: str) -> WriteRef:
 def objects_scope(
     destinations: tuple[Destination, ...], sources: tuple[SourceQuery, ...], target_name: str
 ) -> SpecScope:
-    """Return what a spec says about where copies are."""
+    """Return the scope of a spec that copies objects."""
     return SpecScope(
         clusters=tuple(map(cluster_scope, destinations)),
         sources=tuple(map(source_scope, sources)),
@@ -298,7 +297,7 @@ def objects_scope(
 
 
 def cluster_scope(destination: Destination) -> ClusterScope:
-    """Return what a spec says about one cluster, or several that a selector means."""
+    """Return the scope of one destination: a cluster, or the clusters of a selector."""
     namespaces = NamespaceScope.of(destination.scope) if destination.scope is not None else None
     connection = destination.connection
     if connection is not None and connection.selector is not None:
@@ -308,36 +307,36 @@ def cluster_scope(destination: Destination) -> ClusterScope:
 
 
 def source_scope(ref: SourceQuery) -> SourceScope:
-    """Return what a spec says about one source, or several that a selector means."""
+    """Return the scope of one source: an object, or the objects of a selector."""
     return SourceScope(kind=ref.kind_name, namespace=ref.namespace, name=ref.name, selector=ref.selector)
 
 
 def connection_id(connection: ClusterConnection | None) -> str:
-    """Name a way to reach a cluster."""
+    """Return the identifier of a connection."""
     if connection is None:
         return OWN_CLUSTER
     return short_digest(msgspec.json.encode(connection, order="deterministic").decode())
 
 
 class SourceObjects(Struct, frozen=True, kw_only=True):
-    """What was read."""
+    """The objects that a sync reads."""
 
     sources: tuple[SourceObject, ...] = ()
     absent: tuple[Target, ...] = ()
     """Named sources that the server says do not exist."""
     patches: Mapping[PatchContentRef, str] = {}
     problem: SyncError | None = None
-    """What is wrong, though the rest can go on."""
+    """A problem with some sources. The others can be copied."""
 
     @property
     def revision(self) -> str:
-        """Name the state of all sources together."""
+        """Return the revision of all sources together."""
         versions = [f"{source} {source.meta.resource_version}" for source in self.sources]
         return self.sources[0].meta.resource_version if len(versions) == 1 else short_digest(*versions)
 
     @property
     def observed(self) -> SourceObservedState | None:
-        """Return what was seen of the first source."""
+        """Return the observed state of the first source."""
         if not self.sources:
             return None
         meta = self.sources[0].meta

@@ -1,7 +1,7 @@
-"""Renewal of ownership marks: keeps their keys, and has every mark signed with the current key.
+"""Renewal of ownership marks: holds their keys, and lets every mark be signed with the current key.
 
-A sync signs marks anew when it looks at its objects, a few at a time. Here the syncs that were not through with that
-are enqueued again, and those that are through leave the list of who may take marks over.
+A reconcile renews the marks of its objects, a few at a time. Here the syncs with marks left are enqueued again, and the
+finished ones leave the list of syncs that may take over unsigned marks.
 """
 
 import asyncio
@@ -30,9 +30,9 @@ from syncline.kube.resources import SECRETS
 
 log = structlog.get_logger(__name__)
 
-# How often it is looked whether syncs wait, while some do.
+# The interval of checks for syncs with marks left.
 INTERVAL = 5.0
-# How long a new key only proves, before it signs.
+# How long a new key only verifies, before it signs.
 SIGNING_DELAY = 5.0
 
 
@@ -40,11 +40,11 @@ class MarkRenewal:
     """The keys of marks, for as long as the operator runs."""
 
     def __init__(
-        self, hub: Cluster, namespace: str, controllers: Sequence[AnySyncReconciler], leads: Callable[[], bool]
+        self, hub: Cluster, namespace: str, reconcilers: Sequence[AnySyncReconciler], leads: Callable[[], bool]
     ) -> None:
         self._hub = hub
         self._namespace = namespace
-        self._controllers = {controller.queue.name: controller for controller in controllers}
+        self._reconcilers = {reconciler.queue.name: reconciler for reconciler in reconcilers}
         self._leads = leads
         self._signs_at: float | None = None
         self._next = NO_KEYS
@@ -60,26 +60,26 @@ class MarkRenewal:
         )
 
     async def load(self) -> None:
-        """Read the keys, or make one. Raises what any request raises."""
+        """Read the keys, or create one. Raises the errors of a request."""
         proofs = {sync.metadata.uid: sync.status.proof for sync in self._all() if sync.status.proof is not None}
         worked_on = [uid for uid, was_worked_on in self._syncs() if was_worked_on and uid not in proofs]
         signers = frozenset(proof.partition(".")[0] for proof in proofs.values())
         keys = await ensure_mark_keys(self._hub.client, self._namespace, worked_on, signers)
         self._hub.marks.keys = keys
         unsigned = {uid for uid, _ in self._syncs() if UNSIGNED in keys.taken_over_by(uid)}
-        for controller in self._controllers.values():
-            controller.take_over_statuses(unsigned)
+        for reconciler in self._reconcilers.values():
+            reconciler.take_over_statuses(unsigned)
 
     async def run(self) -> None:
-        """Look after marks that are to be signed anew, for good; it asks for nothing as long as there are none."""
+        """Renew marks forever. Without marks to renew it makes no requests."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._watch.run())
             tasks.create_task(self._tend())
 
     def _changed(self, _key: Key, _old: KeysWire | None, new: KeysWire | None, _by: str) -> None:
-        """Take keys that somebody has added or removed; a Secret that is gone or broken changes nothing.
+        """Handle added and removed keys. A deleted or invalid Secret changes nothing.
 
-        A new key proves at once, and signs a little later: by then every replica knows it.
+        A new key verifies at once, and signs later, when every replica has it.
         """
         if new is None:
             log.error("the keys of marks are gone: restore the Secret before the operator is restarted", secret=NAME)
@@ -98,15 +98,15 @@ class MarkRenewal:
             self._signs_at = asyncio.get_running_loop().time() + SIGNING_DELAY
 
     def _sign(self) -> None:
-        """Sign with the newest key, once it is time, and have every sync look at its marks."""
+        """Sign with the newest key when it is time, and enqueue every sync to renew its marks."""
         if self._signs_at is None or asyncio.get_running_loop().time() < self._signs_at:
             return
         self._signs_at = None
         self._hub.marks.keys = self._next
-        for controller in self._controllers.values():
-            for reflector in controller.syncs.values():
+        for reconciler in self._reconcilers.values():
+            for reflector in reconciler.syncs.values():
                 for sync in reflector.values():
-                    controller.queue.add(key_of(sync), priority=1)
+                    reconciler.queue.add(key_of(sync), priority=1)
 
     async def _tend(self) -> None:
         marks = self._hub.marks
@@ -115,8 +115,8 @@ class MarkRenewal:
             self._sign()
             for ref in tuple(marks.waiting):
                 kind, namespace, name = ref.split("/")
-                if (controller := self._controllers.get(kind)) is not None:
-                    controller.queue.add(Key(namespace, name), priority=1)
+                if (reconciler := self._reconcilers.get(kind)) is not None:
+                    reconciler.queue.add(Key(namespace, name), priority=1)
             if marks.keys.takeovers and self._leads():
                 try:
                     await self._end_takeovers()
@@ -124,7 +124,7 @@ class MarkRenewal:
                     log.warning("cannot note which marks were taken over; trying again", error=str(error))
 
     async def _end_takeovers(self) -> None:
-        """Take the syncs off the list that have nothing left to take over, and those that are gone."""
+        """Remove the syncs with nothing left to take over from the list, and the deleted ones."""
         marks = self._hub.marks
         living = {sync_id(uid) for uid, _ in self._syncs()}
         listed = frozenset().union(*marks.keys.takeovers.values())
@@ -146,8 +146,8 @@ class MarkRenewal:
         ]
 
     def _all(self) -> Iterator[AnySync]:
-        for controller in self._controllers.values():
-            for reflector in controller.syncs.values():
+        for reconciler in self._reconcilers.values():
+            for reflector in reconciler.syncs.values():
                 yield from reflector.values()
 
 

@@ -36,7 +36,7 @@ class UnitPlanner(Struct, frozen=True):
     """The removals that an edit of the spec requested; see `scope_edits`."""
     memory: PairMemory
     visibility: Visibility | None = None
-    """What the account of the sync may know; None: whoever asks sees with their own rights."""
+    """The namespaces that the account of the sync may know; None: the user reads with their own rights."""
 
     async def plan(self, lowered: LoweredSpec, desired: DesiredSet) -> Preview:
         """Plan the writes of a unit, and its removals if a reconcile would prune."""
@@ -47,7 +47,7 @@ class UnitPlanner(Struct, frozen=True):
         for item in _namespaces_first(desired.items):
             outcome = _without_namespace(item, actions)
             if outcome is not None and await self._is_hidden(item):
-                outcome = None  # it is planned like any other that the account may not write
+                outcome = None  # it is planned like any other target that the account may not write
             action = None if outcome is not None else await self._plan_one(lowered, item, defined)
             if isinstance(action, Action):
                 able, refused = await split_allowed(self.access, lowered.user, [(item.site, action)])
@@ -109,7 +109,7 @@ class UnitPlanner(Struct, frozen=True):
 
 
 def _namespaces_first(items: Sequence[DesiredAt]) -> list[DesiredAt]:
-    """Sort items: in each cluster Namespaces come first, so that what goes into them can be planned."""
+    """Sort items: in each cluster Namespaces are first, so that their objects can be planned."""
     order = {id(site): number for number, site in enumerate({id(item.site): item.site for item in items}.values())}
     return sorted(items, key=lambda item: (order[id(item.site)], item.desired.target.kind != "Namespace"))
 
@@ -126,7 +126,7 @@ def _defined(items: Sequence[DesiredAt]) -> frozenset[str]:
 
 
 def _without_namespace(item: DesiredAt, planned: Sequence[Action]) -> Outcome | None:
-    """Say of a target why its namespace keeps it out; None where it is there, or is created along with the rest."""
+    """Return why nothing is written to the namespace of a target; None if it exists, or is created by the same plan."""
     target = item.desired.target
     if not target.namespace or item.hidden:
         return None

@@ -1,7 +1,7 @@
 """Usage of quotas by namespace: syncs, targets, build seconds, and bytes of mirrors.
 
-All of it is counted by namespace: no tenant can use up what another one has. What is known is kept in memory; after a
-restart, what each sync has is taken from its own status, and builds are counted anew.
+Everything is counted by namespace: no tenant can use the quota of another one. The counts are in memory. After a
+restart, the targets of each sync are read from its status, and builds are counted from zero.
 """
 
 import asyncio
@@ -21,21 +21,21 @@ _MINUTE = 60.0
 _SOON = 1.0
 
 SyncName = tuple[str, Key]
-"""The kind of a sync, and where it is."""
+"""The kind and the key of a sync."""
 
 
 class _SyncUsage(Struct):
-    """What is known of one sync; `targets` is None until somebody asks."""
+    """The counts of one sync; `targets` is None until they are needed."""
 
     seat: Seat
     targets: int | None = None
 
 
 class Quotas:
-    """Counts, for all namespaces."""
+    """The counts of all namespaces."""
 
     def __init__(self, limits: Callable[[str], TenantLimits]) -> None:
-        """`limits` returns what governs a namespace."""
+        """`limits` returns the limits of a namespace."""
         self._limits = limits
         self._places: dict[str, dict[SyncName, _SyncUsage]] = {}
         self._refused: dict[str, set[SyncName]] = {}
@@ -45,11 +45,11 @@ class Quotas:
         self._look_again: Callable[[SyncName], None] = lambda _: None
 
     def connect(self, recorded: Callable[[SyncName], int], look_again: Callable[[SyncName], None]) -> None:
-        """Take in what the controllers know: how many targets a sync has by its status, and how to reconcile it."""
+        """Set the functions of the reconcilers: the recorded targets of a sync, and a way to reconcile it."""
         self._recorded, self._look_again = recorded, look_again
 
     def sync_changed(self, kind: str, key: Key, new: AnySync | None) -> None:
-        """Take it that a sync came, changed or went."""
+        """Handle that a sync was created, changed or deleted."""
         name, places = (kind, key), self._places.setdefault(key.namespace, {})
         seat = Seat.of(new.metadata.creation_timestamp, new.metadata.uid) if new is not None else None
         if (known := places.get(name)) is not None and known.seat != seat:
@@ -63,7 +63,7 @@ class Quotas:
             del self._places[key.namespace]
 
     def admit(self, kind: str, sync: AnySync) -> None:
-        """Raise `QuotaError` where there are too many syncs that are older."""
+        """Raise `QuotaError` if the namespace has too many older syncs."""
         name, namespace = _name(kind, sync), sync.metadata.namespace
         quota = self._limits(namespace).quota("syncs")
         others = (place.seat for other, place in self._places.get(namespace, {}).items() if other != name)
@@ -74,9 +74,9 @@ class Quotas:
         self._refuse(name, quota.exceeded(what, "delete a sync that is older than this one"))
 
     def check_targets(self, kind: str, sync: AnySync, wanted: int, *, whole: bool = True) -> int:
-        """Raise `QuotaError` where a sync wants more targets than it may have; return how many it has then.
+        """Raise `QuotaError` if a sync wants more targets than its quota allows; return how many it has then.
 
-        Not `whole`: these are not all, and those that it has already stay.
+        Not `whole`: these are not all targets, and the existing ones stay.
         """
         name, namespace = _name(kind, sync), sync.metadata.namespace
         quota = self._limits(namespace).quota("targets")
@@ -98,7 +98,7 @@ class Quotas:
         return wanted
 
     def take_targets(self, kind: str, sync: AnySync, wanted: int, *, whole: bool = True) -> None:
-        """Count the targets of a sync that are about to be written. Raises `QuotaError` as `check_targets` does."""
+        """Count the targets of a sync before they are written. Raises `QuotaError` like `check_targets`."""
         targets = self.check_targets(kind, sync, wanted, whole=whole)
         name = _name(kind, sync)
         place = self._places.get(sync.metadata.namespace, {}).get(name)
@@ -108,7 +108,7 @@ class Quotas:
                 self._freed(sync.metadata.namespace)
 
     def admit_build(self, namespace: str) -> None:
-        """Raise `QuotaError` where a namespace has built for as long as it may within the last hour."""
+        """Raise `QuotaError` if a namespace has used its build seconds of the last hour."""
         quota = self._limits(namespace).quota("buildSecondsPerHour")
         now = time.monotonic()
         meter = self._meters.get(namespace)
@@ -118,7 +118,7 @@ class Quotas:
         wait = meter.wait(quota.limit, now) if meter is not None else 0.0
         if not wait:
             raise QuotaError(quota.exceeded(what, "use a kind of sync that builds nothing"))
-        # To the minute: the same time is reported until more is used.
+        # Rounded to a minute, so that the message stays the same until more is used.
         due = datetime.now(UTC) + timedelta(seconds=wait + _MINUTE)
         raise QuotaError(quota.exceeded(what, f"wait for the next try at {due:%H:%M} UTC"), again=wait + 1)
 
@@ -133,19 +133,19 @@ class Quotas:
         self._meters[namespace].add(seconds, now)
 
     def mirror_bytes(self, namespace: str) -> int | None:
-        """Return how many bytes the repositories of a namespace may take; None: any number."""
+        """Return the maximum bytes of the repositories of a namespace; None: no limit."""
         quota = self.mirror_quota(namespace)
         return quota.limit if quota is not None else None
 
     def mirror_quota(self, namespace: str) -> Quota | None:
-        """Return the quota for what repositories take on disk."""
+        """Return the quota for the size of repositories on disk."""
         return self._limits(namespace).quota("mirrorBytes")
 
     def _held(self, name: SyncName) -> int:
         place = self._places.get(name[1].namespace, {}).get(name)
         if place is None:
             return 0
-        if place.targets is None:  # from then on it changes by what is counted here alone
+        if place.targets is None:  # from then on only the counts here change it
             place.targets = self._recorded(name)
         return place.targets
 
@@ -160,14 +160,14 @@ class Quotas:
             self._refused.pop(name[1].namespace, None)
 
     def _displace(self, namespace: str, seat: Seat) -> None:
-        """Have those tried again that came before a sync of the same second, and are behind it in the order."""
+        """Reconcile the syncs of the same second that were created before a sync and are after it in the order."""
         if self._limits(namespace).quota("syncs") is not None:
             for name, place in self._places[namespace].items():
                 if place.seat.created == seat.created and seat < place.seat:
                     self._look_again(name)
 
     def _freed(self, namespace: str) -> None:
-        """Have those tried again that were refused: soon, and once for all that goes at the same time."""
+        """Reconcile the refused syncs: soon, and once for all changes at the same time."""
         if namespace in self._refused and namespace not in self._freeing:
             self._freeing.add(namespace)
             asyncio.get_running_loop().call_later(_SOON, self._try_again, namespace)

@@ -39,8 +39,9 @@ from syncline.controllers.targets.clusters import (
 )
 from syncline.controllers.targets.health import HealthResult, check_health
 from syncline.controllers.targets.keep_policy import KeepMarks
+from syncline.controllers.targets.managed_objects import managed_objects
 from syncline.controllers.targets.preview import Preview, merge
-from syncline.controllers.targets.prune import KEEP_NOTHING, Pruner, PruneResult, managed_objects
+from syncline.controllers.targets.prune import KEEP_NOTHING, Pruner, PruneResult
 from syncline.controllers.targets.stages import DesiredAt
 from syncline.controllers.targets.status_upward import UpwardResult
 from syncline.controllers.targets.visibility import Visibility

@@ -18,33 +18,33 @@ _APPLIED = frozenset({"Synced", "Skipped"})
 
 
 class ReconcileResult(Struct, Generic[Spec_co, Status_co], frozen=True, kw_only=True):
-    """What came of one reconcile."""
+    """The result of one reconcile."""
 
     sync: Sync[Spec_co, Status_co]
     outcomes: Sequence[Outcome] | None = None
-    """None: the targets were not looked at, and what the status says of them stays."""
+    """None: the targets were not read, and their status stays as it is."""
     problem: SyncError | None = None
     revision: str | None = None
     observed: SourceObservedState | None = None
-    """The first source, as it was read."""
+    """The first source that was read."""
     scope: str | None = None
     kept: list[str] | None = None
     requeue: Requeue = NO_REQUEUE
     warnings: tuple[str, ...] = ()
-    """What will be wrong soon."""
+    """Warnings about future problems, such as credentials that expire."""
     unmatched: tuple[str, ...] = ()
-    """What of the spec leads to no target now."""
+    """Descriptions of the selectors that match nothing."""
 
     units: tuple[UnitResult, ...] = ()
-    """What came of each unit; none where the sync as a whole could not be carried out."""
+    """The results of the units; empty if the sync as a whole failed."""
     removed_units: tuple[str, ...] = ()
     """Units that the spec no longer has, and that still own objects."""
     plan: tuple[str, ...] | None = None
-    """What would be done in a dry run; None where it was done."""
+    """The planned actions of a dry run; None if this was not a dry run."""
     fleet: FleetReport | None = None
     """The gateways of the sync; None if they were not observed, or if the sync has none."""
     complete: bool = False
-    """Whether everything was looked at, and nothing is left to be removed."""
+    """Whether everything was read, and nothing is left to remove."""
 
     @property
     def is_settled(self) -> bool:
@@ -60,7 +60,7 @@ def failed_result(
     outcomes: Sequence[Outcome] | None = None,
     requeue: Requeue = NO_REQUEUE,
 ) -> ReconcileResult[Spec, Status]:
-    """Return the result of a sync that could not be carried out; `requeue` where the error says nothing of that."""
+    """Return the result of a failed sync. `requeue` is used if the error has no requeue."""
     after = error.requeue.after if error.requeue.after is not None else requeue.after
     pending = after is not None or error.requeue.backoff
     again = Requeue(after=after, backoff=error.requeue.backoff, pending=pending)

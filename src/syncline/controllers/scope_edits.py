@@ -1,6 +1,6 @@
-"""Scope edits: which of the objects that a sync no longer wants were removed by an edit of its spec.
+"""Scope edits: finds the unwanted objects of a sync that an edit of its spec has removed.
 
-Collects what `core.scope_record` decides by: the objects, and what the selectors of former and new scope mean today.
+It collects the inputs of `core.scope_record`: the objects, and the present matches of the former and new selectors.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -11,7 +11,8 @@ from syncline.api.status import RemoteSyncStatus
 from syncline.controllers.lowered import LoweredSpec, connection_id
 from syncline.controllers.sources.desired import DesiredSet, SourceReading
 from syncline.controllers.targets.clusters import ConnectedClusters, for_unit
-from syncline.controllers.targets.prune import KEEP_NOTHING, Managed, managed_id, prune_candidates
+from syncline.controllers.targets.managed_objects import Managed, managed_id
+from syncline.controllers.targets.prune import KEEP_NOTHING, prune_candidates
 from syncline.core.scope_record import (
     ScopeRecord,
     Unseen,
@@ -25,7 +26,7 @@ from syncline.core.spec_scope import ClusterSelector, ManagedObject, SpecScope, 
 
 
 class ScopeEdit(Struct, frozen=True):
-    """What the edits of a spec come to; without a record nothing could be judged."""
+    """The result of the edits of a spec. Without a record nothing could be judged."""
 
     record: ScopeRecord | None = None
     requested: frozenset[bytes] = frozenset()
@@ -33,11 +34,11 @@ class ScopeEdit(Struct, frozen=True):
 
     @property
     def text(self) -> str | None:
-        """What to record in the status."""
+        """The text to record in the status."""
         return encode_record(self.record) if self.record is not None else None
 
     def after(self, left: Iterable[Managed]) -> str | None:
-        """Return what to record once the removals were tried, and these objects are left."""
+        """Return the text to record after the removals, with the objects that are left."""
         if self.record is None or not self.requested:
             return self.text
         gone = self.requested - {managed_id(*one) for one in left}
@@ -54,7 +55,7 @@ class ScopeEditJudge:
     async def judge(
         self, reading: SourceReading, lowered: LoweredSpec, clusters: ConnectedClusters, desired: Sequence[DesiredSet]
     ) -> ScopeEdit:
-        """Judge the objects that units no longer want, wherever it is known what is wanted now.
+        """Judge the unwanted objects of all units whose desired objects are known.
 
         Copies are not judged as long as not all their names are known.
         """
@@ -73,7 +74,7 @@ class ScopeEditJudge:
             unwanted = prune_candidates(lowered, for_unit(clusters, one.unit, removed), one.keep)
             found += _managed(clusters, unwanted, one.unit, copies=copies)
         uncertain = frozenset(one.unit for one in desired) - {one.unit for one in certain}
-        # Without a record, or without objects, nothing is judged by what the selectors mean: the upstream is not asked.
+        # Without a record or without objects, the matches of selectors are not needed: the upstream is not read.
         scopes = _scopes(record, lowered) if record is not None and found else []
         sources = await reading.selected([one for scope in scopes for one in scope.sources])
         return self._judge(lowered, clusters, record, found, uncertain=uncertain, sources=sources)
@@ -125,7 +126,7 @@ def _managed(
 
 
 def _scopes(record: ScopeRecord | None, lowered: LoweredSpec) -> list[SpecScope]:
-    """Return the recorded scopes and that of the spec."""
+    """Return the recorded scopes and the scope of the spec."""
     if record is None:
         return [lowered.scope]
     former = [one.scope for one in record.earlier]
@@ -133,7 +134,7 @@ def _scopes(record: ScopeRecord | None, lowered: LoweredSpec) -> list[SpecScope]
 
 
 def _unseen_clusters(lowered: LoweredSpec, connected: ConnectedClusters) -> frozenset[str]:
-    """Return the clusters that were written to and cannot be looked at now."""
+    """Return the written clusters that cannot be read now."""
     status = lowered.sync.status
     written = {entry.name for entry in status.clusters} if isinstance(status, RemoteSyncStatus) else set()
     return frozenset(

@@ -1,4 +1,4 @@
-"""Tenancy of a sync: the account that it acts as, and what flags and TenantPolicies let it ask for."""
+"""Tenancy of a sync: the service account that it acts as, and what flags and TenantPolicies allow."""
 
 from typing import Protocol
 
@@ -21,19 +21,19 @@ class Policies(Protocol):
     """The TenantPolicies of the cluster."""
 
     def limits(self, namespace: str) -> TenantLimits:
-        """Return what governs a namespace."""
+        """Return the limits of a namespace."""
 
 
 def refuse(violation: Violation | None) -> None:
-    """Raise `SyncError` where a policy is against something."""
+    """Raise `SyncError` if a policy does not allow a request."""
     if violation is not None:
         raise SyncError(NOT_ALLOWED, str(violation), stalled=True)
 
 
 def check_server(policies: Policies | None, resolved: Resolved, home: str) -> None:
-    """Raise `NotResolved` where a policy of the namespace of a credential is against the server that it leads to.
+    """Raise `NotResolved` if a policy of the namespace of a credential does not allow the server.
 
-    Nothing was sent to the server yet.
+    Until then, nothing is sent to the server.
     """
     if policies is None:
         return
@@ -45,7 +45,7 @@ def check_server(policies: Policies | None, resolved: Resolved, home: str) -> No
 
 
 def check_cluster(policies: Policies | None, resolved: Resolved, namespace: str) -> None:
-    """Raise `NotResolved` where a policy is against the cluster that a sync of a namespace names."""
+    """Raise `NotResolved` if a policy does not allow the cluster that a sync of a namespace names."""
     if policies is None:
         return
     target = resolved.target
@@ -60,7 +60,7 @@ def check_cluster(policies: Policies | None, resolved: Resolved, namespace: str)
     except NotResolved:
         if home == namespace:
             raise
-        # What governs another namespace is for those who may look there.
+        # The limits of another namespace are shown only to users who can read there.
         message = f"SyncTarget {resolved.name} of namespace {home} may not be used; its status says why"
         raise NotResolved("SyncTargetNotReady", message) from None
 
@@ -77,16 +77,16 @@ class Tenancy(Struct, frozen=True, kw_only=True):
     """The operator's flags about tenants, and the TenantPolicies of the cluster."""
 
     guarded: frozenset[str] = frozenset()
-    """Namespaces, names or globs, that only an exact name in a sync reaches."""
+    """Namespaces, as names or globs, that a sync must name exactly."""
     default_account: str = ""
     require_account: bool = False
     min_interval: float = 10.0
     rights: OwnRights | None = None
-    """What the operator may do in its own name."""
+    """The operator's own rights."""
     policies: Policies | None = None
 
     def limits(self, namespace: str) -> TenantLimits:
-        """Return what governs the syncs of a namespace. Raises `SyncError` while that is not known."""
+        """Return the limits of the syncs of a namespace. Raises `SyncError` while they are not known."""
         limits = self.policies.limits(namespace) if self.policies is not None else NO_LIMITS
         if not limits.known:
             message = f"namespace {namespace} is not observed yet, nor which TenantPolicies govern it: trying again"
@@ -94,22 +94,22 @@ class Tenancy(Struct, frozen=True, kw_only=True):
         return limits
 
     def admit(self, namespace: str, request: TenantRequest) -> None:
-        """Raise `SyncError` where the policies of a namespace do not allow what a spec asks for."""
+        """Raise `SyncError` if the policies of a namespace do not allow a spec."""
         refuse(self.limits(namespace).violation(request))
 
     def confirm(self, namespace: str, limits: TenantLimits) -> None:
-        """Raise `SyncError` where other policies govern a namespace than when its sync was checked against `limits`.
+        """Raise `SyncError` if the policies of a namespace have changed since its sync was checked against `limits`.
 
-        A reconcile may take minutes, and its author may have it take longer: what a policy says by then holds.
+        A reconcile may take minutes, and its author can make it take longer. The present policies count.
         """
         if self.limits(namespace) != limits:
             message = "the TenantPolicies of this namespace changed meanwhile, so nothing more is written: trying again"
             raise SyncError(POLICY_CHANGED, message, status="Unknown", retry=True)
 
     def user(self, namespace: str, account: str | None) -> str | None:
-        """Return whom a sync of this namespace acts as; None: the operator itself.
+        """Return the user that a sync of this namespace acts as; None: the operator itself.
 
-        Raises `SyncError` where it must name an account and names none, or one that a policy does not allow.
+        Raises `SyncError` if it must name an account and names none, or names one that a policy does not allow.
         """
         account, violation = self.limits(namespace).account(account or "", self.default_account)
         refuse(violation)
@@ -123,7 +123,7 @@ class Tenancy(Struct, frozen=True, kw_only=True):
         return None
 
     def interval(self, text: str) -> float:
-        """Return an interval that a sync asks for, in seconds."""
+        """Return the interval of a sync in seconds. Raises `SyncError` if it is too short."""
         try:
             asked = seconds(text)
         except ValueError as error:

@@ -1,7 +1,7 @@
-"""TenantPolicy informer: which policies govern a namespace, and whom a change of one concerns.
+"""TenantPolicy informer: finds the policies that govern a namespace, and the namespaces that a change affects.
 
-One watch, and none of it costs a request. Policies are told from namespaces by labels, which only those can write who
-may change namespaces.
+One watch serves all syncs, without requests. A policy selects namespaces by labels, which only users with the right to
+change namespaces can write.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,26 +28,26 @@ PolicySync = Sync[TenantPolicySpec, TenantPolicyStatus]
 
 
 class ObservedPolicy(Struct, frozen=True, kw_only=True):
-    """A policy as read; `selector` is None where not even that can be read: then it governs every namespace."""
+    """A decoded policy. If its selector is not valid, `selector` is None, and the policy governs every namespace."""
 
     sync: PolicySync
     selector: LabelSelector | None
 
     @property
     def rules(self) -> PolicyRules:
-        """What it says."""
+        """The spec."""
         return PolicyRules(name=self.sync.metadata.name, spec=self.sync.spec, error=self.sync.error)
 
     def governs(self, namespace: Namespace) -> bool:
-        """Whether it governs a namespace as it is labelled now."""
+        """Whether it governs a namespace with its present labels."""
         return self.selector is None or selector_matches(self.selector, namespace.labels)
 
 
 class TenantPolicyInformer:
-    """All policies, for those who obey them and for the one who reports on them."""
+    """All policies, for the syncs that they govern and for the reconciler that reports on them."""
 
     def __init__(self, hub: Cluster, on_change: Callable[[frozenset[str]], None] = lambda _: None) -> None:
-        """`on_change` is reported the namespaces whose syncs may or may not do other things now."""
+        """`on_change` is called with the namespaces whose limits have changed."""
         self._hub = hub
         self._on_change = on_change
         self._listeners: list[Callable[[str], None]] = []
@@ -57,16 +57,16 @@ class TenantPolicyInformer:
         )
 
     def listen(self, listener: Callable[[str], None]) -> None:
-        """Tell the name of each policy that came, changed or went, or that governs something else now."""
+        """Report to a listener the name of each policy that changed, or that governs other namespaces now."""
         self._listeners.append(listener)
 
     async def load(self, client: Client) -> None:
-        """Read all policies once, for a command that only looks. Raises what any read raises."""
+        """Read all policies once, for a command that does not watch. Raises the errors of a read."""
         wires, _ = await client.list(RESOURCE, type=RawSync)
         self._loaded = tuple(map(_read, wires))
 
     def limits(self, namespace: str) -> TenantLimits:
-        """Return what governs a namespace; of one that was not observed yet, that is not known."""
+        """Return the limits of a namespace; they are not `known` before the namespace was observed."""
         policies = tuple(self._all())
         if not policies:
             return NO_LIMITS
@@ -81,9 +81,9 @@ class TenantPolicyInformer:
         return frozenset(one.name for one in self._hub.namespaces.values() if policy.governs(one))
 
     def namespace_changed(self, cluster: Cluster, old: Namespace | None, new: Namespace | None) -> None:
-        """Take the change of a namespace: its labels may put it under other policies."""
+        """Handle the change of a namespace: its labels may select other policies."""
         seen = new or old
-        # Before the first list is complete nobody reconciles, and all are asked for in any case.
+        # Before the first list is complete nothing is reconciled; afterwards all syncs are enqueued in any case.
         if cluster is not self._hub or seen is None or not self._hub.namespaces.synced.is_set():
             return
         before, after = (
@@ -96,7 +96,7 @@ class TenantPolicyInformer:
             self._on_change(frozenset({seen.name}))
 
     def syncs_changed(self, namespace: str) -> None:
-        """Take it that a namespace has another number of syncs."""
+        """Handle that the number of syncs of a namespace has changed."""
         found = self._hub.namespace(namespace)
         for policy in self._all():
             if found is not None and policy.governs(found):
@@ -107,7 +107,7 @@ class TenantPolicyInformer:
         yield from self.reflector.values()
 
     def _changed(self, key: Key, old: ObservedPolicy | None, new: ObservedPolicy | None, _by: str) -> None:
-        # Statuses are ours, and allow nothing.
+        # Statuses are ours, and change no limit.
         if old is None or new is None or old.sync.metadata.generation != new.sync.metadata.generation:
             self._on_change(frozenset().union(*(self.governed(one) for one in (old, new) if one is not None)))
         self._tell(key.name)

@@ -19,14 +19,14 @@ from syncline.engine.watch_index import UpstreamWatch, WatchIndex, WatchSet
 from syncline.kube.cache import Key
 from syncline.kube.queue import Queue
 
-# The delay before a status of somebody else is corrected. Two operators must not correct each other in a loop.
+# The delay before a status that others wrote is corrected. Two operators must not correct each other in a loop.
 REPAIR_DELAY = 0.5
 # The delay for objects that controllers create for ours: the addresses of a Service change many at a time.
 FOLLOW_DELAY = 0.2
 
 DEFINITIONS = "CustomResourceDefinition.apiextensions.k8s.io"
 ObjectPlace = tuple[str, Target]
-"""A cluster, and a place in it."""
+"""A cluster by its name, and a target in it."""
 
 
 class Triggers:
@@ -72,21 +72,21 @@ class Triggers:
     def sync_changed(self, key: Key, old: AnySync | None, new: AnySync | None, by: str) -> None:
         """Handle a change of a sync. Our own status and finalizer enqueue nobody; changes of others are corrected."""
         if new is None or old is None or _user_fields(old) != _user_fields(new):
-            # Whoever edits a sync, or asks for it now, wants a fresh look at what was in the way.
+            # A user who edits a sync, or requests a reconcile, expects that its blocked targets are read again.
             self._blocked.pop(key, None)
-            # Those that were there when we started have most likely nothing to do: edits go first.
+            # Syncs that existed at the start have most likely nothing to do: edited syncs are first.
             self._queue.add(key, priority=1 if old is None else 0)
         elif not by and _own_fields(old) != _own_fields(new):
             self._queue.add(key, delay=REPAIR_DELAY)
 
     def set_watches(self, key: Key, watches: WatchSet, claim: Claim | None, *, from_spec: bool = False) -> None:
-        """Enqueue this sync for these things from now on; without a claim it wants nothing (suspended, deleted).
+        """Set the watches and the claim of a sync. Without a claim it wants nothing: it is suspended or deleted.
 
-        `from_spec`: the claim is what the spec alone tells, until the next pass has looked.
+        `from_spec`: the claim follows from the spec alone, until the next reconcile has read more.
         """
         before = self._watch_index.get(key)
         if from_spec and before is not None and before.upstream:
-            # What happens upstream until that pass must not be missed: nobody would list it again.
+            # Changes upstream until that reconcile must not be missed: nothing would list the objects again.
             watches = structs.replace(
                 watches,
                 upstream=before.upstream,
@@ -106,7 +106,7 @@ class Triggers:
             self._claims.put(claim)
 
     def watch_cluster(self, key: Key, cluster: str) -> None:
-        """Enqueue this sync also when a cluster is lost, or is back."""
+        """Enqueue this sync also when a cluster becomes unreachable, or reachable."""
         before = self._watch_index.get(key) or WatchSet()
         if cluster not in before.clusters:
             self._watch_index.put(key, structs.replace(before, clusters=before.clusters | {cluster}))
@@ -123,7 +123,7 @@ class Triggers:
     def follow(self, key: Key, places: Collection[tuple[str, str, str]]) -> None:
         """Enqueue this sync also for any object of exactly these kinds in these namespaces, by cluster.
 
-        The addresses of its Services, for example: whoever makes them does not know of the sync.
+        The addresses of its Services, for example: the controller that writes them does not know the sync.
         """
         wanted, known = frozenset(places), self._follows.get(key, frozenset())
         for place in known - wanted:
@@ -172,9 +172,9 @@ class Triggers:
         self._moved[key] = set()
 
     def mark_blocked(self, key: Key, generation: int, cluster: Cluster, outcome: Outcome) -> None:
-        """Remember that an unmanaged object is at a target, which is not asked for until something changes there.
+        """Remember that an unmanaged object is at a target. The target is not read again until something changes there.
 
-        What has changed there since the reconcile began may be what the reconcile did not see yet: then it looks again.
+        If something has changed there since the reconcile began, the reconcile may not have seen it: it runs again.
         """
         place = (cluster.name, outcome.target.local())
         if place in self._moved.get(key, ()):
@@ -183,9 +183,9 @@ class Triggers:
             self._blocked.setdefault(key, {})[place] = (generation, outcome)
 
     def wait(self, key: Key, cluster: Cluster, outcome: Outcome) -> None:
-        """Look again at a target that another sync has, if something has changed there since the reconcile began.
+        """Reconcile again if a target of another sync has changed since the reconcile began.
 
-        What changes from now on is reported: the writer has noted who waits for it.
+        Later changes are reported: the writer has recorded the sync as a waiter.
         """
         if (cluster.name, outcome.target.local()) in self._moved.get(key, ()):
             self._queue.add(key)
@@ -205,11 +205,11 @@ class Triggers:
             for place in [place for place in known if place[0] == cluster.name and place[1].namespace in names]:
                 del known[place]
             self._queue.add(key)
-        for name in names:  # another sync may reach it no more
+        for name in names:  # another sync may not reach it any more
             for waiter in self._claims.waiters.in_namespace(cluster.name, name):
                 self._enqueue_waiter(waiter)
         if old is not None and new is not None and old.ignored and not new.ignored:
-            # A copy that is no longer wanted was left there, and its namespace is none that its sync looks at.
+            # An unwanted copy was left there, in a namespace that its sync does not watch.
             for owner in cluster.owners_in(new.name):
                 self._enqueue_owner(owner)
 
@@ -235,14 +235,14 @@ class Triggers:
                     self.ended[key] = True
                 if self._ref(key) != by and (self._watch_index.get(key) is not None or key in self.ended):
                     self._queue.add(key)
-            # A clone of a copy carries our label too, and may be a source or in the way.
+            # A clone of a copy has our label too. It may be a source, or block a target.
             self._unmanaged_changed(cluster, observed.target, by)
 
     def _is_concerned(self, key: Key, old: Observed | None, new: Observed | None) -> bool:
         """Whether a change of an object can change the plan of its sync.
 
-        What controllers note in a status, for example, is nothing that a plan looks at, and health matters only to a
-        sync that waits for it. All wait for the definitions of kinds.
+        A plan does not read the status of an object, for example, and only some syncs wait for its health. All syncs
+        wait for CRDs.
         """
         if old is None or new is None:
             return True

@@ -1,8 +1,8 @@
 """Network addresses that a connection must not lead to.
 
-A tenant names the server, and the operator connects: without care, to what only the operator can reach. Loopback and
-link-local addresses are refused unless allowed for development; metadata services of clouds, and what is no address of
-one machine, always. Private ranges are not: clusters and Git servers live there.
+A tenant names the server, and the operator connects, possibly to servers that only the operator can reach. Loopback and
+link-local addresses are refused unless a flag allows them for development. Metadata services of clouds, and addresses
+that are not of one machine, are always refused. Private ranges are allowed, because clusters and Git servers are there.
 """
 
 import ipaddress
@@ -12,7 +12,7 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 LOOPBACK = "is this machine itself, which is refused without --allow-loopback"
 """Why a name or address of this machine is refused."""
 
-# Metadata services hand out credentials to whoever asks from a machine or pod. Each is from its cloud's documentation.
+# Metadata services give credentials to any machine or pod that asks. Each address is from its cloud's documentation.
 METADATA = {
     "169.254.169.254": "AWS, Google Cloud, Azure, OpenStack, DigitalOcean, Hetzner and others: instance metadata",
     "169.254.170.2": "AWS ECS: credentials of a task",
@@ -31,7 +31,7 @@ _IPV4_BITS = 32
 
 
 def refusal(address: str, *, allow_loopback: bool) -> str | None:
-    """Say why an IP address is refused, or return None: it is not."""
+    """Return why an IP address is refused, or None."""
     try:
         given = ipaddress.ip_address(address)
     except ValueError:
@@ -40,7 +40,7 @@ def refusal(address: str, *, allow_loopback: bool) -> str | None:
 
 
 def is_link_local(address: str) -> bool:
-    """Whether an IP address, or one that it stands for, is only valid on its link: services of nodes and clouds."""
+    """Whether an IP address, or the IPv4 address inside it, is link-local, as for services of nodes and clouds."""
     try:
         return any(each.is_link_local for each in _meant(ipaddress.ip_address(address)))
     except ValueError:
@@ -67,7 +67,7 @@ def _refusal(address: Address, *, allow_loopback: bool) -> str | None:
 
 
 def _meant(address: Address) -> tuple[Address, ...]:
-    """Return the address, and those of the old protocol that it stands for."""
+    """Return the address, and the IPv4 addresses that it contains."""
     if isinstance(address, ipaddress.IPv4Address):
         return (address,)
     meant: list[Address] = [address]

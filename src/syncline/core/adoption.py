@@ -1,9 +1,9 @@
 """Adoption: takes over the fields of the tool that managed an object before.
 
-A server-side apply removes a field that it no longer sends only if no other manager owns it. A tool that has gone owns
-its fields forever, so a field that is later removed from Git would stay on the object. Adopting hands the fields of
-such tools to us once, as client-go's `csaupgrade` does from client-side to server-side apply. What controllers and
-webhooks own stays theirs, and so does everything that was written through `status` or `scale`.
+A server-side apply removes a field that it no longer sends only if no other manager owns it. A tool that is no longer
+used owns its fields forever, so a field that is later removed from Git would stay on the object. An adoption transfers
+the fields of such tools to us once, as client-go's `csaupgrade` does from client-side to server-side apply. Fields of
+controllers and webhooks stay theirs, and so do all fields that were written through `status` or `scale`.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -25,7 +25,7 @@ FORMER_MANAGERS = frozenset(
         # Helm
         "helm",
         "Helm",
-        # kubectl, where it writes whole manifests or edits them; not label, annotate, rollout, scale and autoscale
+        # kubectl, if it writes whole manifests or edits them; not label, annotate, rollout, scale and autoscale
         "kubectl",
         "kubectl-client-side-apply",
         "kubectl-create",
@@ -38,7 +38,7 @@ FORMER_MANAGERS = frozenset(
         "kubectl-set",
     }
 )
-"""Field managers that write what a person or a repository asks for, and write it no more once we do."""
+"""Field managers that write the manifests of a user or a repository, and stop when Syncline does."""
 
 _LAST_APPLIED = "f:kubectl.kubernetes.io/last-applied-configuration"
 _SCALED = "spec.replicas"
@@ -49,12 +49,12 @@ def hand_over(
 ) -> list[Json] | None:
     """Return `metadata.managedFields` with the fields of former managers as ours by apply; None: there are none.
 
-    `managed` is the list as it came, `sent` the object that is about to be applied, `kind` such as `Deployment.apps`.
-    Not handed over are labels, annotations and other metadata that are not sent; and, where they are not sent, the
-    number of replicas, which an autoscaler may rely on, and what the server has allocated.
+    `managed` is the list of the live object, `sent` the object to apply, `kind` such as `Deployment.apps`. Some fields
+    that are not sent stay: labels, annotations and other metadata, the number of replicas, which an autoscaler may use,
+    and values that the server has allocated.
 
-    Sets of fields of different API versions cannot be joined: those that are not of the version of our own entry, or
-    else of the newest one, stay where they are.
+    Sets of fields of different API versions cannot be merged: only the version of our own entry, or else the newest
+    one, is handed over.
     """
     former = [entry for entry in managed if _is_former(entry)]
     mine = [entry for entry in managed if entry.get("manager") == manager and not entry.get("subresource")]
@@ -87,7 +87,7 @@ def hand_over(
 
 
 def hand_over_patch(managed: Sequence[Mapping[str, Any]], uid: str, version: str) -> list[Json]:
-    """Return the JSON patch that writes what `hand_over` returned; an object that has changed since is not touched."""
+    """Return the JSON patch that writes the result of `hand_over`, unless the object has changed since."""
     return [
         {"op": "test", "path": "/metadata/uid", "value": uid},
         {"op": "replace", "path": "/metadata/resourceVersion", "value": version},
@@ -96,7 +96,7 @@ def hand_over_patch(managed: Sequence[Mapping[str, Any]], uid: str, version: str
 
 
 def _is_former(entry: Mapping[str, Any]) -> bool:
-    """Whether an entry is of a tool that we take over from; one that wrote kubectl's annotation applied as kubectl."""
+    """Whether an entry is of a former tool. A manager that wrote kubectl's annotation counts as kubectl."""
     if entry.get("subresource"):
         return False
     if entry.get("manager") in FORMER_MANAGERS:
@@ -153,6 +153,6 @@ def _split_field(element: str, below: Mapping[str, Any], sent: Any, kind: str, p
         mine, theirs = ({one: {}}, {}) if one == "." else _split_field(one, deeper, value, kind, here)
         taken |= mine
         left |= theirs
-    # What holds nothing but parts that stay is not handed over itself.
+    # A map that contains only fields that stay is not handed over.
     whole = not left or bool(taken.keys() - {"."})
     return ({element: taken} if whole else {}), ({element: left} if left else {})

@@ -1,8 +1,7 @@
 """The admission policies that check authors: whether they are in force, and the effect on a sync.
 
-A policy is in force when it and its binding are those that this version ships, or those of a newer version. What the
-API server fills in by itself makes no difference; anything else does: a selector that leaves namespaces out, a binding
-that only warns.
+A policy is in force if it and its binding are as this version, or a newer one, ships them. Defaults of the API server
+make no difference. Anything else does: a selector that excludes namespaces, or a binding that only warns.
 """
 
 import re
@@ -23,12 +22,12 @@ Enforcement = Literal["InForce", "Missing", "Unknown"]
 UNJUDGED = frozenset({POLICY_UNKNOWN, AUTHOR_UNCHECKED})
 """The reasons of Ready with which the author of the observed generation counts as unchecked."""
 
-# What the API server adds to a policy that does not say it.
+# The defaults of the API server for a policy.
 _DEFAULTS = {"matchPolicy": "Equivalent", "scope": "*"}
 
 
 class Live(Struct, frozen=True):
-    """A policy or a binding as it is in the cluster."""
+    """A policy or binding in the cluster."""
 
     name: str
     uid: str
@@ -55,12 +54,12 @@ def is_replaced_unseen(old: Live | None, new: Live | None) -> bool:
 
 
 def is_about_authors(name: str) -> bool:
-    """Whether a policy of ours says what authors may do. What a TenantPolicy says is checked by the operator too."""
+    """Whether a policy of ours checks authors. The operator itself checks the limits of TenantPolicies too."""
     return name.partition(".")[0].endswith(("-authors", "-removers"))
 
 
 def effective(spec: Any) -> Any:
-    """Return a spec without what makes no difference: defaults and what is empty."""
+    """Return a spec without values that make no difference: defaults and empty values."""
     if isinstance(spec, dict):
         parts = {key: effective(value) for key, value in spec.items() if _DEFAULTS.get(key) != value}
         return {key: value for key, value in parts.items() if value not in (None, {}, [])}
@@ -68,7 +67,7 @@ def effective(spec: Any) -> Any:
 
 
 def find_problem(shipped: Manifest, live: Live | None, version: str) -> str:
-    """Say what is wrong with a policy or binding, and what to do; nothing where it is in force."""
+    """Return the problem with a policy or binding, with the remedy; empty if it is in force."""
     what = f"{shipped['kind']} {shipped['metadata']['name']}"
     if live is None:
         return f"{INSTALL}: the {what} does not exist"
@@ -92,12 +91,12 @@ def judge(
     epoch: int,
     predates: bool,
 ) -> Verdict:
-    """Say whether the author of a spec was checked, of a sync that acts with the operator's own rights.
+    """Return whether the author of a spec was checked, for a sync that acts with the operator's own rights.
 
-    `observed` and `reason` are what the status says. `predates`: the sync is older than the policy, so that an edit may
-    be older too, if no pass of this process has followed the sync in this epoch of the policies. `Confirm`: the author
-    was checked if the policy is in force right now, read live. `AuthorUnchecked` is final for a generation. Therefore
-    a generation is not judged while it is not known whether the policy is in force: that is `PolicyUnknown`.
+    `observed` and `reason` are from the status. `predates`: the sync is older than the policy, so an edit may be older
+    too, unless a reconcile of this process has followed the sync in this epoch of the policies. `Confirm`: the author
+    was checked if a live read shows that the policy is in force. `AuthorUnchecked` is final for a generation. Therefore
+    a generation has no verdict while it is not known whether the policy is in force: that is `PolicyUnknown`.
     """
     if remembered is not None and remembered.generation == generation:
         known, refused = remembered.checked, not remembered.checked
@@ -124,7 +123,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _is_strict(ours: Manifest, theirs: Manifest) -> bool:
-    """Whether a policy of another version looks at all that ours does, and denies where it cannot decide."""
+    """Whether a policy of another version covers everything that ours covers, and denies what it cannot decide."""
     if not theirs.get("validations") or any(theirs.get(key) != ours.get(key) for key in ("failurePolicy", "paramKind")):
         return False
     constraints = theirs.get("matchConstraints") or {}

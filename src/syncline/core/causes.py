@@ -1,4 +1,4 @@
-"""Causes: what a status says is wrong, without what differs from one retry to the next."""
+"""Causes: the problems of a status, without the parts that differ between retries."""
 
 import re
 from collections.abc import Collection
@@ -16,12 +16,12 @@ _VARIES = re.compile(
 )
 _SPACE = re.compile(r"\s+")
 _CUT = 1000
-# So much of a target's message is in the message of Ready.
+# The length of a target's message in the message of Ready.
 _QUOTED = 100
 
 
 def causes(status: SyncStatus) -> frozenset[str]:
-    """Return what is wrong, whichever targets it concerns and however often it was tried. Empty: nothing is."""
+    """Return the cause, without the targets and the number of retries. Empty: there is no problem."""
     ready = find(status.conditions, "Ready")
     if ready is None or ready.status == "True":
         return frozenset()
@@ -33,7 +33,7 @@ def causes(status: SyncStatus) -> frozenset[str]:
 
 
 def _names(entry: TargetStatus) -> tuple[str, ...]:
-    """Return what names the target; the longest first, since one may be part of another."""
+    """Return the names of the target, the longest first, because one may be part of another."""
     names = (entry.cluster_name, entry.namespace, entry.name)
     return tuple(sorted((name for name in names if name), key=len, reverse=True))
 

@@ -1,7 +1,7 @@
 """Compatibility of a cluster: the resources that it accepts from syncs, by the outcomes of each kind.
 
-What is said here is read by everybody who can read the SyncTarget: it names resources, never a sync, a namespace or an
-object, and repeats nothing that a server said.
+Every user who can read the SyncTarget can read these messages. They name resources, never a sync, a namespace or an
+object, and repeat no message of a server.
 """
 
 import re
@@ -13,25 +13,25 @@ from syncline.api.synctarget import SyncedResource
 from syncline.core.outcome import Outcome
 
 MAX_RESOURCES = 200
-# Kinds that no cluster serves are anybody's invention: they do not crowd out those that are written.
+# Any user can invent kinds that no cluster serves: they must not displace the kinds that are written.
 MAX_INCOMPATIBLE = 100
 _NAME = 317
 
 _READS = ("get", "list", "watch")
 _VERBS = (*_READS, "create", "update", "patch", "delete")
-# How an API server tells a lack of rights from what admission refuses.
+# The message of an API server for a missing right, in contrast to a refusal by admission.
 _NO_RIGHT = re.compile(rf'cannot ({"|".join(_VERBS)}) resource "')
 
 
 class Verdict(Struct, frozen=True):
-    """Whether a cluster takes a kind; if not, why and what to do."""
+    """Whether a cluster accepts a kind; if not, the cause and the remedy."""
 
     accepted: bool
     message: str = ""
 
 
 Findings = Mapping[str, Verdict | None]
-"""By kind. None: the kind is to be written, and the cluster could not be asked yet."""
+"""The verdicts by kind. None: the kind will be written, and the cluster has not answered yet."""
 
 ACCEPTED = Verdict(accepted=True)
 NOT_SERVED = Verdict(
@@ -40,24 +40,24 @@ NOT_SERVED = Verdict(
 
 
 def no_right(verb: str) -> Verdict:
-    """Return the verdict on a kind that the credential may not use as it must."""
+    """Return the verdict on a kind for which the credential lacks a right."""
     rights = "get, list and watch" if verb in _READS else verb
     return Verdict(accepted=False, message=f"grant {rights} on it there: the credential lacks the right")
 
 
 def verdict_of(outcome: Outcome) -> Verdict | None:
-    """Return what an outcome says of the kind of its target; None: nothing, what was known stays."""
+    """Return the verdict of an outcome on the kind of its target; None: the earlier verdict stays."""
     if outcome.reason == "KindNotServed":
         return NOT_SERVED
     if outcome.reason in ("Forbidden", "KindNotWatched") and (refusal := _NO_RIGHT.search(outcome.message)) is not None:
         return no_right(refusal[1])
-    # What the server says against one object, it says of a kind that it knows.
+    # The refusal of an object proves that the server knows its kind.
     known = outcome.state in ("Synced", "Conflict") or outcome.reason in ("Forbidden", "Invalid")
     return ACCEPTED if known else None
 
 
 def verdicts(outcomes: Iterable[Outcome], known: Findings) -> dict[str, Verdict | None]:
-    """Return what a sync has found of each kind that it writes to one cluster; `known` is what it found before."""
+    """Return the verdicts of a sync on the kinds that it writes to one cluster; `known` are its earlier verdicts."""
     found: dict[str, Verdict | None] = {}
     for outcome in outcomes:
         if outcome.gone:
@@ -72,7 +72,7 @@ def verdicts(outcomes: Iterable[Outcome], known: Findings) -> dict[str, Verdict 
 
 
 def synced_resources(found: Iterable[Findings], names: Mapping[str, str]) -> list[SyncedResource]:
-    """Sum up what all syncs have found in one cluster: what it does not take first, then by name."""
+    """Merge the verdicts of all syncs on one cluster: refused kinds first, then by name."""
     worst: dict[str, Verdict] = {}
     for one in found:
         for kind, verdict in one.items():
@@ -88,7 +88,7 @@ def synced_resources(found: Iterable[Findings], names: Mapping[str, str]) -> lis
 
 
 def _worse(one: Verdict | None, other: Verdict) -> Verdict:
-    """Return the verdict that counts: a refusal, and of two the first by its words, so that order does not matter."""
+    """Return the verdict that counts: a refusal; of two, the first by its message, so that order does not matter."""
     if one is None or one == other:
         return other
     return min(one, other, key=lambda verdict: (verdict.accepted, verdict.message))

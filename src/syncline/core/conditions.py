@@ -22,7 +22,7 @@ class Finding(Struct, frozen=True):
 def update_conditions(
     known: Sequence[Condition], findings: Iterable[Finding], generation: int, now: str
 ) -> list[Condition]:
-    """Return the findings as conditions; a time moves only with a status. What is not found any more goes."""
+    """Return the findings as conditions. A time changes only with a status. Conditions without finding are dropped."""
     before = {condition.type: condition for condition in known}
     updated = []
     for finding in findings:
@@ -47,5 +47,5 @@ def find(conditions: Iterable[Condition], kind: str) -> Condition | None:
 
 
 def shorten(text: str, limit: int) -> str:
-    """Cut a text for a field with a limit, in the middle: what to do stands at the end, or at the beginning."""
+    """Cut a text in the middle to a limit: the remedy is at the end, or at the beginning."""
     return fitting.shorten(text, limit)

@@ -11,7 +11,7 @@ from syncline.core.selectors import glob_matches
 
 
 class ContentError(Exception):
-    """The spec cannot be carried out on this content; the message names the keys."""
+    """The spec does not fit this content. The message names the keys."""
 
 
 def select_keys(
@@ -30,7 +30,7 @@ def select_keys(
 
 
 def exact_content(kind: str, fields: Mapping[str, Any]) -> Content:
-    """Return the exact part of a ConfigMap or Secret that somebody wrote; raises `ContentError` for what is none."""
+    """Return the exactly copied part of a ConfigMap or Secret. Raises `ContentError` if it is not valid."""
     data = fields.get("data") or {}
     texts = fields.get("stringData") or {} if kind == "Secret" else {}
     binary = fields.get("binaryData") or {}
@@ -48,7 +48,7 @@ def exact_content(kind: str, fields: Mapping[str, Any]) -> Content:
 
 
 def _canonical(values: Mapping[str, str]) -> dict[str, str]:
-    """Return base64 as the server writes it: else what was sent would never equal what is there."""
+    """Return base64 in the form of the server: otherwise the sent value would never equal the live one."""
     found = {}
     for name, value in values.items():
         try:
@@ -59,9 +59,9 @@ def _canonical(values: Mapping[str, str]) -> dict[str, str]:
 
 
 def source_name(keys: Keys | None, name: str) -> str | None:
-    """Return the key of the source that a key of a copy belongs to; None where it is none of the sync's business.
+    """Return the key of the source for a key of a copy; None if the sync does not copy it.
 
-    The way back of `select_keys`.
+    It is the reverse of `select_keys`.
     """
     if keys is None:
         return name

@@ -17,7 +17,7 @@ from syncline.core.placing import Placed
 from syncline.core.wire import DATA_KINDS
 
 _NOT_SENT = frozenset({"apiVersion", "kind", "metadata", "status"})
-# kubectl's copy of the whole object would tell of Secrets, and means nothing here.
+# kubectl's copy of the whole object would reveal Secrets, and is not used here.
 _UNWANTED = frozenset({MARKER, BASE, OWNER_LABEL, "kubectl.kubernetes.io/last-applied-configuration"})
 
 
@@ -25,21 +25,21 @@ GroupVersionKind = tuple[str, str, str]
 
 
 class BuildArtifact(Struct, frozen=True, kw_only=True):
-    """What was built last, packed, and what it was built from."""
+    """The packed result of the last build, and its inputs."""
 
     recipe: str
-    """Names all that goes in beside files."""
+    """The digest of the inputs that are not files."""
     paths: Mapping[str, str]
-    """The paths that the build depends on, with what names their content."""
+    """The paths that the build depends on, with the digests of their content."""
     inputs: str
-    """Names all that goes in."""
+    """The digest of all inputs."""
     compressed: bytes
     notes: tuple[str, ...] = ()
     unserved_kinds: tuple[GroupVersionKind, ...] = ()
-    """Kinds that were not served, and so are taken to be in namespaces."""
+    """Kinds that were not served, and so are assumed to be namespaced."""
 
     def desired(self) -> list[Desired]:
-        """Unpack what each target should hold."""
+        """Unpack the desired object of each target."""
         return _decoder.decode(zlib.decompress(self.compressed))
 
 
@@ -48,16 +48,16 @@ _decoder: msgspec.msgpack.Decoder[list[Desired]] = msgspec.msgpack.Decoder(list[
 
 
 def compress(desired: Sequence[Desired]) -> bytes:
-    """Return desired objects as an artifact holds them."""
+    """Pack desired objects for an artifact."""
     return zlib.compress(_encoder.encode(desired), 1)
 
 
 class DesiredError(Exception):
-    """A manifest that no API server would take; the message names its file."""
+    """A manifest that no API server would accept; the message names its file."""
 
 
 def from_manifest(placed: Placed, entries: Sequence[Ignored], key: DigestKey, revision: str) -> Desired:
-    """Say what a target should hold. Raises `InvalidManifest`, and `PointerError` for a path that cannot be used."""
+    """Make the desired object of a target. Raises `DesiredError`, and `PointerError` for an invalid path."""
     target, manifest = placed.target, placed.manifest
     paths = ignored(entries, target.kind, target.name)
     metadata = manifest["metadata"]

@@ -1,6 +1,6 @@
-"""YAML or JSON that a user wrote, read as JSON: nothing that explodes, nothing that JSON cannot say.
+"""Reads YAML or JSON of a user as JSON. It refuses YAML that expands without limit, or that JSON cannot represent.
 
-YAML is read as Kubernetes reads it: a date and a time of day are text. No message quotes the text: it may be secret.
+YAML is read as in Kubernetes: a date and a time of day are text. No message quotes the text, because it may be secret.
 """
 
 import re
@@ -21,7 +21,7 @@ _NUMBERS = (
 
 
 class DocumentError(Exception):
-    """A text that cannot be read; the message says at which line, and what to write."""
+    """The text is not valid. The message has the line and the remedy."""
 
 
 def read_document(text: str) -> Any:
@@ -39,7 +39,7 @@ def read_document(text: str) -> Any:
 
 
 def is_deep(value: Any) -> bool:
-    """Whether a value is nested deeper than anybody writes, and than we would dare to walk."""
+    """Whether a value is nested too deeply to be processed."""
     level = [value]
     for _ in range(DEPTH_LIMIT):
         level = [inside for one in level for inside in _values(one)]
@@ -71,7 +71,7 @@ class _DocumentLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: i
 
 
 def _resolvers() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
-    """Return what plain scalars may mean beside text, by their first character: true and false, null, numbers."""
+    """Return the non-text meanings of plain scalars, by their first character: true and false, null, numbers."""
     kept = {
         first: [pair for pair in pairs if pair[0].endswith((":bool", ":null"))]
         for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
@@ -85,7 +85,7 @@ _DocumentLoader.yaml_implicit_resolvers = _resolvers()
 
 
 def _check_events(events: Iterator[yaml.Event]) -> None:
-    """Refuse what explodes when composed: aliases and deep nesting. Events come flat, so looking is cheap."""
+    """Refuse YAML that expands when composed: aliases and deep nesting. The events are flat, so this is cheap."""
     depth = documents = 0
     for event in events:
         if isinstance(event, yaml.AliasEvent):
@@ -100,7 +100,7 @@ def _check_events(events: Iterator[yaml.Event]) -> None:
 
 
 def _check(value: Any) -> None:
-    """Refuse what only YAML can say, by a tag or a number without end."""
+    """Refuse values that only YAML has: tags, and infinite numbers."""
     for inside in _values(value):
         _check(inside)
     if isinstance(value, float) and not abs(value) < float("inf"):

@@ -41,7 +41,7 @@ class SourceSpec(Struct, frozen=True, kw_only=True):
 
     @property
     def path(self) -> str:
-        """What of the files is built."""
+        """The paths that are built."""
         return self.git.path if self.git is not None else "."
 
     def __str__(self) -> str:
@@ -49,28 +49,28 @@ class SourceSpec(Struct, frozen=True, kw_only=True):
 
 
 class EnvironmentSpec(Struct, frozen=True, kw_only=True):
-    """One way from sources to objects; `name` is that of the environment, or empty."""
+    """The spec of one environment; `name` is empty for a sync without environments."""
 
     name: str = ""
     sources: tuple[SourceSpec, ...]
     namespace: str | None = None
-    """Where all objects of an environment go, whatever they say."""
+    """The namespace of all objects of the environment, whatever they name."""
     values: Mapping[str, Any] = {}
     rollback: str | None = None
 
     @property
     def git(self) -> GitSource | None:
-        """The repository that rollbacks are of, where there is but one."""
+        """The repository of rollbacks, if there is only one."""
         return self.sources[0].git if len(self.sources) == 1 else None
 
     def scope(self) -> EnvironmentScope:
-        """Return what the spec says about what is wanted where; the revision is Git's matter."""
+        """Return the scope of the spec. The revision is not part of it."""
         where = [f"{source.folder}={source}/{source.path}" for source in self.sources]
         return EnvironmentScope(name=self.name, origin=short_digest(*where), namespace=self.namespace or "")
 
 
 class EnvironmentState(Struct, frozen=True, kw_only=True):
-    """How far an environment has come, as the status tells it."""
+    """The state of an environment, from the status."""
 
     revision: str | None = None
     revisions: tuple[SourceRevision, ...] = ()
@@ -89,14 +89,14 @@ def environments_of(spec: ConfigSyncSpec, namespace: str) -> tuple[EnvironmentSp
 
 
 def removed_environments(spec: ConfigSyncSpec, status: ConfigSyncStatus) -> tuple[str, ...]:
-    """Return the parts of a sync that may have written objects and are no longer in its spec."""
+    """Return the environments that may have written objects and are no longer in the spec."""
     now = {one.name for one in spec.environments} or {""}
     known = {"", *(one.name for one in status.environments)}
     return tuple(sorted(known - now))
 
 
 def state_of(environment: EnvironmentSpec, status: ConfigSyncStatus) -> EnvironmentState:
-    """Return how far an environment has come."""
+    """Return the state of an environment."""
     found: ConfigSyncStatus | EnvironmentStatus | None = status
     if environment.name:
         found = next((one for one in status.environments if one.name == environment.name), None)
@@ -113,7 +113,7 @@ def state_of(environment: EnvironmentSpec, status: ConfigSyncStatus) -> Environm
 
 
 def references(spec: ConfigSyncSpec, namespace: str) -> Iterator[Target]:
-    """Yield the objects of the sync's namespace that a spec names: a change of any of them matters."""
+    """Yield the objects of the sync's namespace that a spec names: every change of them matters."""
     for source in [spec.source] if spec.source else spec.sources:
         yield from _source_references(source, namespace)
     for values in (*spec.template.values_from, *helm_values(spec.build)):
@@ -126,7 +126,7 @@ def references(spec: ConfigSyncSpec, namespace: str) -> Iterator[Target]:
 
 
 def build_inputs(spec: ConfigSyncSpec, namespace: str) -> Iterator[Target]:
-    """Yield the objects of the sync's namespace that the manifests are made from."""
+    """Yield the objects of the sync's namespace that the manifests are built from."""
     for source in [spec.source] if spec.source else spec.sources:
         if source.config_map_ref is not None:
             yield Target(namespace, source.config_map_ref.name, "ConfigMap")
@@ -147,12 +147,12 @@ def _source_references(source: Source, namespace: str) -> Iterator[Target]:
 
 
 def helm_values(build: Build) -> tuple[ValuesRef, ...]:
-    """Return where the values of a chart come from."""
+    """Return the references to the values of a chart."""
     return tuple(build.helm.values_from) if build.helm is not None else ()
 
 
 def build_spec_digest(spec: ConfigSyncSpec, environment: EnvironmentSpec) -> str:
-    """Name all that a spec says about how files become objects."""
+    """Return the digest of all fields of a spec that affect a build."""
     parts = (
         spec.build,
         spec.template,

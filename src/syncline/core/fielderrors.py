@@ -1,7 +1,7 @@
-"""Errors in single fields of a manifest, in words for the person who wrote it.
+"""Errors in single fields of a manifest, in words for its author.
 
-A message names the field, the cause and the remedy. It holds names and what the schema says, never a value of the
-manifest: that may be secret.
+A message names the field, the cause and the remedy. It contains names and parts of the schema, never a value of the
+manifest, because it may be secret.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -41,7 +41,7 @@ _LIMITS = {
 
 
 class FieldError(Struct, frozen=True, order=True):
-    """One field, and what is wrong with it."""
+    """One field, and its error."""
 
     path: str
     cause: str
@@ -51,7 +51,7 @@ class FieldError(Struct, frozen=True, order=True):
 
 
 def field_path(steps: Iterable[str | int]) -> str:
-    """Write the way to a field as people write it, such as `spec.ports[0].name`."""
+    """Return the readable path of a field, such as `spec.ports[0].name`."""
     path = ""
     for step in steps:
         if isinstance(step, int):
@@ -66,7 +66,7 @@ def field_path(steps: Iterable[str | int]) -> str:
 def describe(
     keyword: str, detail: Mapping[str, Any], steps: Sequence[str | int], value: Any, schema: Mapping[str, Any]
 ) -> Iterator[FieldError]:
-    """Say what a keyword of a schema has against the value at some place; `detail` is what a validator found."""
+    """Yield the errors of a value by a keyword of a schema. `detail` is the finding of the validator."""
     path = field_path(steps)
     match keyword:
         case "additionalProperties":
@@ -90,7 +90,7 @@ def describe(
 
 
 def unknown_field(name: str, known: Sequence[str]) -> str:
-    """Say of a field that its kind does not have it, and which one may be meant."""
+    """Return the error of an unknown field, with the most similar known field."""
     lower = {one.lower(): one for one in reversed(known[:_COMPARED])}
     close = get_close_matches(name.lower()[:NAME_LIMIT], lower, n=1, cutoff=0.7)
     if close:
@@ -109,7 +109,7 @@ def _wrong_type(types: Sequence[str], value: Any) -> str:
 
 
 def _type_of(value: Any) -> str:
-    # A truth value is a number to Python, so it comes first.
+    # In Python a bool is an int, so it is first.
     types = ((bool, "boolean"), (int, "integer"), (float, "number"), (str, "string"), (dict, "object"), (list, "array"))
     return next((name for kind, name in types if isinstance(value, kind)), "null")
 
@@ -121,5 +121,5 @@ def _choice(options: Sequence[Any]) -> str:
 
 
 def _name(text: str) -> str:
-    """Write a name that somebody else chose: not too long, and in one line."""
+    """Return an untrusted name in one line, with a limited length."""
     return shorten("".join(char if char.isprintable() else "?" for char in text), NAME_LIMIT)

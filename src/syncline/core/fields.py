@@ -1,17 +1,18 @@
 """Field ownership: reads `managedFields` of the API server without a schema.
 
 `owned_fields` reduces the entries of an object to one tree: our fields, and the fields that other managers added next
-to them. `lost_paths` returns our sent fields that are no longer ours, `manager_of` the manager of a field. So a change
-by others is seen from metadata alone, while defaults, status and what a webhook adds are nobody's loss.
+to them. `lost_paths` returns our sent fields that are no longer ours, `manager_of` the manager of a field. So metadata
+alone shows a change by others. Defaults, status, and fields that a webhook adds are not losses.
 
-A value that says nothing (`{}`, `[]`, false, 0 and "") counts like any other: it matters whether a volume is an
-`emptyDir: {}`, and whether a token is mounted. But the server does not keep all of them. Which ones it does not keep
-is no guess: the answer to our own write tells it (`unkept`), and is remembered with the object.
+An empty value (`{}`, `[]`, false, 0 and "") counts like any other: it matters whether a volume is an `emptyDir: {}`,
+and whether a token is mounted. But the server does not keep all of them. The answer to our own write shows which ones
+it has not kept (`unkept`), and the marker records them.
 
-The server writes a map that is owned whole and one that somebody has emptied in the same way. For kinds of Kubernetes
-itself the names tell them apart (`WHOLE_MAPS`). For a custom kind the answer to our own write does; it is recorded too.
+In `managedFields`, a map that is owned as a whole and a map that others have emptied look the same. For kinds of
+Kubernetes itself, their names distinguish them (`WHOLE_MAPS`). For a custom kind, the answer to our own write does, and
+it is recorded too.
 
-Limits: a field that is not empty and that the server does not keep at all was never ours, and counts as lost.
+Limit: a field with a value that the server does not keep at all was never ours, and counts as lost.
 """
 
 import re
@@ -25,10 +26,10 @@ from syncline.core.digest import short_digest
 
 Json = dict[str, Any]
 Tree = dict[str, Any]
-"""fieldsV1: `f:` is a field, `k:` an item by its keys, `v:` by its value, `i:` by its place; `{}` is the whole thing.
+"""fieldsV1: `f:` is a field, `k:` an item by its keys, `v:` by its value, `i:` by its index; `{}` is the whole value.
 
-Ours has two additions: null is somebody else's, and `?` at the top (`??` for a custom kind) says that `{}` may be a map
-that was emptied.
+Our trees have two additions: null is a field of others, and `?` at the top (`??` for a custom kind) means that `{}` may
+be an emptied map.
 """
 
 MANAGER = "syncline"
@@ -49,7 +50,7 @@ _BARE_LIST = "-"
 CUSTOM_RECORD = _WHOLE
 """In the record of a custom kind that we created: the record also names the maps that are owned whole."""
 MAX_UNKEPT = 4096
-"""How much room the names of values that the server does not keep may take on an object."""
+"""The maximum size of the names of values that the server does not keep, on one object."""
 
 BUILT_IN_GROUPS = frozenset(
     {
@@ -69,7 +70,7 @@ BUILT_IN_GROUPS = frozenset(
         "storage.k8s.io",
     }
 )
-"""Groups whose maps are known: those below are owned whole, all others field by field."""
+"""Groups with known maps: those below are owned as a whole, all others field by field."""
 
 WHOLE_MAPS = frozenset(
     {
@@ -122,7 +123,7 @@ class ManagedFieldsEntry(Protocol):
 
     @property
     def manager(self) -> str:
-        """Who."""
+        """The manager."""
 
     @property
     def operation(self) -> str:
@@ -130,23 +131,23 @@ class ManagedFieldsEntry(Protocol):
 
     @property
     def time(self) -> str:
-        """When, to the second."""
+        """The time, in whole seconds."""
 
     @property
     def subresource(self) -> str:
-        """Through which part of the object, such as status or scale; empty: the object itself."""
+        """The subresource, such as status or scale; empty: the object itself."""
 
     @property
     def fields(self) -> bytes | msgspec.Raw:
-        """What: `fieldsV1` as JSON."""
+        """The fields: `fieldsV1` as JSON."""
 
 
 def owned_fields(entries: Sequence[ManagedFieldsEntry], group: str = "", manager: str = MANAGER) -> bytes:
-    """Return what the manager owns of an object of a kind of the group, for `lost_paths`; equal trees, equal bytes."""
+    """Return the fields that the manager owns, for `lost_paths`. Equal trees are equal bytes."""
     ours = [entry for entry in entries if entry.manager == manager and not entry.subresource]
     others = [entry for entry in entries if entry.manager != manager and entry.subresource != _STATUS]
-    # What a create leaves says of each map that it is ours, also when everything in it was taken away. After an apply
-    # only what has content is listed.
+    # After a create, each map is listed as ours, even if all its content was removed. After an apply, only maps with
+    # content are.
     hollow = bool(ours) and all(entry.operation == UPDATE for entry in ours)
     tree: Tree = {_HOLLOW if group in BUILT_IN_GROUPS else _CUSTOM: {}} if hollow else {}
     for entry in ours:
@@ -159,11 +160,11 @@ def owned_fields(entries: Sequence[ManagedFieldsEntry], group: str = "", manager
 def lost_paths(
     body: Mapping[str, Any], fields: bytes | Mapping[str, Any], record: tuple[str, ...] = ()
 ) -> tuple[str, ...]:
-    """Return the paths of what was sent, such as `spec.template.spec.containers[name=app].image`, that are not ours.
+    """Return the sent paths, such as `spec.template.spec.containers[name=app].image`, that are not ours.
 
-    `fields` is what `owned` returned, or the `fieldsV1` of an entry as it came. Of metadata, labels and annotations
-    count. `record` is what `unkept` returned for the answer to our last write: empty values that were not ours then are
-    not lost. Null was never ours.
+    `fields` is the result of `owned`, or the `fieldsV1` of an entry. In metadata, only labels and annotations count.
+    `record` is the result of `unkept` for the answer to our last write: empty values that were not ours then are not
+    lost. Null was never ours.
     """
     findings = _findings(body, fields)
     names = _names(findings)
@@ -172,24 +173,24 @@ def lost_paths(
 
 
 def unkept(body: Mapping[str, Any], fields: bytes | Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the empty values of what was sent that are not ours by the answer to that very write, for `lost_paths`.
+    """Return the sent empty values that are not ours by the answer to this write, for `lost_paths`.
 
-    Items of a list are not told apart. Of a list of items with keys that was sent empty, the server never says that it
-    is ours: items of others in it are no loss. Where the names would take much room, there is but a digest of them.
+    Items of a list are not distinguished. An empty list of items with keys is never listed as ours, so items of others
+    in it are no loss. If the names are too long, the record is a digest of them.
 
-    Of a custom kind that we created, there are also the maps that are owned whole (`=`) and the lists that are owned by
-    their items (`+`): only so can one that was emptied be told from them later. By default it is the other way round.
+    For a custom kind that we created, the record also has the maps that are owned as a whole (`=`) and the lists that
+    are owned by their items (`+`), to distinguish emptied ones from them later. By default it is the other way round.
     """
     return _folded(_names(_findings(body, fields)))
 
 
 def recordable_fields(body: Mapping[str, Any]) -> set[str]:
-    """Return all names that `unkept` can have for an object, but for those of fields that others have."""
+    """Return all names that `unkept` can have for an object, except fields of others."""
     return {name for field, value in _fields_in(body, ()) for name in _record_names(".".join(field), value)}
 
 
 def is_ours(fields: bytes, *way: str) -> bool:
-    """Tell whether the server counts a field as ours. `fields` is what `owned` returned."""
+    """Whether the server counts a field as ours. `fields` is the result of `owned`."""
     tree: Any = _decode_tree(fields)
     for name in way:
         tree = tree.get(f"f:{name}") if tree else None
@@ -197,31 +198,31 @@ def is_ours(fields: bytes, *way: str) -> bool:
 
 
 def extra_paths(fields: bytes) -> tuple[str, ...]:
-    """Return the paths of what others have added beside what is ours, but for metadata and status.
+    """Return the paths that others have added next to ours, except metadata and status.
 
-    `fields` is what `owned` returned.
+    `fields` is the result of `owned`.
     """
     tree = {element: below for element, below in _decode_tree(fields).items() if element not in _ELSEWHERE}
     return tuple(path.removeprefix(".") for path in _others(tree))
 
 
 def manager_of(entries: Iterable[ManagedFieldsEntry], path: str, manager: str = MANAGER) -> str:
-    """Name who has the field at a path of `lost_paths`; where nobody has it, who else wrote last; or nobody: empty."""
+    """Return the manager of the field at a path of `lost_paths`; else the last other writer; else an empty text."""
     others = [entry for entry in entries if entry.manager != manager and entry.subresource != _STATUS]
     having = [entry for entry in others if _has(_tree(entry.fields), path if path.startswith("[") else f".{path}")]
-    # Times are whole seconds of one server, and the server sorts by them: of equals the later entry.
+    # Times are whole seconds of one server, which sorts by them: of equal times, the later entry counts.
     return max(reversed(having or others), key=lambda entry: entry.time).manager if others else ""
 
 
 def to_apply_patch(
     managed: Sequence[Mapping[str, Any]], uid: str, version: str, manager: str = MANAGER, *, alone: bool = False
 ) -> list[Json] | None:
-    """Return the JSON patch that makes what we own by a create or patch ours by apply; None when nothing is to do.
+    """Return the JSON patch that makes our created or patched fields applied fields; None if there are none.
 
-    `managed` is `metadata.managedFields` as it came. Without the patch, an apply that no longer has a field leaves the
-    field behind: the server holds it for somebody else's. An object that has changed since is not touched: the server
-    answers with a conflict. `alone` says that the object was just made exactly what we want: what others still hold
-    are defaults of the server that were theirs before, and the server would count them as theirs for good.
+    `managed` is `metadata.managedFields`. Without the patch, an apply does not remove a field that it no longer has,
+    because the server counts it as a field of others. If the object has changed since, the server answers with a
+    conflict. `alone`: the object was just made exactly as desired, so the fields of others are defaults of the server
+    that were theirs before, and the server would count them as theirs forever.
     """
     whole = [index for index, entry in enumerate(managed) if not entry.get("subresource")]
     mine = [index for index in whole if managed[index]["manager"] == manager]
@@ -263,7 +264,7 @@ def join(into: Tree, tree: Tree) -> None:
 
 
 def _mark(ours: Tree, theirs: Tree) -> None:
-    """Note what is theirs beside what is ours."""
+    """Mark the fields of others next to ours."""
     for element, below in theirs.items():
         if element == _SELF:
             continue
@@ -286,7 +287,7 @@ def _has(tree: Tree, path: str) -> bool:
 
 
 def _step(element: str) -> str:
-    """Write an element of a tree as a step of a path that people read."""
+    """Return an element of a tree as a step of a readable path."""
     match element[0]:
         case "f":
             return _named(element[2:])
@@ -307,7 +308,7 @@ def _by_keys(keys: Mapping[str, Any]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Read and write JSON once more: the server escapes more than it has to."""
+    """Decode and encode JSON again: the server escapes more characters than necessary."""
     return msgspec.json.encode(msgspec.json.decode(text)).decode()
 
 
@@ -322,14 +323,14 @@ def _others(tree: Mapping[str, Any]) -> Iterator[str]:
 
 
 class _Finding(NamedTuple):
-    """A field that was sent and is not ours, or of which it must be known how the server counts it."""
+    """A sent field that is not ours, or whose form in `managedFields` must be recorded."""
 
     path: str
-    """As people read it."""
+    """The readable path."""
     field: tuple[str, ...]
-    """As the schema has it: the same for all items of a list."""
+    """The path in the schema: the same for all items of a list."""
     sign: str = ""
-    """Nobody has the field (empty), or somebody else has it (`!`). Or it is ours: as a map without its content (`=`), a
+    """No manager has the field (empty), or another one has it (`!`). Or it is ours: a map without its content (`=`), a
     list without its items (`-`) or a list by its items (`+`)."""
     is_empty: bool = False
 
@@ -375,7 +376,7 @@ def _folded(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _in_map(sent: Mapping[str, Any], tree: Mapping[str, Any], *, hollow: str) -> list[_Finding]:
-    """Return the ways from here to what is found."""
+    """Return the paths from here to the found fields."""
     found: list[_Finding] = []
     for name, value in sent.items():
         below = tree.get(f"f:{name}", False)
@@ -410,7 +411,7 @@ def _in_list(items: Sequence[Any], tree: Mapping[str, Any], *, hollow: str) -> l
 
 
 def elements_of(items: Sequence[Any], tree: Mapping[str, Any]) -> list[str]:
-    """Return the element of each item, empty where there is none; nothing at all where the list is owned whole."""
+    """Return the element of each item, or an empty text; empty if the list is owned as a whole."""
     match {element[0] for element in tree} - {_SELF}:
         case kinds if "k" in kinds:
             return _by_key(
@@ -425,9 +426,9 @@ def elements_of(items: Sequence[Any], tree: Mapping[str, Any]) -> list[str]:
 
 
 def _by_key(items: Sequence[Any], keyed: Sequence[tuple[str, Mapping[str, Any]]]) -> list[str]:
-    """Return the element of each item: first by all keys, then by those that the item has.
+    """Return the element of each item: first by all keys, then by the keys of the item.
 
-    The server fills in keys that have a default; of those of Kubernetes itself that is the protocol alone.
+    The server adds keys that have a default; in Kubernetes itself only the protocol has one.
     """
     found = [next((element for element, keys in keyed if _fits(item, keys)), "") for item in items]
     if not all(found):
@@ -451,7 +452,7 @@ def _fits_filled(item: Any, keys: Mapping[str, Any]) -> bool:
 
 
 def _step_to(item: Any, index: int, tree: Mapping[str, Any]) -> str:
-    """Name an item that has no element: by the keys of its neighbours, by its value, or by its place."""
+    """Return a name for an item without element: by the keys of its neighbours, its value, or its index."""
     neighbour = next((element for element in tree if element[0] in "kv"), "i")
     if neighbour[0] == "v":
         return f"[{msgspec.json.encode(item).decode()}]"
@@ -464,7 +465,7 @@ def _step_to(item: Any, index: int, tree: Mapping[str, Any]) -> str:
 
 
 def _only_way(value: Any) -> str:
-    """Go on while there is but one way: a map that was lost with its only field is best named by it."""
+    """Follow maps with a single field: a lost map is best named by its only field."""
     way = ""
     while isinstance(value, dict) and len(value) == 1:
         ((name, value),) = value.items()
@@ -473,7 +474,7 @@ def _only_way(value: Any) -> str:
 
 
 def _is_empty(value: Any) -> bool:
-    """Whether the value says nothing, so that the server may leave it out."""
+    """Whether the value is empty, so that the server may drop it."""
     return not any(_leaves(value))
 
 

@@ -28,18 +28,18 @@ _CRASHES = ("CrashLoopBackOff",)
 
 
 class Health(Struct, frozen=True):
-    """How one object is, and for a person why."""
+    """The health of one object, with the reason."""
 
     state: HealthState
     message: str = ""
 
 
 class _ShapeError(Exception):
-    """The object is not built as its kind is; the text names the field."""
+    """The object does not have the form of its kind. The text names the field."""
 
 
 def health_of(live: Live) -> Health:
-    """Tell how a live object is. Total: what cannot be read is Unknown, and the message names the field."""
+    """Return the health of a live object. Total: an invalid object is Unknown, and the message names the field."""
     try:
         rule = _RULES.get(_kind_of(live), _other)
         found = _common(live) or rule(live)
@@ -91,7 +91,7 @@ def _deployment(live: Live) -> Health:
     wanted = _number(spec, "replicas", 1)
     if missing := _deployed_pods(_map(live, "status"), wanted, conditions):
         return missing
-    # There is no such condition where the spec sets no deadline.
+    # There is no such condition if the spec has no deadline.
     if progressing and (progressing.get("status"), progressing.get("reason")) != ("True", "NewReplicaSetAvailable"):
         return Health("InProgress", _why(conditions, "Progressing", "its new pods are not complete"))
     if not _is(conditions, "Available", "True"):
@@ -263,7 +263,7 @@ def _api_service(live: Live) -> Health:
 
 
 def _ingress(live: Live) -> Health:
-    # Many controllers never write an address, so that to wait for one could be to wait for ever.
+    # Many controllers never write an address, so a wait could last forever.
     addresses = _list(_map(_map(live, "status"), "loadBalancer"), "ingress")
     return Health("Current", "has an address" if addresses else "has no address yet, or its controller tells none")
 
@@ -335,7 +335,7 @@ def _number(fields: Live, name: str, default: int = 0) -> int:
 
 
 def _conditions(live: Live) -> Conditions:
-    """Return the conditions by type; what a custom resource calls conditions and is none is left out."""
+    """Return the conditions by type. Invalid ones of a custom resource are left out."""
     found = _map(live, "status").get("conditions")
     if not isinstance(found, list):
         return {}
@@ -352,6 +352,6 @@ def _why(conditions: Conditions, name: str, otherwise: str) -> str:
 
 
 def _short(message: str) -> str:
-    """Return the message on one line; others write theirs as long as they like."""
+    """Return the message on one line, because the messages of others can be long."""
     line = " ".join(message.split())
     return line if len(line) <= _LONGEST_MESSAGE else line[: _LONGEST_MESSAGE - 3] + "..."

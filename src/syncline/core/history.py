@@ -1,7 +1,7 @@
 """The history of a sync: the changes that were made, and the attempts that failed.
 
-An attempt that changes nothing enters only when its outcome differs from the newest entry, so that a retry adds
-nothing. What changed objects is kept longer than what did not: the history is what a rollback goes by.
+An attempt that changes nothing is added only if its outcome differs from the newest entry, so that a retry adds
+nothing. Entries with changed objects are kept longer than others, because a rollback uses the history.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,7 +17,7 @@ LENGTH = 10
 MAX_REASON = 64
 MAX_MESSAGE = 256
 
-# Reasons of what passes by itself, or waits for a person by design: no attempt has failed.
+# Reasons of temporary states, or of those that wait for a user by design: no attempt has failed.
 WAITING = frozenset(
     {
         *("Progressing", "InProgress", "Connecting", "DependencyNotReady", "Suspended", "DryRun", "DeletionHeld"),
@@ -26,32 +26,32 @@ WAITING = frozenset(
 )
 
 RETRYING = "Retrying"
-"""The reason of Reconciling: it has failed, and is tried again."""
+"""The reason of Reconciling after a failure: it is retried."""
 PROGRESSING = "Progressing"
-"""The reason of Reconciling: something is still awaited."""
+"""The reason of Reconciling while work is left."""
 
 
 class Attempt(Struct, frozen=True, kw_only=True):
-    """One attempt to bring a sync about."""
+    """One attempt of a sync."""
 
     revision: str = ""
-    """The revision that was tried; empty where it is not known."""
+    """The attempted revision; empty if it is not known."""
     result: AttemptResult = "Synced"
     changes: str = ""
-    """What was written, in words."""
+    """The writes, in words."""
     reason: str = ""
     message: str = ""
 
 
 def is_failure(ready: Finding) -> bool:
-    """Whether a Ready condition tells of something that went wrong, rather than of something awaited."""
+    """Whether a Ready condition reports a failure, and not a wait."""
     return ready.status != "True" and ready.reason not in WAITING
 
 
 def is_certain_failure(ready: Finding, outcomes: Iterable[Outcome], *, whole: bool) -> bool:
-    """Whether an attempt has failed and nothing is awaited any more: whoever waits for its outcome knows it.
+    """Whether an attempt has failed and nothing is pending, so that its outcome is final.
 
-    `whole` tells that the sync has failed as a whole: then its targets were not looked at.
+    `whole`: the sync has failed as a whole, so its targets were not read.
     """
     if ready.status != "False" or not is_failure(ready):
         return False
@@ -59,9 +59,9 @@ def is_certain_failure(ready: Finding, outcomes: Iterable[Outcome], *, whole: bo
 
 
 def attempt_of(outcomes: Iterable[Outcome], ready: Finding, *, failed: bool, revision: str | None) -> Attempt | None:
-    """Return how an attempt ended; None while nothing was changed and the end is open.
+    """Return the result of an attempt; None while nothing was changed and the end is open.
 
-    `failed` tells that the whole has failed, whatever became of single targets.
+    `failed`: the sync has failed as a whole, whatever the outcomes of single targets are.
     """
     outcomes = list(outcomes)
     states = {outcome.state for outcome in outcomes if outcome.reason not in WAITING}
@@ -83,8 +83,8 @@ def extend(
 ) -> list[HistoryEntry]:
     """Return the history with an attempt, newest first, at most 10 entries.
 
-    Under `by_revision`, changes under one revision with one result are one entry, which adds them up. Under `amend`,
-    the newest entry of the same revision takes this result: its outcome is known only now.
+    With `by_revision`, changes with the same revision and result are one entry, which adds them up. With `amend`, the
+    newest entry of the same revision gets this result, because it is known only now.
     """
     if attempt is None:
         return list(history)
@@ -107,7 +107,7 @@ def _continues(newest: HistoryEntry, attempt: Attempt, *, by_revision: bool, ame
         return True
     if attempt.changes and not (by_revision and newest.changes):
         return False
-    # An attempt that did not get as far as a revision goes on with whatever failed for this reason.
+    # An attempt without a revision continues the entry that failed for the same reason.
     same_revision = same_revision or not (attempt.revision or attempt.changes)
     return same_revision and (attempt.result, _reason(attempt)) == (newest.result, newest.reason)
 

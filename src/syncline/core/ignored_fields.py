@@ -26,11 +26,11 @@ _IDENTITY: frozenset[Path] = frozenset(
 
 
 class PointerError(Exception):
-    """A path of ignoreDifferences cannot be used; the message says what to write."""
+    """A path of ignoreDifferences is not valid. The message has the remedy."""
 
 
 def parse_pointer(pointer: str) -> Path:
-    """Split a JSON pointer. Raises `PointerError`, also where it points at what makes the object this one."""
+    """Split a JSON pointer. Raises `PointerError`, also for a path of the identity of the object."""
     if not pointer.startswith("/"):
         raise PointerError(f"{pointer!r} does not begin with a slash: write a JSON pointer, such as /spec/replicas")
     if _BAD_ESCAPE(pointer):
@@ -67,7 +67,7 @@ def remove_paths(fields: Mapping[str, Any], paths: Sequence[Path]) -> dict[str, 
 
 
 def compared_values(digests: Mapping[str, str], paths: Sequence[Path]) -> dict[str, str]:
-    """Return the values of a ConfigMap or Secret (`data/KEY`, `binaryData/KEY`) that the paths do not point at."""
+    """Return the values of a ConfigMap or Secret (`data/KEY`, `binaryData/KEY`) that the paths do not match."""
     return {name: digest for name, digest in digests.items() if not any(_covers(path, name) for path in paths)}
 
 
@@ -76,7 +76,7 @@ def _covers(path: Path, value_path: str) -> bool:
 
 
 def _pruned(value: Any, paths: Sequence[Path], here: Path) -> Any:
-    """Return a value without what the paths, from here on, point at; all in one go, so that indices stay true."""
+    """Return a value without the fields at the paths from here. All are removed at once, so that indices stay valid."""
     if isinstance(value, Mapping):
         return {
             name: _pruned(inside, below, (*here, name)) if below else inside

@@ -1,6 +1,6 @@
-"""The inventory of a sync: the kinds and clusters that it has written to, as its status tells them.
+"""The inventory of a sync: the kinds and clusters that it has written to, from its status.
 
-It is recorded before the first write, so that nothing written is ever lost; what does not fit is not written.
+It is recorded before the first write, so that no written object is ever lost. Objects that do not fit are not written.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -21,7 +21,7 @@ Kinds = Mapping[str, frozenset[str]]
 
 
 def read_written(entries: Sequence[str]) -> Kinds:
-    """Return what `status.written` means: `ConfigMap`, `edge/Secret`, or `edge,prod/ConfigMap,Secret` for several."""
+    """Parse `status.written`: `ConfigMap`, `edge/Secret`, or `edge,prod/ConfigMap,Secret` for several."""
     found: dict[str, frozenset[str]] = {}
     for entry in entries:
         clusters, _, kinds = entry.rpartition("/")
@@ -41,17 +41,17 @@ def as_written(kinds: Kinds) -> list[str]:
 
 
 def with_kinds(status: Status, kinds: Mapping[str, Collection[str]], clusters: Collection[str] | None = None) -> Status:
-    """Add kinds to the inventory; where `clusters` are given, drop those of all others."""
+    """Add kinds to the inventory; if `clusters` are given, drop all others."""
     before = read_written(status.written)
     after = {name: found for name, found in before.items() if clusters is None or name in clusters}
     for name, found in kinds.items():
         after[name] = after.get(name, frozenset()).union(found)
-    # The same may be written in other words by an earlier version: it stays as it is.
+    # An earlier version may have written the same in another form: it stays as it is.
     return status if after == before else structs.replace(status, written=as_written(after))
 
 
 def without_kinds(status: Status, kinds: Mapping[str, Collection[str]]) -> Status:
-    """Drop kinds of which nothing is left from the inventory, by the name of the cluster."""
+    """Drop kinds without objects from the inventory, by the name of the cluster."""
     before = read_written(status.written)
     after = {name: found.difference(kinds.get(name, ())) for name, found in before.items()}
     return status if after == before else structs.replace(status, written=as_written(after))
@@ -68,7 +68,7 @@ def with_clusters(
 ) -> Remote:
     """Add clusters with these kinds to the inventory, and drop the clusters where nothing is left.
 
-    `here` adds the kinds to this cluster too; `left` tells that nothing is left in this one.
+    `here` adds the kinds to this cluster too; `left`: nothing is left in this one.
     """
     kept = [entry for entry in status.clusters if entry not in done]
     clusters = [*kept, *(entry for entry in current if entry not in kept)]
@@ -79,7 +79,7 @@ def with_clusters(
 
 
 def room_for(status: RemoteSyncStatus, current: Sequence[WrittenCluster], kinds: Collection[str]) -> int:
-    """Return how many of the clusters, from the first, fit into the inventory with those that are there already."""
+    """Return how many of the clusters, from the first, fit into the inventory in addition to the recorded ones."""
     if not overfull(with_clusters(status, current, kinds)):
         return len(current)
     low, high = 0, len(current)

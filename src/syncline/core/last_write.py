@@ -14,12 +14,12 @@ from syncline.core.fields import MANAGER
 from syncline.core.object_paths import KeyedItem, Segment, split_path
 from syncline.core.twoway import Side
 
-# Whole seconds, and clocks that are set by the same time servers, more or less.
+# Whole seconds, and small differences of synchronised clocks.
 TOLERANCE = 5.0
 
 
 class WriteTime(Struct, frozen=True, order=True):
-    """When somebody last wrote, by the clock of the server."""
+    """The time of the last write, by the clock of the server."""
 
     time: float
     """Seconds since 1970."""
@@ -29,7 +29,7 @@ class WriteTime(Struct, frozen=True, order=True):
 def write_time_of(
     managed_fields: Iterable[Mapping[str, object]], paths: Iterable[str], *, ours: str = MANAGER
 ) -> WriteTime | None:
-    """Return the latest write over the entries that own one of the paths; None where no entry does.
+    """Return the latest write of the entries that own one of the paths; None if no entry does.
 
     Our own writes and writes to a subresource do not count. A path is one of `object_paths`. A deleted path has no
     owner any more.

@@ -1,6 +1,7 @@
-"""Errors in a manifest that are found without a cluster, for the person who wrote it.
+"""Errors in a manifest that are found without a cluster, for its author.
 
-The API server would find the same, but cannot name file and line. No message holds a value: it may be secret.
+The API server would find the same, but cannot name file and line. No message contains a value, because it may be
+secret.
 """
 
 import base64
@@ -21,7 +22,7 @@ _RBAC = "rbac.authorization.k8s.io"
 _TEXTS = ("labels", "annotations")
 _ENCODED = {"ConfigMap": ("binaryData",), "Secret": ("data",)}
 _VALUES = {"ConfigMap": ("data", "binaryData"), "Secret": ("data", "stringData")}
-# What metadata may have, on any API server; most of it is the server's own, and in many files all the same.
+# The fields of metadata on any API server. Most are written by the server, but are in many files.
 _METADATA = (
     *("name", "namespace", "labels", "annotations", "finalizers", "generateName", "ownerReferences"),
     *("creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "generation", "managedFields"),
@@ -40,30 +41,30 @@ _FIELDS = {
 
 
 FieldProblem = tuple[str, str]
-"""The path of a field, empty where it is the whole manifest, and what is wrong with it."""
+"""The path of a field, empty for the whole manifest, and its error."""
 
 
 def kind_of(manifest: Mapping[str, Any]) -> str:
-    """Return the kind as targets have it: `Kind`, or `Kind.group`."""
+    """Return the kind as in targets: `Kind`, or `Kind.group`."""
     return str(GroupKind(group_of(manifest), str(manifest.get("kind", ""))))
 
 
 def group_of(manifest: Mapping[str, Any]) -> str:
-    """Return the group, empty for the core."""
+    """Return the group; empty for the core group."""
     return str(manifest.get("apiVersion", "")).rpartition("/")[0]
 
 
 def validate(manifest: Any) -> list[FieldProblem]:
-    """Return the errors of a manifest; none where it can be sent."""
+    """Return the errors of a manifest; empty if it can be sent."""
     if not isinstance(manifest, Mapping):
         return [("", "is not an object: write apiVersion, kind and metadata.name")]
     return [*_kind_problems(manifest)] or [*_metadata_problems(manifest), *_value_problems(manifest)]
 
 
 def field_errors(manifest: Mapping[str, Any]) -> list[FieldError]:
-    """Name the fields that are wrong wherever the manifest goes: of metadata, and of a ConfigMap or Secret.
+    """Return the errors that every cluster would find: in metadata, and in a ConfigMap or Secret.
 
-    All other fields are for the schemas of a cluster.
+    The schemas of a cluster check all other fields.
     """
     found = [_unknown(("metadata", name), _METADATA) for name in manifest["metadata"] if name not in _METADATA]
     found += _label_errors(manifest["metadata"])
@@ -75,7 +76,7 @@ def field_errors(manifest: Mapping[str, Any]) -> list[FieldError]:
 
 
 def _label_errors(metadata: Mapping[str, Any]) -> Iterator[FieldError]:
-    """Check labels and annotations by the rules that every API server has; no schema says them."""
+    """Check labels and annotations by the rules of every API server, which no schema has."""
     for key, value in (metadata.get("labels") or {}).items():
         path = field_path(("metadata", "labels", key))
         if not _is_qualified(key):
@@ -89,7 +90,7 @@ def _label_errors(metadata: Mapping[str, Any]) -> Iterator[FieldError]:
 
 
 def _data_errors(manifest: Mapping[str, Any]) -> Iterator[FieldError]:
-    """Check what a ConfigMap or Secret has beside its values, and the keys of these."""
+    """Check the keys of a ConfigMap or Secret, and its fields other than values."""
     for part in _VALUES[kind_of(manifest)]:
         for key in manifest.get(part) or {}:
             if not _KEY(key) or key == "." or key.startswith(".."):
@@ -132,7 +133,7 @@ def _metadata_problems(manifest: Mapping[str, Any]) -> Iterator[FieldProblem]:
         yield "metadata", "has no metadata.name: write metadata with the object's name"
         return
     if metadata.get("generateName"):
-        # Each pass would make one more object.
+        # Each reconcile would create another object.
         yield (
             "metadata.generateName",
             "has generateName: write a name instead, so that it is the same object every time",
@@ -150,7 +151,7 @@ def _metadata_problems(manifest: Mapping[str, Any]) -> Iterator[FieldProblem]:
 
 
 def _name_problem(group: str, name: Any) -> str:
-    """Check the name as strictly as we know: other API servers have rules of their own."""
+    """Check the name by the rules that are known; other API servers may have their own."""
     if group != _RBAC and _BUILT_IN(group):
         fits, may = _fits(name, ObjectName), 'lowercase letters, digits, "-" and "."'
     else:

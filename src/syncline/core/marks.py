@@ -1,8 +1,8 @@
-"""Proofs of marks: a mark counts only where it can be proven that we wrote it.
+"""Proofs of marks: a mark counts only if its signature proves that we wrote it.
 
-Anybody who may edit an object can write a marker on it. So a marker ends with the id of a key and a MAC over all that
-it says before: whose the object is, which object it is, and what was sent. Nobody without the key can make one up,
-change one, or move one to another object, whose place it does not name.
+Any user who can edit an object can write a marker on it. So a marker ends with the id of a key, and a MAC over
+everything before: the owner, the identity of the object, and the sent content. Without the key, a user cannot create or
+change a marker, or move it to another object.
 """
 
 import hmac
@@ -17,9 +17,9 @@ from syncline.core.digest import short_digest
 from syncline.core.objects import Marker
 
 UNSIGNED = ""
-"""Stands for the key of a mark that an earlier version wrote: it signed nothing."""
+"""Stands for the key of a mark of an earlier version without signatures."""
 UNCHECKED = "unchecked"
-"""Stands for the key of a mark that is taken at its word, where the keys may not be read."""
+"""Stands for the key of a mark that is trusted, because the keys may not be read."""
 
 _PROOF = ',"proof":"'
 _PERSON = b"syncline mark"
@@ -27,33 +27,33 @@ _SIZE = 16
 
 
 class Proof(Enum):
-    """What a mark is worth."""
+    """The proof of a mark."""
 
     PROVEN = "proven"
     UNSIGNED = "unsigned"
-    """It carries no proof: an earlier version wrote it, or anybody."""
+    """It has no signature: an earlier version or any user wrote it."""
     UNKNOWN = "unknown"
-    """It names a key that is not known: one that was lost, one of another hub, or none at all."""
+    """It names an unknown key: a lost key, a key of another hub, or an invented one."""
     FORGED = "forged"
-    """It names a key that is known, and was not made with it."""
+    """It names a known key, and is not signed with it."""
 
 
 def key_id(key: bytes) -> str:
-    """Name a key without telling it."""
+    """Return the id of a key, which does not reveal the key."""
     return blake2b(b"id", digest_size=4, key=key, person=_PERSON).hexdigest()
 
 
 def sync_id(uid: str) -> str:
-    """Name a sync shortly, for the list of those that may take marks over."""
+    """Return a short identifier of a sync, for the list of syncs that may take over marks."""
     return short_digest(uid)
 
 
 class MarkKeys:
-    """The keys that marks are proven with; `current` is the id of the one that signs.
+    """The keys that verify marks; `current` is the id of the key that signs.
 
-    `takeovers` has, by the id of a key that proves nothing, the syncs (by `sync_id`) that may take over the objects
-    with such marks where their specs want them. `lost` are the ids of keys that there were and that are not known any
-    more; None: that is not known, so that any unknown key may have been one. A key that never was is made up.
+    `takeovers` has, by the id of a key that proves nothing, the syncs (by `sync_id`) that may take over wanted objects
+    with such marks. `lost` are the ids of lost keys; None: they are not known, so any unknown key may be a lost one. A
+    key that is neither known nor lost is forged.
     """
 
     __slots__ = ("_keys", "checked", "current", "lost", "takeovers")
@@ -85,31 +85,31 @@ class MarkKeys:
         return frozenset(self._keys)
 
     def signing(self, current: str) -> Self:
-        """Return these keys with another one to sign with."""
+        """Return these keys with a new current key."""
         return self._replace(current, self.lost)
 
     def knowing_lost(self, noted: frozenset[str]) -> Self:
-        """Return these keys with the ids of all that there have been."""
+        """Return these keys with the ids of all keys that have existed."""
         return self._replace(self.current, noted - self.ids)
 
     def may_be_lost(self, key: str) -> bool:
-        """Whether a key that is not known may have been ours."""
+        """Whether an unknown key may be a lost key of ours."""
         return self.lost is None or key in self.lost or key in self.takeovers
 
     def taken_over_by(self, uid: str) -> frozenset[str]:
-        """Return the keys whose marks this sync may take over where it wants the objects."""
+        """Return the keys whose marks this sync may take over on wanted objects."""
         if not self.takeovers:
             return frozenset()
         sync = sync_id(uid)
         return frozenset(key for key, syncs in self.takeovers.items() if sync in syncs)
 
     def write(self, marker: Marker) -> str:
-        """Return the text of a marker, signed; unsigned where there is no key."""
+        """Return the signed text of a marker; unsigned without a key."""
         text = msgspec.json.encode(marker).decode()
         return self._sign(text, self.current) if self.current in self._keys else text
 
     def check(self, text: str, proof: str) -> tuple[str, Proof]:
-        """Return the key that a marker with this text and proof names, and what it is worth."""
+        """Return the key that a marker with this text names, and its proof."""
         key = proof.partition(".")[0]
         if not self.checked:
             return UNCHECKED, Proof.PROVEN
@@ -122,11 +122,11 @@ class MarkKeys:
         return key, Proof.PROVEN if is_proven else Proof.FORGED
 
     def mac(self, said: bytes) -> str | None:
-        """Return the proof of something that we write down; None where there is no key."""
+        """Return the signature of a text; None without a key."""
         return self._mac(said, self.current) if self.current in self._keys else None
 
     def proves(self, said: bytes, proof: str) -> bool:
-        """Whether we wrote this down."""
+        """Whether the signature proves that we wrote the text."""
         key = proof.partition(".")[0]
         return key in self._keys and hmac.compare_digest(self._mac(said, key).encode(), proof.encode(errors="replace"))
 

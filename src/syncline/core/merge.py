@@ -15,10 +15,10 @@ _TWINS = {"data": "binaryData", "binaryData": "data"}
 
 
 class Merge(Struct, frozen=True):
-    """What to do at the destination, and what holds afterwards."""
+    """The changes at the destination, and the result."""
 
     set: tuple[str, ...]
-    """Paths whose value is to become the source's."""
+    """Paths that get the value of the source."""
     unset: tuple[str, ...]
     """Paths to remove."""
     conflicts: tuple[str, ...]
@@ -30,7 +30,7 @@ class Merge(Struct, frozen=True):
 
 
 def merge_one_way(base: ValueDigests, source: ValueDigests, destination: ValueDigests) -> Merge:
-    """Bring the source's changes to the destination and keep the edits made there."""
+    """Apply the changes of the source to the destination, and keep the edits there."""
     take, drop, conflicts = [], [], []
     new_base: dict[str, str] = {}
     result = dict(destination)
@@ -57,7 +57,7 @@ def merge_one_way(base: ValueDigests, source: ValueDigests, destination: ValueDi
 
 
 def _twin(path: str) -> str:
-    """Return the path of the same key in the other map; it is no path where there is no other map."""
+    """Return the path of the same key in the other map (`data`, `binaryData`)."""
     part, _, name = path.partition("/")
     return f"{_TWINS.get(part, '')}/{name}"
 

@@ -14,7 +14,7 @@ HEALTHY = Health("Current")
 MAX_STATUS = 256 * 1024
 """The maximum size of a cached status of a managed object: any user who can write it decides its size."""
 STATUS_TOO_LARGE = b"too large"
-"""Replaces a larger status; it is no JSON."""
+"""Replaces a larger status; it is not JSON."""
 
 
 class Target(NamedTuple):
@@ -54,14 +54,14 @@ class Content(Struct, frozen=True):
     binary_data: Mapping[str, str] = {}
     immutable: bool = False
     type: str = ""
-    """Of a Secret; it cannot be changed."""
+    """The type of a Secret, which is immutable."""
 
     def value_digests(self, key: DigestKey = PLAIN) -> dict[str, str]:
         """Return the path of each value with the digest of the value."""
         return value_digests(self.data, self.binary_data, key)
 
     def digest(self, key: DigestKey = PLAIN) -> str:
-        """Digest data and binaryData; `immutable` is a property of the object, not of what it says."""
+        """Digest data and binaryData; `immutable` is a property of the object, not of its content."""
         return combined_digest(self.value_digests(key))
 
     def value_at(self, path: str) -> str:
@@ -88,20 +88,20 @@ class Desired(Struct, frozen=True, kw_only=True):
     target: Target
     content: Content = Content()
     body: Body | None = None
-    """Of a kind that is not compared by content: then `content` is empty."""
+    """The body of a kind that is not compared by content: then `content` is empty."""
     digest: str
     value_digests: Mapping[str, str] | None = None
-    """The digest of each value, where the caller has them."""
+    """The digest of each value, if the caller has them."""
     key: str = ""
-    """Names the key that the digests were made with."""
+    """The id of the key of the digests."""
     source: str
     revision: str
     source_version: str = ""
-    """The source as it was read (`source_history`): recorded with each write, and never a reason for one."""
+    """The version of the source (`source_history`): recorded with each write, and never a reason for one."""
     labels: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}
     finalizers: tuple[str, ...] = ()
-    """The finalizers in the source; the removal of one is no drift."""
+    """The finalizers in the source. The removal of one is not drift."""
     ignored: tuple[tuple[str, ...], ...] = ()
     """Paths of ignored fields (`ignored_fields`): they are sent at creation only, and count in no digest."""
 
@@ -126,41 +126,41 @@ class Marker(
     source: str = ""
     revision: str = ""
     source_version: str = ""
-    """The source as it was read for the last write, with its UID and version (`source_history`)."""
+    """The source at the last write, with its UID and version (`source_history`)."""
     digest: str = ""
     key: str = ""
     mode: str = "Created"
     labels: tuple[str, ...] = ()
     annotations: tuple[str, ...] = ()
     unkept: tuple[str, ...] = ()
-    """The sent fields that the API server does not keep as sent, by the answer to the write (`fields.unkept`)."""
+    """The sent fields that the API server has not kept, by its answer to the write (`fields.unkept`)."""
     base: str = ""
-    """The digest of the recorded base, if there is one. Nobody else can write a valid base."""
+    """The digest of the recorded base, if there is one, so that no one else can write a valid base."""
     owner: str = ""
-    """The owner label that goes with it: a label that somebody adds does not make an object of a previous sync ours."""
+    """The owner label that belongs to it: an added label does not make an object of a previous sync ours."""
     made: int = 0
-    """When the object was created, in the marker of a create: by the clock of its server, in seconds since 1970."""
+    """The creation time, in the marker of a create: by the clock of the server, in seconds since 1970."""
     uid: str = ""
-    """A digest of the UID of the object, in the marker of a later write. As observed, both are compared and dropped."""
+    """A digest of the UID of the object, in the marker of a later write. The cache compares and drops both."""
     proof: str = ""
-    """Always last. As written, the id of the key and the MAC (`marks`); as read, only the id of the key."""
+    """Always last. Written: the id of the key and the MAC (`marks`). Read: only the id of the key."""
 
 
 class Observed(Struct, frozen=True, kw_only=True):
-    """An object as observed at a target. `content` is set only where it was read live; the cache drops bodies."""
+    """An observed object. `content` is set only after a live read; the cache drops bodies."""
 
     target: Target
     uid: str
     version: str
     digest: str
-    """Of a kind that is not compared by content: what its marker says; `fields` tells whether that still holds."""
+    """The digest. For a kind that is not compared by content, the marker has it; `fields` shows whether it holds."""
     owner: str = ""
     marker: Marker | None = None
-    """Only one that we wrote (`marks`)."""
+    """The marker, if we wrote it (`marks`)."""
     claim: Marker | None = None
     """A marker that may be forged: unsigned, or signed with an unknown key. It makes nothing ours by itself."""
     replaced: bool = False
-    """Whether the marker was written on an earlier object of this name, and put on this one by somebody else."""
+    """Whether the marker is from an earlier object of this name, and was put on this one by others."""
     immutable: bool = False
     type: str = ""
     labels: Mapping[str, str] = {}
@@ -168,26 +168,26 @@ class Observed(Struct, frozen=True, kw_only=True):
     base: Mapping[str, str] | None = None
     value_digests: Mapping[str, str] | None = None
     fields: bytes | None = None
-    """Which fields the API server counts as ours (`fields.owned_fields`); of a ConfigMap or Secret, if read live."""
+    """Our fields by the API server (`fields.owned_fields`); for a ConfigMap or Secret, only after a live read."""
     lost_fields: tuple[str, ...] = ()
-    """Our fields that another manager has changed, where a plan has compared them."""
+    """Our fields that another manager has changed, after the comparison of a plan."""
     applied: bool = False
-    """Whether our fields are those of a server-side apply, so that the next one removes what it no longer sends."""
+    """Whether our fields are from a server-side apply, so that the next apply removes fields that it does not send."""
     prune_disabled: bool = False
     reconcile_disabled: bool = False
     deleting: bool = False
     has_labels: bool = True
     has_annotations: bool = True
     has_extras: bool = False
-    """Whether a plan has left values out of account that others added."""
+    """Whether a plan has ignored values that others added."""
     changed_by: str = ""
     scaled: int | None = None
     """The replicas that another manager has set through the `scale` subresource, as an autoscaler does."""
     health: Health = HEALTHY
     content: Content | None = None
     status: bytes | None = None
-    """As JSON, where its sync has asked for it: empty where it has none, `STATUS_TOO_LARGE` where that is too much."""
+    """The status as JSON, if its sync needs it: empty without a status, `STATUS_TOO_LARGE` for a large one."""
     generation: int = 0
-    """Only where the status was asked for."""
+    """Set only if the status is cached."""
     trimmed: str = ""
-    """Names the parts that are not cached: too large, or without a valid marker. A plan then reads the object live."""
+    """The parts that are not cached: too large, or without a valid marker. A plan then reads the object live."""

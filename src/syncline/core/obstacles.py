@@ -1,8 +1,8 @@
-"""Fields of others that stand in the way of ours.
+"""Fields of others that conflict with ours.
 
-A server-side apply leaves what others have added. Where our field and theirs exclude each other (two kinds of a volume,
-the pace of a rolling update where none is wanted), the server refuses the apply, and says near which field. Then theirs
-go and ours are put back in one patch, which the server takes as a whole or not at all.
+A server-side apply keeps the fields of others. If our field and theirs exclude each other (two types of a volume, or
+settings of another update strategy), the server refuses the apply, and names a field near them. Then one patch removes
+theirs and restores ours, as a whole or not at all.
 """
 
 import re
@@ -20,7 +20,7 @@ _NOT_PATCHED = frozenset({"apiVersion", "kind", "metadata", "status"})
 
 
 class _FieldPosition(Struct, frozen=True):
-    """A map of the object: where it is, what it is called, and which maps the server may mean."""
+    """A map of the object: its path, its readable path, and the maps that the server may mean."""
 
     pointer: str
     field: str
@@ -42,9 +42,9 @@ class _FieldPosition(Struct, frozen=True):
 def clearing_patch(
     sent: Mapping[str, Any], live: Mapping[str, Any], fields: bytes, named: Sequence[str]
 ) -> list[Json] | None:
-    """Return the JSON patch that puts ours in the place of theirs, or None where nothing of others is in the way.
+    """Return the JSON patch that replaces their fields by ours; None if no field of others conflicts.
 
-    `fields` is what `fields.owned_fields` returned for the live object. `named` are the fields that the server names,
+    `fields` is the result of `fields.owned_fields` for the live object. `named` are the fields that the server names,
     such as `spec.template.spec.volumes[0].hostPath`: only their neighbours are removed.
     """
     bare = frozenset(_INDEX.sub("", field) for field in named if field)

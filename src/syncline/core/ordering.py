@@ -85,5 +85,5 @@ def stages(targets: Iterable[Target]) -> list[list[Target]]:
 
 
 def removal_stages(targets: Iterable[Target]) -> list[list[Target]]:
-    """Return the targets in the order of their removal: what others need goes last."""
+    """Return the targets in the order of their removal: objects that others need are last."""
     return stages(targets)[::-1]

@@ -1,4 +1,4 @@
-"""Outcomes: what happened at one target, and why. Status, events and metrics are views of outcomes."""
+"""Outcomes: the result at one target, with its reason. Status, events and metrics are views of outcomes."""
 
 import re
 from collections import Counter
@@ -13,17 +13,17 @@ from syncline.core.plan import Action, Verb
 
 LISTED = 100
 NAMED = 3
-# What each state makes of Ready.
+# The status of Ready for each state.
 NOT_READY: frozenset[TargetState] = frozenset({"Failed", "Conflict", "Pending"})
 HOLDS_UNMANAGED = "HoldsUnmanaged"
 UNPROVEN = "Unproven"
 ORPHANED = "Orphaned"
-# Why something stays that is no longer wanted, until a person has looked at it.
+# The reasons of unwanted objects that stay until a user decides.
 _STAYS = frozenset({HOLDS_UNMANAGED, UNPROVEN})
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """What happened at one target."""
+    """The result at one target."""
 
     target: Target
     state: TargetState
@@ -32,7 +32,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
     written: Verb | None = None
     drift: bool = False
     retry: bool = False
-    """Whether trying again, with nothing changed, could help."""
+    """Whether a retry without a change may succeed."""
     gone: bool = False
     """Whether the target is no longer wanted: its outcome counts as a change, not as a target."""
     conflicts: tuple[str, ...] = ()
@@ -42,7 +42,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
 
 def outcome_of(action: Action, *, written: bool = False, gone: bool = False) -> Outcome:
-    """Return the outcome of an action that was carried out."""
+    """Return the outcome of an executed action."""
     return Outcome(
         target=action.target,
         state=action.state,
@@ -50,7 +50,7 @@ def outcome_of(action: Action, *, written: bool = False, gone: bool = False) -> 
         message=action.message,
         written=action.verb if written else None,
         drift=action.drift and written,
-        # The end of an object that we deleted ourselves is not told by the watch.
+        # The watch does not report the end of an object that we deleted ourselves.
         retry=action.reason == "Terminating",
         gone=gone,
         conflicts=action.conflicts,
@@ -105,7 +105,7 @@ def listing(outcomes: Sequence[Outcome], known: Iterable[TargetStatus], now: str
 def readiness(outcomes: Sequence[Outcome], unmatched: Sequence[str] = ()) -> Finding:
     """Return the Ready condition over the targets: False beats Unknown beats True.
 
-    `unmatched` says what of the spec leads to no target now. That is no failure: what comes later is served.
+    `unmatched` describes the selectors that match nothing. That is no failure: later matches are synced.
     """
     for states, status in ((NOT_READY, "False"), (frozenset({"Unknown"}), "Unknown")):
         bad = sorted((outcome for outcome in outcomes if outcome.state in states), key=_worst_first)
@@ -136,7 +136,7 @@ _CHANGE = re.compile(r"\b(\d{1,9}) ([a-z]{1,20})\b")
 
 
 def describe_changes(outcomes: Iterable[Outcome]) -> str:
-    """Say in words what was written, or nothing."""
+    """Describe the writes in words; empty if there were none."""
     words = {
         Verb.CREATE: "created",
         Verb.UPDATE: "updated",
@@ -153,7 +153,7 @@ def describe_changes(outcomes: Iterable[Outcome]) -> str:
 
 
 def add_changes(before: str, more: str) -> str:
-    """Add up what was written in two passes, both as `describe_changes` says it."""
+    """Add up the writes of two reconciles, both in the words of `describe_changes`."""
     done: Counter[str] = Counter()
     for number, word in _CHANGE.findall(f"{before}, {more}"):
         done[word] += int(number)
@@ -165,7 +165,7 @@ def _stays(outcome: Outcome) -> bool:
 
 
 def _is_left(outcome: Outcome) -> bool:
-    """Whether an object is still there that is no longer wanted."""
+    """Whether an unwanted object still exists."""
     return outcome.state in NOT_READY or outcome.state == "Unknown" or outcome.reason == ORPHANED or _stays(outcome)
 
 
@@ -182,7 +182,7 @@ def _explain(bad: Sequence[Outcome], outcomes: Sequence[Outcome]) -> str:
 
 
 def _name(target: Target, *, mixed: bool) -> str:
-    """Name a target; a ConfigMap among other kinds with its kind too."""
+    """Return the name of a target; among other kinds, a ConfigMap has its kind too."""
     if target.kind != "ConfigMap" or not mixed:
         return str(target)
     where = f"{target.namespace}/{target.name}"

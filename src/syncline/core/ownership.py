@@ -1,8 +1,8 @@
-"""Ownership: whose an object is.
+"""Ownership: who owns an object.
 
-Ours = the label *and* an annotation that names exactly this object and proves that we wrote it (`marks`). A clone made
-by `kubectl get | apply -n other` or restored by a backup tool carries both, but its annotation names another place, so
-it is foreign; so is an object with marks that somebody made up.
+An object is ours if it has the label *and* a signed annotation that names exactly this object (`marks`). A clone from
+`kubectl get | apply -n other` or from a backup tool has both, but its annotation names another object, so it is
+unmanaged. So is an object with forged marks.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ PRUNE = f"{GROUP}/prune"
 RECONCILE = f"{GROUP}/reconcile"
 RESOLVE = f"{GROUP}/resolve"
 DISABLED = "Disabled"
-# How far the clocks of the servers of one cluster, and our measure of them, may be apart, in seconds.
+# The maximum difference of the clocks of the servers of one cluster, and our measure of them, in seconds.
 CLOCKS_DIFFER = 300
 
 _decoder = msgspec.json.Decoder(Marker)
@@ -42,27 +42,27 @@ class Owner(Struct, frozen=True):
     name: str
     uid: str
     hub_uid: str = ""
-    """The UID of the cluster that the sync is in, where it writes to another one: there, other hubs may write too."""
+    """The UID of the cluster of the sync, if it writes to another one: there, other hubs may write too."""
     environment: str = ""
-    """The environment of the sync; empty where the sync owns the objects itself."""
+    """The environment of the sync; empty if the sync owns the objects itself."""
     inherits_from: tuple[str, ...] = ()
     """Former owners, by `ref`, whose objects this owner takes over: environments that were removed from the sync."""
     keys: MarkKeys = NO_KEYS
-    """What its marks are signed with."""
+    """The keys that sign its marks."""
 
     @property
     def sync(self) -> str:
-        """Name the sync, without the environment; a sync re-created under the same name has the same one."""
+        """The sync without its environment. A new sync of the same name has the same text."""
         return f"{self.kind}/{self.namespace}/{self.name}"
 
     @property
     def ref(self) -> str:
-        """Name the owner in markers."""
+        """The name of the owner in markers."""
         return f"{self.sync}/{self.environment}" if self.environment else self.sync
 
     @property
     def label(self) -> str:
-        """Value of the owner label; safe for any name, since it is a hash of the UID."""
+        """The value of the owner label: a hash of the UID, so it is valid for any name."""
         return _label(self.uid, self.environment)
 
 
@@ -70,14 +70,14 @@ class Ownership(Enum):
     """Who owns an object, from the point of view of one sync."""
 
     OURS = "ours"
-    """Written by this very sync."""
+    """Written by exactly this sync."""
     PREVIOUS = "previous"
-    """Ours to own again where it is wanted, never to remove: written by a deleted sync of this name, or an environment
-    that was removed; or put by somebody in the place of an object of ours, with its marker."""
+    """Owned again if it is wanted, never removed: written by a deleted sync of this name or a removed environment, or
+    created by others with the marker of an object of ours."""
     RENEWABLE = "renewable"
-    """Its mark names this sync and proves nothing, but may be taken over: ours where it is wanted, never to remove."""
+    """Its unsigned mark names this sync, and may be taken over: owned if it is wanted, and never removed."""
     UNPROVEN = "unproven"
-    """Its mark names a key that was lost: perhaps ours, so it is neither changed nor treated as unmanaged."""
+    """Its mark names a lost key. It may be ours, so it is neither changed nor treated as unmanaged."""
     OTHER_SYNC = "other sync"
     """Written by another sync."""
     FOREIGN = "foreign"
@@ -90,23 +90,23 @@ def _label(uid: str, environment: str) -> str:
 
 
 def object_id_of(cluster_id: str, target: Target) -> str:
-    """Return the identity of a target over all clusters; `cluster_id` is the UID of its cluster."""
+    """Return the identity of a target among all clusters; `cluster_id` is the UID of its cluster."""
     return f"{cluster_id}/{target.kind}/{target.namespace}/{target.name}"
 
 
 class Marks(NamedTuple):
-    """The marker of an object, as far as it is worth anything."""
+    """The marker of an object, by its proof."""
 
     marker: Marker | None = None
-    """One that we wrote."""
+    """A marker that we wrote."""
     claim: Marker | None = None
-    """One of which that is not known."""
+    """A marker of unknown origin."""
 
 
 def read_marks(annotations: Mapping[str, str], keys: MarkKeys, *, unsigned: bool = False) -> Marks:
-    """Return the marker, where there is one that can be read and was not forged.
+    """Return the marker, if it is valid and not forged.
 
-    `unsigned`: one without a proof counts, if any sync may take such ones over.
+    `unsigned`: a marker without a signature counts, if any sync may take over such markers.
     """
     text = annotations.get(MARKER)
     if text is None:
@@ -117,7 +117,7 @@ def read_marks(annotations: Mapping[str, str], keys: MarkKeys, *, unsigned: bool
         return Marks()
     key, proof = keys.check(text, marker.proof)
     structs.force_setattr(marker, "proof", key)
-    # These are equal on all objects of a source: equal texts are stored once.
+    # These texts are equal on all objects of a source, and are stored once.
     for name in _SHARED:
         structs.force_setattr(marker, name, intern(getattr(marker, name)))
     match proof:
@@ -134,7 +134,7 @@ def read_marks(annotations: Mapping[str, str], keys: MarkKeys, *, unsigned: bool
 def is_replaced(marker: Marker, uid: str, created: str) -> bool:
     """Whether a marker was written on an earlier object than the one with this UID and creation time.
 
-    Only the API server chooses these two. A marker of an earlier version says nothing of either.
+    Only the API server chooses these two. A marker of an earlier version has neither.
     """
     if marker.uid:
         return marker.uid != short_digest(uid)
@@ -143,7 +143,7 @@ def is_replaced(marker: Marker, uid: str, created: str) -> bool:
 
 
 def forget_object(marker: Marker) -> None:
-    """Take out of a marker what was compared with its object: the cache has one marker for each copy."""
+    """Drop the fields of a marker that were compared with its object: the cache has one marker for each copy."""
     structs.force_setattr(marker, "uid", "")
     structs.force_setattr(marker, "made", 0)
 
@@ -156,7 +156,7 @@ def _seconds(text: str) -> float | None:
 
 
 def ownership_of(observed: Observed, owner: Owner, object_id: str) -> Ownership:
-    """Tell who owns an object, from its label and marker alone."""
+    """Return who owns an object, from its label and marker alone."""
     marker = observed.marker or observed.claim
     if not observed.owner or marker is None or marker.object_id != object_id:
         return Ownership.FOREIGN
@@ -171,7 +171,7 @@ def ownership_of(observed: Observed, owner: Owner, object_id: str) -> Ownership:
 
 
 def is_proven(observed: Observed, owner: Owner) -> bool:
-    """Whether we wrote the marker of an object, or it counts as long as this sync may take unsigned ones over."""
+    """Whether we wrote the marker of an object, or this sync may take over its unsigned marker."""
     marker = observed.marker
     if marker is None:
         return False
@@ -181,7 +181,7 @@ def is_proven(observed: Observed, owner: Owner) -> bool:
 
 
 def recognise(observed: Observed, owner: Owner, object_id: str) -> Observed:
-    """Return an object with the marker that counts for a sync that desires it: also a marker that it may take over."""
+    """Return an object with the marker that counts for a sync that desires it, or that the sync may take over."""
     claim = observed.claim
     if claim is None or ownership_of(observed, owner, object_id) is not Ownership.RENEWABLE:
         return observed
@@ -189,11 +189,11 @@ def recognise(observed: Observed, owner: Owner, object_id: str) -> Observed:
 
 
 def may_be_copy(claim: Marker, hub_uid: str, keys: MarkKeys, *, in_hub: bool) -> bool:
-    """Whether an object with a marker that is not proven may be a copy that a sync has written.
+    """Whether an object with an unproven marker may be a copy of a sync.
 
-    It is then no source, so that two syncs never feed on each other's copies: after a key was lost, or where another
-    hub has written it. `in_hub`: the object is in the cluster of the hub; elsewhere, a marker that names no hub is of
-    an operator in that cluster, which copies within it.
+    Then it is no source, so that two syncs never copy each other's copies: after the loss of a key, or if another hub
+    has written it. `in_hub`: the object is in the cluster of the hub. In another cluster, a marker without a hub is
+    from an operator in that cluster, which copies within it.
     """
     if claim.hub_uid and claim.hub_uid != hub_uid:
         return True
@@ -203,7 +203,7 @@ def may_be_copy(claim: Marker, hub_uid: str, keys: MarkKeys, *, in_hub: bool) ->
 
 
 def must_renew(observed: Observed, owner: Owner, object_id: str) -> bool:
-    """Whether the mark of an object is to be signed anew: it is this sync's, and not signed with the current key."""
+    """Whether the mark of an object must be renewed: it is of this sync, and not signed with the current key."""
     marker = observed.marker or observed.claim
     if marker is None or not owner.keys.current or marker.proof == owner.keys.current:
         return False
@@ -212,10 +212,10 @@ def must_renew(observed: Observed, owner: Owner, object_id: str) -> bool:
 
 def _ownership_of_claim(claim: Marker, owner: Owner, *, named: bool) -> Ownership:
     if claim.hub_uid != owner.hub_uid:
-        return Ownership.OTHER_SYNC  # another hub has other keys; what it says of itself only keeps us away
+        return Ownership.OTHER_SYNC  # another hub has other keys: its marks only prevent our writes
     if named and claim.proof in owner.keys.taken_over_by(owner.uid):
         return Ownership.RENEWABLE
     if not named and claim.proof in owner.keys.takeovers:
-        return Ownership.OTHER_SYNC  # the sync that it names may still take it over
+        return Ownership.OTHER_SYNC  # the named sync may still take it over
     is_lost = claim.proof != UNSIGNED and owner.keys.may_be_lost(claim.proof)
     return Ownership.UNPROVEN if is_lost else Ownership.FOREIGN

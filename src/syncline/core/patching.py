@@ -3,8 +3,8 @@
     patch = parse_patch(text, "Merge")
     copy = patched(manifest, "Merge", patch)
 
-A patch works on a copy and either succeeds whole or raises `PatchError`, which names the field or the operation. No
-message holds a value, of the patch or of the object: both may be secret.
+A patch works on a copy. It succeeds as a whole, or raises `PatchError`, which names the field or the operation. No
+message contains a value of the patch or of the object, because both may be secret.
 """
 
 import re
@@ -23,7 +23,7 @@ Patch = Mapping[str, Any] | Sequence[Any]
 Written = Callable[[Json, Sequence[str]], None]
 
 COPY_LIMIT = 2 * 1024 * 1024
-"""Characters that the copies of one patch may make in all; no API server takes an object of that size."""
+"""The maximum number of characters that one patch may copy. No API server accepts an object of this size."""
 SET = "set"
 OPERATIONS = ("add", "remove", "replace", "move", "copy", "test")
 
@@ -37,14 +37,14 @@ _BAD_ESCAPE = re.compile(r"~(?![01])").search
 
 
 class PatchError(Exception):
-    """A patch that cannot be read or carried out; the message tells its author what to change.
+    """A patch is not valid, or does not fit the object. The message has the remedy.
 
-    The message names fields and paths of the patch. `discreet` names nothing of it, for a patch that is a secret.
+    The message names fields and paths of the patch. `redacted` names none of them, for a patch in a Secret.
     """
 
-    def __init__(self, message: str, discreet: str = "it cannot be applied") -> None:
+    def __init__(self, message: str, redacted: str = "it cannot be applied") -> None:
         super().__init__(message)
-        self.discreet = discreet
+        self.redacted = redacted
 
 
 def parse_patch(text: str, strategy: PatchStrategy) -> Patch:
@@ -72,7 +72,7 @@ def parse_patch(text: str, strategy: PatchStrategy) -> Patch:
 
 
 def patched(manifest: Mapping[str, Any], strategy: PatchStrategy, patch: Patch) -> Json:
-    """Return the object after the patch. Which object it is, and our marks on it, cannot be changed by a patch."""
+    """Return the object after the patch. A patch cannot change the identity of the object, or our marks."""
     try:
         if isinstance(patch, Mapping):
             result = replace_keys(manifest, patch) if strategy == "Replace" else merge_patch(manifest, patch)
@@ -107,7 +107,7 @@ def _merge(target: Any, patch: Any) -> Any:
 
 
 def replace_keys(manifest: Mapping[str, Any], patch: Mapping[str, Any]) -> Json:
-    """Return the object with the named top-level keys replaced whole, null removing one; name and namespace stay."""
+    """Return the object with top-level keys replaced as a whole; null removes a key. Name and namespace stay."""
     result = deepcopy(dict(manifest))
     for key, value in patch.items():
         if key == "metadata" and isinstance(value, Mapping):
@@ -121,7 +121,7 @@ def replace_keys(manifest: Mapping[str, Any], patch: Mapping[str, Any]) -> Json:
 
 
 def json_patch(target: Any, operations: Sequence[Any]) -> Any:
-    """Return the target after all operations, in order; where one fails, nothing is patched."""
+    """Return the target after all operations, in order. If one fails, nothing is patched."""
     steps = [_read_operation(index, operation) for index, operation in enumerate(operations)]
     document = {"": deepcopy(target)}  # a parent for the root, so that it is a value like others
     room = COPY_LIMIT
@@ -134,11 +134,11 @@ def json_patch(target: Any, operations: Sequence[Any]) -> Any:
 
 
 def lenient_patch(target: Mapping[str, Any], operations: Sequence[Any], written: Written) -> Json:
-    """Return the target after all operations of a transform; where one fails, nothing is patched.
+    """Return the target after all operations of a transform. If one fails, nothing is patched.
 
     In addition to the operations of a JSON Patch there is `set`, which replaces an existing value. Missing parents are
     created. The removal of an absent value is no error. `written` is called with the object and the parts of a pointer
-    for all that an operation writes, while it is there.
+    for every value that an operation writes.
     """
     steps = [_read_operation(index, operation, (*OPERATIONS, SET)) for index, operation in enumerate(operations)]
     document = {"": deepcopy(target)}
@@ -165,7 +165,7 @@ class _Operation(Struct, frozen=True, kw_only=True):
 
 
 class _InvalidPatchError(Exception):
-    """Why an operation cannot be carried out, before it is known which."""
+    """The error of an operation, before its index is known."""
 
 
 def _read_operation(index: int, raw: Any, operations: Sequence[str] = OPERATIONS) -> _Operation:
@@ -198,7 +198,7 @@ def _parts(pointer: str) -> tuple[str, ...]:
 
 
 def _apply_operation(document: Json, step: _Operation, room: int) -> int:
-    """Change the document; return how much was copied."""
+    """Change the document. Return the amount of copied data."""
     match step.op:
         case "add":
             _add(document, step.path, deepcopy(step.value))
@@ -271,7 +271,7 @@ def _find(document: Any, path: Sequence[str]) -> Any:
 
 
 def _key(parent: Any, part: str, path: Sequence[str], *, room: int = 0) -> Any:
-    """Return the key or index that a part of a path means; `room`: how far beyond its end a list may be named."""
+    """Return the key or index of a part of a path. `room`: how far an index may exceed the end of a list."""
     if isinstance(parent, dict):
         return part
     if not isinstance(parent, list):
@@ -282,7 +282,7 @@ def _key(parent: Any, part: str, path: Sequence[str], *, room: int = 0) -> Any:
         raise _InvalidPatchError(
             f"{_pointer(path)} is a list, so write the number of an item (from 0) in place of {part}"
         )
-    # A number of many digits is none of the items; to read it would take long.
+    # A number with many digits is no index, and slow to parse.
     index = int(part) if len(part) <= len(str(len(parent))) else len(parent) + room
     if index >= len(parent) + room:
         raise _InvalidPatchError(
@@ -325,7 +325,7 @@ def _remove(document: Json, path: Sequence[str]) -> Any:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether two values are the same JSON; in Python true is 1, in JSON it is not."""
+    """Whether two values are the same JSON. In Python true equals 1, in JSON it does not."""
     if isinstance(one, dict) and isinstance(other, Mapping):
         return one.keys() == other.keys() and all(_same(value, other[name]) for name, value in one.items())
     if isinstance(one, list) and isinstance(other, list):
@@ -343,7 +343,7 @@ def _size(value: Any, limit: int) -> int:
 
 
 def _sizes(value: Any) -> Iterator[int]:
-    """Yield what each part of a value adds to its size, about."""
+    """Yield the approximate size of each part of a value."""
     if isinstance(value, dict):
         for name, inside in value.items():
             yield len(name)

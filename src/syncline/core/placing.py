@@ -1,11 +1,11 @@
-"""Placing: the objects that a build makes, and the target of each.
+"""Placing: finds the target of each object of a build.
 
     placement = place([BuildOutput(documents, files, spec.targets)], namespace="team", scope=cluster.scope)
 
-Without a list of targets every manifest goes where it says, and to the sync's namespace if it says nothing. With one,
-only what is listed is placed; the rest is reported. A listed ConfigMap or Secret that no manifest makes is made of
-files that are no manifests (see `file_data`). All errors are found in one go, and each message names the file
-and line; a placement with errors is not meant to be applied.
+Without a list of targets, every manifest is placed in its own namespace, or in the namespace of the sync if it names
+none. With a list, only the listed objects are placed, and the others are reported. A listed ConfigMap or Secret without
+a manifest is made from files that are not manifests (see `file_data`). All errors are found at once, and each message
+names the file and line. A placement with errors must not be applied.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,17 +22,17 @@ from syncline.core.patching import PatchError, patched
 
 Json = dict[str, Any]
 ScopeOf = Callable[[str, str, str], bool | None]
-"""Whether a kind (group, version, kind) is namespaced; None where the cluster does not know it."""
+"""Whether a kind (group, version, kind) is namespaced; None if the cluster does not know it."""
 
 _DEFINITION = "CustomResourceDefinition.apiextensions.k8s.io"
 
 
 class DocumentLike(Protocol):
-    """A manifest, and where it was written."""
+    """A manifest, with its file and line."""
 
     @property
     def manifest(self) -> Any:
-        """The document as it was read."""
+        """The decoded document."""
 
     @property
     def file(self) -> str:
@@ -40,11 +40,11 @@ class DocumentLike(Protocol):
 
     @property
     def line(self) -> int:
-        """The line that it begins at, from 1; 0 where that means nothing."""
+        """The first line of the document, from 1; 0 if it is not known."""
 
 
 class BuildOutput(Struct, frozen=True):
-    """What one build made, and the targets that it was made for."""
+    """The output of one build, and its targets."""
 
     documents: Sequence[DocumentLike]
     files: Sequence[DataFileLike] = ()
@@ -57,9 +57,9 @@ class Placed(Struct, frozen=True, kw_only=True):
     target: Target
     manifest: Json
     origin: str
-    """The file and line that it comes from."""
+    """Its file and line."""
     served: bool = True
-    """False where the cluster does not know the kind yet, so that its namespace is a guess."""
+    """False if the cluster does not know the kind yet, so that its namespace is a guess."""
 
 
 class Unplaced(Struct, frozen=True):
@@ -74,18 +74,18 @@ class Unplaced(Struct, frozen=True):
 
 
 class Placement(Struct, frozen=True, kw_only=True):
-    """What a build comes to."""
+    """The result of placing the output of builds."""
 
     objects: tuple[Placed, ...] = ()
     unplaced: tuple[Unplaced, ...] = ()
     errors: tuple[str, ...] = ()
     fields: Mapping[str, tuple[str, str]] = {}
-    """Of errors that are about one field: the origin that the error begins with, and the path of the field."""
+    """For errors about one field: the origin at the beginning of the error, and the path of the field."""
     notes: tuple[str, ...] = ()
 
 
 def by_values(listed: Sequence[ConfigSyncTarget]) -> list[tuple[Mapping[str, Any], tuple[ConfigSyncTarget, ...]]]:
-    """Group targets by the template values they bring along: one build for each group, those without values first."""
+    """Group targets by their template values: one build for each group, targets without values first."""
     groups: list[tuple[Mapping[str, Any], list[ConfigSyncTarget]]] = [({}, [])]
     for one in listed:
         for values, members in groups:
@@ -98,10 +98,10 @@ def by_values(listed: Sequence[ConfigSyncTarget]) -> list[tuple[Mapping[str, Any
 
 
 def place(builds: Sequence[BuildOutput], *, namespace: str, scope: ScopeOf, forced: str | None = None) -> Placement:
-    """Find the place of everything that was built.
+    """Find the targets of all built objects.
 
-    `namespace` is for manifests that name none; `forced` puts all objects that are in a namespace into this one,
-    whatever manifests and targets say.
+    `namespace` is for manifests that name none. `forced` is the namespace of all namespaced objects, whatever manifests
+    and targets say.
     """
     placer = _Placer(namespace, forced, scope)
     for build in builds:
@@ -126,7 +126,7 @@ class _Placer:
         self._definitions: dict[tuple[str, str], bool] = {}
         self._broken: set[int] = set()
         self._used: set[str] = set()
-        """What has found a place: files by path, manifests by what they make."""
+        """The placed files by path, and the placed manifests by their object."""
         self._objects: dict[Target, Placed] = {}
         self._unplaced: list[Unplaced] = []
         self._errors: list[str] = []
@@ -160,12 +160,12 @@ class _Placer:
                     self._definitions[key] = spec.get("scope") != "Cluster"
 
     def sound(self, builds: Sequence[BuildOutput]) -> Iterator[DocumentLike]:
-        """Yield what can be placed."""
+        """Yield the documents that can be placed."""
         for build in builds:
             yield from (one for one in build.documents if id(one) not in self._broken)
 
     def place_listed(self, build: BuildOutput) -> None:
-        """Place what is listed, and say what is listed in vain."""
+        """Place the listed objects, and report targets without an object."""
         volumes: dict[tuple[str, str, str], DataObject] = {}
         for listed in build.listed:
             matching = [] if listed.key else self._matching(listed, build)
@@ -180,10 +180,10 @@ class _Placer:
     def _fill(
         self, listed: ConfigSyncTarget, build: BuildOutput, volumes: dict[tuple[str, str, str], DataObject]
     ) -> None:
-        """Make of files what no manifest makes."""
+        """Make a listed object from files if no manifest has it."""
         kind = DATA_KINDS.get(listed.type.lower())
         if kind is None:
-            # A manifest that cannot be read may be the one.
+            # An invalid manifest may be the listed one.
             if not any(id(document) in self._broken for document in build.documents):
                 self._errors.append(
                     f"targets: {listed.type} {listed.name} is in no file: correct type and name, or remove the target"
@@ -196,13 +196,13 @@ class _Placer:
             self._errors.append(f"targets: {error}")
 
     def _matching(self, listed: ConfigSyncTarget, build: BuildOutput) -> list[DocumentLike]:
-        """Return the manifests that a target means: of several namespaces that of its own, if that is among them."""
+        """Return the manifests of a target. Its own namespace, if among them, excludes the others."""
         found = [one for one in self.sound([build]) if _matches(listed, one.manifest)]
         own = [one for one in found if one.manifest["metadata"].get("namespace") == listed.namespace]
         return own if listed.namespace and own else found
 
     def _file(self, data_object: DataObject) -> None:
-        """Put an object that is made of files; all targets that fill it have their overrides."""
+        """Place an object that is made from files. The overrides of all its targets apply."""
         manifest: Json | None = data_object.manifest()
         for listed in data_object.filled_by:
             if manifest is not None:
@@ -256,7 +256,7 @@ class _Placer:
         return None if found else result
 
     def report(self, builds: Sequence[BuildOutput]) -> None:
-        """Say what goes nowhere."""
+        """Report the manifests and files without a target."""
         listing = any(build.listed for build in builds)
         for document in self.sound(builds) if listing else ():
             if _made(document) not in self._used:
@@ -282,7 +282,7 @@ def _origin(document: DocumentLike) -> str:
 
 
 def _called(manifest: Any) -> str:
-    """Name an object as far as it can be named."""
+    """Return the name of an object, as far as it is valid."""
     if not isinstance(manifest, dict):
         return "the document"
     metadata = manifest.get("metadata")

@@ -1,7 +1,8 @@
 """The plan for one target, with its reason: `plan(desired, observed, ...) -> Action`. Pure and total.
 
-The policy table of the API, in code. Where a decision needs the body of the object, the plan asks for it (`READ`) and
-is made again; where the object may have changed meanwhile, the write carries a precondition and is planned again.
+It is the policy table of the API, in code. If a decision needs the body of the object, the action is `READ`, and the
+caller plans again. If the object may have changed since it was observed, the write has a precondition, and is planned
+again after a conflict.
 """
 
 from collections.abc import Mapping
@@ -35,7 +36,7 @@ UNPROVEN_MESSAGE = (
 
 
 class Verb(Enum):
-    """What an action does to the object."""
+    """The effect of an action on the object."""
 
     CREATE = "create"
     UPDATE = "update"
@@ -63,13 +64,13 @@ class Change(Struct, frozen=True, kw_only=True):
     exact: bool = False
     """Whether the object becomes exactly what we send (Overwrite): all other fields are removed."""
     guard_version: bool = False
-    """Whether the write must fail if anybody wrote since the object was observed."""
+    """Whether the write must fail if the object has changed since it was observed."""
     metadata_only: bool = False
     """Whether the content needs no change."""
     marks_only: bool = False
     """Whether only the revision in the marker is written."""
     unkept: tuple[str, ...] = ()
-    """Fields that the server is expected not to keep; the writer fills it in."""
+    """Fields that the server is expected not to keep; the writer sets it."""
 
 
 class Action(Struct, frozen=True, kw_only=True):
@@ -83,10 +84,10 @@ class Action(Struct, frozen=True, kw_only=True):
     change: Change | None = None
     drift: bool = False
     lost_fields: tuple[str, ...] = ()
-    """Of a repaired drift: the changed fields, where they are known."""
+    """For a repair of drift: the changed fields, if they are known."""
     conflicts: tuple[str, ...] = field(default=())
     uid: str = ""
-    """Of a removal: the UID of the object."""
+    """For a removal: the UID of the object."""
 
 
 class Policy(Struct, frozen=True, kw_only=True):
@@ -95,13 +96,13 @@ class Policy(Struct, frozen=True, kw_only=True):
     management: ManagementPolicy = "Sync"
     conflict: str = "SourceWins"
     key_policies: tuple[KeyPolicy, ...] = ()
-    """For some keys of ConfigMaps and Secrets, in place of `conflict`."""
+    """The policies of single keys of ConfigMaps and Secrets, instead of `conflict`."""
     track_revision: bool = False
     """Whether the marker always names the present revision of the source, even if the content is the same."""
     keep_extras: bool = False
-    """Whether keys of ConfigMaps and Secrets stay that somebody else added; other kinds keep such fields anyway."""
+    """Whether keys of ConfigMaps and Secrets that others added stay; in other kinds such fields always stay."""
     exact: bool = False
-    """Whether our own objects lose all fields that we do not send. Unlike Overwrite, it takes nothing over."""
+    """Whether our own objects lose all fields that we do not send. Unlike Overwrite, it adopts no objects."""
 
     @property
     def takes_over(self) -> bool:
@@ -138,7 +139,7 @@ def plan(
 
     `object_id` names the target (`ownership.object_id_of`). `competing_owner` names the existing sync with the better
     claim, if there is one: the owner of the observed object, or an older sync that claims the same absent object.
-    `created_once` says that, under Keep, the target has had its object.
+    `created_once`: the target has had its object, with the policy Keep.
     """
     if observed is None:
         return _plan_absent(desired, policy, competing_owner, created_once=created_once)
@@ -159,7 +160,7 @@ def plan(
             "Conflict",
         )
     if whose is Ownership.FOREIGN:
-        # The marker or base of an unmanaged object was copied along with it: it is no record of ours.
+        # The marker or base of an unmanaged object was copied with it, and is not our record.
         observed = structs.replace(observed, marker=None, base=None)
     return _plan_foreign(desired, observed, policy)
 
@@ -206,14 +207,14 @@ def _compared(desired: Desired, observed: Observed, policy: Policy) -> Observed:
 def _detect_drift(desired: Desired, observed: Observed, *, exact: bool) -> Observed:
     """Return the object with the fields that have drifted, for a kind that is not compared by content.
 
-    Its digest is that of the last write: it holds as long as the server counts every sent field as ours; with `exact`,
-    also as long as nobody has added a field.
+    Its digest is from the last write. It holds while the server counts every sent field as ours and, with `exact`,
+    while others have added no field.
     """
     marker = observed.marker
     if marker is None or desired.body is None or marker.digest != desired.digest:
         return observed
     fields = observed.fields or b"{}"
-    # A record that somebody else has written is no record of ours.
+    # A record that others have written is not our record.
     record = marker.unkept if marker.unkept and is_ours(fields, "metadata", "annotations", MARKER) else ()
     lost = lost_paths(remove_paths(desired.body.fields, desired.ignored), fields, record)
     if exact:
@@ -267,7 +268,7 @@ def _plan_foreign(desired: Desired, observed: Observed, policy: Policy) -> Actio
 def _plan_ours(desired: Desired, observed: Observed, policy: Policy, *, previous: bool) -> Action:
     marker = observed.marker
     assert marker is not None  # noqa: S101 - ours means that it has one
-    # Digests of another key say nothing: whether somebody edited the copy is not known then.
+    # Digests with another key cannot be compared, so it is not known whether the copy was edited.
     readable = not desired.key or marker.key == desired.key
     edited = observed.digest != marker.digest and readable
     equal = observed.digest == desired.digest and observed.type == desired.content.type
@@ -337,7 +338,7 @@ def _renewed(action: Action) -> Action:
 
 
 def _whole_edit(desired: Desired, observed: Observed, policy: Policy, verb: Verb, *, mode: str) -> Change:
-    # SourceWins may overwrite an edit made since; every other case must not, and none a value that others add.
+    # SourceWins may overwrite a later edit. All other cases must not, and none may overwrite values that others add.
     lax = policy.conflict == "SourceWins" and verb is Verb.UPDATE and not policy.keeps_extras
     take, drop = _difference(desired, observed)
     return Change(
@@ -420,7 +421,7 @@ def _merge_report(why: tuple[str, str], merged: KeyedMerge, desired: Desired, ob
         if not merged.repaired:
             reason, message = "SourceChanged", "the source has changed"
     if reason == "SourceChanged" and not changed:
-        # The difference from the source is an edit made here, which a merge keeps.
+        # The difference from the source is an edit of the copy, which a merge keeps.
         reason, message = "MetadataRepaired", METADATA_DIFFERS
     notes: list[str] = []
     if merged.edited:
@@ -441,7 +442,7 @@ def _replaces_all(desired: Desired, observed: Observed) -> bool:
 
 
 def _difference(desired: Desired, observed: Observed) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the values to write and to remove, where others stay; otherwise none, since all are replaced."""
+    """Return the values to write and to remove, if other values stay; else none, because all are replaced."""
     if _replaces_all(desired, observed):
         return (), ()
     wanted, there = desired.digests_by_path(), observed.value_digests or {}
@@ -458,7 +459,7 @@ def _plan_immutable(
     *,
     overwrites: bool,
 ) -> Action:
-    """Recreate an object that cannot be changed, where we created it or may overwrite it."""
+    """Recreate an immutable object, if we created it or may overwrite it."""
     what = (
         "immutable and differs"
         if observed.type == desired.content.type
@@ -491,7 +492,7 @@ def _base(desired: Desired, observed: Observed, digests: Mapping[str, str]) -> M
 
 
 def base_too_large(desired: Desired, base: Mapping[str, str]) -> Action | None:
-    """Return the refusal to record a base that does not fit into an annotation; None where it fits."""
+    """Return the refusal of a base that is too large for an annotation; None if it fits."""
     size = sum(len(path) + len(digest) + 6 for path, digest in base.items())
     if size <= MAX_BASE:
         return None
@@ -503,7 +504,7 @@ def base_too_large(desired: Desired, base: Mapping[str, str]) -> Action | None:
 
 
 def metadata_differs(desired: Desired, observed: Observed, *, exact: bool) -> bool:
-    """Whether labels or annotations that we send are missing or changed, or ones that we no longer send are there."""
+    """Whether labels or annotations that we send are missing or changed, or earlier ones still exist."""
     marker = observed.marker
     return _map_differs(desired.labels, observed.labels, marker.labels if marker else (), exact=exact) or _map_differs(
         desired.annotations, observed.annotations, marker.annotations if marker else (), exact=exact
@@ -518,7 +519,7 @@ def _map_differs(wanted: Mapping[str, str], there: Mapping[str, str], sent: tupl
 
 
 def lost_message(lost: tuple[str, ...], by: str) -> str:
-    """Say which fields were found changed, and by whom."""
+    """Return a message with the changed fields, and their manager."""
     rest = f" and {len(lost) - NAMED} more" if len(lost) > NAMED else ""
     what = f"{', '.join(lost[:NAMED])}{rest} " if lost else ""
     return f"{what}changed by {by or 'somebody'}"
@@ -527,13 +528,13 @@ def lost_message(lost: tuple[str, ...], by: str) -> str:
 def extra_keys(there: Mapping[str, str]) -> set[str]:
     """Return the labels or annotations that Overwrite may remove.
 
-    Not what controllers note about the object itself, nor what its users tell us there.
+    Annotations of controllers about the object itself stay, and so do requests of users to Syncline.
     """
     return {key for key in there if not is_controller_state(key) and not key.startswith(f"{GROUP}/")}
 
 
 def names_of(paths: tuple[str, ...]) -> str:
-    """Name the keys of some paths, for a person."""
+    """Return the names of the keys of some paths, for messages."""
     names = [path.partition("/")[2] for path in paths]
     return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")  # noqa: PLR2004
 
@@ -545,7 +546,7 @@ def _leave(desired: Desired, reason: str, message: str, state: TargetState, conf
 
 
 def merged_content(desired: Desired, observed: Observed, change: Change) -> Content:
-    """Return the content that the target is to have; a merge needs the body that was read."""
+    """Return the content that the target will have; a merge needs the body that was read."""
     if change.replace_all:
         return desired.content
     assert observed.content is not None  # noqa: S101 - the plan asked for it

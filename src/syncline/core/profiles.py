@@ -1,7 +1,7 @@
-"""The profiles of rights that the operator is installed with, as data: which kinds it writes in its own name.
+"""The profiles of rights of the operator, as data: the kinds that it writes with its own rights.
 
-Every profile reads what a usual application has, so that syncs with an account can write it: the operator watches, the
-account writes. Of other kinds it knows nothing until somebody grants them.
+Every profile reads the kinds of a usual application, so that syncs with an account can write them: the operator
+watches, and the account writes. Other kinds need a grant.
 """
 
 from typing import Literal, get_args
@@ -13,7 +13,7 @@ from syncline.core.group_kind import GroupResource
 
 Profile = Literal["none", "config", "workloads", "admin"]
 PROFILES: tuple[Profile, ...] = get_args(Profile)
-"""From the least to the most: each writes all that those before it write."""
+"""From the least to the most: each writes everything that those before it write."""
 DEFAULT: Profile = "config"
 
 MEANINGS: dict[Profile, str] = {
@@ -26,7 +26,7 @@ MEANINGS: dict[Profile, str] = {
 ROLE = "syncline-core"
 """The ClusterRole that every operator has."""
 LABEL = f"{GROUP}/rights"
-"""On that role: the profile that was installed."""
+"""On that role: the installed profile."""
 
 READ = ("get", "list", "watch")
 WRITE = (*READ, "create", "patch", "update", "delete")
@@ -34,11 +34,11 @@ _WRITE_DATA = (*READ, "create", "patch", "delete")
 
 
 class Share(Struct, frozen=True, kw_only=True):
-    """A part of the operator's rights that is a ClusterRole of its own."""
+    """A part of the operator's rights, with its own ClusterRole."""
 
     role: str
     since: Profile
-    """The first profile that writes it."""
+    """The least profile that writes it."""
     rules: tuple[tuple[str, tuple[str, ...]], ...]
     """API groups and resources."""
     verbs: tuple[str, ...] = WRITE
@@ -47,7 +47,7 @@ class Share(Struct, frozen=True, kw_only=True):
     why: str
 
     def verbs_in(self, profile: Profile) -> tuple[str, ...]:
-        """Return what a profile may do with it."""
+        """Return the verbs of a profile for it."""
         if is_at_least(profile, self.since):
             return self.verbs
         return READ if self.read else ()
@@ -92,7 +92,7 @@ SHARES = (
 
 
 def is_at_least(profile: Profile, least: Profile) -> bool:
-    """Tell whether a profile writes all that another one writes."""
+    """Whether a profile writes everything that another one writes."""
     return PROFILES.index(profile) >= PROFILES.index(least)
 
 
@@ -106,5 +106,5 @@ def profile_of(resource: str) -> Profile | None:
 
 
 def known(name: str) -> Profile | None:
-    """Return the profile of this name; None where there is none."""
+    """Return the profile of this name, or None."""
     return next((profile for profile in PROFILES if profile == name), None)

@@ -1,8 +1,8 @@
 """The plan of a prune: the objects to remove, and the deletion guard.
 
-A removal needs positive evidence: the caller names the objects that are no longer desired and says why. An adopted
-object is released, never deleted. A large removal that no edit of the spec asks for (a label or a namespace has
-changed) waits for the confirmation of a person.
+A removal needs positive evidence: the caller names the objects that are no longer desired, and the reason. An adopted
+object is released, never deleted. A large removal that no edit of the spec requested (a label or a namespace has
+changed) waits for the confirmation of a user.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,11 +19,11 @@ from syncline.core.plan import Action, Verb
 def plan_prune(
     observed: Observed, owner: Owner, cluster_id: str, reason: str, message: str, *, keep_edited: bool = False
 ) -> Action | None:
-    """Decide how to prune one object, or None where the sync does not own it.
+    """Decide how to prune one object; None if the sync does not own it.
 
-    `keep_edited`: an object that differs from what was written last stays; of two sides, an edit beats a deletion.
+    `keep_edited`: an object that differs from the last write stays: of two sides, an edit beats a deletion.
     """
-    # An object of a previous sync of this name may be owned again where it is desired, but is never removed.
+    # An object of a previous sync of this name may be owned again if it is desired, but is never removed.
     if ownership_of(observed, owner, object_id_of(cluster_id, observed.target)) is not Ownership.OURS:
         return None
     if keep_edited and (observed.marker is None or observed.marker.digest != observed.digest):
@@ -52,13 +52,13 @@ def plan_prune(
 
 
 class GuardVerdict(Struct, frozen=True):
-    """Whether the removals may go on, and how a person confirms them if not."""
+    """Whether the removals may proceed, and how a user confirms them if not."""
 
     held: bool
     digest: str
     message: str = ""
     derived: bool = True
-    """Whether no person has confirmed the removals; such ones count together with those that follow soon."""
+    """Whether no user has requested or confirmed the removals: then they count together with later ones."""
 
 
 def deletion_guard(
@@ -71,9 +71,9 @@ def deletion_guard(
 ) -> GuardVerdict:
     """Hold derived removals of more than max(10, half of what the sync owns) until their digest is confirmed.
 
-    The removals that an edit of the spec asks for are not among them, and do not count as owned: the verdict is the
-    same before and after they are done. `recent` derived removals have gone before: labels that a script takes off one
-    by one are one shrinkage.
+    The removals that an edit of the spec requested are not among them, and do not count as owned: the verdict is the
+    same before and after them. `recent` derived removals were done before: labels that a script removes one by one are
+    one change.
     """
     writes = [action for action in removals if action.verb in (Verb.DELETE, Verb.RELEASE)]
     digest = removal_digest(writes)
@@ -93,5 +93,5 @@ def deletion_guard(
 
 
 def removal_digest(removals: Iterable[Action]) -> str:
-    """Name a set of removals, so that a confirmation is for these very objects and no others, nor for the next ones."""
+    """Return the digest of a set of removals, so that a confirmation is for exactly these objects."""
     return short_digest(*sorted(f"{action.target} {action.uid}" for action in removals))

@@ -4,10 +4,10 @@
     if isinstance(push, Push) and push.concerns("main"): ...
 
 GitHub, GitLab, Gitea, Forgejo, Gogs, Bitbucket (Cloud and Data Center), Argo CD notifications, Kargo events, and a
-generic form: `{"ref": "main"}` with `revision` or `commit` in its place, and `repository` beside it. A CloudEvent is
-read by its data. Hosts are told apart by their headers, and without them by what the message looks like.
+generic form: `{"ref": "main"}`, or `revision` or `commit` instead of `ref`, and optionally `repository`. A CloudEvent
+is read by its data. The headers identify the host; without them, the form of the message does.
 
-A push is only a hint to look at the repository: nothing of it is ever applied, so nothing of it has to be true.
+A push is only a hint to check the repository. Nothing in it is ever applied, so it need not be true.
 """
 
 import re
@@ -41,7 +41,7 @@ _DELIVERY_HEADERS = (
     "x-request-id",
 )
 _EVENT_HEADERS: tuple[tuple[str, Host], ...] = (
-    # Gitea and its kin send the headers of those before them too.
+    # Gitea and its forks also send the headers of the hosts before them.
     ("x-forgejo-event", "Forgejo"),
     ("x-gitea-event", "Gitea"),
     ("x-gogs-event", "Gogs"),
@@ -65,7 +65,7 @@ _RANGE = re.compile(r"[\^~<>=*|\s]|(^|\.)[xX](\.|$)").search
 
 
 class Push(Struct, frozen=True, kw_only=True):
-    """That something may have changed, and as far as it was told, where."""
+    """A possible change, with its ref and repository if the message names them."""
 
     host: Host
     kind: PushKind = "Push"
@@ -74,13 +74,13 @@ class Push(Struct, frozen=True, kw_only=True):
     refs: tuple[str, ...] = ()
     commit: str = ""
     delivery: str = ""
-    """What the host calls this message; the same when it is sent again."""
+    """The id of the message at the host; a repeated message has the same one."""
     time: str = ""
     """When the event happened, as `2026-01-31T12:00:00Z`; empty if the message does not say. It is part of the body,
     which is signed, unlike the id of a delivery."""
 
     def concerns(self, revision: str) -> bool:
-        """Whether a sync that follows a revision should look; where that cannot be told, it should."""
+        """Whether a sync that follows a revision should check its repository. In doubt it should."""
         if self.kind == "Ping":
             return False
         if not self.refs or revision == "HEAD" or self.commit.startswith(revision):
@@ -92,11 +92,11 @@ class Push(Struct, frozen=True, kw_only=True):
 
 
 class Unread(Struct, frozen=True):
-    """A message that asks for nothing."""
+    """A message without a change of a revision."""
 
     reason: str
     broken: bool = True
-    """False where it is a message that we know and that has nothing to do with revisions."""
+    """False for a known message that does not concern revisions."""
 
 
 def short_ref(ref: str) -> str:
@@ -105,7 +105,7 @@ def short_ref(ref: str) -> str:
 
 
 def is_same_ref(one: str, other: str) -> bool:
-    """Whether two names mean the same branch or tag, as far as the names tell."""
+    """Whether two names may mean the same branch or tag."""
     both_full = one.startswith("refs/") and other.startswith("refs/")
     return one == other if both_full else short_ref(one) == short_ref(other)
 
@@ -284,7 +284,7 @@ def _kargo(payload: dict[str, Any], delivery: str) -> Push:
 
 
 def _release_kind(payload: dict[str, Any], kind: PushKind) -> PushKind:
-    """Return the kind of a message about a release: one that is gone, or whose text was edited, is no new release."""
+    """Return the kind of a message about a release: a deleted or edited release is not a new one."""
     action = _text(payload, "action")
     if action in ("deleted", "delete", "unpublished"):
         return "Delete"
@@ -314,7 +314,7 @@ def _no_push(host: Host) -> Unread:
 
 
 def _repositories(*found: Any) -> tuple[str, ...]:
-    """Return the URLs and names of what hosts call a repository: a text, or an object with many of them."""
+    """Return the URLs and names of a repository, which is a text, or an object with many of them."""
     return tuple(dict.fromkeys(name for one in found for name in _names(one)))[:_MOST_REFS]
 
 

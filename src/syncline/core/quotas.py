@@ -1,7 +1,7 @@
 """Quotas of a namespace: the syncs that keep their place, the remaining targets, and the next free time.
 
-Each namespace is counted by itself, so that nobody uses up what others have. What exists is never taken away: a quota
-stops what comes on top, and where there is too much already, the oldest keep their place.
+Each namespace is counted separately, so that no tenant uses the quota of another. A quota never removes existing
+objects: it stops new ones, and above the limit the oldest syncs keep their place.
 """
 
 from collections import deque
@@ -14,7 +14,7 @@ _STEP = 60.0
 
 
 class Seat(Struct, frozen=True, order=True):
-    """The place of a sync in the order of age. One that does not exist yet is the newest."""
+    """The place of a sync in the order of age. A sync that does not exist yet is the newest."""
 
     created: str
     uid: str
@@ -26,22 +26,22 @@ class Seat(Struct, frozen=True, order=True):
 
 
 class Holding(Struct, frozen=True):
-    """What a sync has already."""
+    """The usage of a sync."""
 
     seat: Seat
     targets: int
 
 
 def has_place(seat: Seat, others: Iterable[Seat], quota: int) -> bool:
-    """Whether a sync is among the oldest, as many as the quota allows."""
+    """Whether a sync is among the oldest ones that the quota allows."""
     return sum(1 for other in others if other < seat) < quota
 
 
 def fits(wanted: int, own: Holding, others: Collection[Holding], quota: int) -> bool:
-    """Whether a sync may have so many targets.
+    """Whether a sync may have this number of targets.
 
-    One that wants more than it has needs room beside all that exists. One that does not keeps its place if it is among
-    the oldest that have room together.
+    A sync that wants more targets than it has needs room in addition to all existing ones. Else it keeps its place if
+    it is among the oldest syncs that have room together.
     """
     if wanted > own.targets:
         return wanted + sum(other.targets for other in others) <= quota
@@ -59,7 +59,7 @@ class Meter:
         self._used: deque[tuple[int, float]] = deque()
 
     def add(self, seconds: float, now: float) -> None:
-        """Note that so many seconds were used."""
+        """Record used seconds."""
         minute = int(now // _STEP)
         if self._used and self._used[-1][0] == minute:
             minute, before = self._used.pop()
@@ -68,12 +68,12 @@ class Meter:
         self._forget(now)
 
     def used(self, now: float) -> float:
-        """Return how many seconds were used."""
+        """Return the number of used seconds."""
         self._forget(now)
         return sum(seconds for _, seconds in self._used)
 
     def wait(self, quota: float, now: float) -> float:
-        """Return after how many seconds less than the quota is used; 0: it is so now, or will never be."""
+        """Return the seconds until less than the quota is used; 0: it is already, or will never be."""
         left = self.used(now)
         for minute, seconds in self._used:
             if left < quota:
@@ -90,7 +90,7 @@ class Meter:
 
 
 class SharedTime:
-    """Time in a place that several use at once, split between them: nobody pays for being slowed down by others."""
+    """Shared time: it is divided between concurrent users, so that no tenant pays for the delay by others."""
 
     def __init__(self) -> None:
         self._inside: dict[int, float] = {}
@@ -98,14 +98,14 @@ class SharedTime:
         self._next = 0
 
     def enter(self, now: float) -> int:
-        """Begin; return what `leave` is to be told."""
+        """Begin. Return the token for `leave`."""
         self._pass(now)
         self._next += 1
         self._inside[self._next] = 0.0
         return self._next
 
     def leave(self, visit: int, now: float) -> float:
-        """End; return the seconds that are to be counted."""
+        """End. Return the seconds to count."""
         self._pass(now)
         return self._inside.pop(visit)
 
@@ -117,9 +117,9 @@ class SharedTime:
 
 
 def charged(size: int, asked: Mapping[str, int], tenant: str) -> int:
-    """Return how many bytes of something that is shared are counted to a tenant: those that came for it.
+    """Return the bytes of a shared cache that count for a tenant: those that were fetched for it.
 
-    `asked` has the bytes that came for each. Nobody can have others pay for what they did not ask for.
+    `asked` has the bytes that were fetched for each tenant. No tenant pays for the fetches of others.
     """
     known, own = sum(asked.values()), asked.get(tenant, 0)
-    return own * size // known if known > size else own  # it may have been packed anew
+    return own * size // known if known > size else own  # it may have been packed again

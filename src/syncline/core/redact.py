@@ -1,7 +1,7 @@
 """Redaction: keeps the values of Secrets out of what a sync reports.
 
-A patch, a template or a chart takes values of a Secret to objects of other kinds, and an API server quotes the values
-that it refuses.
+A patch, a template or a chart can write values of a Secret to objects of other kinds, and an API server quotes the
+values that it refuses.
 """
 
 import re
@@ -14,7 +14,7 @@ from syncline.api.manifestsync import ManifestSyncSpec, Patch
 from syncline.core.outcome import Outcome
 
 _REFUSAL = re.compile(r"(cannot \w+ .{0,600}?: \d{3} \w+): (.*)", re.DOTALL)
-# How the server begins to say what is wrong with a field; the path before it is no value.
+# The words of the server before the error of a field. The path before them is not a value.
 _FIELD = re.compile(
     r"(?<![\w.\"'])([a-z][\w.\[\]-]{0,200}): "
     r"(?:Invalid value|Unsupported value|Required value|Duplicate value|Forbidden|Too long|Too many|Not found)\b"
@@ -25,14 +25,14 @@ REDACTED = "what the server says is not repeated, since it may quote a Secret th
 
 
 def redact_outcomes(spec: Struct | None, outcomes: Sequence[Outcome]) -> Sequence[Outcome]:
-    """Return outcomes that may be shown: of what the server said, no more than names of fields where it may quote."""
+    """Return outcomes that may be shown: a message of the server that may quote values keeps only names of fields."""
     if not may_contain_secrets(spec):
         return outcomes
     return [structs.replace(outcome, message=strip_server_text(outcome.message)) for outcome in outcomes]
 
 
 def strip_server_text(message: str) -> str:
-    """Cut the server's own words from a message, but for the fields that they name."""
+    """Remove the message of the server from a text, except the names of fields."""
     refusal = _REFUSAL.search(message)
     if refusal is None:
         return message
@@ -42,7 +42,7 @@ def strip_server_text(message: str) -> str:
 
 
 def may_contain_secrets(spec: Struct | None) -> bool:
-    """Whether what a sync writes may hold the value of a Secret though it is no Secret."""
+    """Whether the objects of a sync that are not Secrets may contain the value of a Secret."""
     if isinstance(spec, ManifestSyncSpec):
         return _is_patched_from_secret(spec)
     return isinstance(spec, ConfigSyncSpec) and _is_built_from_secret(spec)

@@ -1,7 +1,7 @@
-"""Messages with a cause in the words of another program: the remedy first, then the cause, once.
+"""Messages with the error of another program: the remedy first, then the cause, once.
 
-Texts are cut to the limits of a status, and the words of a server are dropped where they may quote a Secret. What
-somebody has to do must survive both.
+Texts are cut to the limits of a status, and messages of a server are dropped if they may quote a Secret. The remedy
+must survive both.
 """
 
 import re
@@ -14,14 +14,14 @@ OPERATOR = "the operator, which this sync acts as"
 
 
 def with_cause(remedy: str, cause: object) -> str:
-    """Return a message that begins with what to do; without a remedy, the cause alone."""
+    """Return a message that begins with the remedy; without a remedy, only the cause."""
     return f"{remedy}: {cause}" if remedy else str(cause)
 
 
 def grant_operator(resource: str, *, read: bool = False) -> str:
-    """Say how the operator gets what it needs to write a resource, such as `deployments.apps`.
+    """Return the remedy that gives the operator the rights to write a resource, such as `deployments.apps`.
 
-    `read`: it only watches what somebody else writes.
+    `read`: it only watches the resource, which an account writes.
     """
     if read:
         return f"run `syncline grant --read {resource}`"
@@ -30,7 +30,7 @@ def grant_operator(resource: str, *, read: bool = False) -> str:
 
 
 def grant_writer(user: str | None, resource: str, namespace: str) -> str:
-    """Say how a user gets the right to write a resource, in a namespace or in none; None is the operator itself."""
+    """Return the remedy that gives a user the right to write a resource; None is the operator itself."""
     if user is None:
         return grant_operator(resource)
     account = _ACCOUNT.fullmatch(user)
@@ -39,7 +39,7 @@ def grant_writer(user: str | None, resource: str, namespace: str) -> str:
 
 
 def lacks_right(refusal: str) -> bool:
-    """Tell whether a server refuses for lack of a right, and not for a quota or a policy."""
+    """Whether a server refuses because of a missing right, and not because of a quota or a policy."""
     return _NO_RIGHT.search(refusal) is not None
 
 
@@ -48,17 +48,17 @@ _ACCOUNT = re.compile(r"system:serviceaccount:([a-z0-9-]+):([a-z0-9.-]+)")
 
 
 def grant_credential(resource: str, cluster: str) -> str:
-    """Say the same of the credential of another cluster."""
+    """Return the same remedy for the credential of another cluster."""
     return f"give {EVERY_VERB} of {resource} to the account of the credential in cluster {cluster}"
 
 
 def grant(who: str | None, verb: str, resource: str) -> str:
-    """Say which single right somebody needs; None is the operator itself."""
+    """Return the remedy for a single missing right; None is the operator itself."""
     return f"give {who or OPERATOR} the right to {verb} {resource} there"
 
 
 def unwatched(resource: str, failure: str) -> str:
-    """Say that a kind cannot be watched; a failure that begins with just that is not repeated."""
+    """Return the message that a kind cannot be watched. A failure with the same beginning is not repeated."""
     plural = GroupResource.parse(resource).resource
     if failure.startswith((f"cannot watch {plural}", f"cannot list {plural}")):
         return failure

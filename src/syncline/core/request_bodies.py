@@ -1,7 +1,7 @@
 """The request bodies of writes: create, update, apply, replace and release.
 
-Updates are JSON patches that first test whose the object is: the UID, and our label where it is ours. An object
-re-created or released by somebody else since it was observed is therefore never changed.
+Updates are JSON patches that first test the object: its UID, and our label if it is ours. So an object that others have
+re-created or released since it was observed is never changed.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,7 +21,7 @@ Json = dict[str, Any]
 def create_body(
     desired: Desired, owner: Owner, object_id: str, change: Change, content: Content, *, made: int = 0
 ) -> Json:
-    """Return the object to create; `made` is the time on the server's clock, 0 where that is not known."""
+    """Return the object to create; `made` is the time by the clock of the server, 0 if it is not known."""
     metadata = _metadata(desired, owner, object_id, change, made=made)
     if desired.body is not None:
         return _manifest(desired.body, metadata)
@@ -40,9 +40,9 @@ def create_body(
 def apply_body(
     desired: Desired, observed: Observed, owner: Owner, object_id: str, change: Change, *, version: str = ""
 ) -> Json:
-    """Return what a server-side apply sends; the UID makes the server refuse it on any other object.
+    """Return the body of a server-side apply. Its UID makes the server refuse it for any other object.
 
-    Our labels, annotations and fields that are no longer sent go by themselves: the server knows that they were ours.
+    The server removes our labels, annotations and fields that are no longer sent, because they were ours.
     """
     assert desired.body is not None  # noqa: S101 - the others are patched
     metadata = {**_metadata(desired, owner, object_id, change, uid=observed.uid), "uid": observed.uid}
@@ -54,8 +54,7 @@ def apply_body(
 def replace_body(desired: Desired, live: Json, owner: Owner, object_id: str, change: Change) -> Json:
     """Return the object that makes the live one exactly the source.
 
-    Finalizers and owner references stay; the caller puts back what the server has allocated
-    (`strip.preserve_allocated`).
+    Finalizers and owner references stay. The caller restores the allocated values (`strip.preserve_allocated`).
     """
     assert desired.body is not None  # noqa: S101 - the others are patched
     kept = {
@@ -87,7 +86,7 @@ def _manifest(body: Body, metadata: Json) -> Json:
 
 
 def update_patch(desired: Desired, observed: Observed, owner: Owner, object_id: str, change: Change) -> list[Json]:
-    """Return the JSON patch that makes the object what the plan wants."""
+    """Return the JSON patch for a planned update."""
     patch = _guards(observed, version=change.guard_version)
     if not change.metadata_only:
         patch += _content_patch(desired, observed, change)
@@ -115,7 +114,7 @@ def update_patch(desired: Desired, observed: Observed, owner: Owner, object_id: 
 
 
 def marks_patch(desired: Desired, observed: Observed, owner: Owner, object_id: str, change: Change) -> list[Json]:
-    """Return the JSON patch that writes our marks anew, and nothing else."""
+    """Return the JSON patch that writes our marks again, and nothing else."""
     values = marks_of(desired, owner, object_id, change, uid=observed.uid).items()
     marks: list[Json] = [
         {"op": "add", "path": f"/metadata/annotations/{escape(name)}", "value": value} for name, value in values
@@ -124,7 +123,7 @@ def marks_patch(desired: Desired, observed: Observed, owner: Owner, object_id: s
 
 
 def renewal_patch(observed: Observed, owner: Owner) -> list[Json]:
-    """Return the JSON patch that signs the marker of an object anew; it says the same as before."""
+    """Return the JSON patch that signs the marker of an object again, with the same content."""
     marker = observed.marker or observed.claim
     assert marker is not None  # noqa: S101 - the caller looked
     said = structs.replace(marker, sync=owner.ref, owner=owner.label, made=0, uid=short_digest(observed.uid), proof="")
@@ -135,7 +134,7 @@ def renewal_patch(observed: Observed, owner: Owner) -> list[Json]:
 
 
 def release_patch(observed: Observed) -> list[Json]:
-    """Return the JSON patch that takes our marks off and leaves everything else."""
+    """Return the JSON patch that removes our marks, and nothing else."""
     patch = _guards(observed, version=False)
     patch.append({"op": "remove", "path": f"/metadata/labels/{escape(OWNER_LABEL)}"})
     patch.append({"op": "remove", "path": f"/metadata/annotations/{escape(MARKER)}"})
@@ -149,7 +148,7 @@ def _guards(observed: Observed, *, version: bool) -> list[Json]:
     if observed.owner:
         guards.append({"op": "test", "path": f"/metadata/labels/{escape(OWNER_LABEL)}", "value": observed.owner})
     if version:
-        # Not a test: the server answers a stale version with a conflict, which tells it from a lost object.
+        # Not a test: the server answers a stale version with a conflict, and a lost object with another error.
         guards.append({"op": "replace", "path": "/metadata/resourceVersion", "value": observed.version})
     return guards
 
@@ -157,7 +156,7 @@ def _guards(observed: Observed, *, version: bool) -> list[Json]:
 def _content_patch(desired: Desired, observed: Observed, change: Change) -> list[Json]:
     content = desired.content
     if change.replace_all:
-        # Setting an empty map removes the last key, and works whether or not the map is there.
+        # An empty map removes the last key, and is valid even if there is no map.
         whole: list[Json] = [{"op": "add", "path": "/data", "value": content.data}]
         if desired.target.kind != "Secret":
             whole.append({"op": "add", "path": "/binaryData", "value": content.binary_data})
@@ -196,7 +195,7 @@ def _map_patch(
 
 
 def write_digest(desired: Desired, owner: Owner, change: Change) -> str:
-    """Name everything that a write sends, except the revision of the source: equal digests, equal writes."""
+    """Return the digest of everything that a write sends, except the revision of the source."""
     content = desired.content
     maps = (desired.labels, desired.annotations, change.base or {})
     return short_digest(
@@ -213,7 +212,7 @@ def marks_of(
 ) -> dict[str, str]:
     """Return the annotations that make an object ours, and that record the sent content.
 
-    They count for the object with this UID. Before there is one, they count for an object that is created now.
+    They are valid for the object with this UID; without a UID, for an object that is created now.
     """
     base = msgspec.json.encode(change.base, order="sorted").decode() if change.base is not None else ""
     marker = Marker(
@@ -243,5 +242,5 @@ def base_seal(base: Mapping[str, str] | None) -> str:
 
 
 def escape(key: str) -> str:
-    """Write a name as a part of a JSON pointer."""
+    """Return a name as a segment of a JSON pointer."""
     return key.replace("~", "~0").replace("/", "~1")

@@ -1,4 +1,4 @@
-"""Health of a revision over time: whether what was applied is healthy, still has time, or has failed. Pure.
+"""Health of a revision over time: whether the applied objects are healthy, pending, or failed. Pure.
 
 The clock is an argument.
 """
@@ -19,13 +19,13 @@ ObjectHealth = tuple[Target, Health]
 
 
 class HealthVerdict(Struct, frozen=True, kw_only=True):
-    """The health of a revision; with a reason where the sync reports it."""
+    """The health of a revision, with a reason if the sync reports it."""
 
     state: RevisionHealth = "Pending"
     reason: str = ""
     message: str = ""
     left: float | None = None
-    """How many seconds it has left to become healthy."""
+    """The seconds that are left to become healthy."""
 
 
 def judge_health(
@@ -33,13 +33,13 @@ def judge_health(
 ) -> HealthVerdict:
     """Judge a revision by the outcomes of its apply and the health of its objects.
 
-    `waited` tells for how many seconds it has not been healthy; it is asked only where that matters.
+    `waited` returns for how many seconds it has not been healthy; it is called only if that matters.
     """
     unapplied = {outcome.state for outcome in outcomes if outcome.state not in _APPLIED and not outcome.gone}
     if unapplied == {"Unknown"}:
-        return HealthVerdict()  # an unreachable server says nothing against a revision
+        return HealthVerdict()  # an unreachable server is no evidence against a revision
     if unapplied:
-        # What was not applied cannot be healthy; when its time is over, the revision has failed.
+        # An object that was not applied cannot be healthy. After the timeout, the revision has failed.
         left = timeout - waited()
         return HealthVerdict(state="Pending" if left > 0 else "Failed", left=left if left > 0 else None)
     skipped = {outcome.target for outcome in outcomes if outcome.state == "Skipped"}

@@ -2,7 +2,7 @@
 
 - `rollback.to: Previous` is resolved once, to the newest revision before the applied one that has not failed, and
   stays that commit until the spec is cleared or asks for something else.
-- `rollback.to: <commit>` may be abbreviated where only one known revision begins so.
+- `rollback.to: <commit>` may be abbreviated if only one known revision has this prefix.
 - Under failurePolicy Rollback, a revision that was never healthy and fails makes way for the last healthy one, until
   the head is another revision or a person asks for a sync. Which revision failed is recorded in the status, so that
   nothing of this depends on how long a history is.
@@ -20,7 +20,7 @@ RevisionHealth = Literal["Healthy", "Pending", "Failed"]
 Reason = Literal["Head", "RolledBack", "RolledBackOnFailure", "NothingHealthy", "NotFound", "HeadUnknown"]
 
 _FULL = (40, 64)
-"""How long a commit is, by the hash of its repository."""
+"""The lengths of a commit, by the hash of its repository."""
 _SHORT = 12
 
 
@@ -36,13 +36,13 @@ class AppliedRevision(Struct, frozen=True):
 
     commit: str
     healthy: bool | None = None
-    """None where nobody waited for it."""
+    """Whether it became healthy; None if its health was not checked."""
 
 
 class ActiveRollback(Struct, frozen=True):
     """A rollback in force, as the status records it.
 
-    `requested` is what the spec asked for; of a rollback after a failure, the commit that failed.
+    `requested` is the request of the spec; for a rollback after a failure, the failed commit.
     """
 
     to: str
@@ -50,7 +50,7 @@ class ActiveRollback(Struct, frozen=True):
 
     @property
     def after_failure(self) -> bool:
-        """Whether nobody asked for it."""
+        """Whether no user requested it."""
         return self.requested != PREVIOUS and not self.to.startswith(self.requested)
 
 
@@ -59,26 +59,26 @@ class RevisionState(Struct, frozen=True, kw_only=True):
 
     head: HeadRevision
     rollback_to: str | None = None
-    """What the spec asks for."""
+    """The request of the spec."""
     active_rollback: ActiveRollback | None = None
-    """The rollback that the status records."""
+    """The recorded rollback of the status."""
     history: Sequence[AppliedRevision] = ()
     """Newest first."""
     current: str | None = None
     """The revision that is applied now, whole or in part."""
     health: RevisionHealth = "Pending"
-    """Of the current revision; Failed once its time is over."""
+    """The health of the current revision; Failed after its timeout."""
     last_healthy: str | None = None
     policy: FailurePolicy = "Hold"
     requested: bool = False
-    """Whether a person has requested a sync that no pass has handled yet."""
+    """Whether a user has requested a reconcile that has not run yet."""
 
 
 class Decision(Struct, frozen=True, kw_only=True):
-    """What to apply, and what to record before it is applied."""
+    """The revision to apply, and the record to store before it is applied."""
 
     commit: str | None
-    """None where there is nothing to apply."""
+    """The revision; None if there is nothing to apply."""
     held: bool
     """Whether a revision other than the head is applied, so that a push changes nothing."""
     reason: Reason
@@ -88,7 +88,7 @@ class Decision(Struct, frozen=True, kw_only=True):
 
 
 def decide(state: RevisionState) -> Decision:
-    """Decide which revision to apply. Total; to decide again after having applied it decides the same."""
+    """Decide which revision to apply. Total; a second decision after the apply is the same."""
     if state.rollback_to is not None:
         return _asked_for(state, state.rollback_to)
     if state.policy == "Rollback" and not state.requested and (decision := _after_failure(state)):
@@ -107,7 +107,7 @@ def _asked_for(state: RevisionState, to: str) -> Decision:
         return _rolled_back(state.active_rollback)
     found, problem = _previous(state) if to == PREVIOUS else _named(state, to)
     if found is None:
-        # What was in force stays known: it may say which revision has failed.
+        # The earlier rollback stays recorded: it may name the failed revision.
         return Decision(commit=state.current, held=True, reason="NotFound", why=problem, rollback=state.active_rollback)
     return _rolled_back(ActiveRollback(found, to))
 
@@ -153,7 +153,7 @@ def _named(state: RevisionState, to: str) -> tuple[str | None, str]:
 
 
 def _after_failure(state: RevisionState) -> Decision | None:
-    """Return to the last healthy revision, or stay there; None where the head is to be followed."""
+    """Return to the last healthy revision, or stay there; None if the head is followed."""
     head = state.head.commit or state.current
     if (
         state.active_rollback is not None

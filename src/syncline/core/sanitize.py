@@ -1,9 +1,9 @@
 """The labels and annotations that are copied.
 
-Those of deployment tools are not: such a tool would prune or overwrite a copy with its labels, and kubectl's
-last-applied annotation repeats the whole content. A user who needs one of them all the same names it. The recorded
-state of one object is never copied: on another object it is false, and controllers would believe it.
-Owner references are never copied: the garbage collector would delete the copy.
+Those of deployment tools are not copied: such a tool would prune or overwrite a copy with its labels, and kubectl's
+last-applied annotation repeats the whole content. A user can include single ones. The recorded state of an object is
+never copied: on another object it is wrong, and controllers would use it. Owner references are never copied: the
+garbage collector would delete the copy.
 """
 
 from collections.abc import Iterable, Mapping
@@ -40,7 +40,7 @@ STRIPPED_PREFIXES = (
     "sealedsecrets.bitnami.com/",
 )
 STRIPPED_DOMAINS = (".toolkit.fluxcd.io", ".karmada.io")
-"""Each part of Flux, and of Karmada, has a name of its own below these."""
+"""Each part of Flux, and of Karmada, has its own name below these."""
 
 STRIPPED = frozenset(
     {
@@ -48,13 +48,13 @@ STRIPPED = frozenset(
         "app.kubernetes.io/instance",
         "app.kubernetes.io/managed-by",
         "applyset.kubernetes.io",
-        # What cert-manager writes on the Secrets it makes; what users write on an Ingress for it is copied.
+        # Written by cert-manager on its Secrets. Annotations of users on an Ingress for cert-manager are copied.
         "cert-manager.io/alt-names",
         "cert-manager.io/certificate-name",
         "cert-manager.io/ip-sans",
         "cert-manager.io/issuer-name",
         "cert-manager.io/uri-sans",
-        # Where a backup or restore put it; `velero.io/exclude-from-backup` is a setting, and is copied.
+        # Written by a backup or restore. `velero.io/exclude-from-backup` is a setting, and is copied.
         "velero.io/backup-name",
         "velero.io/restore-name",
         "velero.io/schedule-name",
@@ -98,7 +98,7 @@ STATE = frozenset(
         "volume.kubernetes.io/storage-resizer",
     }
 )
-"""What controllers write down about the very object that they write it on."""
+"""Annotations and labels that controllers write about the object itself."""
 
 _OURS = "syncline.dev/"
 
@@ -123,7 +123,7 @@ def copied_metadata(
 
 
 def is_controller_state(key: str) -> bool:
-    """Whether a label or annotation records the state of the very object that it is on."""
+    """Whether a label or annotation records the state of its own object."""
     return key in STATE or key.startswith(STATE_PREFIXES) or _domain(key).endswith(STATE_DOMAINS)
 
 

@@ -1,12 +1,13 @@
 """Strict JSON schemas (draft 2020-12), from the OpenAPI v3 of an API server and from CustomResourceDefinitions.
 
-Kubernetes' schemas describe what is known; an API server also refuses or drops what is not. So every object with
-`properties` takes no others here, unless `x-kubernetes-preserve-unknown-fields` says so. In every case of doubt the
-schema allows: nothing may be refused that the API server would accept, since one refusal holds back a whole revision.
-What is allowed too much is for the API server to refuse.
+The schemas of Kubernetes describe known fields; an API server also refuses or drops unknown ones. So here an object
+with `properties` allows no others, unless it has `x-kubernetes-preserve-unknown-fields`. In doubt the schema allows a
+value: nothing may be refused that the API server would accept, because one refusal blocks a whole revision. The API
+server refuses the rest.
 
-Only known keywords are carried over, each checked for its type: schemas come from whoever pushes a CRD or runs a
-cluster. No reference leads out of the document. `PATTERN` is a keyword of ours: the caller matches it in linear time.
+Only known keywords are copied, each with a check of its type, because any user who pushes a CRD or runs a cluster can
+write a schema. References outside of the document are not followed. `PATTERN` is a keyword of ours: the caller matches
+it in linear time.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,7 +15,7 @@ from typing import Any
 
 Json = dict[str, Any]
 Lookup = Callable[[str], Any]
-"""Returns a definition of an OpenAPI document by its name; None where there is none."""
+"""Returns a definition of an OpenAPI document by its name, or None."""
 
 PATTERN = "x-pattern"
 NODE_LIMIT = 60_000
@@ -30,7 +31,7 @@ _ANY: Json = {}
 _INT_OR_STRING: Json = {"type": ["integer", "string"]}
 _STRING: Json = {"type": "string"}
 _OBJECT: Json = {"type": "object"}
-# Types that read and write JSON in ways of their own; what servers publish of them differs from version to version.
+# Types with their own JSON encoding. Their published schemas differ between versions.
 _SPECIAL: Mapping[str, Json] = {
     "io.k8s.apimachinery.pkg.api.resource.Quantity": {
         "type": ["string", "number"],
@@ -47,7 +48,7 @@ _SPECIAL: Mapping[str, Json] = {
         for name in ("JSON", "JSONSchemaPropsOrArray", "JSONSchemaPropsOrBool", "JSONSchemaPropsOrStringArray")
     },
 }
-# What a kind of Kubernetes "requires" while its server, in some version, takes the empty value for an absent one.
+# Required fields of kinds of Kubernetes for which some version of the server accepts an absent value as an empty one.
 _NOT_ASKED_FOR = frozenset(
     {
         "apiVersion",
@@ -68,18 +69,18 @@ _NOT_ASKED_FOR = frozenset(
     }
 )
 _NEVER_EMPTY = frozenset({"containers", "versions"})
-# What every object has, whether its definition says so or not; metadata is looked at elsewhere.
+# The fields of every object, even if its definition lacks them. Metadata is checked elsewhere.
 _EVERY_OBJECT: Mapping[str, Json] = {"apiVersion": _STRING, "kind": _STRING, "metadata": _OBJECT}
 _COUNTS = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
 _BOUNDS = (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum"))
 
 
 class SchemaTooLarge(Exception):  # noqa: N818 - it says what is wrong
-    """A schema with more in it than anybody needs."""
+    """The schema is too large."""
 
 
 def published_schema(name: str, lookup: Lookup) -> Json:
-    """Return the schema of a kind that an API server publishes, with all that it refers to."""
+    """Return the published schema of a kind, with all definitions that it refers to."""
     conversion = _Conversion(lookup, native=name.startswith(_NATIVE))
     reference = conversion.reference(name, strict=True)
     conversion.finish()
@@ -88,7 +89,7 @@ def published_schema(name: str, lookup: Lookup) -> Json:
 
 
 def defined_schema(schema: Any) -> Json:
-    """Return the schema of a kind as a CustomResourceDefinition has it, under `openAPIV3Schema`."""
+    """Return the schema of a kind from the `openAPIV3Schema` of its CustomResourceDefinition."""
     root = _Conversion(None, native=False).convert(schema)
     properties = root.get("properties")
     if properties is not None:
@@ -103,7 +104,7 @@ def _ask_for_no_metadata(root: Json) -> None:
 
 
 class _Conversion:
-    """The work on the schema of one kind."""
+    """The conversion of the schema of one kind."""
 
     def __init__(self, lookup: Lookup | None, *, native: bool) -> None:
         self.definitions: dict[str, Json] = {}
@@ -124,14 +125,14 @@ class _Conversion:
         return {"$ref": f"#/$defs/{key}"}
 
     def finish(self) -> None:
-        """Convert what is referred to, and what that refers to."""
+        """Convert all definitions that are referred to, directly or indirectly."""
         while self._waiting:
             name, strict = self._waiting.pop()
             found = self._lookup(name) if self._lookup is not None else None
             self.definitions[self._keys[name, strict]] = self.convert(found, strict=strict)
 
     def convert(self, schema: Any, *, strict: bool = True, depth: int = 0) -> Json:
-        """Convert one schema; `strict`: its objects take no fields but those that it names."""
+        """Convert one schema. `strict`: its objects allow only the fields that it names."""
         self._nodes += 1
         if self._nodes > NODE_LIMIT:
             raise SchemaTooLarge
@@ -161,7 +162,7 @@ class _Conversion:
             result["type"] = [kind, "null"] if nullable else kind
         choices = schema.get("enum")
         if isinstance(choices, list) and choices:
-            # The server takes an empty text of its own kinds for one that is not there.
+            # In its own kinds, the server treats an empty text like an absent one.
             result["enum"] = [*choices, *([None] if nullable else []), *([""] if self._native else [])]
 
     def _limits(self, schema: Json, result: Json) -> None:
@@ -209,14 +210,14 @@ class _Conversion:
         names = [name for name in named if isinstance(name, str)] if isinstance(named, list) else []
         if self._native:
             return [name for name in names if name not in _NOT_ASKED_FOR and not _may_be_empty(name, properties)]
-        # Defaults are set before anything is checked, and null counts as a value where it is allowed.
+        # Defaults are set before the validation, and null counts as a value if it is allowed.
         return [name for name in names if not _has_default(properties.get(name))]
 
     def _junctors(self, schema: Json, result: Json, *, strict: bool, depth: int) -> None:
-        """Carry over allOf, anyOf, oneOf and not: they restrict what is known and make nothing known."""
+        """Copy allOf, anyOf, oneOf and not: they restrict known fields, and add none."""
         every = schema.get("allOf")
         if isinstance(every, list) and len(every) == 1 and "properties" not in result and _refers(every[0]):
-            # How a reference is written that has a default or a description in addition.
+            # The form of a reference with a default or a description.
             result |= self.convert(every[0], strict=strict, depth=depth + 1)
             every = None
         if isinstance(every, list) and every:

@@ -1,4 +1,4 @@
-"""The scope of a sync: matches its namespaces by name, glob and selector, and tells the state of each."""
+"""The scope of a sync: matches its namespaces by name, glob and selector, and returns the state of each."""
 
 from collections.abc import Iterable, Mapping
 from enum import Enum
@@ -13,7 +13,7 @@ IGNORE_LABEL = f"{GROUP}/ignore"
 
 
 class Namespace(Struct, frozen=True, gc=False):
-    """What we hold of a namespace."""
+    """A cached namespace."""
 
     name: str
     uid: str
@@ -22,12 +22,12 @@ class Namespace(Struct, frozen=True, gc=False):
 
     @property
     def ignored(self) -> bool:
-        """Whether its owner keeps every sync out."""
+        """Whether its label keeps all syncs out."""
         return self.labels.get(IGNORE_LABEL) == "true"
 
 
 class Reach(Enum):
-    """How a namespace stands to a sync."""
+    """The state of a namespace for a sync."""
 
     OUTSIDE = "outside"
     WANTED = "wanted"
@@ -43,10 +43,10 @@ class Scope(Struct, frozen=True, kw_only=True):
     globs: tuple[str, ...] = ()
     selector: LabelSelector | None = None
     guarded: frozenset[str] = frozenset()
-    """Namespaces, names or globs, that only an exact name reaches, beside `kube-*`: the operator's own, and more."""
+    """Namespaces, as names or globs, that a sync must name exactly, in addition to `kube-*`."""
 
     def reach(self, namespace: Namespace) -> Reach:
-        """Tell whether the sync writes to this namespace, and if not, why."""
+        """Return whether the sync writes to this namespace, and if not, why."""
         if not self.matches(namespace):
             return Reach.OUTSIDE
         if namespace.ignored:
@@ -64,7 +64,7 @@ class Scope(Struct, frozen=True, kw_only=True):
         return self.selector is not None and selector_matches(self.selector, namespace.labels)
 
     def unmatched(self, namespaces: Iterable[Namespace]) -> list[str]:
-        """Say which globs, and whether the selector, match none of these namespaces."""
+        """Describe the globs and the selector that match none of these namespaces."""
         found = list(namespaces)
         words = [
             f"no namespace to write to matches {glob}"
@@ -77,7 +77,7 @@ class Scope(Struct, frozen=True, kw_only=True):
         return words
 
     def digest(self) -> str:
-        """Name the scope shortly, to tell an edit of the spec from a change of the cluster."""
+        """Return a short digest of the scope, to distinguish an edit of the spec from a change of the cluster."""
         selector = self.selector or LabelSelector()
         return short_digest(
             *sorted(self.names),
@@ -92,7 +92,7 @@ class Scope(Struct, frozen=True, kw_only=True):
 def scope_of(
     names: tuple[str, ...], patterns: tuple[str, ...], selector: LabelSelector | None, guarded: frozenset[str]
 ) -> Scope:
-    """Build a scope from what a spec says."""
+    """Return the scope of a spec."""
     return Scope(
         names=frozenset(names) | frozenset(pattern for pattern in patterns if not is_glob(pattern)),
         globs=tuple(pattern for pattern in patterns if is_glob(pattern)),

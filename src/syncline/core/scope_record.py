@@ -1,12 +1,11 @@
 """The record of a scope: the scope of the last reconcile, and the removals that edits of the spec requested.
 
-Every edit of the scope is judged once, with the first full view of what it may remove: the objects that it removes are
-recorded, and from then on the new scope is the recorded one. So a removal that is refused, or a cluster that is away,
-keeps nothing open: what leaves the new scope later is derived. Where something could not be looked at, the scope that
-was last judged there is kept for it.
+Every edit of the scope is judged once, when all objects that it may remove can be read for the first time. The objects
+that it removes are recorded, and from then on the new scope is the recorded one. So a refused removal or an unreachable
+cluster keeps no edit open: objects that leave the new scope later are derived. For objects that could not be read, the
+scope that was last judged there is kept.
 
-The record is a status field, so its length is limited. What it cannot hold is not known, and what is not known was
-asked for by nobody.
+The record is a status field, so its length is limited. Removals that do not fit are not recorded, and count as derived.
 """
 
 import base64
@@ -32,12 +31,12 @@ _MAX_UNPACKED = 1_048_576
 
 
 class Unseen(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What could not be looked at."""
+    """The parts that could not be read."""
 
     environments: frozenset[str] = frozenset()
-    """Environments of which it is not known what they want."""
+    """Environments whose desired objects are not known."""
     clusters: frozenset[str] = frozenset()
-    """Other clusters, as the sync calls them."""
+    """Other clusters, by the names that the sync has for them."""
     kinds: frozenset[str] = frozenset()
     """Kinds of the sync's own cluster."""
 
@@ -45,11 +44,11 @@ class Unseen(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return bool(self.environments or self.clusters or self.kinds)
 
     def covers(self, environment: str, cluster: str, kind: str) -> bool:
-        """Whether an object at this place could not be seen."""
+        """Whether an object here could not be read."""
         return environment in self.environments or (cluster in self.clusters if cluster else kind in self.kinds)
 
     def within(self, other: "Unseen") -> "Unseen":
-        """Return what neither saw."""
+        """Return the parts that neither could read."""
         return Unseen(
             environments=self.environments & other.environments,
             clusters=self.clusters & other.clusters,
@@ -57,7 +56,7 @@ class Unseen(Struct, frozen=True, kw_only=True, omit_defaults=True):
         )
 
     def without(self, other: "Unseen") -> "Unseen":
-        """Return what only this one did not see."""
+        """Return the parts that only this one could not read."""
         return Unseen(
             environments=self.environments - other.environments,
             clusters=self.clusters - other.clusters,
@@ -66,27 +65,27 @@ class Unseen(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class EarlierScope(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The scope that was last judged for what could not be looked at since."""
+    """The scope that was last judged for parts that could not be read since."""
 
     scope: SpecScope
     unseen: Unseen
 
 
 class RequestedRemovals(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The objects of one kind, in one cluster and environment, that an edit removes and that are still there."""
+    """The objects of one kind, in one cluster and environment, that an edit removes and that still exist."""
 
     environment: str = ""
     cluster: str = ""
     kind: str
     ids: str
-    """Their ids, one after the other, in base64."""
+    """Their concatenated ids, in base64."""
 
 
 class ScopeRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What `status.scope` holds."""
+    """The content of `status.scope`."""
 
     scope: SpecScope | None = None
-    """None where it is too long to be recorded."""
+    """The scope; None if it is too long to be recorded."""
     earlier: tuple[EarlierScope, ...] = ()
     removals: tuple[RequestedRemovals, ...] = ()
 
@@ -96,7 +95,7 @@ class ScopeRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Judgement(Struct, frozen=True):
-    """What an edit comes to."""
+    """The result of an edit."""
 
     record: ScopeRecord
     requested: frozenset[bytes] = frozenset()
@@ -104,27 +103,27 @@ class Judgement(Struct, frozen=True):
 
 
 def short_object_id(cluster_uid: str, kind: str, namespace: str, name: str, uid: str) -> bytes:
-    """Name an object shortly; objects that share an id by chance are far too few to matter to a guard that counts."""
+    """Return a short id of an object. Collisions are far too rare to matter for a guard that counts."""
     return bytes.fromhex(short_digest(cluster_uid, kind, namespace, name, uid))[:ID_SIZE]
 
 
 def record_of(scope: SpecScope) -> ScopeRecord:
-    """Return the record of a scope of which everything was judged."""
+    """Return the record of a scope that was judged everywhere."""
     return ScopeRecord(scope=scope)
 
 
 def is_judged(record: ScopeRecord | None, scope: SpecScope) -> bool:
-    """Whether a scope was judged everywhere, and nothing is left of the removals that edits have asked for."""
+    """Whether a scope was judged everywhere, and all removals that edits requested are done."""
     return record is not None and record == record_of(scope)
 
 
 def judge(
     record: ScopeRecord | None, scope: SpecScope, unwanted: Sequence[ManagedObject], today: Today, unseen: Unseen
 ) -> Judgement:
-    """Decide which of the unwanted objects edits of the spec have removed, and what to record of it.
+    """Decide which of the unwanted objects edits of the spec have removed, and the new record.
 
-    `unwanted` are the managed objects that can be seen and that the scope does not want. Without a record nothing is
-    known of former scopes, so everything is derived.
+    `unwanted` are the readable managed objects that the scope does not want. Without a record, former scopes are not
+    known, so everything is derived.
     """
     if record is None:
         return Judgement(record_of(scope))
@@ -151,7 +150,7 @@ def without_removals(record: ScopeRecord, done: frozenset[bytes]) -> ScopeRecord
 
 
 def encode_record(record: ScopeRecord) -> str:
-    """Write a record; of one that is too long, as much as fits."""
+    """Encode a record; if it is too long, the part that fits."""
     for less in (
         record,
         structs.replace(record, earlier=()),
@@ -167,7 +166,7 @@ def encode_record(record: ScopeRecord) -> str:
 
 
 def decode_record(text: str | None) -> ScopeRecord | None:
-    """Read a record; None where there is none, or none that can be read, such as one of an earlier version."""
+    """Decode a record; None if there is none, or an invalid one, such as from an earlier version."""
     if text is None:
         return None
     try:
@@ -177,13 +176,13 @@ def decode_record(text: str | None) -> ScopeRecord | None:
 
 
 def _earlier_scope(record: ScopeRecord, managed: ManagedObject) -> SpecScope | None:
-    """Return the scope that was last judged where an object is, if that could not be seen since."""
+    """Return the scope that was last judged for an object, if it could not be read since."""
     place = (managed.environment, managed.cluster, managed.kind)
     return next((one.scope for one in record.earlier if one.unseen.covers(*place)), None)
 
 
 def _earlier(record: ScopeRecord, scope: SpecScope, unseen: Unseen) -> tuple[EarlierScope, ...]:
-    """Return the scopes last judged for all that cannot be seen now."""
+    """Return the scopes that were last judged for all parts that cannot be read now."""
     earlier: list[EarlierScope] = []
     rest = unseen
     for one in record.earlier:

@@ -1,9 +1,9 @@
 """The places that a spec selects for managed objects, in a form that can be recorded and evaluated later.
 
-An object that is no longer wanted was removed *by an edit* of the spec, or by a change of the cluster or the source
-(*derived*). Which of the two it was is decided for each object: the former scope and the new one are both evaluated
-against the namespaces, labels and sources of today. An object that the former scope would still want, and that the new
-one does not, is removed by the edit. All others are derived, whatever else was edited at the same time.
+An unwanted object was removed *by an edit* of the spec, or by a change of the cluster or the source (*derived*). This
+is decided for each object: the former and the new scope are both evaluated with the present namespaces, labels and
+sources. An object that the former scope still wants, and the new one does not, is removed by the edit. All others are
+derived, whatever else was edited at the same time.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from syncline.core.group_kind import GroupKind
 from syncline.core.scope import Namespace, Scope
 
 OWN_CLUSTER = ""
-"""The connection of the cluster that the sync is in."""
+"""The connection of the sync's own cluster."""
 
 
 class NamespaceScope(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -29,11 +29,11 @@ class NamespaceScope(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @classmethod
     def of(cls, scope: Scope) -> Self:
-        """Return what the spec says; the namespaces that an operator protects are no part of the spec."""
+        """Return the scope of the spec. Namespaces that the operator protects are not part of it."""
         return cls(names=tuple(sorted(scope.names)), globs=tuple(sorted(scope.globs)), selector=scope.selector)
 
     def matches(self, namespace: Namespace, guarded: frozenset[str]) -> bool:
-        """Whether a namespace is meant, as it is labelled now."""
+        """Whether a namespace with its present labels is in the scope."""
         if namespace.name in self.names:
             return True
         return Scope(globs=self.globs, selector=self.selector, guarded=guarded).matches(namespace)
@@ -47,46 +47,46 @@ class ClusterSelector(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def key(self) -> str:
-        """Name the selector."""
+        """Return the key of the selector."""
         return short_digest("clusters", self.namespace, *_words(self.labels))
 
 
 class ClusterScope(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One cluster, or all that a selector means, and the namespaces there."""
+    """One cluster, or all clusters of a selector, and the namespaces there."""
 
     name: str = ""
-    """What the spec calls the cluster."""
+    """The name of the cluster in the spec."""
     connection: str = OWN_CLUSTER
-    """Digest of how the cluster is reached; empty for the sync's own, and where a selector means several."""
+    """The digest of the connection; empty for the sync's own cluster, and for a selector."""
     selector: ClusterSelector | None = None
     namespaces: NamespaceScope | None = None
-    """None: the namespace of each source; of objects from Git: any."""
+    """None: the namespace of each source; for objects from Git: any namespace."""
 
 
 class SourceScope(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One source object, or all of a namespace that a selector means."""
+    """One source object, or all objects of a namespace that a selector matches."""
 
     kind: str
     namespace: str
     name: str = ""
     selector: LabelSelector | None = None
     namespaces: LabelSelector | None = None
-    """Of an upstream resource: the labels of its namespaces."""
+    """For an upstream resource: the labels of its namespaces."""
 
     @property
     def key(self) -> str:
-        """Name the selector."""
+        """Return the key of the selector."""
         words = _words(self.selector or LabelSelector())
         words += ["namespaces", *_words(self.namespaces)] if self.namespaces is not None else []
         return short_digest("sources", self.kind, self.namespace, *words)
 
 
 class EnvironmentScope(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One environment of a sync that reads files: where they are, and the one namespace that all objects go to."""
+    """One environment of a sync that reads files: their location, and the forced namespace of all objects."""
 
     name: str = ""
     origin: str
-    """Digest of the repositories and paths; the revision is no part of the scope."""
+    """The digest of the repositories and paths; the revision is not part of the scope."""
     namespace: str = ""
 
 
@@ -94,53 +94,53 @@ class ListedTarget(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One entry of a list of objects that may be written."""
 
     kind: str
-    """As the spec has it: `configmap`, `Deployment.apps`."""
+    """As in the spec: `configmap`, `Deployment.apps`."""
     name: str
     namespace: str = ""
 
 
 class SpecScope(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where a spec wants objects. Copies have `sources` and a name; objects from files have `environments`."""
+    """The targets of a spec. Copies have `sources` and a name; objects from files have `environments`."""
 
     clusters: tuple[ClusterScope, ...] = ()
     sources: tuple[SourceScope, ...] = ()
     name: str = ""
-    """The name of copies; empty: that of the source."""
+    """The name of copies; empty: the name of the source."""
     template: bool = False
-    """Whether the name is a template: then each target has a name of its own, which no change of a cluster changes."""
+    """Whether the name is a template: then each target has its own name, which changes of a cluster do not affect."""
     environments: tuple[EnvironmentScope, ...] = ()
     targets: tuple[ListedTarget, ...] = ()
     layout: str = ""
-    """Of a sync with an upstream: names how its namespaces are mapped and placed; each object has its own place."""
+    """For a sync with an upstream: the digest of the mapping and placement of its namespaces."""
 
 
 class ManagedObject(Struct, frozen=True, kw_only=True):
-    """An object that a sync manages, with what decides whether a scope means it."""
+    """A managed object, with everything that decides whether a scope wants it."""
 
     id: bytes
-    """Names this very object, its UID included."""
+    """The identifier of exactly this object, with its UID."""
     environment: str = ""
     connections: frozenset[str] = frozenset({OWN_CLUSTER})
-    """Digests of all ways in which the sync reaches the cluster of the object."""
+    """The digests of all connections of the sync to the cluster of the object."""
     cluster: str = ""
-    """What the sync calls that cluster."""
+    """The name of that cluster in the sync."""
     kind: str
     namespace: Namespace | None = None
-    """None for a kind that has none."""
+    """The namespace; None for a cluster-scoped kind."""
     name: str
     source: str = ""
-    """The source that it was made from, as its marker has it: kind, namespace and name."""
+    """Its source, as in its marker: kind, namespace and name."""
 
 
 class Today(Struct, frozen=True, kw_only=True):
-    """What the cluster says now of the selectors of a scope, by their keys. What is missing selects nothing."""
+    """The present matches of the selectors of a scope, by their keys. A missing selector matches nothing."""
 
     guarded: frozenset[str] = frozenset()
-    """Namespaces that only an exact name reaches."""
+    """Namespaces that a sync must name exactly."""
     clusters: Mapping[str, frozenset[str]] = {}
-    """The connections that a selector of SyncTargets means."""
+    """The connections to the SyncTargets that a selector matches."""
     sources: Mapping[str, frozenset[str]] = {}
-    """The sources that a selector means, as markers have them."""
+    """The sources that a selector matches, as in markers."""
 
 
 def is_removed_by_edit(old: SpecScope, new: SpecScope, managed: ManagedObject, today: Today) -> bool:
@@ -161,7 +161,7 @@ def is_removed_by_edit(old: SpecScope, new: SpecScope, managed: ManagedObject, t
 
 
 def _is_in(cluster: ClusterScope, managed: ManagedObject, today: Today, *, anywhere: bool) -> bool:
-    """Whether the cluster and the namespace of an object are meant; `anywhere`: all namespaces are."""
+    """Whether the cluster and the namespace of an object are in the scope; `anywhere`: in all namespaces."""
     if cluster.selector is not None:
         if managed.connections.isdisjoint(today.clusters.get(cluster.selector.key, frozenset())):
             return False
@@ -175,21 +175,21 @@ def _is_in(cluster: ClusterScope, managed: ManagedObject, today: Today, *, anywh
 
 
 def _is_named(scope: SpecScope, managed: ManagedObject) -> bool:
-    """Whether an object has the name that the scope gives to it."""
+    """Whether an object has the name that the scope gives it."""
     if scope.template or not scope.sources:
         return True
     return managed.name == (scope.name or managed.source.rpartition("/")[2])
 
 
 def _is_still_named(old: SpecScope, new: SpecScope, managed: ManagedObject, clusters: tuple[str, str]) -> bool:
-    """Whether the new scope gives an object the name that it has; a template may use the name of the cluster."""
+    """Whether the new scope gives an object its present name. A template may use the name of the cluster."""
     if new.template:
         return old.name == new.name and clusters[0] == clusters[1]
     return _is_named(new, managed)
 
 
 def _is_made(scope: SpecScope, managed: ManagedObject, today: Today) -> bool:
-    """Whether the scope has the source, or the environment and the list entry, that an object comes from."""
+    """Whether the scope has the source, or the environment and the list entry, of an object."""
     if scope.sources:
         return any(_is_source(source, managed.source, today) for source in scope.sources)
     environment = _environment(scope, managed)
@@ -206,7 +206,7 @@ def _is_made(scope: SpecScope, managed: ManagedObject, today: Today) -> bool:
 def _is_source(source: SourceScope, made_from: str, today: Today) -> bool:
     if source.selector is not None:
         return made_from in today.sources.get(source.key, frozenset())
-    # A source of a kind without namespaces has none in markers, whatever the spec says.
+    # A source of a cluster-scoped kind has no namespace in markers, whatever the spec says.
     return made_from in (f"{source.kind}/{namespace}/{source.name}" for namespace in (source.namespace, ""))
 
 

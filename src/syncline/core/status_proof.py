@@ -1,8 +1,8 @@
-"""Proofs of statuses: what a status says is obeyed only where it can be proven that we wrote it.
+"""Proofs of statuses: a status is trusted only if its signature proves that we wrote it.
 
-A status is read back: which clusters and kinds were written to, what was judged, which revision was healthy. Somebody
-who may write the status of a sync may not thereby have the operator call, read, write or delete anything. So a status
-carries a MAC over all of itself and the UID of its sync.
+The operator reads the status again: the written clusters and kinds, the verdicts, the healthy revisions. A user who can
+write the status of a sync must not be able to make the operator call, read, write or delete anything. So a status has a
+MAC over all its fields and the UID of its sync.
 """
 
 from typing import TypeVar
@@ -18,17 +18,17 @@ S = TypeVar("S", bound=SyncStatus | SyncTargetStatus)
 
 
 def sign_status(status: S, kind: str, uid: str, keys: MarkKeys) -> S:
-    """Return the status with its proof; without one where there is no key."""
+    """Return the status with its proof; without a key, it has none."""
     return structs.replace(status, proof=keys.mac(_text(status, kind, uid)))
 
 
 def is_status_proven(status: SyncStatus | SyncTargetStatus, kind: str, uid: str, keys: MarkKeys) -> bool:
-    """Whether we wrote this status, for this very object."""
+    """Whether we wrote this status for exactly this object."""
     return status.proof is not None and keys.proves(_text(status, kind, uid), status.proof)
 
 
 def without_orders(status: S) -> S:
-    """Return a status that nobody could check, for a plan: it names no cluster that would be called."""
+    """Return an unchecked status for a preview, without the clusters that it would call."""
     return structs.replace(status, clusters=[]) if isinstance(status, RemoteSyncStatus) else status
 
 

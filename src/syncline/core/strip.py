@@ -21,14 +21,14 @@ _HEADLESS = "None"
 
 
 class NotCopyable(Exception):  # noqa: N818 - what became of it
-    """An object is of use only where it is; the message says what to do instead."""
+    """An object is useful only in its cluster or namespace. The message has the remedy."""
 
 
 def strip_cluster_fields(manifest: Mapping[str, Any]) -> Json:
     """Return the body of a copy: `apiVersion`, `kind` and the other fields except `metadata` and `status`, stripped.
 
     The manifest is not changed. `sanitize.copied_metadata` chooses labels and annotations. Raises `NotCopyable` for an
-    object that is of use only where it is, although its kind can be copied.
+    object that is useful only in its place, although its kind can be copied.
     """
     kind = _kind_of(manifest)
     if why := bound_reason(manifest):
@@ -40,10 +40,10 @@ def strip_cluster_fields(manifest: Mapping[str, Any]) -> Json:
 
 
 def preserve_allocated(live: Mapping[str, Any], desired: Mapping[str, Any]) -> Json:
-    """Return the desired object with what the server has given the live one, for a replacement of the whole.
+    """Return the desired object with the allocated values of the live one, for a replacement.
 
-    That is: addresses and ports, the volume of a claim, the selector of a Job, and what controllers have noted in
-    labels and annotations. What the desired object says itself stands; a shape that no server would take is left alone.
+    These are addresses and ports, the volume of a claim, the selector of a Job, and the labels and annotations of
+    controllers. The own values of the desired object have priority. An invalid shape is left to the server.
     """
     result = deepcopy(dict(desired))
     if keep := _KEEPERS.get(_kind_of(desired)):
@@ -62,7 +62,7 @@ def is_allocated(kind: str, path: str) -> bool:
 
 
 def protected(group: str, kind: str) -> str:
-    """Return why a kind is not copied unless a flag of the operator allows it; empty where it is copied."""
+    """Return why a kind is not copied unless a flag of the operator allows it; empty if it is copied."""
     return _PROTECTED.get(GroupKind(group, kind)) or _PROTECTED_GROUPS.get(group, "")
 
 
@@ -136,7 +136,7 @@ _MADE_BY: dict[GroupKind, str] = {
     GroupKind("apps", "ReplicaSet"): "Deployment",
     GroupKind("batch", "Job"): "CronJob",
 }
-"""Kinds that a controller makes of another one; the other one is what to copy."""
+"""Kinds that a controller makes from another kind, which can be copied instead."""
 
 
 def _kind_of(manifest: Mapping[str, Any]) -> GroupKind:
@@ -170,7 +170,7 @@ def _clean_service(result: Json, metadata: Mapping[str, Any]) -> None:
 
 
 def _was_written(metadata: Mapping[str, Any], *path: str) -> bool:
-    """Whether somebody wrote the field: what the server chooses by itself is owned by nobody."""
+    """Whether a writer owns the field: values that the server chooses have no owner."""
     for entry in metadata.get("managedFields") or ():
         node: Any = entry.get("fieldsV1")
         for name in path:
@@ -190,7 +190,7 @@ def _clean_account(result: Json, metadata: Mapping[str, Any]) -> None:
 
 
 def _is_made_for(metadata: Mapping[str, Any], pull: Mapping[str, Any]) -> bool:
-    """Whether OpenShift made the pull secret for this very account."""
+    """Whether OpenShift made the pull secret for exactly this account."""
     return str(pull.get("name", "")).startswith(f"{metadata.get('name')}-dockercfg-")
 
 
@@ -240,7 +240,7 @@ def _drop_empty_time(template: Mapping[str, Any]) -> None:
 
 def _clean_pod(result: Json, _: Mapping[str, Any]) -> None:
     spec = result.get("spec") or {}
-    # The server works these out from classes, and refuses other answers than its own.
+    # The server computes these from classes, and refuses other values.
     _drop(spec, "nodeName", "priority", "preemptionPolicy", "ephemeralContainers")
     if spec.get("runtimeClassName"):
         _drop(spec, "overhead")
@@ -264,7 +264,7 @@ def _clean_namespace(result: Json, _: Mapping[str, Any]) -> None:
 
 def _clean_cluster_role(result: Json, _: Mapping[str, Any]) -> None:
     if result.get("aggregationRule"):
-        _drop(result, "rules")  # gathered from other roles, there as here
+        _drop(result, "rules")  # aggregated from other roles, in each cluster
 
 
 _CLEANERS: dict[GroupKind, Callable[[Json, Mapping[str, Any]], None]] = {
@@ -301,7 +301,7 @@ def _keep_service(live: Mapping[str, Any], result: Json) -> None:
 
 
 def _keep_node_ports(there: Sequence[Mapping[str, Any]], here: Sequence[Json]) -> None:
-    """Give each port the node port that it had: by its name, or else by its number."""
+    """Set the earlier node port of each port, found by its name, or else by its number."""
     taken = {_port_key(port, "nodePort") for port in here if port.get("nodePort")}
     for name in ("name", "port"):
         known = {_port_key(port, name): port for port in there if port.get("nodePort")}
@@ -326,7 +326,7 @@ def _keep_account(live: Mapping[str, Any], result: Json) -> None:
 
 
 def _keep_claim(live: Mapping[str, Any], result: Json) -> None:
-    # A claim can hardly change: what the server has filled in, it wants to see again.
+    # Most fields of a claim are immutable, so the server needs its own values again.
     there, here = live.get("spec") or {}, _inside(result, "spec")
     _fill(here, there, "volumeName", "storageClassName", "volumeMode", "dataSource", "dataSourceRef")
 
@@ -372,7 +372,7 @@ def _drop(fields: Json | None, *names: str) -> None:
 
 
 def _inside(fields: Json, name: str) -> Json:
-    """Return the map of that name, made if it is absent; something else in its place is left to the server."""
+    """Return the map of that name, and create it if it is absent. A value that is not a map is left to the server."""
     if fields.get(name) is None:
         fields[name] = {}
     inside = fields[name]

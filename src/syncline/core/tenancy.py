@@ -1,7 +1,7 @@
 """Tenancy: the limits that TenantPolicies set for a namespace, and whether a sync respects them.
 
-All policies that match a namespace hold, each by itself, so that the strictest counts. A policy that cannot be read
-allows nothing. No policy: no limits.
+All policies that match a namespace apply, each separately, so that the strictest counts. An invalid policy allows
+nothing. Without a policy there are no limits.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -17,12 +17,12 @@ NOT_ALLOWED = "NotAllowed"
 
 
 class Violation(Struct, frozen=True, kw_only=True):
-    """What a policy does not allow: which of its fields, and what to do."""
+    """A request that a policy does not allow: the field of the policy, and the remedy."""
 
     policy: str
     field: str
     what: str
-    """What is asked for, such as `kind Secret`."""
+    """The request, such as `kind Secret`."""
     remedy: str
 
     def __str__(self) -> str:
@@ -31,7 +31,7 @@ class Violation(Struct, frozen=True, kw_only=True):
 
 
 class Quota(Struct, frozen=True, kw_only=True):
-    """How much there may be of something in one namespace, and which policy says so."""
+    """The limit of a quota in one namespace, and its policy."""
 
     policy: str
     field: str
@@ -39,13 +39,13 @@ class Quota(Struct, frozen=True, kw_only=True):
     limit: int
 
     def exceeded(self, what: str, remedy: str) -> Violation:
-        """Say that this would be more than there may be."""
+        """Return the violation of a request above the quota."""
         remedy = f"{remedy}, or ask its administrator"
         return Violation(policy=self.policy, field=f"quotas.{self.field}", what=what, remedy=remedy)
 
 
 class PolicyRules(Struct, frozen=True, kw_only=True):
-    """One policy by its name; without a spec where that cannot be read, and `error` says why."""
+    """One policy by its name. If the spec is not valid, it is None, and `error` is the reason."""
 
     name: str
     spec: TenantPolicySpec | None = None
@@ -53,18 +53,18 @@ class PolicyRules(Struct, frozen=True, kw_only=True):
 
 
 class TenantRequest(Struct, frozen=True, kw_only=True):
-    """What a spec asks for, as far as the spec alone tells."""
+    """The requests of a spec, as far as they follow from the spec alone."""
 
     repositories: tuple[str, ...] = ()
     detours: tuple[str, ...] = ()
-    """Fields by which a source leads to servers that its URL does not name."""
+    """Fields of a source that name other servers than its URL."""
     sync_targets: tuple[str, ...] = ()
     """As `namespace/name`."""
     servers: tuple[str, ...] = ()
     namespaces: tuple[str, ...] = ()
-    """Namespaces that are written to, by their exact names."""
+    """The written namespaces, by their exact names."""
     kinds: tuple[str, ...] = ()
-    """Kinds that are written, such as `Deployment.apps`."""
+    """The written kinds, such as `Deployment.apps`."""
 
 
 class TenantLimits(Struct, frozen=True, kw_only=True):
@@ -73,14 +73,14 @@ class TenantLimits(Struct, frozen=True, kw_only=True):
     namespace: str = ""
     policies: tuple[PolicyRules, ...] = ()
     known: bool = True
-    """Whether the namespace was observed: else it is not known which policies govern it."""
+    """Whether the namespace was observed: else its policies are not known."""
 
     def violation(self, request: TenantRequest) -> Violation | None:
-        """Return the first thing that a spec asks for and may not have."""
+        """Return the first request of a spec that is not allowed."""
         return next(self.violations(request), None)
 
     def violations(self, request: TenantRequest) -> Iterator[Violation]:
-        """Yield all that a spec asks for and may not have."""
+        """Yield all requests of a spec that are not allowed."""
         yield from self._unreadable()
         checks: tuple[tuple[Iterable[str], Callable[[str], Violation | None]], ...] = (
             (request.repositories, self.repository),
@@ -94,9 +94,9 @@ class TenantLimits(Struct, frozen=True, kw_only=True):
             yield from (found for one in dict.fromkeys(asked) if (found := check(one)) is not None)
 
     def account(self, named: str, fallback: str = "") -> tuple[str, Violation | None]:
-        """Return the account that a sync acts as, and what is against it; empty: the operator itself.
+        """Return the account that a sync acts as, and its violation. An empty account: the operator itself.
 
-        `fallback` is the operator's own default. That of a policy goes before it.
+        `fallback` is the operator's own default. The default of a policy has priority.
         """
         if (broken := next(self._unreadable(), None)) is not None:
             return "", broken
@@ -122,7 +122,7 @@ class TenantLimits(Struct, frozen=True, kw_only=True):
         return account, None
 
     def repository(self, url: str) -> Violation | None:
-        """Say what is against a repository."""
+        """Return the violation of a repository."""
         for name, spec in self._specs():
             patterns = spec.repositories
             if patterns is not None and not self._is_listed(patterns, url, url_patterns.matches):
@@ -131,7 +131,7 @@ class TenantLimits(Struct, frozen=True, kw_only=True):
         return None
 
     def detour(self, field: str) -> Violation | None:
-        """Say what is against a field that leads to a server which no URL in the spec names."""
+        """Return the violation of a field that names a server in addition to the URLs of the spec."""
         for name, spec in self._specs():
             if spec.repositories is not None:
                 remedy = "leave it out, since it leads to servers that the list cannot name"
@@ -139,7 +139,7 @@ class TenantLimits(Struct, frozen=True, kw_only=True):
         return None
 
     def sync_target(self, target: str) -> Violation | None:
-        """Say what is against the use of a SyncTarget, given as `namespace/name`."""
+        """Return the violation of a SyncTarget, as `namespace/name`."""
         for name, spec in self._specs():
             if spec.clusters is not None and not self._is_listed(spec.clusters.sync_targets, target, _path_matches):
                 remedy = "use a SyncTarget that is"
@@ -147,7 +147,7 @@ class TenantLimits(Struct, frozen=True, kw_only=True):
         return None
 
     def server(self, address: str) -> Violation | None:
-        """Say what is against the API server that a credential of this namespace leads to."""
+        """Return the violation of the API server of a credential in this namespace."""
         for name, spec in self._specs():
             if spec.clusters is not None and not self._is_listed(spec.clusters.servers, address, url_patterns.matches):
                 remedy = "use a credential of a cluster that is, or a SyncTarget"
@@ -159,7 +159,7 @@ class TenantLimits(Struct, frozen=True, kw_only=True):
         return any(spec.clusters is not None for _, spec in self._specs()) and self.server(address) is None
 
     def destination(self, namespace: str) -> Violation | None:
-        """Say what is against a namespace that is written to."""
+        """Return the violation of a written namespace."""
         for name, spec in self._specs():
             patterns = spec.destination_namespaces
             if patterns is not None and not self._is_listed(patterns, namespace, glob_matches):
@@ -168,7 +168,7 @@ class TenantLimits(Struct, frozen=True, kw_only=True):
         return None
 
     def kind(self, kind: str) -> Violation | None:
-        """Say what is against a kind that is written."""
+        """Return the violation of a written kind."""
         for name, spec in self._specs():
             if spec.kinds is not None and not any(glob_matches(pattern, kind) for pattern in spec.kinds):
                 remedy = "take objects of this kind out"
@@ -176,9 +176,9 @@ class TenantLimits(Struct, frozen=True, kw_only=True):
         return None
 
     def key_service(self, service: str, address: str = "") -> Violation | None:
-        """Say what is against a key service, at an address where a credential names one.
+        """Return the violation of a key service, and of its address if a credential names one.
 
-        The address is the value of a Secret: it is compared, and never told.
+        The address is the value of a Secret: it is compared, and never repeated.
         """
         for name, spec in self._specs():
             allowed = spec.key_services
@@ -191,7 +191,7 @@ class TenantLimits(Struct, frozen=True, kw_only=True):
         return None
 
     def target(self, kind: str, namespace: str) -> Violation | None:
-        """Say what is against an object that is written; namespace "": its kind has none."""
+        """Return the violation of a written object; the namespace of a cluster-scoped kind is empty."""
         if (found := next(self._unreadable(), None) or self.kind(kind)) is not None:
             return found
         if namespace:
@@ -239,6 +239,6 @@ def governs(spec: TenantPolicySpec, labels: Mapping[str, str]) -> bool:
 
 
 def _path_matches(pattern: str, path: str) -> bool:
-    """Match `namespace/name` part by part: no glob reaches over the slash."""
+    """Match `namespace/name` part by part: no glob matches the slash."""
     wanted, found = pattern.split("/"), path.split("/")
     return len(wanted) == len(found) and all(map(glob_matches, wanted, found))

@@ -1,12 +1,12 @@
 """Two sides of one object, kept in agreement, per value, on digests alone: `agree(...) -> Agreement`. Pure and total.
 
 A change is a difference from the recorded base, never a timestamp. The base is two maps, because a server may store
-something else than what it was sent: a side that still equals its own half of the base has not changed. Equal values
-on both sides are agreed, whoever wrote them first; so a pass that died half-way is finished by the next one.
+another value than it was sent: a side that still equals its own half of the base has not changed. Equal values on both
+sides are agreed, whichever side was first. So the next reconcile completes one that was interrupted.
 
 Paths that cannot be in one object at the same time are decided together: a key of `data` and the same key of
-`binaryData`, a value and the values below it. There, each side ends with all that one of the two sides had. An item of
-a list with keys that one side does not have is decided whole too: half an item is none.
+`binaryData`, a value and the values below it. There, each side ends with everything that one of the two sides had. An
+item of a list with keys that one side does not have is also decided as a whole: half an item is not valid.
 """
 
 from collections.abc import Callable, Iterable
@@ -35,16 +35,16 @@ STRATEGIES: dict[str, Strategy] = {
 
 
 class Base(Struct, frozen=True):
-    """What the two sides held when they last agreed: digests only, so that nobody's values are stored."""
+    """The contents of the two sides at their last agreement: only digests, so that no values are stored."""
 
     up: ValueDigests
-    """Upstream, in the form in which it is sent down."""
+    """Upstream, in the form that is sent downstream."""
     down: ValueDigests
     """Downstream, as the server returned it."""
 
     @classmethod
     def same(cls, digests: ValueDigests) -> "Base":
-        """Return the base of two sides that store exactly what they are sent, as ConfigMaps do."""
+        """Return the base of two sides that store exactly what they are sent, such as ConfigMaps."""
         return cls(digests, digests)
 
 
@@ -52,81 +52,81 @@ class AgreementOptions(Struct, frozen=True, kw_only=True):
     """The options of an agreement, in addition to the strategy."""
 
     upward: bool = True
-    """Whether changes made downstream may be written upstream; otherwise they stay where they are."""
+    """Whether downstream changes may be written upstream; otherwise they stay downstream."""
     on_conflict: OnConflict = "Report"
-    """Under Merge: the side that wins a path that was changed on both sides."""
+    """With Merge: the side that wins a path that was changed on both sides."""
     exact: bool = False
     """Whether UpstreamWins and DownstreamWins also remove values from the loser that the winner never had."""
     resolve: Side | None = None
-    """The side that a person has chosen for all conflicts."""
+    """The side that a user has chosen for all conflicts."""
 
 
 NO_OPTIONS = AgreementOptions()
 
 
 class Changes(Struct, frozen=True):
-    """Paths that each side changed since the base, and where the two do not say the same."""
+    """The paths that each side has changed since the base, and the paths where both sides differ."""
 
     up: tuple[str, ...]
     down: tuple[str, ...]
 
 
 class Flow(Struct, frozen=True):
-    """What is to be written to one side."""
+    """The write to one side."""
 
     set: tuple[str, ...] = ()
-    """Paths whose value is to become the other side's."""
+    """Paths that get the value of the other side."""
     unset: tuple[str, ...] = ()
-    """Paths to remove; all of them are there."""
+    """Paths to remove; all of them exist."""
 
     def __bool__(self) -> bool:
         return bool(self.set or self.unset)
 
 
 class Agreement(Struct, frozen=True, kw_only=True):
-    """What to write to each side, what to report, and what to record.
+    """The writes to each side, the report, and the new base.
 
-    Write upstream first, then downstream, and record the base last, or in the downstream write where the base is kept
+    Write upstream first, then downstream, and record the base last, or in the downstream write if the base is stored
     there. A crash between any two of these leaves the same value on both sides, which is no difference, and the next
-    pass does the rest. A base that is recorded before its write would turn an edit into its own revert.
+    reconcile does the rest. A base that is recorded before its write would turn an edit into its own revert.
     """
 
     up: Flow = Flow()
-    """What is written to the upstream side."""
+    """The write to the upstream side."""
     down: Flow = Flow()
-    """What is written to the downstream side."""
+    """The write to the downstream side."""
     conflicts: tuple[str, ...] = ()
-    """Paths at which each side keeps its own value until a person decides."""
+    """Paths where each side keeps its own value until a user decides."""
     deferred: tuple[str, ...] = ()
-    """Paths changed upstream only that wait, under Skip, until the conflicts are gone."""
+    """Paths that changed only upstream and that wait, with Skip, until there are no conflicts."""
     local_only: tuple[str, ...] = ()
-    """Paths of the losing side that the winner never had: they stay there and are not copied."""
+    """Paths of the losing side that the winner never had: they stay there, and are not copied."""
     kept: tuple[str, ...] = ()
-    """Paths changed downstream that stay as they are there, because nothing is written upstream."""
+    """Paths that changed downstream and stay there, because nothing is written upstream."""
     unknown: tuple[str, ...] = ()
-    """Conflicts without a known base: no rule decides them, only a person."""
+    """Conflicts without a known base: no rule decides them, only a user."""
     overruled: tuple[str, ...] = ()
-    """Paths at which one side's edit or deletion gives way to the other side: no conflict, but worth an event."""
+    """Paths where the edit or deletion of one side is replaced by the other side: no conflict, but an event."""
     upstream: ValueDigests | None = None
-    """The upstream side once written, if its server stores what it is sent; None where nothing was decided."""
+    """The upstream side after the write, if its server stores what it is sent; None without a decision."""
     downstream: ValueDigests | None = None
-    """The downstream side once written, if its server stores what it is sent; None where nothing was decided."""
+    """The downstream side after the write, if its server stores what it is sent; None without a decision."""
     previous_base: Base | None = None
-    """The base that this was decided on."""
+    """The base of this decision."""
 
     @property
     def base(self) -> Base | None:
-        """The base to record once both sides are written; None only where nothing was decided and there was none."""
+        """The base to record after both writes; None only without a decision and without an earlier base."""
         return self.base_after()
 
     def base_after(
         self, *, up: ValueDigests | None = None, down: ValueDigests | None = None, unwritten: Iterable[str] = ()
     ) -> Base | None:
-        """Return the base to record, from what the servers made of the writes.
+        """Return the base to record, from the answers of the servers to the writes.
 
-        `up` and `down` are the digests that a write returned, or a dry run of it; leave out a side that was not
-        written. The write must have carried the version that was decided on, or somebody's edit in between would pass
-        for a part of it. `unwritten` paths were to flow and did not: they keep their old base.
+        `up` and `down` are the digests that a write or its dry run returned; leave out a side that was not written. The
+        write must have tested the version of the decision, or an edit in between would count as a part of it.
+        `unwritten` paths were not written as decided: they keep their old base.
         """
         up, down = self.upstream if up is None else up, self.downstream if down is None else down
         if up is None or down is None:
@@ -149,17 +149,18 @@ def agree(
     oneway: AbstractSet[str] = frozenset(),
     options: AgreementOptions = NO_OPTIONS,
 ) -> Agreement:
-    """Decide what flows where between two sides that both exist.
+    """Decide the writes between two sides that both exist.
 
-    No base: it is lost, or this is the first contact. Then nothing is removed, and nothing is overwritten but by a
-    strategy that names a winner. A side that is None cannot be seen: nothing is decided.
+    Without a base, it is lost, or this is the first contact. Then nothing is removed, and only a strategy that names a
+    winner overwrites. A side that is None cannot be read: nothing is decided.
 
-    `later` counts under LastWriteWins alone. `oneway` paths (and all below them) flow down only, under any strategy.
+    `later` counts only with LastWriteWins. `oneway` paths, and all paths below them, are only written downstream, with
+    any strategy.
     """
     if upstream is None or downstream is None:
         return Agreement(previous_base=base)
     if upstream == downstream or (base is not None and (base.up, base.down) == (upstream, downstream)):
-        # Most passes end here, and an object may have thousands of paths.
+        # Most reconciles end here, and an object may have thousands of paths.
         return Agreement(upstream=upstream, downstream=downstream, previous_base=base)
     apart = [group for group in _path_groups(base, upstream, downstream, oneway) if not group.agreed]
     free = [group for group in apart if not group.oneway]
@@ -205,7 +206,7 @@ def changes(
     *,
     oneway: AbstractSet[str] = frozenset(),
 ) -> Changes:
-    """Return what each side changed of what may flow both ways; their writers decide which side was later."""
+    """Return the changes of each side in two-way paths; their writers decide which side was later."""
     free = [group for group in _path_groups(base, upstream, downstream, oneway) if not (group.oneway or group.agreed)]
     return Changes(
         up=tuple(sorted(path for group in free if group.up_changed for path in group.present)),
@@ -220,7 +221,7 @@ _WINNERS: dict[str, Side] = {"UpstreamWins": "Upstream", "DownstreamWins": "Down
 
 
 class _PathGroup(Struct, frozen=True, kw_only=True):
-    """Paths that are decided together, with what each side holds there; a side that has none of them holds nothing."""
+    """Paths that are decided together, with the content of each side; empty for a side without any of them."""
 
     up: ValueDigests
     down: ValueDigests
@@ -236,7 +237,7 @@ class _PathGroup(Struct, frozen=True, kw_only=True):
 
     @property
     def agreed(self) -> bool:
-        """Whether the two sides are equal, or both are as they were when they last agreed."""
+        """Whether the two sides are equal, or both are as at their last agreement."""
         return self.up == self.down or not (self.up_changed or self.down_changed)
 
 
@@ -266,7 +267,7 @@ class _Rules(Struct, frozen=True, kw_only=True):
         if group.oneway:
             return _side_wins("Upstream", group, exact=False)
         if self.strategy == "DownstreamWins" and not self.options.upward:
-            # The upstream cannot be reverted: what nobody has changed downstream follows it.
+            # The upstream is never reverted: values that did not change downstream follow it.
             return "Up" if group.down_changed else "Down"
         if self.first:
             return self._first_contact(group)
@@ -276,7 +277,7 @@ class _Rules(Struct, frozen=True, kw_only=True):
         if (winner := _WINNERS.get(self.strategy)) is not None:
             return _side_wins(winner, group, exact=self.options.exact)
         if self.strategy == "LastWriteWins" and self.edited_up and self.edited_down:
-            # The later object wins whole: nobody is to meet a mixture that nobody wrote.
+            # The later object wins as a whole: a mixture that no user wrote must not appear.
             return _side_wins(self.later, group, exact=True)
         if self.strategy == "Skip" and self.edited_down:
             return "Conflict" if group.down_changed else "Deferred"
@@ -291,7 +292,7 @@ class _Rules(Struct, frozen=True, kw_only=True):
         return self._first_contact(group)
 
     def _first_contact(self, group: _PathGroup) -> _Ruling:
-        """Prefer something to nothing; two different values are for the named winner, or for a person."""
+        """Prefer a value to none. Of two different values, the named winner or a user decides."""
         if not (group.up and group.down):
             return "Down" if group.up else "Up"
         winner = self.later if self.strategy == "LastWriteWins" else _WINNERS.get(self.strategy)
@@ -342,10 +343,10 @@ def items_of(paths: Iterable[str]) -> set[str]:
 
 
 def _group_paths(paths: Iterable[str], whole: AbstractSet[str] = frozenset()) -> list[set[str]]:
-    """Group paths that may not be able to be in one object at the same time, and those of `whole` items."""
+    """Group paths that may exclude each other in one object, and the paths of `whole` items."""
     groups: list[set[str]] = []
     root: tuple[str, ...] | None = None
-    # By segments, not as texts: what is below a path follows it directly.
+    # Sorted by segments, not as texts: the paths below a path follow it directly.
     for name, path in sorted((tuple(_name(path).split("/")), path) for path in set(paths)):
         if root is None or name[: len(root)] != root:
             ends = range(1, len(name)) if whole else ()

@@ -45,10 +45,10 @@ def why_left(manifest: Mapping[str, Any]) -> str:
 
 
 def taken_down(manifest: Mapping[str, Any]) -> Json:
-    """Return an upstream object as it is copied down, with its upstream name and namespace. The manifest stays.
+    """Return the copied form of an upstream object, with its upstream name and namespace. The manifest is not changed.
 
-    Also the form in which two sides are compared: what a downstream server allocates is stripped likewise. Raises
-    `NotCopyable` where `why_left` gives a reason.
+    Two sides are compared in this form too: values that a downstream server allocates are stripped in the same way.
+    Raises `NotCopyable` if `why_left` gives a reason.
     """
     if why := why_left(manifest):
         raise NotCopyable(why)

@@ -1,7 +1,8 @@
 """The verdict on a validated revision: whether it is applied, and to which clusters. Pure.
 
-A revision goes live as a whole: what one cluster would refuse goes to none. A cluster that cannot be asked holds up no
-other; nothing new is written there until it can be. What is live already is not taken back by any of this.
+A revision is applied as a whole: a revision that one cluster would refuse is applied to none. A cluster that cannot be
+checked blocks no other, but nothing new is written there until it can be. An applied revision is never taken back by
+this.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,25 +19,25 @@ State = Literal["Valid", "Invalid", "Unknown"]
 
 
 class Validity(Struct, frozen=True, kw_only=True):
-    """What is known of a revision in one cluster."""
+    """The result of the validation of a revision in one cluster."""
 
     state: State
     reason: str = ""
     errors: tuple[str, ...] = ()
-    """What is wrong, each with file, object and field; or why nothing is known."""
+    """The errors, each with file, object and field; or why the result is not known."""
     more: int = 0
-    """How many errors there are beyond these."""
+    """The number of further errors."""
 
 
 class Extent(Struct, frozen=True):
-    """Whether a revision is applied, and the clusters where it is not, with why."""
+    """Whether a revision is applied, and the clusters where it is not, with the reason."""
 
     applied: bool
     passed_over: Mapping[str, Validity] = {}
 
 
 def extent_of(validities: Mapping[str, Validity], *, live: bool, occupied: frozenset[str] = frozenset()) -> Extent:
-    """Decide about a revision by what each cluster has against it.
+    """Decide about a revision by the results of all clusters.
 
     `live`: it was applied before, somewhere. `occupied`: the clusters that hold objects of the sync. If a live revision
     cannot be checked there, it is still repaired.
@@ -52,13 +53,13 @@ def extent_of(validities: Mapping[str, Validity], *, live: bool, occupied: froze
 
 
 def invalid(reason: str, errors: Sequence[str]) -> Validity:
-    """Say that a revision is wrong; no more is kept of it than a person is told."""
+    """Return the result of an invalid revision, with as many errors as a message names."""
     named = tuple(shorten(error, _ERROR_LIMIT) for error in errors[:NAMED])
     return Validity(state="Invalid", reason=reason, errors=named, more=len(errors) - len(named))
 
 
 def explain(validities: Sequence[tuple[str, Validity]], revision: str, *, live: bool) -> str:
-    """Say why a revision is not applied, or not everywhere; with the names that the sync has for its clusters."""
+    """Describe why a revision is not applied, or not everywhere, with the sync's names of its clusters."""
     errors: dict[str, str] = {}
     for cluster, validity in validities:
         for error in validity.errors:

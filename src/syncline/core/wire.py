@@ -42,9 +42,9 @@ _base_decoder = msgspec.json.Decoder(dict[str, str])
 
 
 _MARKS = frozenset({MARKER, BASE})
-# Most managed objects have no labels and annotations but ours.
+# Most managed objects have only our labels and annotations.
 _NOTHING: Mapping[str, str] = MappingProxyType({})
-# Kinds whose content is compared value by value and made exactly the source's.
+# Kinds whose content is compared value by value and made equal to the source.
 DATA_KINDS = frozenset({"ConfigMap", "Secret"})
 _SHARED_AT_MOST = 16 * 1024
 _CLAIM_TEXT = 1024
@@ -55,7 +55,7 @@ CACHED_VALUES = 4096
 CACHED_BASE = 80 * 1024
 UNPROVEN = "unproven"
 """Replaces the state of an object with our label and without a valid marker, which is not cached."""
-# Kinds that are not yet well while they have no status.
+# Kinds that are not healthy without a status.
 WAITED_FOR = frozenset(
     {
         "Deployment.apps",
@@ -73,7 +73,7 @@ WAITED_FOR = frozenset(
 
 
 class ManagedFields(Struct, rename={"fields": "fieldsV1"}):
-    """Who wrote what, and when."""
+    """An entry of `managedFields`: the manager, the fields, and the time."""
 
     manager: str = ""
     operation: str = ""
@@ -98,14 +98,14 @@ class DataWire(Struct, kw_only=True, rename="camel"):
     type: str = ""
 
     def content(self) -> Content:
-        """Return what is copied."""
+        """Return the content that is copied."""
         return Content(
             data=self.data or {}, binary_data=self.binary_data or {}, immutable=bool(self.immutable), type=self.type
         )
 
 
 class ObjectWire(Struct, kw_only=True, rename="camel"):
-    """An object of any other kind: what it says about itself is enough."""
+    """An object of any other kind: its metadata and status are enough."""
 
     metadata: ManagedMeta = field(default_factory=ManagedMeta)
     api_version: str = ""
@@ -127,8 +127,8 @@ def to_observed(
 ) -> Observed:
     """Reduce an object to the state that a plan needs; the body is dropped unless it is requested.
 
-    `unsigned`: whether a mark without a proof may count (see `ownership.read_marks`). `status_for`: the owners, as
-    markers name them, whose objects keep their status.
+    `unsigned`: whether an unsigned mark may count (see `ownership.read_marks`). `status_for`: the owners, as markers
+    name them, whose objects keep their status.
     """
     meta = wire.metadata
     (marker, claim), replaced = _marks(meta, kind, marks, unsigned=unsigned)
@@ -177,7 +177,7 @@ def _marks(meta: ManagedMeta, kind: str, keys: MarkKeys, *, unsigned: bool) -> t
     marks = read_marks(meta.annotations, keys, unsigned=unsigned)
     found = marks.marker or marks.claim
     if found is None or not _names(found, kind, meta):
-        return Marks(), False  # a clone: what it says is about another object
+        return Marks(), False  # a clone: its marker is of another object
     replaced = marks.marker is not None and is_replaced(found, meta.uid, meta.creation_timestamp)
     forget_object(found)
     return marks, replaced
@@ -265,7 +265,7 @@ def _names(marker: Marker | None, kind: str, meta: ManagedMeta) -> bool:
 
 
 def _scaled(wire: ObjectWire) -> int | None:
-    """Return the replicas that another manager has set through the `scale` subresource; None where nobody has."""
+    """Return the replicas that another manager has set through the `scale` subresource, or None."""
     entries = (entry for entry in wire.metadata.managed_fields if entry.subresource == "scale")
     if not any(entry.manager != MANAGER and b'"f:replicas"' in bytes(entry.fields) for entry in entries):
         return None
@@ -274,7 +274,7 @@ def _scaled(wire: ObjectWire) -> int | None:
 
 
 def _health(wire: ObjectWire, kind: str) -> Health:
-    """Tell how an object is; most say nothing about it, and need not be read any further."""
+    """Return the health of an object. Most kinds have none, and their status is not decoded."""
     meta = wire.metadata
     if not bytes(wire.status).strip(b" \n") and kind not in WAITED_FOR and meta.deletion_timestamp is None:
         return HEALTHY
@@ -322,7 +322,7 @@ def _shared(fields: bytes) -> bytes:
 
 
 def _read_base(text: str | None) -> dict[str, str] | None:
-    if text is None or len(text) > CACHED_BASE:  # one of ours is never so long
+    if text is None or len(text) > CACHED_BASE:  # our own are never this long
         return None
     try:
         return _base_decoder.decode(text)
@@ -331,7 +331,7 @@ def _read_base(text: str | None) -> dict[str, str] | None:
 
 
 def _last_manager(meta: ManagedMeta, marker: Marker | None) -> str:
-    """Name who wrote last, other than us; times are whole seconds of one server, so a tie is the later entry."""
+    """Return the last writer other than us. Times are whole seconds of one server; a tie is the later entry."""
     if marker is None:
         return ""
     others = [entry for entry in meta.managed_fields if entry.manager != MANAGER and not entry.subresource]

@@ -1,6 +1,6 @@
-"""Carries out plans: observes targets, plans, writes, and says what happened.
+"""Executes plans: observes targets, plans, writes, and returns outcomes.
 
-The same for every kind: a controller lowers its spec to desired objects and removals, and this package brings them
-about on a `Cluster`, many at a time, each write safe against everybody else's. It knows no kind of ours and decides
+It is the same for every kind: a kind lowers its spec to desired objects and removals, and this package writes them to a
+`Cluster`, many at a time. Each write is safe against writes of others. The package knows no kind of ours, and decides
 nothing that `syncline.core` could decide.
 """

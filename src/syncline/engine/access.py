@@ -21,12 +21,12 @@ from syncline.kube.reviews import may_self, may_user
 
 # How many seconds an answer is used.
 ANSWER_TTL = 20.0
-# As many answers are kept; a flood of questions pushes out the oldest.
+# The maximum number of cached answers; the oldest are dropped.
 CAPACITY = 10_000
 
 
 class AccessRequest(Struct, frozen=True, kw_only=True):
-    """A right that somebody may have: over all objects of a namespace, or over one; without a namespace, over all."""
+    """A right to review: over all objects of a namespace, or over one object; without a namespace, over all."""
 
     verb: str
     resource: Resource
@@ -36,9 +36,9 @@ class AccessRequest(Struct, frozen=True, kw_only=True):
 
 
 async def is_allowed(client: Client, access: AccessRequest, *, fair_key: str = "") -> bool:
-    """Ask the API server whether whom the client acts as has a right.
+    """Ask the API server whether the user of the client has a right.
 
-    An identity that may not even ask has none. Raises `KubeError` where there is no answer.
+    A user who may not even ask has none. Raises `KubeError` if there is no answer.
     """
     try:
         return await may_self(client, _attributes(access), fair_key=fair_key)
@@ -72,7 +72,7 @@ def _attributes(access: AccessRequest) -> dict[str, str]:
 
 
 class AccessReviews:
-    """The rights of identities in one cluster: asked once, by however many at a time, and believed for a while."""
+    """The rights of users in one cluster. Concurrent callers share a review; answers are cached for a short time."""
 
     def __init__(
         self,
@@ -89,9 +89,9 @@ class AccessReviews:
         self._answers: OrderedDict[tuple[str | None, AccessRequest], tuple[float, asyncio.Task[bool]]] = OrderedDict()
 
     async def may(self, user: str | None, access: AccessRequest, *, by: str = "") -> bool:
-        """Tell whether a user (None: the operator itself) has a right; `by` is the sync that wants to know.
+        """Return whether a user (None: the operator itself) has a right. `by` is the sync that asks.
 
-        Whoever has it in all namespaces need not be asked about each. Raises `KubeError` where there is no answer.
+        A right in all namespaces is not reviewed for each namespace. Raises `KubeError` if there is no answer.
         """
         if access.namespace:
             everywhere = AccessRequest(verb=access.verb, resource=access.resource, subresource=access.subresource)
@@ -103,7 +103,7 @@ class AccessReviews:
         key, now = (user, access), self._clock()
         asked, task = self._answers.get(key, (0.0, None))
         if task is None or now - asked >= self._ttl or _has_failed(task):
-            # In a separate context: the callers that share the answer must not wait for the turn of the first caller.
+            # In a separate context: the callers that share the answer must not wait for the quota of the first caller.
             question = is_user_allowed(self._client, user, access, fair_key=by)
             task = asyncio.create_task(question, context=contextvars.Context())
             self._answers[key] = (now, task)

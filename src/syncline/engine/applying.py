@@ -1,7 +1,7 @@
-"""Writes objects of kinds that are not compared by content: created, applied by the server's own rules, or replaced.
+"""Writes objects of kinds that are not compared by content: with create, server-side apply, or replace.
 
-What we send is ours, and what others added stays theirs, unless the object is ours to the last field (Overwrite) or
-theirs stands in the way of ours.
+The fields that we send are ours. The fields that others added stay, except with the policy Overwrite, or if they
+conflict with ours.
 """
 
 from typing import Any
@@ -28,12 +28,12 @@ from syncline.kube.resources import Resource
 
 Json = dict[str, Any]
 
-# How often the managers of an object are written anew because its own controllers were faster.
+# How often the managers of an object are written again because its own controllers were faster.
 TRIES = 5
 
 
 class Applier:
-    """Writes on behalf of one sync, with its identity. Every write may raise what the server says against it."""
+    """Writes on behalf of one sync, with its identity. Every write may raise the errors of the server."""
 
     def __init__(self, cluster: Cluster, client: Client, owner: Owner, fields: UnkeptFields) -> None:
         self._cluster = cluster
@@ -42,7 +42,7 @@ class Applier:
         self._fields = fields
 
     async def create(self, desired: Desired, change: Change) -> ObjectWire:
-        """Create the object; the marks on it say what the server has not kept of it."""
+        """Create the object. Its marks record the fields that the server has not kept."""
         object_id = object_id_of(self._cluster.uid, desired.target)
         change = self._expecting(desired, change, CREATE)
         now = self._client.server_time
@@ -61,7 +61,7 @@ class Applier:
         return await self._patch(desired, marks_patch(desired, observed, self._owner, object_id, corrected))
 
     async def apply(self, action: Action, change: Change, desired: Desired, observed: Observed) -> ObjectWire:
-        """Make the object what the plan wants."""
+        """Change the object as planned."""
         object_id, guard = object_id_of(self._cluster.uid, desired.target), ""
         if change.marks_only and not observed.applied and observed.marker is not None:
             # An apply would first have to convert the created fields into applied fields: two more requests.
@@ -70,7 +70,7 @@ class Applier:
         change = self._expecting(desired, change, APPLY)
         if change.exact:
             whole, spared = (await self._with_live_ignored(desired))[0], ""
-            # It bears our mark from here on, so that nobody's write in between makes it less ours.
+            # From here on it has our mark, so that a write of others in between does not change its owner.
             await self._replace(action, change, whole, observed, object_id)
         else:
             version = await self._own_fields(action, change, desired, observed, object_id)
@@ -88,7 +88,7 @@ class Applier:
         return wire if corrected is None else await self._send_again(desired, corrected, observed)
 
     def resource(self, desired: Desired) -> Resource:
-        """Return where to write: in the version that the body is of."""
+        """Return the resource, in the API version of the body."""
         resource = self._cluster.informer(desired.target.kind).resource
         version = desired.body.api_version.rpartition("/")[2] if desired.body is not None else resource.version
         return resource if version == resource.version else structs.replace(resource, version=version)
@@ -98,13 +98,13 @@ class Applier:
         return RequestKind(self._cluster.uid, desired.body.api_version, desired.body.kind, operation)
 
     def _expecting(self, desired: Desired, change: Change, operation: str) -> Change:
-        """Have the marks say what the server is expected not to keep."""
+        """Record in the marks the fields that the server is expected not to keep."""
         return structs.replace(
             change, unkept=self._fields.expected(self._request_kind(desired, operation), _compared(desired))
         )
 
     def _corrected(self, desired: Desired, change: Change, wire: ObjectWire, operation: str) -> Change | None:
-        """Return the edit whose marks say what the server has not kept in truth; None where they say it already."""
+        """Return the change that records the fields that the server really dropped; None if the marks are right."""
         entries = wire.metadata.managed_fields
         found = unkept(_compared(desired), owned_fields(entries, group=desired.target.group_kind.group))
         if found == change.unkept:
@@ -126,7 +126,7 @@ class Applier:
         )
 
     async def _send_again(self, desired: Desired, change: Change, observed: Observed) -> ObjectWire:
-        """Apply what was applied just now with other marks; the kind's own controllers write at the same time."""
+        """Apply the same content again with other marks. The kind's own controllers may write at the same time."""
         tries = TRIES
         while True:
             whole, spared = await self._with_live_ignored(desired)
@@ -138,7 +138,7 @@ class Applier:
                     raise
 
     async def _clear(self, desired: Desired, observed: Observed, error: Invalid) -> bool:
-        """Put ours in the place of what others have added and the server finds in its way; tell whether that was so."""
+        """Replace fields of others that conflict with ours. Return whether there were any."""
         assert desired.body is not None  # noqa: S101 - others are not written here
         live = await self._read(desired)
         meta = live["metadata"]
@@ -156,7 +156,7 @@ class Applier:
         try:
             await self._patch(desired, [*guards, *steps])
         except Invalid:
-            return False  # it is something else that the server refuses: nothing was changed
+            return False  # the server refuses for another reason: nothing was changed
         return True
 
     async def _read(self, desired: Desired) -> Json:
@@ -201,13 +201,13 @@ class Applier:
     async def _replace(
         self, action: Action, change: Change, desired: Desired, observed: Observed, object_id: str
     ) -> None:
-        """Make the object exactly the source; what the server has allocated, finalizers and owners stay."""
+        """Make the object exactly the source. Allocated values, finalizers and owners stay."""
         resource, target = self.resource(desired), desired.target
         live = await self._read(desired)
         body = preserve_allocated(live, replace_body(desired, live, self._owner, object_id, change))
         owner = (live["metadata"].get("labels") or {}).get(OWNER_LABEL, "")
         if action.verb is Verb.ADOPT or owner != observed.owner:
-            body["metadata"]["resourceVersion"] = observed.version  # refused if it is no longer what was planned for
+            body["metadata"]["resourceVersion"] = observed.version  # refused if the object has changed since the plan
         body["metadata"]["uid"] = observed.uid
         wire = await self._client.replace(
             resource, target.name, target.namespace or None, body, type=ObjectWire, fair_key=self._owner.ref
@@ -218,22 +218,22 @@ class Applier:
     async def _own_fields(
         self, action: Action, change: Change, desired: Desired, observed: Observed, object_id: str
     ) -> str:
-        """Before an apply: have the server count as applied by us what is ours; return the version to go on from."""
+        """Make our fields applied fields, before an apply. Return the version for the next write."""
         if action.verb is Verb.ADOPT:
             resource, target = self.resource(desired), desired.target
             live: Json = await self._client.get(resource, target.name, target.namespace or None, metadata_only=True)
             body = apply_body(desired, observed, self._owner, object_id, change)
             managed = hand_over(live["metadata"].get("managedFields") or [], body, target.kind)
             if managed is not None:
-                # Refused where the object is no longer the one that the plan was made for.
+                # Refused if the object has changed since the plan.
                 wire = await self._patch(desired, hand_over_patch(managed, observed.uid, observed.version))
                 return wire.metadata.resource_version
         return observed.version if observed.applied else await self._migrate_managed_fields(desired, observed.uid)
 
     async def _migrate_managed_fields(self, desired: Desired, uid: str, *, alone: bool = False) -> str:
-        """Before the first apply: have the server count our created fields as applied, or removed fields would stay.
+        """Make our created fields applied fields, before the first apply. Otherwise removed fields would stay.
 
-        `alone`: and nothing as anybody else's.
+        `alone`: remove all other managers too.
         """
         tries = TRIES
         while True:
@@ -246,7 +246,7 @@ class Applier:
             try:
                 wire = await self._patch(desired, patch)
             except Conflict:
-                # The kind's own controllers write just after us. What they write does not matter here.
+                # The kind's own controllers write just after us. Their fields do not matter here.
                 tries -= 1
                 if not tries:
                     raise
@@ -255,6 +255,6 @@ class Applier:
 
 
 def _compared(desired: Desired) -> Json:
-    """Return what is compared of an object: all but what is left to others."""
+    """Return the compared fields of an object: all except those that are left to others."""
     assert desired.body is not None  # noqa: S101 - others are not written here
     return remove_paths(desired.body.fields, desired.ignored)

@@ -1,6 +1,6 @@
-"""The admission policies that check authors, as the cluster has them.
+"""The admission policies in the cluster that check authors.
 
-They are watched, and read live before a new spec counts: the watch of a sync may be faster than that of a policy.
+They are watched, and read live before a new spec counts: the watch of syncs may be faster than the watch of policies.
 """
 
 import asyncio
@@ -48,10 +48,10 @@ BINDINGS = Resource(
     namespaced=False,
 )
 OURS = "app.kubernetes.io/part-of=syncline"
-"""The label of all that we ship. What has lost it is not known to be ours."""
+"""The label of all shipped objects. An object without it is not known to be ours."""
 
 ENFORCED_AFTER = 5.0
-"""An API server may take this long to go by a policy that it was given."""
+"""An API server may take this long until a new policy is in force."""
 
 REFUSAL_GRACE = 20.0
 """An API server that has just started may refuse every request for this long."""
@@ -69,11 +69,11 @@ class PolicyWire(Struct):
 
 
 class PolicyChanging(KubeError):  # noqa: N818 - a state, not a mistake
-    """The policies are not what the watch says: it will say so in a moment."""
+    """The policies differ from the watch, which will report it in a moment."""
 
 
 class AuthorPolicies:
-    """Knows of each kind of ours whether its authors are checked. Call `begin` once `run` was started."""
+    """Whether the authors of each kind of ours are checked. Call `begin` after the start of `run`."""
 
     def __init__(
         self, client: Client, shipped: Iterable[Manifest], version: str, on_change: Callable[[str], None]
@@ -96,7 +96,7 @@ class AuthorPolicies:
             for resource in (POLICIES, BINDINGS)
         }
         self._problems: dict[str, str] | None = None
-        """By plural; None until all policies and bindings were listed."""
+        """The problems by plural; None until all policies and bindings are listed."""
         self._learned = asyncio.Event()
         self._began = False
         self._epochs: Counter[str] = Counter()
@@ -109,7 +109,7 @@ class AuthorPolicies:
         await asyncio.gather(*(reflector.run() for reflector in self._reflectors.values()), self._learn())
 
     async def begin(self) -> None:
-        """Wait until it is known how the policies are: they were listed, or cannot be."""
+        """Wait until the policies are listed, or cannot be listed."""
         while not self._learned.is_set() and not self._refusal():
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._learned.wait(), _POLL)
@@ -119,7 +119,7 @@ class AuthorPolicies:
             log.warning("syncs without a service account are not carried out", why=problem)
 
     async def _learn(self) -> None:
-        """Check the policies once they are listed, even if the API server refused at first."""
+        """Check the policies when they are listed, even if the API server refused at first."""
         for reflector in self._reflectors.values():
             await reflector.synced.wait()
         self._problems = dict(self._find())
@@ -130,7 +130,7 @@ class AuthorPolicies:
                 self._on_change(plural)
 
     def problem(self, plural: str) -> str:
-        """Say why authors of a kind are not checked, and what to do; nothing where they are."""
+        """Return why authors of a kind are not checked, with the remedy; empty if they are checked."""
         if refusal := self._refusal():
             return refusal
         if self._problems is None:
@@ -157,23 +157,23 @@ class AuthorPolicies:
         return self._epochs[plural]
 
     def problems(self) -> list[str]:
-        """Return all that is wrong, each thing once."""
+        """Return all problems, each once."""
         return list(dict.fromkeys(problem for plural in self._shipped if (problem := self.problem(plural))))
 
     def is_older(self, created: str, plural: str, *, removing: bool) -> bool:
-        """Whether something was created before the policy about its author: nobody has checked it then.
+        """Whether an object was created before the policy about its author, and so was not checked.
 
-        `removing`: or before the one about removal, where there may be something to remove.
+        `removing`: also before the policy about removal, if there may be objects to remove.
         """
         shipped = (one for one in self._shipped[plural] if removing or _AUTHORS in one["metadata"]["name"])
         return any(created < live.created for live in map(self._live, shipped) if live is not None)
 
     def is_deletion_older(self, deleted: str, plural: str) -> bool:
-        """Whether something was deleted before one of the policies of its kind: nobody has checked who did so then."""
+        """Whether an object was deleted before one of the policies of its kind, so that the user was not checked."""
         return any(deleted <= live.created for live in map(self._live, self._shipped[plural]) if live is not None)
 
     async def confirm(self, plural: str) -> None:
-        """Read live that the policies are those that the watch has told. Raises `PolicyChanging`, and `KubeError`."""
+        """Verify by a live read that the policies are as the watch reports. Raises `PolicyChanging` and `KubeError`."""
         if self._next_read is None:
             self._next_read = asyncio.create_task(self._read())
             self._next_read.add_done_callback(lambda read: read.cancelled() or read.exception())
@@ -184,7 +184,7 @@ class AuthorPolicies:
                 raise PolicyChanging(f"the {manifest['kind']} {manifest['metadata']['name']} is being changed")
 
     async def _read(self) -> frozenset[tuple[str, int]]:
-        """Read what there is, one read at a time: all who ask before it begins share it."""
+        """Read the policies, one read at a time. All callers before the start of a read share it."""
         async with self._reading:
             self._next_read = None
             lists = await asyncio.gather(
@@ -196,7 +196,7 @@ class AuthorPolicies:
         return frozenset((wire.metadata.uid, wire.metadata.generation) for wires, _ in lists for wire in wires)
 
     def _refusal(self) -> str:
-        """Say why the policies cannot be known, where the API server has refused to show them."""
+        """Return why the policies cannot be read, if the API server has refused it."""
         for status in self._statuses():
             if status.forbidden:
                 return f"{INSTALL}: the operator may not list or watch {status.resource}: {status.failure}"
@@ -239,7 +239,7 @@ class AuthorPolicies:
 
 
 def _kind_of(name: str) -> str:
-    """Return the plural of the kind that a policy or binding of ours is about: `configsyncs-authors.syncline.dev`."""
+    """Return the plural of the kind of a policy or binding, from a name such as `configsyncs-authors.syncline.dev`."""
     return name.partition("-")[0]
 
 

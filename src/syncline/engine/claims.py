@@ -102,7 +102,7 @@ class Claims:
             self._notify_waiters(claim.ref)
 
     def extend(self, claim: Claim) -> None:
-        """Set the claim of an edited sync from its spec; names that it claimed before stay claimed until its next pass.
+        """Set the claim of an edited sync from its spec. Earlier names stay claimed until its next reconcile.
 
         Otherwise an edit would release every target whose name is not known before the sources are read.
         """
@@ -113,7 +113,7 @@ class Claims:
         self._extended.add(claim.ref)
 
     def replace_extended(self, claim: Claim) -> None:
-        """Reduce an extended claim to the targets in the spec, after a pass that could not find the others."""
+        """Reduce an extended claim to the targets in the spec, after a reconcile that could not find the others."""
         if claim.ref in self._extended:
             self.put(claim)
 
@@ -131,12 +131,12 @@ class Claims:
         self._notify_waiters(ref)
 
     def wait(self, ref: str, cluster: str, target: Target, winner: str = "") -> None:
-        """Note that a sync waits for a target of another sync; a sync without a claim waits for nothing."""
+        """Record that a sync waits for a target of another sync. A sync without a claim waits for nothing."""
         if ref in self._claims:
             self.waiters.add(ref, (cluster, target.local()), winner)
 
     def stop_waiting(self, ref: str, cluster: str, target: Target) -> None:
-        """Note that a sync no longer waits for a target."""
+        """Record that a sync no longer waits for a target."""
         self.waiters.discard(ref, (cluster, target.local()))
 
     def _remove(self, claim: Claim) -> None:
@@ -183,16 +183,16 @@ class Claims:
     async def winner(
         self, ref: str, cluster: str, target: Target, namespace: Namespace | None, resource: Resource
     ) -> str:
-        """Return the sync with the better claim on a target that nobody owns, or empty; note that this sync waits.
+        """Return the sync with the better claim on a target without owner, or an empty text. This sync then waits.
 
-        Raises `KubeError` where the API server does not say who could create it.
+        Raises `KubeError` if the API server does not answer who could create it.
         """
         older = self.older_claimants(ref, cluster, target, namespace)
         if not older:
             return ""
         mine = self._claims[ref].user
         access = AccessRequest(verb="create", resource=resource, namespace=target.namespace)
-        # In another cluster all who share a claim share the credential: none can do what the others cannot.
+        # In another cluster, all syncs with a claim share the credential, and so have the same rights.
         for claim in older[:1] if cluster else reviewed(older, mine):
             # The claim may change while the server is asked: from now on its changes enqueue this sync.
             self.wait(ref, cluster, target, claim.ref)
@@ -210,7 +210,7 @@ class Claims:
         return claim.user if claim is not None else None
 
     async def may_read(self, user: str, ref: str, *, by: str) -> bool:
-        """Return whether a user may read a sync. Raises `KubeError` where the API server gives no answer."""
+        """Return whether a user may read a sync. Raises `KubeError` if the API server does not answer."""
         kind, _, rest = sync_of(ref).partition("/")
         namespace, _, name = rest.partition("/")
         resource = self._kinds.get(kind)
@@ -243,13 +243,13 @@ class Claims:
             await self._client.get(resource, name, namespace)
         except NotFound:
             return False
-        except Forbidden:  # a plan of somebody who may not see it
+        except Forbidden:  # a preview of a user who may not read it
             return True
         return True
 
 
 def reviewed(older: Iterable[Claim], user: str | None) -> list[Claim]:
-    """Return the claims whose identities are asked about for a sync that acts as `user`, the oldest first.
+    """Return the claims whose identities are reviewed for a sync that acts as `user`, the oldest first.
 
     The oldest claim of an identity stands for all its claims. The sync's own identity and the operator are always
     included. The number of others is limited, and they are chosen round-robin over their namespaces.

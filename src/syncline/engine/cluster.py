@@ -35,7 +35,7 @@ InformerListener = Callable[["Cluster", str], None]
 """Called with a kind when its informer is synced, becomes unhealthy, or recovers."""
 
 RunWatch = Callable[[Callable[[], Coroutine[Any, Any, None]]], Coroutine[Any, Any, None]]
-"""Runs a watch for good."""
+"""Runs a watch until the stop."""
 
 # Every server has these; nothing needs to be asked.
 BUILT_IN = {"ConfigMap": CONFIGMAPS, "Secret": SECRETS}
@@ -118,7 +118,7 @@ class Cluster:
         return self._uid() if self._uid is not None else self._found_uid
 
     async def identify(self) -> None:
-        """Find out the UID of the cluster, once; before that nothing can be written. Raises what any read raises."""
+        """Find out the UID of the cluster, once; before that nothing can be written. Raises the errors of a read."""
 
         async def ask(landmark: Landmark) -> str:
             found = await self.client.get(landmark.resource, landmark.name, type=MetaWire, metadata_only=True)
@@ -186,9 +186,9 @@ class Cluster:
         return self.namespaces.values()
 
     async def open_kind(self, kind: GroupKind, version: str | None = None) -> KindInformer:
-        """Return the informer of a kind; start it where there is none.
+        """Return the informer of a kind, and start it if there is none.
 
-        Raises `KindNotServed`, and what any read raises.
+        Raises `KindNotServed`, and the errors of a read.
         """
         name = str(kind)
         informer = self._informers.get(name)
@@ -205,7 +205,7 @@ class Cluster:
         await self.discovery.find(informer.resource.group, informer.resource.kind, version)
 
     async def _renew(self, informer: KindInformer) -> None:
-        """Watch a kind in another version where the watched version is no longer served."""
+        """Watch a kind in another version if the watched version is no longer served."""
         resource = informer.resource
         if informer.refused:
             self.discovery.forget()
@@ -233,7 +233,7 @@ class Cluster:
             await asyncio.sleep(_POLL)
 
     async def wait_namespaces(self, patience: float) -> None:
-        """Wait until the namespaces are known; raises `NotWatchedError` where that takes too long."""
+        """Wait until the namespaces are known. Raises `NotWatchedError` if that takes too long."""
         await wait_listed(self.namespaces, patience)
 
     def resource_name(self, kind: str) -> str | None:
@@ -246,7 +246,7 @@ class Cluster:
         return self._informers[kind]
 
     def informers(self) -> Iterator[KindInformer]:
-        """Yield all informers; do not await meanwhile."""
+        """Yield all informers. The caller must not await during the iteration."""
         yield from self._informers.values()
 
     def is_open(self, kind: str) -> bool:
@@ -254,7 +254,7 @@ class Cluster:
         return kind in self._informers
 
     def watched_for(self, kind: str) -> float:
-        """Return for how many seconds a kind has been watched; 0 where its informer was never synced."""
+        """Return for how many seconds a kind has been watched; 0 if its informer was never synced."""
         informer = self._informers.get(kind)
         return self._clock() - self._opened[kind] if informer is not None and informer.synced else 0.0
 
@@ -322,7 +322,7 @@ class Cluster:
         return await client.get(informer.resource, target.name, target.namespace or None, type=informer.wire)
 
     def _add(self, name: str, resource: Resource) -> None:
-        if name in self._informers:  # somebody was faster
+        if name in self._informers:  # a concurrent call was faster
             return
         informer = KindInformer(
             self.client,

@@ -1,4 +1,4 @@
-"""Writes many targets concurrently. A slow or failing target never delays the others, nor the next pass of its sync."""
+"""Writes many targets concurrently. A slow or failing target delays neither the others nor the next reconcile."""
 
 import asyncio
 from collections import deque
@@ -21,7 +21,7 @@ IN_PROGRESS = "InProgress"
 """The reason of an outcome that is not known yet."""
 # Seconds between two progress reports.
 PROGRESS_EVERY = 2.0
-# After this long without progress the pass ends without the late targets; sooner where the sync is enqueued again.
+# After this long without progress the run ends without the late targets; sooner if the sync is enqueued again.
 STALL_AFTER = 6.0
 YIELD_AFTER = 0.5
 _POLL = 0.25
@@ -47,7 +47,7 @@ class FanOut:
         return FanOut(self._on_late, self._is_wanted)
 
     async def run(self, jobs: Iterable[tuple[Target, Job]], progress: Progress) -> list[Outcome]:
-        """Run the jobs; a target whose write is still in flight, of this pass or an earlier one, is Pending."""
+        """Run the jobs. A target whose write is still in flight, from this run or an earlier one, is Pending."""
         given = list(jobs)
         workers = _Workers(self._busy, (one for one in given if one[0] not in self._busy))
         busy = [_still_busy(target) for target, _ in given if target in self._busy]
@@ -74,7 +74,7 @@ class FanOut:
         for task in tasks:
             self._late.add(task)
             task.add_done_callback(partial(self._on_late_done, workers, late))
-        # Jobs that have not started are left to the next pass, which may desire something else.
+        # Jobs that have not started are left to the next reconcile, which may desire something else.
         return [*busy, *map(self._reported, workers.outcomes()), *map(_still_busy, (*late, *workers.cancel_queued()))]
 
     @property
@@ -93,7 +93,7 @@ class FanOut:
             outcome = workers.finished[target]
             if outcome is not None and outcome.written is not None and not outcome.gone:
                 self._unreported[target] = outcome
-        while len(self._unreported) > _UNREPORTED:  # of targets that no run has any more
+        while len(self._unreported) > _UNREPORTED:  # of targets that no run contains any more
             del self._unreported[next(iter(self._unreported))]
         self._on_late()
 
@@ -164,7 +164,7 @@ async def _give_up(tasks: set[asyncio.Task[None]], grace: float | None) -> None:
 
 
 async def _report(progress: Progress, so_far: list[Outcome]) -> None:
-    """Report progress; where that fails, the writes go on, and the end of the pass reports everything."""
+    """Report progress. If that fails, the writes continue, and the end of the reconcile reports everything."""
     try:
         await progress(so_far)
     except KubeError as error:

@@ -17,13 +17,13 @@ from syncline.telemetry import metrics
 log = structlog.get_logger(__name__)
 
 LOOK_SECONDS = 600.0
-"""How often rights and CRDs are looked at though nothing was told."""
+"""The interval of checks of rights and CRDs without an event."""
 
 RETRY_SECONDS = 10.0
 
 
 class Installation:
-    """Looks after the operator's own installation. Policies are watched, the rest is looked at now and then."""
+    """Checks the operator's own installation. Policies are watched; rights and CRDs are checked at an interval."""
 
     def __init__(self, client: Client, shipped: Shipped, on_authors: Callable[[str], None]) -> None:
         self.policies = AuthorPolicies(client, shipped.policies, shipped.version, on_authors)
@@ -35,7 +35,7 @@ class Installation:
         self._changed = asyncio.Event()
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Check until cancelled."""
         await asyncio.gather(
             self.policies.run(),
             self._keep(self._look_at_crds, self._changed),
@@ -43,17 +43,17 @@ class Installation:
         )
 
     def crd_changed(self, name: str) -> None:
-        """Look again, if it is a CRD of ours that has changed."""
+        """Check again if a CRD of ours has changed."""
         if name in self._names:
             self._changed.set()
 
     def crds_fit(self) -> tuple[bool, str]:
-        """Say whether the CRDs are those that this version needs."""
+        """Return whether the CRDs are those that this version needs, and a message."""
         found = describe_together(self._crd_problems)
         return not found, found or "our kinds are served as this version needs them"
 
     def rights_suffice(self) -> tuple[bool, str]:
-        """Say whether the operator has the rights that every profile gives."""
+        """Return whether the operator has the rights of every profile, and a message."""
         found = describe_together(self._missing_rights)
         return not found, found or "the operator has the rights of the shipped core roles"
 
@@ -73,7 +73,7 @@ class Installation:
         _report(found, self._crd_problems)
         self._crd_problems = found
         metrics.set_self_check("crds", ok=not found)
-        return True  # a change is told
+        return True  # a watch reports changes
 
     async def _look_at_rights(self) -> bool:
         async def may(right: Right) -> bool:

@@ -1,14 +1,14 @@
-"""The keys that prove our marks: a Secret in the operator's own namespace, and what is done with it while we run.
+"""The keys that sign our marks: a Secret in the operator's own namespace, and its changes at run time.
 
-The Secret holds every key that may have signed a mark, by its id, and names the one that signs. A key is added by
-`syncline keys rotate`; marks of the others go on to count, and are signed anew a few at a time.
+The Secret has every key that may have signed a mark, by its id, and names the current key. `syncline keys rotate` adds
+a key. Marks of the other keys stay valid, and are signed again a few at a time.
 
-It also holds who may take over marks that prove nothing: after an upgrade from a version that signed nothing, and after
-`syncline keys heal`, the syncs that there were at that moment. Each one leaves the list once nothing is left to take
-over.
+It also lists the syncs that may take over unsigned marks: those that existed at an upgrade from a version without
+signatures, or at `syncline keys heal`. A sync leaves the list when it has nothing left to take over.
 
-That there have been keys is noted on the Secret of the digest key: a Secret that is missing is told from one that was
-never made, and does not open the door to unsigned marks again. Where both are gone, the proofs of statuses tell it.
+The Secret of the digest key records that keys exist. So a missing Secret is not mistaken for one that was never
+created, and unsigned marks do not become valid again. If both are lost, the signatures of statuses show that keys
+existed.
 """
 
 import base64
@@ -34,8 +34,8 @@ log = structlog.get_logger(__name__)
 
 NAME = "syncline-mark-keys"
 NOTED = f"{GROUP}/mark-keys"
-"""On the Secret of the digest key: the ids of the keys that there are."""
-# Marks are signed anew so many a second, so that neither an upgrade nor a new key is a storm of writes.
+"""On the Secret of the digest key: the ids of the existing keys."""
+# The marks that are renewed per second, so that neither an upgrade nor a new key causes a burst of writes.
 RENEWALS_PER_SECOND = 20.0
 RENEWALS_AT_ONCE = 100.0
 _CURRENT = "current"
@@ -51,16 +51,16 @@ class KeysWire(Struct):
 
 
 class MarkRing:
-    """The keys as they are now, shared by all clusters, and how many marks may be signed anew."""
+    """The present keys, shared by all clusters, and the rate of renewed marks."""
 
     def __init__(self, keys: MarkKeys = NO_KEYS, clock: Callable[[], float] = time.monotonic) -> None:
         self._keys = keys
         self.waiting: set[str] = set()
-        """Syncs with marks that are to be signed anew as soon as it may be, by `Kind/namespace/name`."""
+        """Syncs with marks to renew as soon as the rate allows, by `Kind/namespace/name`."""
         self.unfinished: set[str] = set()
-        """Syncs with marks that cannot be signed anew now."""
+        """Syncs with marks that cannot be renewed now."""
         self.taken_over: set[str] = set()
-        """Syncs, by `sync_id`, that had nothing left to take over when they last looked at everything."""
+        """Syncs, by `sync_id`, that had nothing left to take over at their last complete reconcile."""
         self._clock = clock
         self._left = RENEWALS_AT_ONCE
         self._at = clock()
@@ -78,16 +78,16 @@ class MarkRing:
         self._keys = keys
 
     def begin(self, sync: str) -> None:
-        """Note that a sync looks at all its objects again."""
+        """Begin a reconcile of a sync."""
         self.waiting.discard(sync)
         self.unfinished.discard(sync)
 
     def is_finished(self, sync: str) -> bool:
-        """Whether nothing was left to be signed anew when a sync last looked."""
+        """Whether the last reconcile of a sync left no mark to renew."""
         return sync not in self.waiting and sync not in self.unfinished
 
     def may_renew(self, sync: str) -> bool:
-        """Whether one more mark may be signed anew now; else the sync is noted, to look again."""
+        """Whether one more mark may be renewed now. Else the sync is recorded for another reconcile."""
         now = self._clock()
         self._left = min(RENEWALS_AT_ONCE, self._left + (now - self._at) * RENEWALS_PER_SECOND)
         self._at = now
@@ -99,7 +99,7 @@ class MarkRing:
 
 
 def read_keys(data: Mapping[str, str] | None, where: str) -> MarkKeys:
-    """Read the keys from the data of the Secret; raises `ConfigError` where there are none."""
+    """Read the keys from the data of the Secret. Raises `ConfigError` if there are none."""
     entries = {name: _decoded(value) for name, value in (data or {}).items()}
     current = entries.pop(_CURRENT, b"").decode(errors="replace")
     takeovers = _takeovers(entries.pop(_TAKEOVERS, b""))
@@ -117,13 +117,13 @@ def data_of(keys: Iterable[bytes], current: bytes, takeovers: Mapping[str, Itera
 
 
 def takeovers_data(takeovers: Mapping[str, Iterable[str]]) -> dict[str, str]:
-    """Return the part of the data that says who may take over marks that prove nothing."""
+    """Return the part of the data that lists the syncs that may take over unsigned marks."""
     listed = {key: sorted(syncs) for key, syncs in sorted(takeovers.items()) if syncs}
     return {_TAKEOVERS: _encoded(msgspec.json.encode(listed))}
 
 
 async def read_mark_keys(client: Client, namespace: str) -> MarkKeys:
-    """Read the keys. Raises what any read raises, and `ConfigError` for a Secret that holds none."""
+    """Read the keys. Raises the errors of a read, and `ConfigError` for a Secret without keys."""
     found = await client.get(SECRETS, NAME, namespace, type=KeysWire)
     keys = read_keys(found.data, f"{namespace}/{NAME}")
     return keys.knowing_lost(await noted_keys(client, namespace))
@@ -132,11 +132,11 @@ async def read_mark_keys(client: Client, namespace: str) -> MarkKeys:
 async def ensure_mark_keys(
     client: Client, namespace: str, worked_on: Iterable[str], signers: frozenset[str] = frozenset()
 ) -> MarkKeys:
-    """Read the keys, and make one if there is none. Another replica may be faster.
+    """Read the keys, and create one if there is none. Another replica may be faster.
 
-    `worked_on` are the UIDs of the syncs that a version which signed nothing may have worked on: where there never were
-    keys, they may take over what it has marked. `signers` are the keys that statuses are signed with: they tell which
-    keys are lost where the note of them is lost too.
+    `worked_on` are the UIDs of the syncs that a version without signatures may have reconciled: if there never were
+    keys, these syncs may take over its marks. `signers` are the keys that have signed statuses: they show which keys
+    are lost if the record of the keys is lost too.
     """
     noted = await noted_keys(client, namespace)
     try:
@@ -170,14 +170,14 @@ async def ensure_mark_keys(
 async def write_takeovers(
     client: Client, namespace: str, change: Callable[[Mapping[str, frozenset[str]]], Mapping[str, Iterable[str]]]
 ) -> MarkKeys:
-    """Change who may take over marks that prove nothing, and return the keys as they are then."""
+    """Change the list of the syncs that may take over unsigned marks. Return the new keys."""
     found = await client.get(SECRETS, NAME, namespace, type=KeysWire)
     takeovers = read_keys(found.data, f"{namespace}/{NAME}").takeovers
     return await _write(client, namespace, found, takeovers_data(change(takeovers)))
 
 
 async def add_key(client: Client, namespace: str) -> MarkKeys:
-    """Add a key that signs from now on; the others go on to prove."""
+    """Add a key that signs from now on. The other keys still verify."""
     found = await client.get(SECRETS, NAME, namespace, type=KeysWire)
     key = secrets.token_bytes(_SIZE)
     await note_keys(client, namespace, await noted_keys(client, namespace) | {key_id(key)})
@@ -187,7 +187,7 @@ async def add_key(client: Client, namespace: str) -> MarkKeys:
 
 
 async def drop_key(client: Client, namespace: str, key: str) -> MarkKeys:
-    """Remove a key: what it has signed is proven no more."""
+    """Remove a key. Its signatures are no longer valid."""
     found = await client.get(SECRETS, NAME, namespace, type=KeysWire)
     takeovers = read_keys(found.data, f"{namespace}/{NAME}").takeovers
     left = {one: syncs for one, syncs in takeovers.items() if one != key}
@@ -197,7 +197,7 @@ async def drop_key(client: Client, namespace: str, key: str) -> MarkKeys:
 
 
 async def _write(client: Client, namespace: str, found: KeysWire, data: Mapping[str, str | None]) -> MarkKeys:
-    # The version makes the server refuse it where somebody has changed the keys meanwhile.
+    # The version makes the server refuse the write if the keys have changed since the read.
     meta = {"uid": found.metadata.uid, "resourceVersion": found.metadata.resource_version}
     body = {"metadata": meta, "data": dict(data)}
     written = await client.patch(SECRETS, NAME, namespace, body, PatchKind.MERGE, type=KeysWire)
@@ -205,13 +205,13 @@ async def _write(client: Client, namespace: str, found: KeysWire, data: Mapping[
 
 
 async def note_keys(client: Client, namespace: str, ids: Iterable[str]) -> None:
-    """Note that there are these keys."""
+    """Record that these keys exist."""
     body = {"metadata": {"annotations": {NOTED: ",".join(sorted(ids))}}}
     await client.patch(SECRETS, DIGEST_KEY, namespace, body, PatchKind.MERGE)
 
 
 async def noted_keys(client: Client, namespace: str) -> frozenset[str]:
-    """Return the ids of the keys that there are, or have been."""
+    """Return the ids of the present and earlier keys."""
     found: dict[str, Any] = await client.get(SECRETS, DIGEST_KEY, namespace, metadata_only=True)
     text = (found["metadata"].get("annotations") or {}).get(NOTED, "")
     return frozenset(filter(None, text.split(",")))
@@ -221,7 +221,7 @@ def _takeovers(text: bytes) -> dict[str, frozenset[str]]:
     try:
         found = msgspec.json.decode(text or b"{}", type=dict[str, frozenset[str]])
     except msgspec.MsgspecError:
-        return {}  # nobody takes over what is not clearly said
+        return {}  # an invalid list allows nothing
     return {key: syncs for key, syncs in found.items() if syncs}
 
 

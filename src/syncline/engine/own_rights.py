@@ -13,25 +13,25 @@ from syncline.kube.reviews import own_name
 
 log = structlog.get_logger(__name__)
 
-# How long an API server may take before the operator starts without knowing who it is.
+# How long the operator waits for the API server before it starts without knowing its user.
 SOON = 5.0
 _CLUSTER_ROLES = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)
 
 
 class OwnRights:
-    """Unknown until they are learned. Another profile means another start of the operator."""
+    """Unknown until they are learned. The profile does not change while the operator runs."""
 
     def __init__(self, account: str = "") -> None:
-        """`account` is who the operator is where it runs as installed."""
+        """`account` is the user of an operator that runs as installed."""
         self._account = account
         self.learned = False
         self.user = ""
-        """Empty where the API server does not tell."""
+        """The name of the user; empty if the API server does not report it."""
         self.profile: Profile | None = None
-        """None where nothing is installed that names one, or it may not be read."""
+        """The installed profile; None if there is none, or it may not be read."""
 
     async def introduce(self, client: Client, stop: asyncio.Event) -> None:
-        """Say first of all who this is. An API server that does not answer soon is asked again later, by `learn`."""
+        """Learn and log the user at the start. If the API server does not answer soon, `learn` asks it again later."""
         learning = asyncio.create_task(self.learn(client))
         stopping = asyncio.create_task(stop.wait())
         await asyncio.wait([learning, stopping], timeout=SOON, return_when=asyncio.FIRST_COMPLETED)
@@ -44,7 +44,7 @@ class OwnRights:
             log.warning("operator", identity="not known yet", server=server, error=str(error or "no answer yet"))
 
     async def learn(self, client: Client) -> None:
-        """Ask the API server, and log what it says; raises what any read raises."""
+        """Ask the API server, and log the answer. Raises the errors of a read."""
         self.user = await own_name(client)
         self.profile = await installed_profile(client)
         self.learned = True
@@ -61,7 +61,7 @@ class OwnRights:
 
 
 async def installed_profile(client: Client) -> Profile | None:
-    """Return the profile that was installed; None where there is none, or whoever asks may not read it."""
+    """Return the installed profile; None if there is none, or the client may not read it."""
     try:
         role: dict[str, Any] = await client.get(_CLUSTER_ROLES, ROLE, metadata_only=True)
     except (NotFound, Forbidden):

@@ -5,14 +5,13 @@ All of it may be lost: shapes are read again, and without an order the upstream 
 
 import asyncio
 import zlib
-from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from syncline.core.fields import BUILT_IN_GROUPS
 from syncline.core.group_kind import GroupKind
 from syncline.core.object_shapes import Shape, shape_from_schema, shape_of_kind
+from syncline.core.openapi_schemas import OpenApiSchemas
 from syncline.core.twoway import Side
 from syncline.engine.cluster import Cluster
 from syncline.kube.errors import NotFound
@@ -86,45 +85,13 @@ class PairMemory:
             del self._pairs[next(iter(self._pairs))]
 
 
-class _MarkedKind(Struct):
-    group: str = ""
-    version: str = ""
-    kind: str = ""
-
-
-class _MarkedSchema(Struct, rename={"kinds": "x-kubernetes-group-version-kind"}):
-    kinds: list[_MarkedKind] = []
-
-
-class _MarkedSchemas(Struct):
-    schemas: dict[str, _MarkedSchema] = {}
-
-
-class _RawSchemas(Struct):
-    schemas: dict[str, msgspec.Raw] = {}
-
-
 def _read_shape(packed: bytes, api_version: str, kind: str) -> _KnownShape:
-    components = zlib.decompress(packed)
-    unknown = shape_of_kind(str(GroupKind(api_version.rpartition("/")[0], kind)))
-    try:
-        marked = msgspec.json.decode(components, type=_MarkedSchemas).schemas
-        schemas = msgspec.json.decode(components, type=_RawSchemas).schemas
-    except (ValueError, RecursionError):
-        return _KnownShape(unknown, 1)
-
-    def definition(name: str) -> Any:
-        raw = schemas.get(name)
-        try:
-            return msgspec.json.decode(raw) if raw is not None else None
-        except (ValueError, RecursionError):
-            return None
-
-    for name, schema in marked.items():
-        if any((f"{one.group}/{one.version}".lstrip("/"), one.kind) == (api_version, kind) for one in schema.kinds):
-            shape = shape_from_schema(definition(name), definition)
-            return _KnownShape(shape, _count_parts(shape))
-    return _KnownShape(unknown, 1)
+    schemas = OpenApiSchemas(zlib.decompress(packed))
+    name = schemas.name_of(api_version, kind)
+    if name is None:
+        return _KnownShape(shape_of_kind(str(GroupKind.of(api_version, kind))), 1)
+    shape = shape_from_schema(schemas.definition(name), schemas.definition)
+    return _KnownShape(shape, _count_parts(shape))
 
 
 def _count_parts(shape: Shape) -> int:

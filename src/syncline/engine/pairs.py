@@ -47,7 +47,8 @@ from syncline.engine.pair_memory import PairMemory
 from syncline.engine.pair_sides import Copy, CopySide, UpstreamSide
 from syncline.engine.pair_upward import DesiredOf, PairMoved, Upward, UpwardWriter, moved
 from syncline.engine.twoway import Upstream
-from syncline.engine.writer import Writer, failure
+from syncline.engine.write_outcomes import failure
+from syncline.engine.writer import Writer
 from syncline.kube.client import Client
 from syncline.kube.errors import ApiError, Invalid, KubeError
 

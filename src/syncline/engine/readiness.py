@@ -25,18 +25,18 @@ MAX_PAUSE = 30.0
 
 
 class Waived(Struct, frozen=True, kw_only=True):
-    """What the operator was told to do without."""
+    """The protections that flags turn off."""
 
     confinement: bool = False
     author_checks: bool = False
 
 
 class Readiness:
-    """Knows what keeps the operator from working."""
+    """The conditions that keep the operator from working."""
 
     def __init__(self, installation: Installation, waived: Waived) -> None:
         self.waits_for = "the caches are being filled"
-        """What keeps the operator from doing anything at all; empty once nothing does."""
+        """The step that the operator waits for before it reconciles; empty after it."""
         self._installation = installation
         self._waived = waived
         self._missing_walls: list[str] = []
@@ -47,7 +47,7 @@ class Readiness:
         takes_webhooks: Callable[[], bool],
         home: Callable[[], Namespace | None],
     ) -> dict[str, Check]:
-        """Return the checks by name: those watches must live, webhooks must be taken, and its namespace must exist."""
+        """Return the checks by name: the watches are live, webhooks are accepted, and the namespace exists."""
         return {
             "work": self._can_work,
             "namespace": lambda: self._has_home(home()),
@@ -60,7 +60,7 @@ class Readiness:
         }
 
     async def begin(self) -> None:
-        """Find out whether builds and git can be confined here, and tell what the operator does without."""
+        """Find out whether builds and git can be confined here, and log the missing protections."""
         self._missing_walls = await missing_walls()
         missing = bool(self._missing_walls)
         metrics.set_unconfined(missing=missing, allowed=self._waived.confinement)
@@ -72,7 +72,7 @@ class Readiness:
             log.warning("syncs are carried out whoever wrote them, as --allow-unchecked-authors says")
 
     async def persist(self, what: str, act: Callable[[], Awaitable[T]]) -> T:
-        """Do what must be done before anything can be written, however often it takes."""
+        """Retry a step that must succeed before anything can be written."""
         pause, before = 1.0, self.waits_for
         while True:
             try:
@@ -90,7 +90,7 @@ class Readiness:
         return not self.waits_for, self.waits_for or "nothing keeps the operator from working"
 
     def _has_home(self, home: Namespace | None) -> tuple[bool, str]:
-        """Whether the operator's own namespace is there: its keys and its lease are in it."""
+        """Whether the operator's own namespace exists: its keys and its lease are in it."""
         if self.waits_for:
             return True, "not looked at before the operator works"
         if home is None:

@@ -27,7 +27,7 @@ class Right(Struct, frozen=True):
     name: str = ""
 
     def attributes(self) -> dict[str, str]:
-        """Return it as an access review asks for it."""
+        """Return the request of an access review."""
         resource, _, subresource = self.resource.partition("/")
         return {
             "group": self.group,
@@ -40,14 +40,14 @@ class Right(Struct, frozen=True):
 
     @property
     def about(self) -> str:
-        """What it is about, for people."""
+        """The name in messages."""
         what = GroupResource(self.group, self.resource)
         named = f" {self.name}" if self.name else ""
         return f"{what}{named}" + (f" in {self.namespace}" if self.namespace else "")
 
 
 class Shipped(Struct, frozen=True, kw_only=True):
-    """What this version brings to a cluster, as far as the operator cannot do without it."""
+    """The shipped objects that the operator needs in the cluster."""
 
     version: str
     policies: Sequence[Manifest]
@@ -56,7 +56,7 @@ class Shipped(Struct, frozen=True, kw_only=True):
 
 
 async def check_policies(client: Client, shipped: Shipped) -> list[str]:
-    """Say what is wrong with the admission policies; nothing where all are in force. Raises `KubeError`."""
+    """Return the problems of the admission policies; empty if all are in force. Raises `KubeError`."""
     resources = {POLICIES.kind: POLICIES, BINDINGS.kind: BINDINGS}
     problems: list[str] = []
     for manifest in shipped.policies:
@@ -71,7 +71,7 @@ async def check_policies(client: Client, shipped: Shipped) -> list[str]:
 
 
 async def check_crds(client: Client, shipped: Shipped) -> list[str]:
-    """Say what is wrong with the CRDs of our kinds. Raises `KubeError`."""
+    """Return the problems of the CRDs of our kinds. Raises `KubeError`."""
     problems: list[str] = []
     for manifest in shipped.crds:
         try:
@@ -84,7 +84,7 @@ async def check_crds(client: Client, shipped: Shipped) -> list[str]:
 
 
 async def check_rights(rights: Iterable[Right], may: Callable[[Right], Awaitable[bool]]) -> list[str]:
-    """Say which rights are missing. Raises `KubeError`."""
+    """Return the missing rights. Raises `KubeError`."""
     limit = asyncio.Semaphore(AT_ONCE)
 
     async def ask(right: Right) -> bool:
@@ -95,7 +95,7 @@ async def check_rights(rights: Iterable[Right], may: Callable[[Right], Awaitable
     tasks = [asyncio.ensure_future(ask(right)) for right in asked]
     try:
         answers = await asyncio.gather(*tasks)
-    finally:  # nothing is asked any more once one has failed, or the client would be used after it was closed
+    finally:  # after a failure the other requests end, or they would use the client after its close
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

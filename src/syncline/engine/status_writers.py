@@ -1,7 +1,7 @@
 """The sync that writes the status or other parts of an upstream object: the oldest of those that want to.
 
-The others are enqueued when that changes. The index may be lost at any time: the next pass of a sync adds its objects
-again.
+The others are enqueued when that changes. The index may be lost at any time: the next reconcile of a sync adds its
+objects again.
 """
 
 from collections.abc import Callable

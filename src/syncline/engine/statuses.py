@@ -1,4 +1,4 @@
-"""Statuses that are stored in any case: as they are, or else the essential of them and why that is all."""
+"""Stores statuses: in full, or, if the API server refuses that, the inventory with the reason."""
 
 from typing import Generic, TypeVar
 
@@ -22,19 +22,19 @@ REFUSED = "StatusRefused"
 Status = TypeVar("Status", bound=SyncStatus | SyncTargetStatus | TenantPolicyStatus)
 
 _TOO_LARGE = 413
-# How the API server passes on that etcd does not take an object.
+# The words of the API server for an object that is too large for etcd.
 _TOO_LARGE_WORDS = ("request is too large", "larger than max")
 
 
 class Stored(Struct, Generic[Status], frozen=True, kw_only=True):
-    """What became of a status."""
+    """The result of storing a status."""
 
     status: Status
-    """What was to be stored in the end: the status itself, or the essential of it."""
+    """The status that was sent last: the full status, or its inventory."""
     wire: RawSync | None = None
-    """The object with the status; None where nothing had to be written, or could be."""
+    """The object with the status; None if nothing was written."""
     refusal: ApiError | None = None
-    """Why the status itself is not stored."""
+    """Why the full status is not stored."""
 
 
 async def store(
@@ -42,8 +42,7 @@ async def store(
 ) -> Stored[Status]:
     """Store a status if it differs from the old one.
 
-    Where the API server refuses it, the inventory is stored with a Ready=False that says what was refused. Raises what
-    may pass by itself.
+    If the API server refuses it, the inventory is stored with Ready=False and the refusal. Raises temporary errors.
     """
     if sync_objects.signed(metadata, new) == old:
         return Stored(status=old)
@@ -69,7 +68,7 @@ async def store(
 
 
 def is_refusal(error: ApiError) -> bool:
-    """Whether the API server has something against the content, so that the same would be refused again."""
+    """Whether the API server refuses the content, so that it would refuse the same status again."""
     return isinstance(error, BadRequest | Forbidden | Invalid) or is_too_large(error)
 
 
@@ -79,7 +78,7 @@ def is_too_large(error: ApiError) -> bool:
 
 
 def describe_refusal(error: ApiError) -> str:
-    """Say what to do about a refused status, and then what the API server said."""
+    """Return the remedy for a refused status, and then the message of the API server."""
     if is_too_large(error):
         remedy = "make the spec and the annotations smaller, or split the object: with its status it is too large"
     elif isinstance(error, Forbidden):

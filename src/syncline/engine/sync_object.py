@@ -25,7 +25,7 @@ log = structlog.get_logger(__name__)
 
 MOST_ANNOTATIONS = 20
 ANNOTATION_LENGTH = 1024
-# How often a status is sent again because somebody edited the sync meanwhile.
+# How often a status is sent again because the sync was edited at the same time.
 TRIES = 5
 _PREFIXES = (f"{GROUP}/", f"{PREFIX}/")
 
@@ -35,7 +35,7 @@ Status = TypeVar("Status", bound=Struct)
 
 
 class RawSync(Struct, rename="camel"):
-    """An object of one of our kinds; spec and status are decoded later, so that one bad object harms no other."""
+    """An object of one of our kinds. Spec and status are decoded later, so that one invalid object affects no other."""
 
     metadata: ObjectMeta = field(default_factory=ObjectMeta)
     spec: msgspec.Raw = field(default_factory=lambda: msgspec.Raw(b"{}"))
@@ -47,7 +47,7 @@ class SyncGone(KubeError):  # noqa: N818 - a state, not a mistake
 
 
 class StatusConflict(KubeError):  # noqa: N818 - as above
-    """Somebody else wrote the status meanwhile: another leader, or a person. `live` is the sync as it is now."""
+    """Another leader or a user has written the status since the read. `live` is the present sync."""
 
     def __init__(self, live: RawSync) -> None:
         super().__init__("somebody else wrote the status meanwhile")
@@ -55,7 +55,7 @@ class StatusConflict(KubeError):  # noqa: N818 - as above
 
 
 class Sync(Struct, Generic[Spec_co, Status_co], frozen=True, kw_only=True):
-    """A sync as read: `spec` is None where it cannot be decoded, and `error` says why."""
+    """A decoded sync. If the spec is not valid, `spec` is None, and `error` is the reason."""
 
     kind: str
     metadata: ObjectMeta
@@ -63,7 +63,7 @@ class Sync(Struct, Generic[Spec_co, Status_co], frozen=True, kw_only=True):
     status: Status_co
     """The status that the reconcile starts from."""
     stored: Status_co | None = None
-    """The stored status, where it differs because somebody else wrote it."""
+    """The stored status, if it differs because others have written it."""
     error: str = ""
 
     @property
@@ -73,7 +73,7 @@ class Sync(Struct, Generic[Spec_co, Status_co], frozen=True, kw_only=True):
 
     @property
     def stored_status(self) -> Status_co:
-        """Return the status as it is stored."""
+        """Return the stored status."""
         return self.status if self.stored is None else self.stored
 
     @property
@@ -85,7 +85,7 @@ class Sync(Struct, Generic[Spec_co, Status_co], frozen=True, kw_only=True):
 def read_sync(
     kind: str, spec_type: type[Spec_co], status_type: type[Status_co], wire: RawSync, *, keep_labels: bool = False
 ) -> Sync[Spec_co, Status_co]:
-    """Decode a sync; a spec that breaks the schema is reported, and valid parts of a broken status are kept.
+    """Decode a sync. An invalid spec is reported, and the valid parts of an invalid status are kept.
 
     Only Syncline's annotations are kept, and labels only if requested: users who create syncs decide their size.
     """
@@ -109,7 +109,7 @@ def _own_annotations(metadata: ObjectMeta) -> dict[str, str]:
 class SyncObjectWriter:
     """Writes finalizers and statuses of one kind.
 
-    Every write carries the UID and the version of the sync: an operator with an old cache overwrites nothing.
+    Every write tests the UID and the version of the sync: an operator with an old cache overwrites nothing.
     """
 
     def __init__(self, client: Client, resource: Resource, marks: MarkRing | None = None) -> None:
@@ -118,20 +118,20 @@ class SyncObjectWriter:
         self._marks = marks or MarkRing()
 
     def signed(self, metadata: ObjectMeta, status: Status) -> Status:
-        """Return a status as it is stored: the status of a sync or SyncTarget is signed."""
+        """Return the form of a status that is stored: the status of a sync or SyncTarget is signed."""
         if not isinstance(status, SyncStatus | SyncTargetStatus):
             return status
         return sign_status(status, self._resource.kind, metadata.uid, self._marks.keys)
 
     async def add_finalizer(self, metadata: ObjectMeta) -> RawSync | None:
-        """Add our finalizer, before the first write; None where it is there. Raises `SyncGone`."""
+        """Add our finalizer, before the first write; None if it is present. Raises `SyncGone`."""
         if FINALIZER in metadata.finalizers:
             return None
         with _gone_if_not_found(metadata):
             return await self._set_finalizers(metadata, [*metadata.finalizers, FINALIZER])
 
     async def remove_finalizer(self, metadata: ObjectMeta) -> None:
-        """Remove our finalizer, and nobody else's."""
+        """Remove our finalizer. Finalizers of others stay."""
         if FINALIZER not in metadata.finalizers:
             return
         try:
@@ -140,7 +140,7 @@ class SyncObjectWriter:
             return
 
     async def verify(self, metadata: ObjectMeta) -> RawSync:
-        """Return the sync as it is now. Raises `SyncGone` where it is no longer this one."""
+        """Read the sync live. Raises `SyncGone` if it was deleted, or created again."""
         with _gone_if_not_found(metadata):
             wire = await self._client.get(self._resource, metadata.name, metadata.namespace or None, type=RawSync)
         if wire.metadata.uid != metadata.uid:
@@ -148,9 +148,10 @@ class SyncObjectWriter:
         return wire
 
     async def write_status(self, metadata: ObjectMeta, old: Struct, new: Struct) -> RawSync | None:
-        """Write the status if it differs from the old one; None where it does not.
+        """Write the status if it differs from the old one; None if it does not.
 
-        An edit of the sync meanwhile does not matter; another status does. Raises `SyncGone` and `StatusConflict`.
+        An edit of the sync at the same time does not matter, but another status does. Raises `SyncGone` and
+        `StatusConflict`.
         """
         value: dict[str, Any] = msgspec.to_builtins(self.signed(metadata, new))
         if value == msgspec.to_builtins(old):
@@ -191,7 +192,7 @@ class SyncObjectWriter:
         )
 
     async def _set_finalizers(self, metadata: ObjectMeta, names: list[str]) -> RawSync:
-        # The version makes the server refuse the patch if anybody touched the list meanwhile.
+        # The version makes the server refuse the patch if the list has changed since the read.
         meta = {"uid": metadata.uid, "resourceVersion": metadata.resource_version, "finalizers": names}
         return await self._client.patch(
             self._resource, metadata.name, metadata.namespace, {"metadata": meta}, PatchKind.MERGE, type=RawSync
@@ -200,7 +201,7 @@ class SyncObjectWriter:
 
 @contextmanager
 def _gone_if_not_found(metadata: ObjectMeta) -> Iterator[None]:
-    """Raise `SyncGone` where the server does not find this very object; not where it knows no such kind."""
+    """Raise `SyncGone` if the server does not find exactly this object. An unknown kind is no evidence for that."""
     try:
         yield
     except NotFound as error:

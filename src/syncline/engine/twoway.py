@@ -1,7 +1,7 @@
 """Brings the two sides of a two-way sync into agreement: both read live, the upstream written first, the base last.
 
-The base is kept on the downstream object and goes there with the write that it speaks of. A crash in between leaves the
-same value on both sides, which is no difference, and the next pass does the rest.
+The base is stored on the downstream object, in the same request as the write that it describes. A crash in between
+leaves the same value on both sides, which is no difference, and the next reconcile does the rest.
 """
 
 import time
@@ -23,13 +23,15 @@ from syncline.core.selectors import glob_matches
 from syncline.core.twoway import Agreement, Base, Changes, Side, changes
 from syncline.core.wire import DataWire, ManagedMeta
 from syncline.engine.cluster import Cluster
-from syncline.engine.writer import TRIES, Writer, contended, failure, is_stale
+from syncline.engine.write_attempts import TRIES
+from syncline.engine.write_outcomes import contended, failure, is_stale
+from syncline.engine.writer import Writer
 from syncline.kube.client import Client, PatchKind
 from syncline.kube.errors import Conflict, Invalid, KubeError, NotFound
 
-# Both sides are of one server, whose clock is one: its times are whole seconds.
+# Both sides have the clock of one server, with times in whole seconds.
 TOLERANCE = 1.0
-# What a plan decides on before any value is looked at.
+# The verbs that a plan decides before it compares values.
 _BEFORE = frozenset(
     {
         MARK_UNPROVEN,
@@ -45,7 +47,7 @@ _BEFORE = frozenset(
 
 
 class Upstream(Struct, frozen=True, kw_only=True):
-    """The source as it was read."""
+    """The source that was read."""
 
     target: Target
     uid: str
@@ -74,7 +76,7 @@ class TwoWay:
         self._transforms = transforms
 
     async def apply(self, upstream: Upstream, desired: Desired, *, created_once: bool) -> Outcome:
-        """Apply both sides. An error of the API server becomes the outcome; nothing is raised."""
+        """Apply both sides. An error of the API server becomes the outcome. Raises nothing."""
         try:
             for _ in range(TRIES):
                 wire = await self._read(desired.target)
@@ -94,7 +96,7 @@ class TwoWay:
         return contended(desired.target)
 
     async def preview(self, upstream: Upstream, desired: Desired, *, created_once: bool) -> Action:
-        """Return what would be done, without doing it; the message tells what would reach the source."""
+        """Return the planned action, without writes. The message names the changes of the source."""
         wire = await self._read(desired.target)
         observed = self._to_observed(desired, wire)
         planned = await self._writer.plan(desired, observed, created_once=created_once)
@@ -140,7 +142,7 @@ class TwoWay:
     def _plan(
         self, upstream: Upstream, desired: Desired, observed: Observed, meta: ManagedMeta, planned: Action
     ) -> tuple[Agreement, Action, bool]:
-        """Decide value by value, and tell whether the downstream object needs no write; nothing is written."""
+        """Decide value by value, without writes. Return also whether the downstream object needs no write."""
         base = _base(desired, observed, planned)
         up, everything = desired.digests_by_path(), observed.value_digests or {}
         down = {path: digest for path, digest in everything.items() if self._flows(path)}
@@ -220,12 +222,12 @@ class TwoWay:
         return None
 
     async def _has_moved(self, upstream: Upstream) -> bool:
-        """Whether the source is no longer as it was read."""
+        """Whether the source has changed since it was read."""
         wire = await self._read(upstream.target)
         return wire is None or (wire.metadata.uid, wire.metadata.resource_version) != (upstream.uid, upstream.version)
 
     def _later(self, upstream: Upstream, down: ManagedMeta, changed: Changes) -> Side:
-        """Tell which side was written later; where times do not tell, versions do: they count on over all objects."""
+        """Return the side that was written later. With equal times the versions decide, which one server counts."""
         ups, downs = (self._last_write_wins(paths) for paths in (changed.up, changed.down))
         if not ups or not downs:
             return "Upstream"
@@ -262,13 +264,13 @@ class TwoWay:
 
 
 def _base(desired: Desired, observed: Observed, planned: Action) -> Base | None:
-    """Return what both sides last agreed on; None on first contact, and where the record cannot be read."""
+    """Return the last agreed content; None on first contact, and if the record is not valid."""
     marker = observed.marker
     if planned.verb is Verb.ADOPT or marker is None or (desired.key and marker.key != desired.key):
         return None
     if observed.base is not None:
         return Base.same(observed.base)
-    # A copy that only the source could change until now.
+    # Until now, only the source could change the copy.
     return Base.same(observed.value_digests or {}) if marker.digest == observed.digest else None
 
 

@@ -1,7 +1,7 @@
 """Values that API servers do not store: remembered, so that the record of a write is right from the first one.
 
-Nothing depends on it but the number of writes: the answer to each write says what was kept, and a record that turns out
-to be wrong is written anew.
+It only affects the number of writes: the answer to each write shows the kept values, and a wrong record is written
+again.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ APPLY = "apply"
 
 
 class RequestKind(NamedTuple):
-    """How an object is written: a create and an apply do not keep the same."""
+    """The form of the write: a create and an apply do not keep the same values."""
 
     cluster: str
     api_version: str
@@ -25,7 +25,7 @@ class RequestKind(NamedTuple):
 
     @property
     def always(self) -> frozenset[str]:
-        """What the record always has."""
+        """The values that the record always has."""
         group = self.api_version.rpartition("/")[0]
         is_custom = self.operation == CREATE and group not in BUILT_IN_GROUPS
         return frozenset({CUSTOM_RECORD}) if is_custom else frozenset()
@@ -38,12 +38,12 @@ class UnkeptFields:
         self._fields: dict[RequestKind, set[str]] = {}
 
     def expected(self, way: RequestKind, sent: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return what the server is expected not to keep of an object."""
+        """Return the values of an object that the server is expected not to keep."""
         known = self._fields.get(way)
         return tuple(sorted(way.always | (known & recordable_fields(sent) if known else frozenset())))
 
     def learn(self, way: RequestKind, unkept: tuple[str, ...]) -> None:
-        """Take note of what the server has not kept; the kind that was learned of first makes room."""
+        """Record the values that the server has not kept. If there is no room, the oldest kind is dropped."""
         known = self._fields.setdefault(way, set())
         known.update(unkept[: MAX_FIELDS - len(known)])
         if len(self._fields) > MAX_KINDS:

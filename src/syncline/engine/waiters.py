@@ -1,7 +1,7 @@
 """Syncs that wait for a target of another sync, by target and by the other sync.
 
-The waiters are enqueued when the target or the other sync changes. The index may be lost at any time: the next pass of
-a sync adds its waits again.
+The waiters are enqueued when the target or the other sync changes. The index may be lost at any time: the next
+reconcile of a sync adds its waits again.
 """
 
 from collections.abc import Hashable, Iterator
@@ -30,7 +30,7 @@ class Waiters:
         self._by_namespace = _RefCounts()
 
     def add(self, ref: str, spot: ClaimKey, winner: str = "") -> None:
-        """Note that a sync waits for a target; `winner` is the sync that has it, if that is known here."""
+        """Record that a sync waits for a target. `winner` is the sync that has it, if it is known here."""
         self.discard(ref, spot)
         wait = _Wait(sync_of(winner), self._rounds.get(ref, 0))
         self._waits.setdefault(ref, {})[spot] = wait
@@ -38,7 +38,7 @@ class Waiters:
             index.add(entry, ref)
 
     def discard(self, ref: str, spot: ClaimKey) -> None:
-        """Note that a sync does not wait for a target."""
+        """Record that a sync does not wait for a target."""
         waits = self._waits.get(ref, {})
         wait = waits.pop(spot, None)
         if wait is None:
@@ -49,11 +49,11 @@ class Waiters:
             index.discard(entry, ref)
 
     def begin(self, ref: str) -> None:
-        """Begin a pass of a sync, which adds the waits of the sync again."""
+        """Begin a reconcile of a sync, which adds the waits of the sync again."""
         self._rounds[ref] = self._rounds.get(ref, 0) + 1
 
     def end(self, ref: str) -> None:
-        """End a pass: waits that it has not added again are removed."""
+        """End a reconcile: waits that it has not added again are removed."""
         now = self._rounds.pop(ref, 0)
         for spot in [spot for spot, wait in self._waits.get(ref, {}).items() if wait.pass_number != now]:
             self.discard(ref, spot)

@@ -1,32 +1,39 @@
-"""Applies one target: plan, write, and plan again where the object differs from the observed one."""
+"""Applies one target: plan, write, and plan again if the object differs from the observed one."""
 
-import asyncio
-import random
 import time
 from typing import Any
 
 import structlog
-from msgspec import Struct, structs
+from msgspec import structs
 
-from syncline.api.common import TargetState
 from syncline.core.fields import manager_of
 from syncline.core.objects import Content, Desired, Observed, Target
 from syncline.core.outcome import Outcome, outcome_of
 from syncline.core.ownership import Owner, Ownership, must_renew, object_id_of, ownership_of, recognise
-from syncline.core.plan import NAMED, Action, Change, Policy, Verb, lost_message, merged_content, plan
+from syncline.core.plan import Action, Change, Policy, Verb, lost_message, merged_content, plan
 from syncline.core.prune_plan import plan_prune
 from syncline.core.remedies import grant_writer, lacks_right, with_cause
 from syncline.core.request_bodies import create_body, release_patch, renewal_patch, update_patch, write_digest
-from syncline.core.schema_errors import explain_schema_error, is_schema_error
 from syncline.core.strip import strip_cluster_fields
 from syncline.core.wire import DataWire, ObjectWire
 from syncline.engine.access import AccessRequest
 from syncline.engine.applying import Applier
-from syncline.engine.claims import ANOTHER, Claims
+from syncline.engine.claims import Claims
 from syncline.engine.cluster import Cluster
+from syncline.engine.competing_owners import CompetingOwners
 from syncline.engine.kind_informer import KindInformer
 from syncline.engine.unkept import UnkeptFields
+from syncline.engine.write_attempts import TRIES, ConflictLimit, WriteAttempts
 from syncline.engine.write_loops import WriteLoops
+from syncline.engine.write_outcomes import (
+    altered,
+    contended,
+    failed_repair,
+    failure,
+    is_stale,
+    not_recreated,
+    write_loop,
+)
 from syncline.kube.client import Client, PatchKind
 from syncline.kube.errors import (
     AlreadyExists,
@@ -37,8 +44,6 @@ from syncline.kube.errors import (
     Invalid,
     KubeError,
     NotFound,
-    ServerError,
-    Unreachable,
 )
 from syncline.kube.resources import Resource
 
@@ -46,51 +51,12 @@ Wire = DataWire | ObjectWire
 
 log = structlog.get_logger(__name__)
 
-# How often a target is planned anew in one pass because it has changed.
-TRIES = 5
-TERMINATING = "NamespaceTerminating"
 # Their data goes with them, so they are never deleted to be created again.
 IRREPLACEABLE = frozenset({"PersistentVolumeClaim"})
-# Objects that an account knows of, whatever it may read: it made them.
+# Objects that an account knows, whatever it may read, because it wrote them.
 _KNOWN = (Ownership.OURS, Ownership.PREVIOUS, Ownership.RENEWABLE)
-INVALID_MANIFEST = "InvalidManifest"
-# How API servers say that a field cannot be changed.
+# The words of API servers for a field that cannot be changed.
 IMMUTABLE = ("immutable", "forbidden", "may not change once set")
-
-
-class ConflictLimit(Struct, frozen=True, kw_only=True):
-    """How often a target is planned again after a conflict of versions (409), and after how many seconds."""
-
-    retries: int
-    delay: float
-
-
-class _Attempts:
-    """The attempts to write one target in one pass."""
-
-    def __init__(self, limit: ConflictLimit | None) -> None:
-        self.begun = 0
-        self._limit = limit
-        self._left = TRIES + (limit.retries if limit is not None else 0)
-        self._conflicts = 0
-
-    def begin(self) -> bool:
-        """Begin the next attempt; return False if there is none left."""
-        if not self._left:
-            return False
-        self._left -= 1
-        self.begun += 1
-        return True
-
-    async def failed(self, error: KubeError) -> None:
-        """Wait after a conflict, as the limit says; the last one leaves no attempt."""
-        if self._limit is None or not isinstance(error, Conflict):
-            return
-        self._conflicts += 1
-        if self._conflicts > self._limit.retries:
-            self._left = 0
-        else:
-            await asyncio.sleep(self._limit.delay * random.uniform(0.5, 1.5))  # noqa: S311 - no secret
 
 
 class _NotRecreated(Exception):  # noqa: N818 - a state
@@ -120,12 +86,13 @@ class Writer:
         self._owner = owner
         self._policy = policy
         self._claims = claims
+        self._competing_owners = CompetingOwners(cluster, client, owner, claims)
         self._write_loops = write_loops
         self._applier = Applier(cluster, client, owner, unkept)
 
     @property
     def sync(self) -> str:
-        """Name the sync that this writes for."""
+        """The sync that this writes for."""
         return self._owner.sync
 
     @property
@@ -158,7 +125,7 @@ class Writer:
         return self._policy.takes_over
 
     async def observed(self, target: Target) -> Observed | None:
-        """Return the cached object of a target; None where the sync's account may not read it.
+        """Return the cached object of a target; None if the account of the sync may not read it.
 
         The sync then tries to create its own object, and the API server refuses it with its own message.
         """
@@ -177,7 +144,7 @@ class Writer:
     async def plan(self, desired: Desired, observed: Observed | None, *, created_once: bool = False) -> Action:
         """Plan one target, with the claims of other syncs."""
         object_id = object_id_of(self._cluster.uid, desired.target)
-        owner = await self._competing_owner(desired, observed, object_id)
+        owner = await self._competing_owners.find(desired, observed)
         return plan(
             desired, observed, self._owner, object_id, self._policy, competing_owner=owner, created_once=created_once
         )
@@ -185,13 +152,13 @@ class Writer:
     async def apply(
         self, desired: Desired, *, created_once: bool = False, limit: ConflictLimit | None = None
     ) -> Outcome:
-        """Apply one target. An error of the API server becomes the outcome; nothing is raised.
+        """Apply one target. An error of the API server becomes the outcome. Raises nothing.
 
         Without a limit, a target is planned again at once.
         """
         invalid, overtaken = 0, False
         action: Action | None = None
-        attempts = _Attempts(limit)
+        attempts = WriteAttempts(limit)
         try:
             observed = await self._first_observed(desired, created_once=created_once)
             while attempts.begin():
@@ -207,11 +174,12 @@ class Writer:
                         if left is None:
                             return outcome
                         if overtaken or left.verb is action.verb is Verb.RECREATE:
-                            return _altered(desired.target, left)
-                        # Somebody else's edit came between what was seen and our write, which has not touched it.
+                            return altered(desired.target, left)
+                        # Another writer has changed the object between the read and our write, which has not touched
+                        # it.
                         overtaken = True
                 except KubeError as error:
-                    # Refused twice, it is not the patch that came too late but the content that cannot be.
+                    # Refused twice: the patch is not outdated, but the content is not valid.
                     invalid += isinstance(error, Invalid)
                     if invalid > 1 and action is not None and desired.body is not None:
                         return await self._handle_immutable(action, desired, error)
@@ -230,13 +198,13 @@ class Writer:
                     await attempts.failed(error)
                 observed = await self.get_live(desired)
         except KubeError as error:
-            return _failed_repair(action, error) or self._failure(desired.target, error)
+            return failed_repair(action, error) or self._failure(desired.target, error)
         return contended(desired.target, attempts.begun)
 
     async def remove(
         self, observed: Observed, reason: str, message: str, *, keep_edited: bool = False
     ) -> Outcome | None:
-        """Prune one object: delete or release it. Return None where there is no object of ours.
+        """Prune one object: delete or release it. Return None if there is no object of ours.
 
         `keep_edited` also holds for the live object at the moment of the write: after a conflict the object is read,
         and the removal is planned again.
@@ -254,7 +222,7 @@ class Writer:
                         await self._delete_or_release(action, observed)
                     return outcome_of(action, written=True, gone=True)
                 except KubeError as error:
-                    # Refused twice, it is not that the object has changed: an admission policy says no.
+                    # Refused twice: the object has not changed, but an admission policy refuses the write.
                     invalid += isinstance(error, Invalid)
                     if not is_stale(error, existed=True) or invalid > 1:
                         raise
@@ -272,7 +240,7 @@ class Writer:
     async def ask_to_create(self, desired: Desired) -> Outcome:
         """Return the API server's answer to a dry-run create, and create nothing.
 
-        For a target whose owner the sync may not know of: the sync gets the answer that a create would get.
+        For a target whose owner the sync must not know: the sync gets the answer of a create.
         """
         object_id = object_id_of(self._cluster.uid, desired.target)
         body = create_body(desired, self._owner, object_id, Change(digest=desired.digest), desired.content)
@@ -284,7 +252,7 @@ class Writer:
         return contended(desired.target)
 
     async def get_live(self, desired: Desired) -> Observed | None:
-        """Read the target live, body included."""
+        """Read the target live, with its body."""
         try:
             wire = await self._cluster.read(desired.target, self._client)
         except NotFound:
@@ -294,9 +262,9 @@ class Writer:
         return self.with_own_marker(informer.to_observed(wire, body=True))
 
     async def renew(self, observed: Observed | None) -> None:
-        """Sign the mark of an object anew that is left as it is, where its key is not the current one.
+        """Sign the mark of an unchanged object again if its key is not the current one.
 
-        Not more than a few at a time, and not where somebody has just written it: the next pass looks again.
+        Only a few at a time, and not an object that another writer has just changed: the next reconcile tries again.
         """
         if observed is None or not must_renew(observed, self._owner, object_id_of(self._cluster.uid, observed.target)):
             return
@@ -325,8 +293,9 @@ class Writer:
     async def _first_observed(self, desired: Desired, *, created_once: bool) -> Observed | None:
         """Return the observed object before the first plan.
 
-        Under Keep it is noted for good that a namespace has had its copy, so the first time the server is asked: what
-        the cache has may have gone with an earlier namespace of that name, since the two are watched separately.
+        With the policy Keep, the mark that a namespace has had its copy is permanent, so the first time the object is
+        read live: the cached object may have been deleted with an earlier namespace of that name, because both are
+        watched separately.
         """
         observed = self.with_own_marker(await self.observed(desired.target))
         if observed is None or created_once or self._policy.management != "Keep":
@@ -334,12 +303,12 @@ class Writer:
         return await self.get_live(desired)
 
     def _remaining_action(self, desired: Desired, wire: Wire) -> Action | None:
-        """Return the action that remains after a write of ours, planned from its answer; None where none remains.
+        """Return the action that remains after a write of ours, planned from its answer; None if none remains.
 
-        The watch does not tell of it: for the cache, an answer is what we know already.
+        The watch does not report it: the cache has this answer already.
         """
         informer, object_id = self._informer(desired.target), object_id_of(self._cluster.uid, desired.target)
-        # The cache has reduced this very answer already, without the body: few plans need that.
+        # The cache has reduced this answer already, without the body: few plans need a body.
         observed = informer.managed.reflector.get_same(wire)
         action = plan(desired, observed, self._owner, object_id, self._policy) if observed is not None else None
         if action is None or action.verb is Verb.READ:
@@ -349,51 +318,8 @@ class Writer:
     def _informer(self, target: Target) -> KindInformer:
         return self._cluster.informer(target.kind)
 
-    async def _competing_owner(self, desired: Desired, observed: Observed | None, object_id: str) -> str:
-        """Name the sync with the better claim, if there is one, and note that our sync waits for it."""
-        target, sync, cluster = desired.target, self._owner.sync, self._cluster.name
-        if observed is None:
-            return await self._claimed_by(target)
-        marker = observed.marker or observed.claim
-        if marker is None or ownership_of(observed, self._owner, object_id) is not Ownership.OTHER_SYNC:
-            return ""
-        if (
-            marker.hub_uid != self._owner.hub_uid
-        ):  # a sync of another cluster: whether it lives cannot be known from here
-            self._claims.wait(sync, cluster, target)
-            return f"{marker.sync} of another cluster"
-        # That sync may be deleted while the server is asked for it: from now on its changes enqueue ours.
-        self._claims.wait(sync, cluster, target, marker.sync)
-        # Anybody can write a mark that proves nothing, to learn whether there is such a sync.
-        is_guess = observed.marker is None and not await self._may_know(marker.sync)
-        if is_guess or await self._claims.owner_exists(marker.sync):
-            return marker.sync
-        self._claims.stop_waiting(sync, cluster, target)
-        return ""
-
-    async def _claimed_by(self, target: Target) -> str:
-        """Name the sync with the better claim on a target that is not there, as far as this one may know of it."""
-        sync, cluster, user = self.sync, self._cluster.name, self._client.user
-        namespace = self._cluster.namespace(target.namespace) if target.namespace else None
-        resource = self._informer(target).resource
-        winner = await self._claims.winner(sync, cluster, target, namespace, resource)
-        if not winner:
-            return winner
-        create = AccessRequest(verb="create", resource=resource, namespace=target.namespace)
-        if user is not None and not await self._claims.access.may(user, create, by=sync):
-            # It cannot be served anyway, whoever else wants the target: the API server says so.
-            self._claims.stop_waiting(sync, cluster, target)
-            return ""
-        return winner if await self._may_know(winner) else ANOTHER
-
-    async def _may_know(self, ref: str) -> bool:
-        """Whether this sync may know of another one: its account, if it has one, must be able to read that one."""
-        # In another cluster it writes as whom the credential says; what it may know here is up to its account still.
-        user = self._claims.user_of(self.sync) if self._cluster.name else self._client.user
-        return user is None or await self._claims.may_read(user, ref, by=self.sync)
-
     async def _name_drift_manager(self, action: Action, desired: Desired) -> Action:
-        """Name the manager that has changed a field of ours; it need not be the last writer."""
+        """Add the name of the manager that has changed a field of ours; others may have written later."""
         if not action.lost_fields:
             return action
         target = desired.target
@@ -413,24 +339,24 @@ class Writer:
     async def _execute(
         self, action: Action, desired: Desired, observed: Observed | None
     ) -> tuple[Outcome, Wire | None]:
-        """Write, and return the object as the server stored it; None where nothing was written."""
+        """Write, and return the object as the server stored it; None if nothing was written."""
         change, target = action.change, desired.target
         assert change is not None  # noqa: S101 - every write of the plan has one
         object_id = object_id_of(self._cluster.uid, target)
         namespace = self._cluster.namespace(target.namespace)
-        # An object in another namespace of the same name is another matter.
+        # An object in a new namespace of the same name is another object.
         digest = f"{namespace.uid if namespace is not None else ''}/{write_digest(desired, self._owner, change)}"
         if change.marks_only:  # each revision is another write
             digest = f"{digest}/{desired.revision}/{desired.source_version}"
         if (earlier := self._write_loops.paused_by(object_id, digest, time.monotonic())) is not None:
-            if observed is not None and observed.version == earlier.version:  # nobody but us has written
-                return _altered(target, action), None
-            return _write_loop(target, earlier.count, observed), None
+            if observed is not None and observed.version == earlier.version:  # no other writer has written
+                return altered(target, action), None
+            return write_loop(target, earlier.count, observed), None
         try:
             with self._informer(target).managed.suppress_events(target):
                 wire = await self._write(action, change, desired, observed)
         except _NotRecreated as refusal:
-            return _not_recreated(action, refusal.error), None
+            return not_recreated(action, refusal.error), None
         self._write_loops.record(object_id, digest, wire.metadata.resource_version, time.monotonic())
         return outcome_of(action, written=True), wire
 
@@ -463,14 +389,14 @@ class Writer:
             return self._failure(target, error)
         change = Change(digest=desired.digest, mode=observed.marker.mode if observed.marker else "Created")
         if not await self._could_be_created(desired, change, error):
-            return _failed_repair(action, error) or self._failure(target, error)
+            return failed_repair(action, error) or self._failure(target, error)
         if self._policy.management != "Overwrite" or target.kind in IRREPLACEABLE:
             hint = "delete the copy to have it created again"
             if target.kind not in IRREPLACEABLE:
                 hint = (
                     "delete the copy, or set resourceManagementPolicy: Overwrite to have it deleted and created again"
                 )
-            if (outcome := _failed_repair(action, error, hint)) is not None:
+            if (outcome := failed_repair(action, error, hint)) is not None:
                 return outcome
             message = f"the API server refuses the change; {hint}: {error}"
             return Outcome(target=target, state="Failed", reason="Immutable", message=message)
@@ -479,11 +405,11 @@ class Writer:
         return await self.execute(anew, desired, observed)
 
     async def _could_be_created(self, desired: Desired, change: Change, error: KubeError) -> bool:
-        """Tell whether it is only the change that the server refuses, not what the object would be then."""
+        """Whether the server refuses only the change, and would accept a new object with this content."""
         try:
             await self._check_create(desired, change, desired.content)
         except _NotRecreated as refusal:
-            # Where the name alone stands in the way, as without the right to create, only the words are left to go by.
+            # If the check itself is refused, as without the right to create, only the words of the message decide.
             return not isinstance(refusal.error, Invalid) and any(word in str(error).lower() for word in IMMUTABLE)
         return True
 
@@ -508,14 +434,14 @@ class Writer:
         )
 
     async def _check_create(self, desired: Desired, change: Change, content: Content) -> None:
-        """Ask whether the object could be created: before it is deleted for that, or it would be gone.
+        """Check that the object could be created, before it is deleted to be created again.
 
-        It is created in a dry run under the very name that is taken. The server looks for the name last, in its
-        storage; rights, validation, policies, webhooks and quotas (for which it is one more) come first. So the answer
-        that it exists already means that nothing else stands in the way. Raises `_NotRecreated` where something does.
+        A dry run creates it under the existing name. The server looks for the name last, in its storage. It checks
+        rights, validation, policies, webhooks and quotas (with one more object) first. So the answer that the object
+        exists means that nothing else prevents the create. Else it raises `_NotRecreated`.
         """
         body = create_body(desired, self._owner, object_id_of(self._cluster.uid, desired.target), change, content)
-        if desired.target.kind == "Service":  # the addresses and ports that it has now are free once it is gone
+        if desired.target.kind == "Service":  # its addresses and ports are free after the deletion
             body |= strip_cluster_fields(body)
         resource, namespace = self._applier.resource(desired), desired.target.namespace or None
         try:
@@ -526,7 +452,7 @@ class Writer:
             raise _NotRecreated(error) from error
 
     async def _delete(self, observed: Observed) -> bool:
-        """Delete this very object, in the very state in which it was seen, and in the background what it owns."""
+        """Delete exactly this object in exactly the observed state, and its dependents in the background."""
         place, informer = observed.target, self._informer(observed.target)
         return await self._client.delete(
             informer.resource,
@@ -551,7 +477,7 @@ class Writer:
         )
 
     def _failure(self, target: Target, error: KubeError, *, gone: bool = False) -> Outcome:
-        """Say what stands in the way; where it is a right, with the command that grants it."""
+        """Return the outcome of an error. For a missing right, the message has the command that grants it."""
         outcome = failure(target, error, gone=gone)
         resource = self._cluster.resource_name(target.kind)
         if not isinstance(error, Forbidden) or self._cluster.name or resource is None or not lacks_right(str(error)):
@@ -560,72 +486,7 @@ class Writer:
         return structs.replace(outcome, message=with_cause(remedy, outcome.message))
 
 
-def is_stale(error: KubeError, *, existed: bool) -> bool:
-    """Whether an error only says that the object differs from the observed one: then it is read and planned again."""
-    if isinstance(error, Unreachable):
-        return error.ambiguous
-    return isinstance(error, AlreadyExists | Conflict) or (existed and isinstance(error, Invalid | NotFound))
-
-
-def failure(target: Target, error: KubeError, *, gone: bool = False) -> Outcome:
-    """Say for a person what stands in the way, and whether it may pass."""
-    state: TargetState = "Failed"
-    reason, message = "Failed", str(error)
-    if isinstance(error, Unreachable):
-        state, reason = "Unknown", "Unreachable"
-    elif isinstance(error, ApiError) and TERMINATING in error.causes:
-        state, reason, message = "Skipped", TERMINATING, f"namespace {target.namespace!r} is being deleted"
-    elif isinstance(error, NotFound) and error.about == target.namespace:
-        state, reason, message = "Pending", "NamespaceNotFound", f"namespace {target.namespace!r} does not exist"
-    elif isinstance(error, ServerError) and is_schema_error(error.message):
-        reason, message = INVALID_MANIFEST, with_cause(explain_schema_error(error.message), message)
-    elif isinstance(error, ApiError):
-        reason = error.reason
-    return Outcome(target=target, state=state, reason=reason, message=message, retry=state != "Skipped", gone=gone)
-
-
-def _failed_repair(action: Action | None, error: KubeError, hint: str = "") -> Outcome | None:
-    """Say that a drifted object stays so because the server refuses its repair; None where it is no repair."""
-    if action is None or not action.drift or not isinstance(error, BadRequest | Forbidden | Invalid):
-        return None
-    message = f"{action.message}, and the API server refuses the repair{f'; {hint}' if hint else ''}: {error}"
-    return Outcome(target=action.target, state="Failed", reason="RepairRefused", message=message, retry=not hint)
-
-
-def _not_recreated(action: Action, error: ApiError) -> Outcome:
-    message = (
-        "it would have to be deleted and created again, but stays, because the API server would refuse the new one; "
-        f"allow that, or delete the object yourself: {error}"
-    )
-    return Outcome(target=action.target, state="Failed", reason="RecreateRefused", message=message, retry=True)
-
-
 def _guarded(action: Action) -> Action:
-    """Let the server refuse the write if anybody wrote since the object was seen."""
+    """Let the server refuse the write if the object has changed since it was observed."""
     assert action.change is not None  # noqa: S101 - every write of the plan has one
     return structs.replace(action, change=structs.replace(action.change, guard_version=True))
-
-
-def _altered(target: Target, left: Action) -> Outcome:
-    what = names if (names := ", ".join(left.lost_fields[:NAMED])) else "its content, labels or annotations"
-    message = (
-        f"{what} of the object differ from what was sent, although nobody else has written it: an admission webhook or "
-        "policy changes it on the way; exempt the object from that, or put into the source what is made of it"
-    )
-    return Outcome(target=target, state="Conflict", reason="Mutated", message=message, retry=True)
-
-
-def _write_loop(target: Target, rounds: int, observed: Observed | None) -> Outcome:
-    who = (observed.changed_by if observed is not None else "") or "somebody"
-    how = "changed" if observed is not None else "deleted"
-    message = (
-        f"written {rounds} times in a short while and {how} again each time, last by {who}; repairs are spaced out: "
-        "let one of the two manage the object, or annotate it with syncline.dev/reconcile: Disabled"
-    )
-    return Outcome(target=target, state="Conflict", reason="WriteLoop", message=message, retry=True)
-
-
-def contended(target: Target, times: int = TRIES, *, gone: bool = False) -> Outcome:
-    """Say that somebody else keeps changing the object while we write it."""
-    message = f"the object changed {times} times while it was being written; it is tried again"
-    return Outcome(target=target, state="Failed", reason="Contended", message=message, retry=True, gone=gone)

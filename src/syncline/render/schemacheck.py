@@ -6,15 +6,14 @@ are dropped at the next revision.
 """
 
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-import msgspec
 import re2
 from jsonschema_rs import Draft202012Validator, ValidationError, Validator
-from msgspec import Struct
 
 from syncline.core.fielderrors import FieldError, describe
+from syncline.core.openapi_schemas import OpenApiSchemas
 from syncline.core.schemas import PATTERN, Json, SchemaTooLarge, defined_schema, published_schema
 
 DOCUMENT_BYTES = 6 * 1024 * 1024
@@ -32,51 +31,17 @@ Key = tuple[bytes, str, str]
 _REVISION = b""
 
 
-class _GroupVersionKind(Struct):
-    group: str = ""
-    version: str = ""
-    kind: str = ""
-
-
-class _Marked(Struct, rename={"kinds": "x-kubernetes-group-version-kind"}):
-    kinds: list[_GroupVersionKind] = []
-
-
-class _NamedSchema(Struct):
-    schemas: dict[str, _Marked] = {}
-
-
-class _Schemas(Struct):
-    schemas: dict[str, msgspec.Raw] = {}
-
-
 class _SchemaDocument:
-    """The schemas of one API version."""
+    """The schemas of one API version. Without a kind, the server itself must check."""
 
     def __init__(self, components: bytes) -> None:
         self.size = len(components)
-        self._schemas: Mapping[str, msgspec.Raw] = {}
-        self._names: dict[tuple[str, str], str] = {}
-        try:
-            named = msgspec.json.decode(components, type=_NamedSchema).schemas
-            self._schemas = msgspec.json.decode(components, type=_Schemas).schemas
-        except (ValueError, RecursionError):
-            return  # it has no kinds, so the server itself must check
-        for name, marked in named.items():
-            for one in marked.kinds:
-                self._names.setdefault((f"{one.group}/{one.version}".lstrip("/"), one.kind), name)
+        self._schemas = OpenApiSchemas(components)
 
     def schema(self, api_version: str, kind: str) -> Json | None:
         """Return the schema of a kind."""
-        name = self._names.get((api_version, kind))
-        return published_schema(name, self._definition) if name is not None else None
-
-    def _definition(self, name: str) -> Any:
-        raw = self._schemas.get(name)
-        try:
-            return msgspec.json.decode(raw) if raw is not None else None
-        except (ValueError, RecursionError):
-            return None
+        name = self._schemas.name_of(api_version, kind)
+        return published_schema(name, self._schemas.definition) if name is not None else None
 
 
 class SchemaChecker:

@@ -23,7 +23,7 @@ RESOURCE = Resource(GROUP, VERSION, api.PLURAL, api.KIND)
 
 
 class ConfigMapSyncKind(SyncKind[ConfigMapSyncSpec, ConfigMapSyncStatus]):
-    """The kind, as the operator's flags have it."""
+    """The kind, configured by the flags of the operator."""
 
     def __init__(self, tenancy: Tenancy) -> None:
         super().__init__(tenancy, RESOURCE, ConfigMapSyncSpec, ConfigMapSyncStatus)

@@ -29,7 +29,7 @@ RESOURCE = Resource(GROUP, VERSION, api.PLURAL, api.KIND)
 
 
 class ConfigSyncKind(SyncKind[ConfigSyncSpec, ConfigSyncStatus]):
-    """The kind, as the operator's flags have it."""
+    """The kind, configured by the flags of the operator."""
 
     def __init__(self, tenancy: Tenancy) -> None:
         super().__init__(tenancy, RESOURCE, ConfigSyncSpec, ConfigSyncStatus)
@@ -41,7 +41,7 @@ class ConfigSyncKind(SyncKind[ConfigSyncSpec, ConfigSyncStatus]):
     def extend_status(
         self, report: ReconcileResult[ConfigSyncSpec, ConfigSyncStatus], status: ConfigSyncStatus, now: str
     ) -> ConfigSyncStatus:
-        """Note revisions, histories and what only this kind reports."""
+        """Add revisions, histories and the conditions of this kind."""
         return compose_configsync(report, status, now)
 
     def admit(self, sync: BuiltSync) -> BuiltSpec:
@@ -54,7 +54,7 @@ class ConfigSyncKind(SyncKind[ConfigSyncSpec, ConfigSyncStatus]):
         return structs.replace(self.lower(sync), limits=self.tenancy.limits(namespace))
 
     def watches(self, sync: BuiltSync) -> tuple[WatchSet, Claim | None]:
-        """Return what enqueues a sync, and what it claims, by its spec alone; without an identity it claims nothing."""
+        """Return the watches and the claim that follow from the spec alone; without an identity there is no claim."""
         spec = spec_of(sync)
         claim = None
         if not spec.suspend and not sync.deleting:
@@ -64,15 +64,15 @@ class ConfigSyncKind(SyncKind[ConfigSyncSpec, ConfigSyncStatus]):
         return spec_watches(sync, spec), claim
 
     def record_units(self, lowered: BuiltSpec, status: ConfigSyncStatus) -> ConfigSyncStatus:
-        """Note the environments, so that none is ever lost."""
+        """Record the environments, so that none is ever lost."""
         known = {entry.name for entry in status.environments}
         new = [EnvironmentStatus(name=unit) for unit in lowered.owners if unit and unit not in known]
         return structs.replace(status, environments=[*status.environments, *new]) if new else status
 
     def check_identity(self, sync: AnySync, spec: ConfigSyncSpec) -> None:
-        """Raise `SyncError` where objects of the cluster would decide what is written with the operator's own rights.
+        """Raise `SyncError` if objects of the cluster would decide what is written with the operator's own rights.
 
-        Their author's rights were checked when the sync was written, those of whoever edits such an object never are.
+        The rights of the author of the sync were checked. The rights of a user who edits such an object are not.
         """
         namespace = sync.metadata.namespace
         if self.tenancy.user(namespace, spec.service_account_name) is not None:

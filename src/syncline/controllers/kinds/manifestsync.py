@@ -23,7 +23,7 @@ RESOURCE = Resource(GROUP, VERSION, api.PLURAL, api.KIND)
 
 
 class ManifestSyncKind(SyncKind[ManifestSyncSpec, ManifestSyncStatus]):
-    """The kind, as the operator's flags have it."""
+    """The kind, configured by the flags of the operator."""
 
     def __init__(self, tenancy: Tenancy) -> None:
         super().__init__(tenancy, RESOURCE, ManifestSyncSpec, ManifestSyncStatus)
@@ -65,7 +65,7 @@ class ManifestSyncKind(SyncKind[ManifestSyncSpec, ManifestSyncStatus]):
     def extend_status(
         self, report: ReconcileResult[ManifestSyncSpec, ManifestSyncStatus], status: ManifestSyncStatus, now: str
     ) -> ManifestSyncStatus:
-        """Note the last success and what was seen of the source, and whether the sync is degraded."""
+        """Add the time of the last success, the observed source, and the condition Degraded."""
         ready = find(status.conditions, "Ready")
         conditions = [*status.conditions, _degraded(report, status, ready, now)]
         status = structs.replace(
@@ -118,7 +118,7 @@ def _destinations(spec: ManifestSyncSpec, guarded: frozenset[str]) -> tuple[Dest
 
 
 def _degraded(report: ReconcileResult, status: ManifestSyncStatus, ready: Condition | None, now: str) -> Condition:
-    """Return whether something is wrong that does not pass by itself."""
+    """Return the condition Degraded: whether there is a problem that does not end by itself."""
     counts = count(report.outcomes or ())
     bad = counts.failed + counts.conflicted + counts.unknown
     if ready is not None and (bad or (report.problem is not None and report.problem.status == "False")):

@@ -2,8 +2,8 @@
 
     read the Secret -> keep a member for it -> report
 
-The status is written when something has changed, and not otherwise: a quiet fleet is quiet. When the cluster was last
-seen is reported as of the last change, and is exact while the cluster is away.
+The status is written only when it changes, so that a quiet fleet causes no writes. The time when the cluster was last
+seen is from the last change, and is exact while the cluster is unreachable.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,15 +32,15 @@ from syncline.kube.errors import ApiError
 from syncline.kube.events import EventRecorder
 from syncline.telemetry import metrics
 
-# How often a Secret is looked at again without a reason; a credential that is refused is a reason.
+# The interval of reading a Secret without a change. A refused credential is read sooner.
 PROBE_INTERVAL = 300.0
 
-# What only time, or somebody at the other end, can mend: the state of the cluster is not known.
+# Reasons that only time or a person at the other end can change: the state of the cluster is not known.
 _UNKNOWN = frozenset({"Connecting", "Unreachable", "ServerError", "TooManyRequests", "Closed", "Replaced"})
 
 
 class ProbeResult(Struct, frozen=True, kw_only=True):
-    """What came of one reconcile."""
+    """The result of one reconcile."""
 
     ready: Finding
     member: RemoteCluster | None = None
@@ -49,7 +49,7 @@ class ProbeResult(Struct, frozen=True, kw_only=True):
 
 
 class SyncTargetReconciler(ObjectReconciler):
-    """Looks after all SyncTargets of a cluster."""
+    """Reconciles all SyncTargets of a cluster."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class SyncTargetReconciler(ObjectReconciler):
         fleet.listen(self._member_changed)
 
     async def _reconcile(self, key: Key) -> Requeue:
-        """Look at one SyncTarget, and tell what has changed."""
+        """Reconcile one SyncTarget, and notify the listeners of a change."""
         on_behalf_of.set(key.namespace)
         sync = self._targets.reflector.get(key)
         if sync is None or sync.deleting:
@@ -93,27 +93,27 @@ class SyncTargetReconciler(ObjectReconciler):
         self._targets.reflector.observe(wire, api.KIND)
 
     def set_resources(self, key: Key, entries: Sequence[SyncedResource], certain: bool = True) -> None:
-        """Say which kinds syncs write to the cluster of a SyncTarget, and whether there are certainly no others."""
+        """Record which kinds syncs write to the cluster of a SyncTarget, and whether these are certainly all."""
         known, new = self._known_resources(key), (tuple(entries), certain)
         if not self._is_watched(key) or known == new:
             return
         self._resources[key] = new
-        if new == ((), self._complete):  # this may be said after the SyncTarget has gone: nothing would remove it
+        if new == ((), self._complete):  # the SyncTarget may be deleted already: nothing would remove the entry
             del self._resources[key]
         if self._targets.reflector.get(key) is not None:
             self.queue.add(key)
 
     def resources_complete(self) -> None:
-        """Say that all syncs were heard: what they do not write is not written any more."""
+        """Record that all syncs have reported: other kinds are no longer written."""
         self._complete = True
         self._look_again()
 
     def policies_changed(self, namespaces: frozenset[str]) -> None:
-        """Look again at the SyncTargets of namespaces that are governed otherwise now."""
+        """Reconcile the SyncTargets of namespaces whose TenantPolicies have changed."""
         self._look_again(lambda key: key.namespace in namespaces)
 
     def authors_changed(self) -> None:
-        """Look again at all of them: whether their authors are checked has changed."""
+        """Reconcile all SyncTargets, because the check of authors has changed."""
         self._look_again()
 
     def _look_again(self, which: Callable[[Key], bool] = lambda _: True) -> None:
@@ -123,16 +123,16 @@ class SyncTargetReconciler(ObjectReconciler):
                 self.queue.add(key)
 
     def secret_changed(self, key: Key) -> None:
-        """Look again at the SyncTargets that read this Secret."""
+        """Reconcile the SyncTargets that read this Secret."""
         for at, sync in self._targets.reflector.items():
             reads = at.namespace == key.namespace and sync.spec is not None and _secret_of(sync.spec) == key.name
             if reads and self._is_watched(at):
                 self.queue.add(at)
-            elif reads:  # syncs of other namespaces may use it, though nobody looks after it here
+            elif reads:  # syncs of other namespaces may use it, although it is not reconciled here
                 self._on_credential()
 
     async def _probe(self, sync: TargetSync, key: Key) -> ProbeResult | None:
-        """Return what there is to tell; None while the cluster is reached for the first time: the fleet tells after."""
+        """Return the result; None while the cluster is connected for the first time: the fleet reports its end."""
         if why := self._targets.refusal(sync):
             self._release(key)
             self._set_usable(key, usable=False)
@@ -150,7 +150,7 @@ class SyncTargetReconciler(ObjectReconciler):
 
             member = self._fleet.get_or_create(resolved.key, resolved.credentials, user=_user(key), reread=reread)
         except (NotResolved, ApiError) as error:
-            # Nothing that was good before is good now: syncs find the same when they ask.
+            # The last good result does not count any more: syncs get the same answer.
             self._release(key)
             self._set_usable(key, usable=False)
             reason = error.reason if isinstance(error, NotResolved) else "CredentialUnreadable"
@@ -176,7 +176,7 @@ class SyncTargetReconciler(ObjectReconciler):
         return resolved
 
     async def _report(self, sync: TargetSync, probe: ProbeResult, key: Key) -> bool:
-        """Write the status if it changed, and tell of the change; whether the API server took it as it is."""
+        """Write the status if it changed, and report the change. Return whether the API server accepted it."""
         meta, now = sync.metadata, datetime.now(UTC)
         known, certain = self._known_resources(key)
         resources = known if certain else _with_former(known, sync.status.synced_resources)
@@ -208,7 +208,7 @@ class SyncTargetReconciler(ObjectReconciler):
                 self.queue.add(key)
 
     def _set_usable(self, key: Key, *, usable: bool) -> None:
-        """Have the syncs look again where a credential went, or is there again: they name the SyncTarget, not it."""
+        """Enqueue the syncs if a credential was removed or restored: they name the SyncTarget, not the credential."""
         if self._usable.get(key, usable) != usable:
             self._on_credential()
         self._usable[key] = usable
@@ -233,7 +233,7 @@ class SyncTargetReconciler(ObjectReconciler):
 def compose(
     sync: TargetSync, probe: ProbeResult, resources: Sequence[SyncedResource], now: datetime
 ) -> SyncTargetStatus:
-    """Make the new status of a SyncTarget from the old one and what came of a reconcile. Pure."""
+    """Compose the new status of a SyncTarget from the old status and the result of a reconcile. Pure."""
     meta, old, member = sync.metadata, sync.status, probe.member
     findings = [probe.ready]
     if probe.warning:
@@ -259,7 +259,7 @@ def compose(
 
 
 def _with_former(known: Sequence[SyncedResource], former: Sequence[SyncedResource]) -> list[SyncedResource]:
-    """Keep what was written by syncs that were not heard yet since the operator started."""
+    """Keep the kinds of syncs that have not reported since the operator started."""
     names = {entry.name for entry in known}
     entries = [*known, *(entry for entry in former if entry.name not in names)]
     return sorted(entries, key=lambda entry: (entry.state != "Incompatible", entry.name))[:MAX_RESOURCES]

@@ -1,6 +1,6 @@
-"""TenantPolicy: reports what a policy governs. What it allows is decided by `core.tenancy`.
+"""TenantPolicy: reports the namespaces that a policy governs. `core.tenancy` decides what it allows.
 
-The status is written when a number in it has changed, and changes that come together are written once.
+The status is written when a number in it has changed. Changes at the same time are written once.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from syncline.kube.cache import Key
 from syncline.kube.client import Client
 from syncline.kube.events import EventRecorder
 
-# A tenant who creates many syncs at once makes one status of it.
+# Many syncs that a tenant creates at once cause one status write.
 REPORT_DELAY = 1.0
 
 
@@ -40,7 +40,7 @@ class TenantPolicyReconciler(ObjectReconciler):
         policies.listen(lambda name: self.queue.add(Key("", name), delay=REPORT_DELAY))
 
     async def _reconcile(self, key: Key) -> Requeue:
-        """Write what has changed in the status of one policy."""
+        """Write the status of one policy if it changed."""
         policy = self._policies.reflector.get(key)
         if policy is None or policy.sync.deleting:
             return NO_REQUEUE
@@ -55,7 +55,7 @@ class TenantPolicyReconciler(ObjectReconciler):
 
 
 def compose(policy: ObservedPolicy, namespaces: int, syncs: int, now: str) -> TenantPolicyStatus:
-    """Make the new status of a policy. Pure."""
+    """Compose the new status of a policy. Pure."""
     meta, old = policy.sync.metadata, policy.sync.status
     if policy.sync.spec is None:
         message = (

@@ -14,17 +14,18 @@ from syncline.api.workspace_status import UpstreamStatus
 from syncline.api.workspacesync import ApiExportRef, WorkspaceSyncSpec
 from syncline.controllers.errors import SyncError
 from syncline.controllers.lowered import AnySync
+from syncline.controllers.sources.held_objects import HeldObjects
 from syncline.controllers.sources.object_reader import SourceCluster
 from syncline.controllers.sources.upstream_identity import REPLACED, UpstreamIdentity, confirmation
 from syncline.controllers.sources.upstream_parts import ReadResource, UpstreamPart, UpstreamSet
-from syncline.controllers.sources.upstream_reader import HeldObjects, UpstreamReader
+from syncline.controllers.sources.upstream_reader import UpstreamReader
 from syncline.controllers.sources.upstream_selection import SelectedTargets
 from syncline.controllers.targets.cascade_guard import NAMESPACE
 from syncline.controllers.targets.clusters import ConnectedClusters, TargetCluster
 from syncline.controllers.targets.export_clusters import SLICES, BoundUpstream, ConnectedExport
 from syncline.controllers.targets.layout import WorkspaceLowered, read_record
+from syncline.controllers.targets.managed_objects import object_key
 from syncline.controllers.targets.open_kind import unwatched_reason
-from syncline.controllers.targets.prune import object_key
 from syncline.core.api_exports import MAX_WORKSPACES, NAMESPACES
 from syncline.core.namespace_mapping import Workspace
 from syncline.core.objects import Observed

@@ -1,6 +1,6 @@
-"""Build of a revision: from the files of an environment to its desired objects.
+"""Build of a revision: makes desired objects from the files of an environment.
 
-One digest names all that goes in. While it is the same, nothing is read, built or compared, whatever else was pushed.
+One digest identifies all inputs. While it is the same, nothing is read, built or compared, whatever else was pushed.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ from syncline.render.validation import InvalidObject, Validation
 
 Json = dict[str, Any]
 _NAMED = 5
-# A cluster is upgraded seldom: this long its version counts.
+# How long the version of a cluster is cached: upgrades are rare.
 VERSION_TTL = 300.0
 BUILDS_IN_MEMORY = 4
 # The maximum size of all values that a sync reads from ConfigMaps and Secrets, as text. Parsed, they can take many
@@ -58,33 +58,33 @@ BUILDS = Counter("syncline_builds_total", "Builds of what Git says; there is non
 
 
 class ManifestBuilder(Protocol):
-    """Makes manifests of files."""
+    """Makes manifests from files."""
 
     def warm(self) -> None:
         """Get ready: something is to be built soon."""
 
     async def build(self, files: Files, recipe: BuildSpec) -> Built:
-        """Build; raises `BuildError` or `RenderFailed`."""
+        """Build the manifests. Raises `BuildError` or `RenderFailed`."""
 
     async def validate(self, work: Validation) -> list[InvalidObject]:
-        """Return what is wrong with objects; raises `RenderFailed`."""
+        """Return the errors of objects. Raises `RenderFailed`."""
 
     async def field_lines(self, tenant: str, content: bytes, fields: Sequence[tuple[int, str]]) -> list[int]:
-        """Return the line of each field of a file, 0 where it is not found; raises `RenderFailed`."""
+        """Return the line of each field of a file; 0 for a field that is not found. Raises `RenderFailed`."""
 
 
 class BuildRequest(Struct, frozen=True, kw_only=True):
-    """What is to be built, and for whom."""
+    """The request for one build: the environment, its sources, and its requester."""
 
     requester: Requester
     spec: ConfigSyncSpec
     environment: EnvironmentSpec
     force_report: bool = False
-    """Whether the newest revision is reported even if nothing has changed with it."""
+    """Whether the newest revision is reported even if it changes no input."""
 
     @property
     def namespace(self) -> str:
-        """Where objects go that name no namespace."""
+        """The namespace of objects that name none."""
         helm = self.spec.build.helm or Helm()
         return helm.namespace or self.environment.namespace or self.requester.key.namespace
 
@@ -102,17 +102,17 @@ ValueTexts = dict[ValuesRef, _ValueText | None]
 
 
 class _BuildValues(Struct, frozen=True, kw_only=True):
-    """What goes into a build beside files."""
+    """The inputs of a build that are not files."""
 
     values: Json
     helm: tuple[Json, ...]
     keys: Mapping[str, bytes] | None
     sensitive: bool
     kube_version: str
-    """What charts are told; empty where there can be none."""
+    """The version and APIs of the cluster, for charts; empty for a build without charts."""
 
     def contents(self) -> Json:
-        """Return all of it, to be digested."""
+        """Return all inputs, for their digest."""
         keys = {name: value.hex() for name, value in (self.keys or {}).items()}
         return {"values": self.values, "helm": self.helm, "keys": keys, "kubernetes": self.kube_version}
 
@@ -126,8 +126,7 @@ class RevisionBuilder:
         self._builder = builder
         self._quotas = quotas
         self._version = "", 0.0
-        # Files are in memory from when they are read until they are built: a few builds at a time, and not of one
-        # namespace alone.
+        # Files are in memory until they are built: only a few builds run at a time, of more than one namespace.
         self._in_memory = FairSemaphore(BUILDS_IN_MEMORY, share=BUILDS_IN_MEMORY // 2)
         self._large_values = FairSemaphore(LARGE_VALUES, share=LARGE_VALUES // 2)
 
@@ -138,12 +137,12 @@ class RevisionBuilder:
     async def make(
         self, request: BuildRequest, source_tree: SourceTree, before: BuildArtifact | None, revision: str
     ) -> BuildArtifact:
-        """Build an environment; return the artifact of before where no input has changed.
+        """Build an environment. Return the earlier artifact if no input has changed.
 
         Raises `SyncError`.
         """
         texts = await self._value_texts(request)
-        # An object that is named twice is also in memory twice.
+        # An object with two references is in memory twice.
         named = [texts[ref] for ref in _values_refs(request.spec)]
         size = sum(len(one.text) for one in named if one is not None)
         if size > MAX_VALUES_BYTES:
@@ -219,7 +218,7 @@ class RevisionBuilder:
         )
 
     async def _refuse(self, placement: Placement, source_tree: SourceTree, tenant: str) -> None:
-        """Refuse what is wrong, and what is suspiciously nothing at all."""
+        """Refuse an invalid result, and an empty one, which is suspicious."""
         if placement.errors:
             fields = [(error, *placement.fields[error]) for error in placement.errors if error in placement.fields]
             located = [(origin, FieldError(path, "")) for _, origin, path in fields]
@@ -240,7 +239,7 @@ class RevisionBuilder:
             raise SourceError("EmptySource", message)
 
     async def _refuse_wrong_fields(self, placement: Placement, source_tree: SourceTree, tenant: str) -> None:
-        """Refuse what no cluster takes; what each cluster takes is asked before the first write there."""
+        """Refuse objects that no cluster accepts. Each cluster validates the others before the first write there."""
         found = [(placed, error) for placed in placement.objects for error in field_errors(placed.manifest)]
         if found:
             errors = [(placed.origin, error) for placed, error in found]
@@ -250,7 +249,7 @@ class RevisionBuilder:
             raise SourceError("InvalidManifest", listed)
 
     async def _value_texts(self, request: BuildRequest) -> ValueTexts:
-        """Read the values that the spec names, each once."""
+        """Read the values that the spec refers to, each once."""
         requester, spec = request.requester, request.spec
         texts: ValueTexts = {}
         for what, refs in (
@@ -310,11 +309,11 @@ class RevisionBuilder:
         return _ValueText(where, ref.kind, text)
 
     async def _scope_changed(self, artifact: BuildArtifact) -> bool:
-        """Whether a kind that was not served when something was built turned out to be in no namespace."""
+        """Whether a kind that was not served at the build is cluster-scoped, as discovery shows now."""
         return any([await self._namespaced(*kind) is False for kind in artifact.unserved_kinds])
 
     async def _scopes(self, builds: Sequence[BuildOutput]) -> ScopeOf:
-        """Ask once for every kind whether it is in namespaces."""
+        """Find out once for each kind whether it is namespaced."""
         known: dict[GroupVersionKind, bool | None] = {}
         for build in builds:
             for document in build.documents:
@@ -343,7 +342,7 @@ async def _parsed(values: _ValueText | None) -> Json:
     if values is None:
         return {}
     try:
-        # In a thread: a megabyte takes seconds, which must not block others.
+        # In a thread: a megabyte takes seconds, which must not block the event loop.
         found = await asyncio.to_thread(read_document, values.text.decode())
     except (DocumentError, UnicodeDecodeError) as error:
         said = "cannot be read as YAML" if values.kind == "Secret" else f"cannot be read: {error}"
@@ -397,12 +396,12 @@ def _kind_of(manifest: Json) -> GroupVersionKind:
 
 
 def inputs_unchanged(before: BuildArtifact, source_tree: SourceTree) -> bool:
-    """Whether the files that went into a build are still the same."""
+    """Whether the files of a build are still the same."""
     return all(source_tree.digest(path) == digest for path, digest in before.paths.items())
 
 
 def _missing_path(request: BuildRequest, source_tree: SourceTree) -> SourceError | None:
-    """Say which path of the spec its source does not have, and at which commit."""
+    """Return the error of a path that its source does not have, with the commit."""
     for source in request.environment.sources:
         path = _path(source)
         if not source_tree.is_missing(path):
@@ -415,7 +414,7 @@ def _missing_path(request: BuildRequest, source_tree: SourceTree) -> SourceError
 
 
 def _path(source: SourceSpec) -> str:
-    """Return what is built, from the root of all sources."""
+    """Return the built path, from the root of all sources."""
     return posixpath.normpath(posixpath.join(source.folder, source.path))
 
 

@@ -1,7 +1,7 @@
 """Built source: desired objects are built from the files of repositories, or from the keys of an object.
 
-A reading prepares all environments first, then validates each for the clusters that it goes to. A reconcile waits for
-nothing: what is not there yet enqueues the sync when it comes, so that something newer is always taken up at once.
+A reading prepares all environments first, and then validates each for its clusters. A reconcile waits for nothing: a
+fetch or a build that is not done yet enqueues the sync when it is, so that a newer commit is always used at once.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ from syncline.kube.resources import Resource
 
 BuiltSpec = LoweredSpec[ConfigSyncSpec, ConfigSyncStatus]
 
-# Who wants an object in addition to this sync is never its source.
+# Other syncs that want the same object are never its source.
 _GIT = Target("", "", "")
 
 
@@ -57,16 +57,16 @@ class SourceHost(Protocol):
     """The reconciler that a source serves."""
 
     def get(self, key: Key) -> BuiltSync | None:
-        """Return a sync with the status that counts."""
+        """Return a sync with its trusted status."""
 
     def trusted(self, sync: BuiltSync) -> BuiltSync:
-        """Return a sync, as a watch tells it, with the status that counts."""
+        """Return a sync from a watch with its trusted status."""
 
     def enqueue(self, key: Key) -> None:
         """Reconcile a sync soon."""
 
     def writer(self, site: TargetCluster) -> Writer:
-        """Return what writes to a cluster."""
+        """Return the writer for a cluster."""
 
 
 class BuiltReading:
@@ -87,7 +87,7 @@ class BuiltReading:
         self.lowered = structs.replace(lowered, writes=_writes(prepared))
 
     async def desired(self, unit: str, clusters: ConnectedClusters) -> DesiredSet:
-        """Validate a revision as a whole; return it, or the one that was applied before."""
+        """Validate a revision as a whole. Return it, or the revision that was applied before."""
         prepared = await self._validator.validate(
             self.lowered, self._spec, self._prepared[unit], clusters.sites, self._state.unit(unit)
         )
@@ -160,13 +160,13 @@ class BuiltSource:
         )
 
     def repository_changed(self, who: object) -> None:
-        """Take the news that a repository which a sync follows has changed, failed or answers again."""
+        """Handle that a repository of a sync has changed, has failed, or answers again."""
         match who:
             case (Key() as key, str(remote)):
                 self._changes.on_push(key, remote)
 
     async def pushed(self, namespace: str, name: str, *, leading: bool) -> None:
-        """Take the hint that a repository has changed: check it, or let the leader do so. Raises `KubeError`."""
+        """Check a repository after a push webhook, or leave it to the leader. Raises `KubeError`."""
         key = Key(namespace, name)
         if leading:
             self.checks.start(key)
@@ -174,12 +174,12 @@ class BuiltSource:
             await self._push_records.record(key)
 
     def hook_secrets(self, namespace: str, name: str) -> tuple[bytes, ...] | None:
-        """Return what proves a push for a sync: nothing where it has no secret, None where there is no such sync."""
+        """Return the secrets that verify a push for a sync: empty without a secret, None without such a sync."""
         key = Key(namespace, name)
         return self.webhook_secrets.of(key) if self._host.get(key) is not None else None
 
     def begin(self, key: Key) -> None:
-        """Leave every push that comes from now on to a reconcile."""
+        """Let every push from now on cause a reconcile."""
         self._changes.forget(key)
 
     def end(self, key: Key) -> None:
@@ -193,7 +193,7 @@ class BuiltSource:
         environments = environments_of(spec, sync.metadata.namespace)
         unready: SyncError | None = None
         if not preview:
-            with suppress(SyncError):  # each environment meets it again, and reports it
+            with suppress(SyncError):  # each environment reports it
                 await self._git.follow(requester, environments)
             await self.checks.complete(requester.key)
             unready = self._dependencies.problem(requester.key, spec, self._host.get)
@@ -212,11 +212,11 @@ class BuiltSource:
         clusters: ConnectedClusters,  # noqa: ARG002
         error: SyncError,  # noqa: ARG002
     ) -> Sequence[Outcome] | None:
-        """Without a build no target is known."""
+        """Return None: without a build no target is known."""
         return None
 
     def finished(self, lowered: BuiltSpec, units: Sequence[UnitResult], *, settled: bool) -> None:
-        """Note what a settled sync was built from: a push that changes none of it needs no reconcile."""
+        """Record the inputs of a settled sync: a push that changes none of them needs no reconcile."""
         key = key_of(lowered.sync)
         if settled:
             self._changes.remember(key, built_from(spec_of(lowered.sync), units, self._git.open_remotes(key)))
@@ -229,7 +229,7 @@ class BuiltSource:
         return ""
 
     def observe_health(self, lowered: BuiltSpec, state: SyncState, result: UnitResult) -> bool:
-        """Note the health of a revision; where it has failed, an earlier one may be chosen."""
+        """Record the health of a revision. If it has failed, an earlier one may be chosen."""
         unit = state.unit(result.desired.unit)
         failed = result.health == "Failed"
         falls_back = failed and unit.health != "Failed" and spec_of(lowered.sync).failure_policy == "Rollback"
@@ -240,7 +240,7 @@ class BuiltSource:
         return falls_back
 
     def sync_changed(self, key: Key, old: BuiltSync | None, new: BuiltSync | None) -> None:
-        """Note what a sync depends on, and have its repositories checked where its user expects the newest commit."""
+        """Record the dependencies of a sync, and check its repositories if its user expects the newest commit."""
         self.webhook_secrets.sync_changed(key, new)
         if new is None:
             self._dependencies.drop(key)
@@ -249,7 +249,7 @@ class BuiltSource:
             if new.spec is not None and (old is None or _is_other_spec(old, new)):
                 self._dependencies.put(key, spec_of(new))
             if old is None or _requested_by_user(old) != _requested_by_user(new):
-                # Whoever creates or edits a sync, resumes it or asks for it now expects what is in Git now.
+                # A user who creates, edits or resumes a sync, or requests a reconcile, expects the newest commit.
                 self.checks.require(key)
             elif old.metadata.annotations.get(PUSHED_AT) != new.metadata.annotations.get(PUSHED_AT):
                 self.checks.start(key)
@@ -258,7 +258,7 @@ class BuiltSource:
                 self._host.enqueue(dependent)
 
     def forget(self, key: Key) -> None:
-        """Follow no repository for a sync any more."""
+        """Stop following the repositories of a sync."""
         self._git.forget(key)
         self._changes.forget(key)
 
@@ -296,7 +296,7 @@ def _write_ref(desired: Desired) -> WriteRef:
 
 
 def _requested_by_user(sync: AnySync) -> tuple[object, ...]:
-    """Return what its user asks for: a spec, or a look now."""
+    """Return the identifier of the user's request: the spec, and the last request to reconcile."""
     return sync.metadata.uid, sync.metadata.generation, sync.metadata.annotations.get(REQUESTED_AT)
 
 
@@ -305,5 +305,5 @@ def _is_other_spec(old: AnySync, new: AnySync) -> bool:
 
 
 def _must_report_revision(sync: AnySync) -> bool:
-    """Whether the status is written anyway: then it names the newest revision though nothing of it has changed."""
+    """Whether the status is written in any case. Then it names the newest revision, even without a change."""
     return is_reconcile_requested(sync) or sync.status.observed_generation != sync.metadata.generation

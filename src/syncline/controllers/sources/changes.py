@@ -1,9 +1,9 @@
-"""Change filter: which pushes need no reconcile, because they change nothing that a sync was built from.
+"""Change filter: finds the pushes that need no reconcile, because they change no input of a sync.
 
 A reconcile depends on the sync, the objects that it names, the clusters, the clock, and its repository. All but the
-last enqueue the sync when they change. So when only the repository has changed, a sync whose last reconcile left
-nothing to do has nothing to do now either, if all inputs of its build are the same at the new commit. They are looked
-up in the tree, for all syncs of a repository at once: no reconcile, no render, no request.
+repository enqueue the sync when they change. So if only the repository has changed, and the last reconcile left nothing
+to do, the sync has nothing to do if all inputs of its build are the same at the new commit. The inputs are compared in
+the tree, for all syncs of a repository together: without reconciles, rendering or requests.
 """
 
 import asyncio
@@ -24,23 +24,23 @@ from syncline.kube.cache import Key
 log = structlog.get_logger(__name__)
 
 _APPLIED = frozenset({"Synced", "Skipped"})
-# This long the loop may be kept from other work.
+# The longest time that the event loop is blocked.
 _MAX_BLOCKING = 0.02
 
 
 class BuiltFrom(Struct, frozen=True):
-    """What a sync came to rest with: its repository, and by environment what was built from which revisions of it."""
+    """The inputs of the last reconcile of a settled sync: its repository, and its builds by environment."""
 
     remote: Remote
     environments: tuple[tuple[Mapping[str, GitSource], BuildArtifact], ...]
-    """The sources by their folders, and what was made of them."""
+    """The sources by their folders, and the artifact that was built from them."""
 
 
 def built_from(
     spec: ConfigSyncSpec, units: Sequence[UnitResult], remotes: Mapping[GitSource, Remote]
 ) -> BuiltFrom | None:
-    """Return the inputs that a settled sync was built from; None where any other commit may matter."""
-    # Under the policy Rollback a commit means more than its files.
+    """Return the inputs of a settled sync, or None if any other commit may matter."""
+    # With the policy Rollback, a commit matters even without changed files.
     if spec.failure_policy == "Rollback":
         return None
     environments = tuple(environment for one in units if (environment := _environment(spec, one)) is not None)
@@ -61,14 +61,14 @@ def _environment(spec: ConfigSyncSpec, one: UnitResult) -> tuple[Mapping[str, Gi
     if spec.wait and one.health != "Healthy":
         return None
     sources = {source.folder: source.git for source in prepared.environment.sources if source.git is not None}
-    # Who signed it matters of every commit, whatever is in it.
+    # The signature of every commit matters, even without changed files.
     if len(sources) < len(prepared.environment.sources) or any(git.verify is not None for git in sources.values()):
         return None
     return sources, prepared.artifact
 
 
 class ChangeFilter:
-    """The syncs that are at rest. `enqueue` is called for those that a push concerns, or may concern."""
+    """The settled syncs. `enqueue` is called for those that a push affects, or may affect."""
 
     def __init__(self, mirrors: Mirrors, enqueue: Callable[[Key], None]) -> None:
         self._mirrors = mirrors
@@ -78,16 +78,16 @@ class ChangeFilter:
         self._looking: dict[str, asyncio.Task[None]] = {}
 
     def remember(self, key: Key, rest: BuiltFrom | None) -> None:
-        """Note what a reconcile has ended with."""
+        """Record the inputs of a reconcile that has ended."""
         if rest is not None:
             self._built_from[key] = rest
 
     def forget(self, key: Key) -> None:
-        """Note that a reconcile begins, or that there is no such sync any more."""
+        """Forget a sync, because a reconcile begins or the sync was deleted."""
         self._built_from.pop(key, None)
 
     def on_push(self, key: Key, remote: str) -> None:
-        """Take the news that a remote (by its key) which a sync follows has changed, failed or answers again."""
+        """Handle that a remote of a sync, by its key, has changed, has failed, or answers again."""
         if key not in self._built_from:
             self._enqueue(key)
             return
@@ -96,7 +96,7 @@ class ChangeFilter:
             self._looking[remote] = asyncio.get_running_loop().create_task(self._look(remote))
 
     async def drained(self) -> None:
-        """Wait until all news that came so far were looked at."""
+        """Wait until all changes so far are handled."""
         await asyncio.gather(*self._looking.values())
 
     async def _look(self, remote: str) -> None:
@@ -112,7 +112,7 @@ class ChangeFilter:
         since = clock()
         for key in news:
             rest = self._built_from.get(key)
-            # Who is in the middle of a reconcile, or had one meanwhile, may have seen either commit.
+            # A sync with a reconcile in progress or since then may have read either commit.
             if rest is None or not await self._is_same(rest, trees) or self._built_from.get(key) is not rest:
                 self._enqueue(key)
             if clock() - since > _MAX_BLOCKING:
@@ -120,7 +120,7 @@ class ChangeFilter:
                 since = clock()
 
     async def _is_same(self, rest: BuiltFrom, trees: dict[tuple[str, bool], CommitTree]) -> bool:
-        """Whether a reconcile would find what the last one found; False where that cannot be known."""
+        """Whether a reconcile would have the same inputs as the last one; False if that cannot be known."""
         try:
             for sources, artifact in rest.environments:
                 for git in sources.values():

@@ -1,7 +1,7 @@
-"""Repository checks: when a sync has its repositories checked, and does not rely on what is known of them.
+"""Repository checks: when a sync needs a new check of its repositories.
 
-Checks are shared: a sync that appears, is edited, or is asked for now, needs one that begins after that, and one serves
-all syncs of a repository that asked before it began. So a thousand syncs that are created together cost one check.
+Checks are shared. A sync that is created, edited or requested to reconcile needs a check that begins later, and one
+check serves all syncs that requested it before its begin. So a thousand syncs that are created together cost one check.
 """
 
 import asyncio
@@ -17,11 +17,11 @@ class FollowedRepositories(Protocol):
         """Return the syncs that follow repositories."""
 
     async def refresh(self, key: Key, since: float) -> None:
-        """Have the repositories of a sync checked, unless a check that began at this time or later has ended."""
+        """Check the repositories of a sync, unless a check that began at this time or later has ended."""
 
 
 class RepositoryChecks:
-    """The moment since when a check counts, for each sync."""
+    """The time since when a check counts, for each sync."""
 
     def __init__(self, origins: FollowedRepositories) -> None:
         self._origins = origins
@@ -30,16 +30,16 @@ class RepositoryChecks:
         self._running: set[asyncio.Task[None]] = set()
 
     def require(self, key: Key) -> None:
-        """From now on, checks that began earlier do not count for a sync."""
+        """Require a check that begins after this call."""
         self._since[key] = _now()
 
     def start(self, key: Key) -> None:
-        """Check the repositories of a sync now; it reconciles if there is something new for it."""
+        """Check the repositories of a sync now. A change enqueues the sync."""
         self.require(key)
         self._start(key)
 
     def lead(self) -> None:
-        """Begin to lead: what another replica was told, this one may not have heard."""
+        """Begin to lead: this replica may have missed the pushes that another one received."""
         self._leading_since = _now()
         for key in self._origins.followers():
             self._start(key)
@@ -49,7 +49,7 @@ class RepositoryChecks:
         self._since.pop(key, None)
 
     async def complete(self, key: Key) -> None:
-        """Wait until a check that counts has ended, well or not, for each repository of a sync."""
+        """Wait until a check that counts has ended for each repository of a sync, with success or failure."""
         await self._origins.refresh(key, max(self._since.get(key, self._leading_since), self._leading_since))
 
     def _start(self, key: Key) -> None:

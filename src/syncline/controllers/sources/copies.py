@@ -1,4 +1,4 @@
-"""Copies: the desired copy of an upstream object at each target. No cluster is touched.
+"""Copies: the desired copy of an upstream object at each target. It accesses no cluster.
 
 A copy is made once for each version of its source: an object that has not changed costs a look-up.
 """
@@ -14,8 +14,9 @@ from syncline.api.configsync import Ignored
 from syncline.api.object_transforms import ObjectTransform
 from syncline.api.workspacesync import WorkspaceSyncSpec, strategy_of
 from syncline.controllers.lowered import SourceObject
+from syncline.controllers.sources.held_objects import HeldObjects, MadeCopy
 from syncline.controllers.sources.object_reader import SourceCluster
-from syncline.controllers.sources.upstream_reader import HeldObjects, MadeCopy, UpstreamResource
+from syncline.controllers.sources.upstream_reader import UpstreamResource
 from syncline.controllers.targets.clusters import TargetCluster
 from syncline.controllers.targets.stages import DesiredAt, PairedObject
 from syncline.core.desired import DesiredError, from_manifest
@@ -42,7 +43,7 @@ from syncline.core.strip import NotCopyable
 from syncline.core.tenancy import NO_LIMITS, TenantLimits
 from syncline.core.upstream_objects import taken_down, why_left
 from syncline.engine.twoway import Upstream
-from syncline.engine.writer import ConflictLimit
+from syncline.engine.write_attempts import ConflictLimit
 
 Json = dict[str, Any]
 _SCALED = (Ignored(paths=["/spec/replicas"]),)
@@ -52,7 +53,7 @@ class ReplicaShare(Struct, frozen=True, kw_only=True):
     """The replicas of an object in one cluster."""
 
     number: int | None = None
-    """None: those of the upstream object."""
+    """None: the replicas of the upstream object."""
     scaled: bool = False
     """Whether another manager scales the copy (an autoscaler): then its replicas are left alone."""
 

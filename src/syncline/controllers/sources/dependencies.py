@@ -1,6 +1,6 @@
-"""Dependency graph of ConfigSyncs. A change of readiness enqueues the dependents; nobody polls.
+"""Dependency graph of ConfigSyncs. A change of readiness enqueues the dependents, without polling.
 
-A sync of another namespace decides itself who may depend on it, and so learn that it exists and whether it is ready.
+A sync decides which other namespaces may depend on it, because they learn that it exists and whether it is ready.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,21 +18,21 @@ Get = Callable[[Key], AnySync | None]
 
 
 class DependencyGraph:
-    """The dependencies of all ConfigSyncs, found from either side."""
+    """The dependencies of all ConfigSyncs, in both directions."""
 
     def __init__(self) -> None:
         self._on: dict[Key, tuple[Key, ...]] = {}
         self._of: dict[Key, set[Key]] = {}
 
     def put(self, key: Key, spec: ConfigSyncSpec) -> None:
-        """Enter what a sync depends on."""
+        """Set the dependencies of a sync."""
         self.drop(key)
         self._on[key] = tuple(Key(one.namespace or key.namespace, one.name) for one in spec.depends_on)
         for other in self._on[key]:
             self._of.setdefault(other, set()).add(key)
 
     def drop(self, key: Key) -> None:
-        """Forget what a sync depends on."""
+        """Forget the dependencies of a sync."""
         for other in self._on.pop(key, ()):
             self._of[other].discard(key)
             if not self._of[other]:
@@ -44,14 +44,14 @@ class DependencyGraph:
 
     @staticmethod
     def is_ready(sync: AnySync | None) -> bool:
-        """Whether others may go ahead that depend on a sync."""
+        """Whether a sync is ready for its dependents."""
         if sync is None or sync.deleting or sync.status.observed_generation != sync.metadata.generation:
             return False
         ready = find(sync.status.conditions, "Ready")
         return ready is not None and ready.status == "True"
 
     def is_news(self, old: AnySync | None, new: AnySync | None) -> bool:
-        """Whether a change of a sync means something to those that depend on it."""
+        """Whether a change of a sync matters to its dependents."""
         return (
             (old is None) != (new is None)
             or self.is_ready(old) != self.is_ready(new)
@@ -59,7 +59,7 @@ class DependencyGraph:
         )
 
     def problem(self, key: Key, spec: ConfigSyncSpec, get: Get) -> SyncError | None:
-        """Say what a sync waits for, if it waits."""
+        """Return why a sync waits for a dependency, or None."""
         if not spec.depends_on:
             return None
         if self._leads_back(key, get):
@@ -79,7 +79,7 @@ class DependencyGraph:
         while todo:
             one = todo.pop()
             for other in self._on.get(one, ()):
-                # What is not allowed leads nowhere, and is not told.
+                # A dependency that is not allowed is not followed, and not reported.
                 if other in seen or not may_depend(one.namespace, other, get(other)):
                     continue
                 if other == key:
@@ -90,12 +90,12 @@ class DependencyGraph:
 
 
 def may_depend(namespace: str, other: Key, sync: AnySync | None) -> bool:
-    """Whether a sync lets those of a namespace depend on it: its own always, others where it lists them."""
+    """Whether the syncs of a namespace may depend on a sync: its own namespace, and those that it lists."""
     return other.namespace == namespace or any(glob_matches(pattern, namespace) for pattern in _dependents(sync))
 
 
 def _dependents(sync: AnySync | None) -> Sequence[str]:
-    """Return the namespaces, names or globs, whose syncs may depend on a sync."""
+    """Return the namespaces, as names or globs, whose syncs may depend on a sync."""
     spec = sync.spec if sync is not None else None
     return spec.dependent_namespaces if isinstance(spec, ConfigSyncSpec) else ()
 

@@ -1,4 +1,4 @@
-"""Desired set: what one unit of a sync wants, as a source says it; and the contract of all sources."""
+"""Desired set: the desired objects of one unit of a sync; and the contract of all sources."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -26,7 +26,7 @@ from syncline.kube.cache import Key
 
 
 class DesiredSet(Struct, frozen=True, kw_only=True):
-    """What one unit of a sync wants, and what is known of the targets that are not written."""
+    """The desired objects of one unit of a sync, and the outcomes of the targets that are not written."""
 
     unit: str = ""
     revision: str | None = None
@@ -34,26 +34,26 @@ class DesiredSet(Struct, frozen=True, kw_only=True):
     """The clusters, as the unit writes to them."""
     items: tuple[DesiredAt, ...] = ()
     keep: KeepSet = KEEP_NOTHING
-    """The objects that stay, also those that are not written now; their `missing` sources do not exist."""
+    """The objects that stay, including those that are not written now."""
     certain: bool = True
-    """Whether this is all that the source wants now: only then may staged objects be pruned."""
+    """Whether the set is complete: only then may staged objects be pruned."""
     problem: SyncError | None = None
-    """What is wrong, though the rest can go on."""
+    """A problem with some objects. The others can be applied."""
     known: bool = True
-    """Whether anything is known of the targets; else their status stays as it is."""
+    """Whether anything is known about the targets; else their status stays as it is."""
     outcomes: tuple[Outcome, ...] = ()
     """The targets that are not written."""
     withheld: tuple[Outcome, ...] = ()
-    """Those among the targets that a revision is not written to for now."""
+    """The outcomes of targets that the revision is not written to for now."""
     targets: int = 0
     """How many targets count for quotas."""
     observed: SourceObservedState | None = None
     unmatched: tuple[str, ...] = ()
-    """What of the spec leads to no target."""
+    """Descriptions of the selectors that match nothing."""
     prepared: PreparedRevision | None = None
-    """The revision that it was built from, where it was built."""
+    """The revision that it was built from; None if it was not built."""
     workspace: WorkspaceReport | None = None
-    """The report about the upstream, if there is one."""
+    """The report about the upstream; None without an upstream."""
     requeue: Requeue = NO_REQUEUE
 
     @property
@@ -63,7 +63,7 @@ class DesiredSet(Struct, frozen=True, kw_only=True):
 
 
 class UnitResult(Struct, frozen=True, kw_only=True):
-    """What came of one unit in a reconcile."""
+    """The result of one unit in a reconcile."""
 
     desired: DesiredSet
     outcomes: tuple[Outcome, ...] = ()
@@ -77,31 +77,31 @@ class UnitResult(Struct, frozen=True, kw_only=True):
     problem: SyncError | None = None
     requeue: Requeue = NO_REQUEUE
     complete: bool = True
-    """Whether all is applied, and nothing is left to be pruned."""
+    """Whether everything is applied, and nothing is left to prune."""
 
 
 class SourceReading(Protocol[Spec_co, Status_co]):
-    """What one reconcile of a sync reads."""
+    """The reading of one reconcile of a sync."""
 
     @property
     def lowered(self) -> LoweredSpec[Spec_co, Status_co]:
-        """The spec, with the objects that are written as far as they are known."""
+        """The lowered spec, with the written objects as far as they are known."""
 
     async def desired(self, unit: str, clusters: ConnectedClusters) -> DesiredSet:
-        """Return what a unit wants in its clusters. Raises `SyncError` where that cannot be said at all."""
+        """Return the desired set of a unit in its clusters. Raises `SyncError` if nothing is known."""
 
     def watches(self, clusters: ConnectedClusters) -> tuple[WatchSet, Claim | None] | None:
-        """Return what enqueues the sync from now on, and what it claims; None where too little was read."""
+        """Return the watches and the claim of the sync; None if too little was read."""
 
     async def selected(self, scopes: Sequence[SourceScope]) -> Mapping[str, frozenset[str]]:
-        """Return the sources that the selectors of scopes mean now, by the key of the scope."""
+        """Return the sources that the selectors of scopes match now, by the key of the scope."""
 
 
 class DesiredSource(Protocol[Spec, Status]):
-    """Says what syncs of one kind want."""
+    """Returns the desired objects of the syncs of one kind."""
 
     def begin(self, key: Key) -> None:
-        """Note that a reconcile begins."""
+        """Begin a reconcile."""
 
     def end(self, key: Key) -> None:
         """End a reconcile, successful or not: its reads are no longer needed."""
@@ -109,29 +109,29 @@ class DesiredSource(Protocol[Spec, Status]):
     async def read(
         self, lowered: LoweredSpec[Spec, Status], state: SyncState, *, preview: bool = False
     ) -> SourceReading[Spec, Status]:
-        """Begin to read for one reconcile. A preview leaves no trace."""
+        """Begin the reading of one reconcile. A preview changes no state."""
 
     async def unknown_targets(
         self, lowered: LoweredSpec[Spec, Status], clusters: ConnectedClusters, error: SyncError
     ) -> Sequence[Outcome] | None:
-        """Return the targets of a sync that could not be carried out; None where they are not known."""
+        """Return the outcomes of the targets of a failed sync; None if the targets are not known."""
 
     def finished(self, lowered: LoweredSpec[Spec, Status], units: Sequence[UnitResult], *, settled: bool) -> None:
-        """Note the end of a reconcile; `settled`: nothing is left to do."""
+        """Record the end of a reconcile. `settled`: nothing is left to do."""
 
     def observe_health(self, lowered: LoweredSpec[Spec, Status], state: SyncState, result: UnitResult) -> bool:
-        """Note the health of a unit; return whether another revision may be chosen now."""
+        """Record the health of a unit. Return whether another revision may be chosen now."""
 
     async def report_upward(
         self, lowered: LoweredSpec[Spec, Status], desired: DesiredSet, state: SyncState
     ) -> UpwardResult | None:
-        """Write the status of the copies to their sources, for a kind that does so, after they were applied."""
+        """Write the statuses of the copies to their sources after the apply, if the kind does this."""
 
     async def finalize(self, lowered: LoweredSpec[Spec, Status], state: SyncState) -> str:
         """Remove objects that were written to sources; return a message about the rest. Raises nothing."""
 
     def sync_changed(self, key: Key, old: Sync[Spec, Status] | None, new: Sync[Spec, Status] | None) -> None:
-        """Note that a sync was created, changed or deleted."""
+        """Handle that a sync was created, changed or deleted."""
 
     def forget(self, key: Key) -> None:
-        """Release what is held for a sync that is gone or does nothing."""
+        """Release the memory of a sync that is deleted or not reconciled."""

@@ -13,13 +13,13 @@ BuiltSync = Sync[ConfigSyncSpec, ConfigSyncStatus]
 
 
 def is_reconcile_requested(sync: AnySync) -> bool:
-    """Whether a person asked for a sync that no reconcile has answered yet."""
+    """Whether a user has requested a reconcile that has not run yet."""
     asked = sync.metadata.annotations.get(REQUESTED_AT)
     return asked is not None and shorten(asked, 256) != sync.status.last_handled_request
 
 
 def spec_watches(sync: AnySync, spec: ConfigSyncSpec) -> WatchSet:
-    """Return what should enqueue a sync, before anything was read."""
+    """Return the watches that follow from the spec alone, before anything is read."""
     return WatchSet(
         objects=frozenset(references(spec, sync.metadata.namespace)),
         targets=any(remote.connection.type == "SyncTarget" for remote in spec.remote_clusters),
@@ -28,6 +28,6 @@ def spec_watches(sync: AnySync, spec: ConfigSyncSpec) -> WatchSet:
 
 
 def spec_claim(sync: AnySync, spec: ConfigSyncSpec, user: str | None, wants: tuple[ClaimedTarget, ...] = ()) -> Claim:
-    """Return what a sync claims; which objects these are is known only once it was built."""
+    """Return the claim of a sync. Its objects are known only after a build."""
     created = sync.metadata.creation_timestamp
     return Claim(ref=sync.owner.ref, created=created, targets=wants, user=user, dry_run=spec.dry_run)

@@ -14,7 +14,7 @@ class LineFinder(Protocol):
     """Finds the lines of fields in a file."""
 
     async def field_lines(self, tenant: str, content: bytes, fields: Sequence[tuple[int, str]]) -> list[int]:
-        """Return the line of each field, 0 where it is not found; raises `RenderFailed`."""
+        """Return the line of each field; 0 for a field that is not found. Raises `RenderFailed`."""
 
 
 async def at_field_lines(
@@ -22,7 +22,7 @@ async def at_field_lines(
 ) -> list[str]:
     """Return the place of each error as `FILE:LINE`, given the place of its document.
 
-    It stays the place of the document where the field cannot be found: in the output of a tool, or in a template.
+    It is the place of the document if the field cannot be found: in the output of a tool, or in a template.
     """
     places = [place for place, _ in errors]
     by_file: dict[str, list[int]] = {}

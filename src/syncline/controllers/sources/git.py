@@ -16,7 +16,7 @@ from syncline.git import Commit, CommitTree, CredentialError, GitError, Mirrors,
 from syncline.git import errors as git_errors
 from syncline.kube.cache import Key
 
-# While a repository fails for a reason that may pass, its syncs look again this often; most are told sooner.
+# The interval of retries while a repository has a temporary failure. Most syncs are enqueued sooner.
 LOOK_AGAIN = 60.0
 
 
@@ -32,9 +32,9 @@ class GitSources:
         self._opened: dict[Key, dict[GitSource, Remote]] = {}
 
     async def follow(self, requester: Requester, environments: tuple[EnvironmentSpec, ...]) -> None:
-        """Follow the repositories of a sync, from now on these and no others. Raises `SyncError`.
+        """Follow the present repositories of a sync, and no others. Raises `SyncError`.
 
-        What opens them is read here, and counts until it is read again.
+        Their credentials are read here, and are used until the next call.
         """
         self._opened.pop(requester.key, None)
         wanted: dict[str, tuple[Remote, set[str]]] = {}
@@ -51,18 +51,18 @@ class GitSources:
             tenant = requester.key.namespace
             self._mirrors.follow((requester.key, name), remote, requester.interval, revisions, tenant=tenant)
         self._remotes[requester.key] = {name: remote for name, (remote, _) in wanted.items()}
-        # A commit is what it is, whatever the server says: an outage is not waited for.
+        # A commit does not change, so an outage of the server does not matter.
         self._checked[requester.key] = tuple(
             remote for remote, revisions in wanted.values() if not all(map(pinned, revisions))
         )
         self._opened[requester.key] = opened
 
     def open_remotes(self, key: Key) -> Mapping[GitSource, Remote]:
-        """Return the repositories of a sync as they were last followed; none where one of them could not be."""
+        """Return the repositories that a sync follows; empty if one of them cannot be followed."""
         return self._opened.get(key, {})
 
     def forget(self, key: Key) -> None:
-        """Follow nothing for a sync any more."""
+        """Stop following the repositories of a sync."""
         self._opened.pop(key, None)
         self._checked.pop(key, None)
         for name in self._remotes.pop(key, {}):
@@ -73,11 +73,11 @@ class GitSources:
         return tuple(self._remotes)
 
     async def refresh(self, key: Key, since: float) -> None:
-        """Have the repositories of a sync checked, unless a check that began at this time or later has ended."""
+        """Check the repositories of a sync, unless a check that began at this time or later has ended."""
         await asyncio.gather(*(self._mirrors.refresh(remote, since) for remote in self._checked.get(key, ())))
 
     async def remote(self, requester: Requester, git: GitSource) -> Remote:
-        """Return a repository with what opens it. Raises `SyncError`."""
+        """Return a repository with its credentials. Raises `SyncError`."""
 
         async def secret(name: str | None, what: str) -> Mapping[str, bytes] | None:
             if name is None:
@@ -102,7 +102,7 @@ class GitSources:
         return self.open_remotes(requester.key).get(git) or await self.remote(requester, git)
 
     async def head(self, requester: Requester, git: GitSource) -> Commit:
-        """Return the commit that the spec's revision means now. Raises `SyncError`."""
+        """Return the present commit of the revision in the spec. Raises `SyncError`."""
         try:
             return await self._mirrors.resolve(await self._remote(requester, git), git.revision)
         except GitError as error:
@@ -121,13 +121,13 @@ class GitSources:
         return SourceTree(trees)
 
     async def object_data(self, requester: Requester, source: SourceSpec) -> ReferencedData:
-        """Return the object that is a source. Raises `SyncError`."""
+        """Return the object that serves as a source. Raises `SyncError`."""
         assert source.object is not None  # noqa: S101 - the caller looked
         ref = "configMapRef" if source.object.kind == "ConfigMap" else "secretRef"
         return await self._references.get(requester, source.object, f"source.{ref}")
 
     async def revision(self, requester: Requester, source: SourceSpec, commit: Commit | None) -> SourceRevision:
-        """Say what a source is at."""
+        """Return the revision of a source."""
         revision = commit.sha if commit is not None else (await self.object_data(requester, source)).version
         return SourceRevision(name=source.folder, revision=revision)
 
@@ -155,7 +155,7 @@ def over_quota(quotas: Quotas, namespace: str) -> QuotaError | None:
 
 
 def source_error(error: GitError) -> SourceError:
-    """Say of a sync what went wrong between us and its repository."""
+    """Return the error of a sync for a failure of its repository."""
     return SourceError(
         error.reason if error.reason != "Unreachable" else "GitUnreachable",
         str(error),

@@ -46,11 +46,11 @@ class SourceCluster(Struct, frozen=True):
     cluster: Cluster
     client: Client
     workspace: str = ""
-    """The logical cluster, where a sync has several upstreams."""
+    """The logical cluster, if the sync has several upstreams."""
 
 
 class ObjectReader:
-    """Reads source objects for one sync after the other; remembers nothing."""
+    """Reads source objects for one sync after the other. It has no state."""
 
     def __init__(self, hub: Cluster, claims: Claims, allowed_kinds: frozenset[str]) -> None:
         self._hub = hub
@@ -91,7 +91,7 @@ class ObjectReader:
         return SourceObjects(sources=_dedupe(sources), absent=tuple(absent), patches=patches, problem=problem)
 
     async def deleted_sources(self, lowered: LoweredSpec, at: SourceCluster, sources: Iterable[str]) -> frozenset[str]:
-        """Return which former sources, as markers name them, were selected by labels and are not known to exist."""
+        """Return the former sources of selectors that are not known to exist, as markers name them."""
         selected = {(ref.kind_name, ref.namespace) for ref in lowered.reads if ref.selector is not None}
         gone = set()
         for source in sources:
@@ -107,7 +107,7 @@ class ObjectReader:
         return frozenset(gone)
 
     async def selected(self, at: SourceCluster, scope: SourceScope) -> frozenset[str]:
-        """Return the sources that a selector means, as markers name them; none where that cannot be read."""
+        """Return the sources that a selector matches, as markers name them; empty if they cannot be read."""
         try:
             resource = (await at.cluster.open_kind(GroupKind.parse(scope.kind))).resource
             pages = at.client.bounded_pages(
@@ -128,7 +128,7 @@ class ObjectReader:
         return frozenset(found)
 
     def placeholders(self, lowered: LoweredSpec, at: SourceCluster) -> Iterator[SourceObject]:
-        """Yield the named sources as if they had been read, to know where their copies belong."""
+        """Yield placeholders of the named sources, to find the targets of their copies."""
         for ref in lowered.reads:
             informer = next((informer for informer in at.cluster.informers() if informer.kind == ref.kind_name), None)
             if ref.name and informer is not None:
@@ -143,7 +143,7 @@ class ObjectReader:
                 )
 
     def _refuse(self, lowered: LoweredSpec, ref: SourceQuery) -> None:
-        """Refuse kinds whose copies would break a cluster, or give away rights."""
+        """Refuse kinds whose copies would break a cluster, or grant rights."""
         if needs_service_account(ref.group, ref.kind) and lowered.user is None:
             message = (
                 f"{ref.kind_name} grants rights, so it is copied only as a service account, with its rights: "
@@ -177,7 +177,7 @@ class ObjectReader:
             resource = structs.replace(resource, version=ref.version)
         try:
             manifests = await _fetch(at.client, resource, ref, account)
-        except NotFound as error:  # not of the object, but of its kind
+        except NotFound as error:  # its kind is absent, not the object
             try:
                 await at.cluster.check_served(informer, ref.version)
             except KindNotServed as why:
@@ -214,7 +214,7 @@ class ObjectReader:
         return sources
 
     async def _copied_by(self, lowered: LoweredSpec, at: SourceCluster, meta: ObjectMeta, target: Target) -> str:
-        """Name the living sync that made an object, or nothing: a copy is never a source."""
+        """Return the existing sync that wrote an object, or an empty text: a copy is never a source."""
         marks = read_marks(meta.annotations, self._hub.marks.keys) if OWNER_LABEL in meta.labels else Marks()
         if not is_copy(self._hub, at.cluster, target, marks):
             return ""
@@ -249,7 +249,7 @@ class ObjectReader:
 
 
 def _open_object(raw: msgspec.Raw, account: SourceAccount) -> dict[str, Any]:
-    """Decode an object. Raises `SyncError` and `NoRoomError`, and `BadAnswer` where it cannot be read."""
+    """Decode an object. Raises `SyncError` and `NoRoomError`, and `BadAnswer` if it is not valid."""
     account.take(bytes(raw))
     try:
         manifest: dict[str, Any] = msgspec.json.decode(raw)
@@ -259,7 +259,7 @@ def _open_object(raw: msgspec.Raw, account: SourceAccount) -> dict[str, Any]:
 
 
 async def _observe(lowered: LoweredSpec, ref: SourceQuery, at: SourceCluster, informer: KindInformer) -> None:
-    """Make the watch follow the selected objects, which may be older than the watch."""
+    """Let the watch follow the selected objects, which may be older than the watch."""
     namespace = ref.namespace if informer.resource.namespaced else None
     labels = selector_words(ref.selector)
     try:
@@ -273,14 +273,14 @@ async def _observe(lowered: LoweredSpec, ref: SourceQuery, at: SourceCluster, in
 
 
 async def _fetch(client: Client, resource: Resource, ref: SourceQuery, account: SourceAccount) -> list[dict[str, Any]]:
-    """Read one object, or all that match; none only where the server says so of this very object."""
+    """Read one object, or all that match. Empty only if the server answers that exactly this object is absent."""
     namespace = ref.namespace if resource.namespaced else None
     if not ref.name:
         return await _select(client, resource, namespace, selector_words(ref.selector), account)
     try:
         return [_open_object(await client.get(resource, ref.name, namespace, type=msgspec.Raw), account)]
     except NotFound as error:
-        if error.about != ref.name:  # not the object is unknown, but its kind: or something else answers
+        if error.about != ref.name:  # its kind is unknown, not the object; or another server answers
             raise
         return []
 
@@ -288,7 +288,7 @@ async def _fetch(client: Client, resource: Resource, ref: SourceQuery, account: 
 async def _select(
     client: Client, resource: Resource, namespace: str | None, labels: str, account: SourceAccount
 ) -> list[dict[str, Any]]:
-    """Read all objects that match, page by page: no more is held than the account allows, and one page."""
+    """Read all objects that match, page by page. Only the objects that the account allows and one page are held."""
     for last_chance in (False, True):
         before = account.balance()
         found: list[dict[str, Any]] = []
@@ -304,7 +304,7 @@ async def _select(
             )
             async for page in pages:
                 found += [_open_object(raw, account) for raw in page.items]
-        except Gone:  # the pages took longer than the server keeps old versions: start again, once
+        except Gone:  # the pages took longer than the server keeps old versions: restart once
             if last_chance:
                 raise
             account.go_back_to(before)
@@ -319,7 +319,7 @@ def _next_page(last: Sequence[msgspec.Raw]) -> int:
 
 
 def _missing_right(lowered: LoweredSpec, error: Forbidden) -> str:
-    """Say who lacks which right: of Secrets the server's own words are not told."""
+    """Describe the missing right. For Secrets, the message of the server is not repeated."""
     return grant(lowered.user, error.verb, error.resource)
 
 
@@ -337,5 +337,5 @@ def _patch_refs(lowered: LoweredSpec) -> set[PatchContentRef]:
 
 
 def _dedupe(sources: list[SourceObject]) -> tuple[SourceObject, ...]:
-    """Drop what two references both name."""
+    """Drop the duplicates of objects that two references name."""
     return tuple({source.target: source for source in sources}.values())

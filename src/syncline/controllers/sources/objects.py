@@ -13,7 +13,8 @@ from syncline.controllers.sources.object_reader import ObjectReader, SourceClust
 from syncline.controllers.sources.source_memory import SourceAccount, SourceMemory
 from syncline.controllers.state import SyncState
 from syncline.controllers.targets.clusters import ConnectedClusters
-from syncline.controllers.targets.prune import KeepSet, managed_objects, object_key
+from syncline.controllers.targets.managed_objects import managed_objects, object_key
+from syncline.controllers.targets.prune import KeepSet
 from syncline.controllers.targets.select import TargetSelection, select_targets
 from syncline.controllers.targets.stages import DesiredAt
 from syncline.controllers.targets.transform import render_targets
@@ -31,7 +32,7 @@ from syncline.render.transform_pool import TransformPool
 
 
 class ObjectReading(Generic[Spec, Status]):
-    """What one reconcile reads of its source objects."""
+    """The reading of the source objects of one reconcile."""
 
     def __init__(
         self,
@@ -55,7 +56,7 @@ class ObjectReading(Generic[Spec, Status]):
         self._selection: TargetSelection | None = None
 
     async def desired(self, unit: str, clusters: ConnectedClusters) -> DesiredSet:
-        """Read the sources, select their targets, and render what each should hold."""
+        """Read the sources, select their targets, and render the desired objects."""
         lowered = self.lowered
         self._read = read = await self._reader.read_sources(lowered, self._at, self._account)
         self._selection = selection = await select_targets(
@@ -109,7 +110,7 @@ class ObjectReading(Generic[Spec, Status]):
         return watches, lowered.claim(tuple(wants))
 
     async def selected(self, scopes: Sequence[SourceScope]) -> Mapping[str, frozenset[str]]:
-        """Return the sources that selectors mean: of the spec by what was read, of former ones by a list."""
+        """Return the sources that selectors match: from this reading for the spec, by a list for former selectors."""
         known = {scope.key: self._matching(scope) for scope in scopes if self._is_read(scope)}
         for scope in scopes:
             if scope.selector is not None and scope.key not in known:
@@ -119,7 +120,7 @@ class ObjectReading(Generic[Spec, Status]):
     async def waiting_targets(
         self, clusters: ConnectedClusters, absent: Sequence[Target] | None = None
     ) -> TargetSelection:
-        """Find the targets of named sources that do not exist, or could not be read."""
+        """Select the targets of named sources that do not exist, or could not be read."""
         sources = self._reader.placeholders(self.lowered, self._at)
         waiting = [source for source in sources if absent is None or source.target in absent]
         if not waiting:
@@ -132,7 +133,7 @@ class ObjectReading(Generic[Spec, Status]):
     async def _keep_set(
         self, clusters: ConnectedClusters, selection: TargetSelection, waiting: TargetSelection
     ) -> KeepSet:
-        """Return the copies that are wanted, and those that the policy keeps though their source is gone."""
+        """Return the wanted copies, and those that the policy keeps although their source is gone."""
         lowered, read = self.lowered, self._read
         deleted: frozenset[str] = frozenset()
         if lowered.source_deletion_policy == "Orphan" and not lowered.is_single:
@@ -192,11 +193,11 @@ class ObjectSource:
         preview: bool = False,
         at: SourceCluster | None = None,
     ) -> ObjectReading[Spec, Status]:
-        """Begin to read; `at` is the cluster of the sources, by default that of the sync."""
-        # Whoever asks for a preview sees with rights of their own.
+        """Begin to read. `at` is the cluster of the sources, by default the cluster of the sync."""
+        # A preview reads with the rights of the user who runs it.
         visibility = None if preview else self._visibility(lowered)
         namespace = lowered.sync.metadata.namespace
-        # A preview runs in a command of one person, which shares its memory with nobody.
+        # A preview runs in the command of one user, and shares its memory with no other sync.
         account = SourceAccount(SourceMemory() if preview else self._memory, namespace)
         if not preview:
             self.end(key_of(lowered.sync))

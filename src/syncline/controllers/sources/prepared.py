@@ -20,42 +20,42 @@ _APPLIED = frozenset({"Synced", "Skipped"})
 
 
 class PreparedRevision(Struct, frozen=True, kw_only=True):
-    """What one environment is about to apply."""
+    """The revision that one environment applies in this reconcile."""
 
     environment: EnvironmentSpec
     recorded: EnvironmentState
     revision: str | None = None
-    """What the status is to say."""
+    """The decision about the revision, for the status."""
     attempted: str = ""
-    """The revision that could not be read or built, where it is known."""
+    """The revision that could not be read or built, if it is known."""
     revisions: tuple[SourceRevision, ...] = ()
     artifact: BuildArtifact | None = None
     source_tree: SourceTree | None = None
-    """The files that it was made from, for the time of a reconcile."""
+    """The files that it was built from, during a reconcile."""
     certain: bool = False
-    """Whether it is all that the source wants now: only then may anything be removed."""
+    """Whether it is complete: only then may objects be removed."""
     problem: SyncError | None = None
     decision: Decision | None = None
     skipped: Mapping[str, Validity] = {}
-    """Clusters that it is not written to, and what validation found there."""
+    """The clusters that it is not written to, with the result of validation there."""
     unpacked: tuple[Desired, ...] | None = None
-    """What was made, unpacked for the time of a reconcile."""
+    """The built objects, unpacked during a reconcile."""
 
     def desired(self) -> Sequence[Desired]:
-        """Return what each target should hold."""
+        """Return the desired object of each target."""
         if self.unpacked is not None:
             return self.unpacked
         return self.artifact.desired() if self.artifact is not None else ()
 
     def unpack(self) -> Self:
-        """Unpack what was made, once for the whole reconcile."""
+        """Unpack the built objects, once for the whole reconcile."""
         return structs.replace(self, unpacked=tuple(self.desired()))
 
 
 def within_limits(prepared: PreparedRevision, limits: TenantLimits) -> PreparedRevision:
-    """Return a revision as TenantPolicies allow it: where one object is not allowed, nothing of it is applied.
+    """Return a revision that TenantPolicies allow. If one object is not allowed, nothing of the revision is applied.
 
-    Nor is anything of an earlier one where its sources or keys are not allowed any more.
+    An earlier revision is not applied either if its sources or keys are no longer allowed.
     """
     if (
         prepared.problem is not None

@@ -1,7 +1,7 @@
-"""Push records: a push that reached a replica without the lease, as an annotation for the leader.
+"""Push records: annotations that inform the leader of a push that another replica received.
 
-The annotation says when; nothing else of the delivery is kept, since nothing of it is believed. Whoever may edit the
-sync may write the annotation too, and gets by it what `requestedAt` gives them anyway: one check of the repository.
+The annotation has the time of the push. Nothing else of the delivery is kept, because it is not trusted. A user who can
+edit the sync can write the annotation too, and gets the same as from `requestedAt`: one check of the repository.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ SPACING = 2.0
 
 
 class PushRecords:
-    """Writes pushes down. Each record serves all deliveries that came before it was begun."""
+    """Writes push records. Each record serves all deliveries before its start."""
 
     def __init__(self, client: Client, resource: Resource) -> None:
         self._client = client
@@ -26,14 +26,12 @@ class PushRecords:
         self._last: dict[Key, float] = {}
 
     async def record(self, key: Key) -> None:
-        """Return once a record that was begun after this call is stored. Raises `KubeError`."""
+        """Return when a record that began after this call is stored. Raises `KubeError`."""
         task = self._waiting.get(key)
         if task is None:
             task = self._waiting[key] = asyncio.create_task(self._record(key))
-            task.add_done_callback(
-                lambda done: done.cancelled() or done.exception()
-            )  # nobody may be left to hear of it
-        # Whoever gives up waiting leaves the record to the others.
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())  # there may be no waiter left
+        # If one waiter is cancelled, the record continues for the others.
         await asyncio.wait([task])
         task.result()
 
@@ -43,7 +41,7 @@ class PushRecords:
             if (pause := self._last.get(key, float("-inf")) + SPACING - loop.time()) > 0:
                 await asyncio.sleep(pause)
         finally:
-            # A delivery that comes from here on may be of a push that the leader does not find yet.
+            # A later delivery may be of a push that the leader does not find yet.
             del self._waiting[key]
         self._last[key] = loop.time()
         loop.call_later(SPACING, self._forget, key)

@@ -1,6 +1,6 @@
-"""Reference reader: the ConfigMaps and Secrets that a sync names, read with its identity, once a version.
+"""Reference reader: reads the ConfigMaps and Secrets that a sync names, with its identity, each version once.
 
-A watch tells the version that is current; while it is the one that was read, nothing is asked for again.
+A watch reports the current version. While it is the cached version, nothing is read again.
 """
 
 import time
@@ -22,7 +22,7 @@ from syncline.engine.kind_informer import KindInformer
 from syncline.kube.cache import Key
 from syncline.kube.errors import Forbidden, KubeError, NotFound
 
-# What an account may read may change without a word: this long a reading counts.
+# How long a reading is cached, because no event reports a change of the rights of an account.
 CACHE_TTL = 300.0
 # The maximum size of cached objects. Users who create ConfigMaps decide their number and size.
 MAX_CACHED_BYTES = 32 * 1024 * 1024
@@ -31,7 +31,7 @@ _KEY_BYTES = 200
 
 
 class ReferencedData(Struct, frozen=True):
-    """What an object holds, by key."""
+    """The contents of an object, by key."""
 
     version: str
     data: Mapping[str, bytes]
@@ -46,7 +46,7 @@ class ReferenceWire(Struct, rename="camel"):
 
 
 class Requester(Struct, frozen=True, kw_only=True):
-    """The sync that reads, its identity, and its interval."""
+    """The sync that reads, with its identity and interval."""
 
     kind: str = KIND
     key: Key
@@ -57,7 +57,7 @@ class Requester(Struct, frozen=True, kw_only=True):
 
     @property
     def sync(self) -> str:
-        """Name the sync as ownership does."""
+        """The sync, as ownership names it."""
         return f"{self.kind}/{self.key.namespace}/{self.key.name}"
 
 
@@ -82,7 +82,7 @@ class ReadingCache:
         """The approximate size of the entries, by namespace."""
 
     def get(self, place: Place) -> tuple[ReferencedData, float] | None:
-        """Return a reading, and until when it counts."""
+        """Return a reading, and the time until it is valid."""
         return self._readings.get(place)
 
     def keep(self, place: Place, held: ReferencedData) -> None:
@@ -101,7 +101,7 @@ class ReadingCache:
 
 
 class ReferenceReader:
-    """Readings of all syncs."""
+    """The readings of all syncs."""
 
     def __init__(self, hub: Cluster) -> None:
         self._hub = hub
@@ -110,9 +110,9 @@ class ReferenceReader:
     async def get_or_none(
         self, requester: Requester, target: Target, what: str, *, reconciling: bool = True
     ) -> ReferencedData | None:
-        """Return what an object holds; None where there is none. Raises `SyncError` where it cannot be read.
+        """Return the contents of an object; None if it does not exist. Raises `SyncError` if it cannot be read.
 
-        `what` says in a spec's words why it is read; `reconciling`, that the sync reconciles with it right now.
+        `what` is the field of the spec that names it. `reconciling`: a reconcile of the sync uses it now.
         """
         user = requester.user
         informer = await self._hub.open_kind(target.group_kind)
@@ -132,7 +132,7 @@ class ReferenceReader:
         except KubeError as error:
             message = f"{target.kind} {target.name}, which {what} names, cannot be read: {error}"
             raise SyncError("ReferenceUnreadable", message, retry=True, status="Unknown") from error
-        # Where an earlier version was known, this sync may have used it a moment ago: then it reconciles once more.
+        # If an earlier version was cached, this sync may have just used it: then it reconciles again.
         first = _version(informer, target) is None
         informer.observe_unmanaged(wire.metadata, requester.sync if first and reconciling else "")
         held = ReferencedData(wire.metadata.resource_version, _data(target.kind, wire))
@@ -140,7 +140,7 @@ class ReferenceReader:
         return held
 
     async def get(self, requester: Requester, target: Target, what: str) -> ReferencedData:
-        """Return what an object holds; raises `SyncError` where there is none."""
+        """Return the contents of an object. Raises `SyncError` if it does not exist."""
         held = await self.get_or_none(requester, target, what)
         if held is None:
             message = (
@@ -155,7 +155,7 @@ def _size(held: ReferencedData) -> int:
 
 
 def _version(informer: KindInformer, target: Target) -> str | None:
-    """Return the version that the watch knows of, if it knows of the object."""
+    """Return the version of the object in the watch, or an empty text."""
     copy = informer.managed.at(target)
     return copy.version if copy is not None else informer.unmanaged.get(Key(target.namespace, target.name))
 

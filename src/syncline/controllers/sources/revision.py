@@ -27,7 +27,7 @@ class RevisionSelector:
     async def prepare(
         self, request: BuildRequest, sync: BuiltSync, state: SyncState, unready: SyncError | None
     ) -> PreparedRevision:
-        """Find out what an environment is to apply. What cannot be read or built leaves what was applied in place."""
+        """Prepare the revision of an environment. If it cannot be read or built, the applied revision stays."""
         status = sync.status
         recorded = state_of(request.environment, status)
         known = state.unit(request.environment.name)
@@ -35,7 +35,7 @@ class RevisionSelector:
             environment=request.environment, recorded=recorded, revision=recorded.revision, artifact=known.artifact
         )
         if not status.observed_generation:
-            self._builds.warm()  # a new sync has everything built, once it is fetched
+            self._builds.warm()  # a new sync builds everything after the fetch
         try:
             prepared, commits = await self._choose(request, prepared, known, requested=is_reconcile_requested(sync))
             trouble = prepared.problem
@@ -48,7 +48,7 @@ class RevisionSelector:
     async def _choose(
         self, request: BuildRequest, prepared: PreparedRevision, known: UnitState, *, requested: bool
     ) -> tuple[PreparedRevision, dict[str, Commit]]:
-        """Choose the commits to apply. Raises `SyncError` where there is none at all."""
+        """Choose the commits to apply. Raises `SyncError` if there are none."""
         environment = request.environment
         if environment.git is None:
             heads = {
@@ -74,16 +74,16 @@ class RevisionSelector:
         if decision.commit is None:
             raise trouble or SyncError("RevisionNotFound", decision.why)
         chosen = head if head is not None and decision.reason == "Head" else Commit(decision.commit)
-        # A rollback does not need to know what the source is at now.
+        # A rollback does not need the newest commit of the source.
         trouble = trouble if decision.reason in ("HeadUnknown", "NotFound") else None
         return structs.replace(prepared, decision=decision, problem=trouble), {environment.sources[0].folder: chosen}
 
     async def _effective_revision(
         self, request: BuildRequest, prepared: PreparedRevision, known: UnitState, head: Commit
     ) -> str:
-        """Return the revision that the head comes to: one that changes nothing for this environment is no new one.
+        """Return the effective revision of the head: a commit that changes no input of the environment is not new.
 
-        Otherwise an unrelated push would have a revision that failed tried again, or never be gone back from.
+        Otherwise an unrelated push would retry a failed revision, or would prevent its rollback.
         """
         recorded = prepared.recorded
         if (
@@ -111,7 +111,7 @@ class RevisionSelector:
         known: UnitState,
         unready: SyncError | None,
     ) -> PreparedRevision:
-        """Build what was chosen, unless nothing that goes into it has changed."""
+        """Build the chosen revision, unless no input has changed."""
         requester, environment, recorded = request.requester, request.environment, prepared.recorded
         revisions = [
             await self._origins.revision(requester, one, commits.get(one.folder)) for one in environment.sources
@@ -128,7 +128,7 @@ class RevisionSelector:
             recorded.inputs,
         ):
             return structs.replace(prepared, problem=unready)
-        # While nothing that goes in has changed, the status stays as it is: an unrelated push costs no write.
+        # While no input has changed, the status stays as it is: an unrelated push costs no write.
         changed = artifact.inputs != recorded.inputs or held or recorded.rollback is not None or request.force_report
         known.chosen = artifact
         return structs.replace(

@@ -1,7 +1,7 @@
 """Source memory: limits the source objects in memory, for all reconciles together and for one namespace.
 
 Users who create objects in a namespace decide how large the sources of its syncs are. Many syncs can hold them at once,
-until their writes end. A sync without room releases its sources, and waits for a turn of large sources: one sync of
+until their writes end. A sync without room releases its sources, and waits in the queue for large sources: one sync of
 each namespace at a time.
 """
 
@@ -25,7 +25,7 @@ LARGE = 2
 MOST_BYTES = SHARED_BYTES + LARGE * MAX_HELD_BYTES
 # Each sync may always hold this much: sources of the usual size do not wait.
 FREE_BYTES = 256 * 1024
-# The time that a sync waits for its turn, before it is reported and retried later.
+# The time that a sync waits in the queue, before it is reported and retried later.
 PATIENCE = 60.0
 TOO_LARGE = "SourceTooLarge"
 

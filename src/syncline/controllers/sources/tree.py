@@ -23,14 +23,14 @@ class DataTree:
         return sorted(self._data) if path == ROOT else [name for name in self._data if name == path]
 
     def digest(self, path: str) -> str:
-        """Name what is at a path; whoever has the digest must have a key over it, for it may be of a Secret."""
+        """Return the digest of the content at a path. It must be hashed with a key, because it may be of a Secret."""
         hashed = hashlib.sha256()
         for name in self.paths(path):
             hashed.update(f"{name}\0{len(self._data[name])}\0".encode() + self._data[name])
         return hashed.hexdigest()
 
     def kind(self, path: str) -> EntryKind | None:
-        """Tell what is at a path."""
+        """Return the type of a path."""
         return "folder" if path == ROOT else "file" if path in self._data else None
 
     def files(self, path: str) -> dict[str, SourceFile]:
@@ -39,13 +39,13 @@ class DataTree:
 
 
 class SourceTree:
-    """Trees by their folders. Looks are in memory; content is read when asked for."""
+    """The trees of all sources, by their folders. Names are in memory; contents are read on demand."""
 
     def __init__(self, trees: Mapping[str, CommitTree | DataTree]) -> None:
         self._trees = trees
 
     def kind(self, path: str) -> EntryKind | None:
-        """Tell what is at a path from the root, links not followed; the root `.` is a folder."""
+        """Return the type of a path from the root, without following links; the root `.` is a folder."""
         if path == ROOT:
             return "folder"
         tree, rest = self._at(path)
@@ -54,17 +54,17 @@ class SourceTree:
         return tree.kind(rest) if isinstance(tree, DataTree) else _kind(tree, rest)
 
     def is_missing(self, path: str) -> bool:
-        """Whether nothing at all is at a path; of a glob, whether nothing matches."""
+        """Whether a path does not exist, or a glob matches nothing."""
         tree, rest = self._at(path)
         return path != ROOT and self.kind(path) is None and not (isinstance(tree, CommitTree) and _entries(tree, rest))
 
     def commit(self, path: str) -> str:
-        """Return the commit that a path is read from; empty where it is no repository's."""
+        """Return the commit that a path is read from; empty if it is not from a repository."""
         tree, _ = self._at(path)
         return tree.commit.sha if isinstance(tree, CommitTree) else ""
 
     def links(self, folder: str) -> Sequence[str]:
-        """Give the paths of all symbolic links in a folder and in those in it."""
+        """Return the paths of all symbolic links in a folder and its subfolders."""
         found: list[str] = []
         for name, tree in self._trees.items():
             if isinstance(tree, CommitTree):
@@ -73,18 +73,18 @@ class SourceTree:
         return found
 
     async def read(self, paths: Sequence[str]) -> Mapping[str, bytes]:
-        """Read files; of a link, what it links to."""
+        """Read files; the content of a link is its target."""
         return {path: content for path, (content, _) in (await self._read(paths)).items()}
 
     def digest(self, path: str) -> str:
-        """Name everything at a file, folder or glob."""
+        """Return the digests of everything at a file, folder or glob."""
         if path == ROOT:
             return "+".join(tree.digest(ROOT) for _, tree in sorted(self._trees.items()))
         tree, rest = self._at(path)
         return tree.digest(rest) if tree is not None else ""
 
     async def files(self, paths: Iterable[str]) -> dict[str, SourceFile]:
-        """Read all files at some files, folders and globs; what does not exist is left out."""
+        """Read all files at some files, folders and globs; paths that do not exist are left out."""
         wanted: list[str] = []
         found: dict[str, SourceFile] = {}
         for path in paths:
@@ -121,7 +121,7 @@ class SourceTree:
         return found
 
     def _refuse_too_much(self, paths: Sequence[str]) -> None:
-        """Raise `TooLarge` where files of all sources together are more than is held in memory; of each, git tells."""
+        """Raise `TooLarge` if the files of all sources together exceed the limit. `git` checks each source."""
         size = 0
         for path in paths:
             tree, rest = self._at(path)

@@ -9,13 +9,11 @@ from syncline.controllers.errors import QuotaError, SyncError
 from syncline.controllers.lowered import key_of, spec_of
 from syncline.controllers.sources.api_export import ExportReader, known_workspaces
 from syncline.controllers.sources.desired import DesiredSet, UnitResult
+from syncline.controllers.sources.held_objects import HeldObjects
 from syncline.controllers.sources.object_reader import SourceCluster
 from syncline.controllers.sources.upstream_identity import UpstreamIdentity, check_identity
 from syncline.controllers.sources.upstream_parts import UpstreamPart, UpstreamSet
-from syncline.controllers.sources.upstream_reader import (
-    UPSTREAM_AGAIN,
-    HeldObjects,
-)
+from syncline.controllers.sources.upstream_reader import UPSTREAM_AGAIN
 from syncline.controllers.sources.upstream_reading import UpstreamContext, UpstreamReading
 from syncline.controllers.sources.upstream_versions import (
     with_shard_versions,

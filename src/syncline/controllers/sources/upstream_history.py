@@ -11,9 +11,10 @@ from functools import reduce
 
 from msgspec import Struct
 
+from syncline.controllers.sources.held_objects import Witness
 from syncline.controllers.sources.object_reader import SourceCluster
 from syncline.controllers.sources.upstream_parts import ReadResource
-from syncline.controllers.sources.upstream_reader import UpstreamReader, UpstreamResource, Witness
+from syncline.controllers.sources.upstream_reader import UpstreamReader, UpstreamResource
 from syncline.controllers.targets.clusters import ConnectedClusters
 from syncline.core.source_history import (
     SourceVersion,

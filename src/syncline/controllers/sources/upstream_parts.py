@@ -7,9 +7,10 @@ from msgspec import Struct
 from syncline.api.workspacesync import WorkspaceResource, WorkspaceSyncSpec, resources_of
 from syncline.controllers.errors import SyncError
 from syncline.controllers.lowered import SourceObject
+from syncline.controllers.sources.held_objects import HeldObjects, ReadObjects
 from syncline.controllers.sources.object_reader import SourceCluster
 from syncline.controllers.sources.upstream_identity import UpstreamIdentity
-from syncline.controllers.sources.upstream_reader import HeldObjects, ReadObjects, UpstreamResource
+from syncline.controllers.sources.upstream_reader import UpstreamResource
 from syncline.controllers.sources.workspace_report import ResourceReport
 from syncline.controllers.targets.export_clusters import BoundUpstream
 from syncline.engine.watch_index import UpstreamWatch

@@ -17,16 +17,12 @@ from syncline.controllers.sources.api_export import UNBOUND, UnseenCopies
 from syncline.controllers.sources.copies import CopyMaker, CopyRules, copy_rules
 from syncline.controllers.sources.desired import DesiredSet
 from syncline.controllers.sources.edited_copies import EditedCopies
+from syncline.controllers.sources.held_objects import HeldObjects, ReadObjects
 from syncline.controllers.sources.object_reader import SourceCluster
 from syncline.controllers.sources.upstream_evidence import Evidence
 from syncline.controllers.sources.upstream_history import UpstreamHistory, compare_all
 from syncline.controllers.sources.upstream_parts import ReadResource, UpstreamPart, UpstreamSet, resource_reports
-from syncline.controllers.sources.upstream_reader import (
-    HeldObjects,
-    ReadObjects,
-    UpstreamReader,
-    UpstreamResource,
-)
+from syncline.controllers.sources.upstream_reader import UpstreamReader, UpstreamResource
 from syncline.controllers.sources.upstream_selection import SelectedTargets, UpstreamSelector
 from syncline.controllers.sources.upstream_versions import (
     recorded_version,

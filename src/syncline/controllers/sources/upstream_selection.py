@@ -12,9 +12,9 @@ from syncline.controllers.targets.clusters import ConnectedClusters, TargetClust
 from syncline.controllers.targets.copy_statuses import UpwardItem
 from syncline.controllers.targets.endpoints_upward import SERVICE
 from syncline.controllers.targets.layout import Layout, NamespacePlace
+from syncline.controllers.targets.managed_objects import ObjectKey, object_key
 from syncline.controllers.targets.namespaces import closed_namespace
 from syncline.controllers.targets.own_namespaces import OwnNamespaces, foreign_namespace, own_namespace
-from syncline.controllers.targets.prune import ObjectKey, object_key
 from syncline.controllers.targets.stages import DesiredAt
 from syncline.core.digest import DigestKey
 from syncline.core.objects import Target

@@ -1,8 +1,8 @@
-"""Validation of a revision as a whole, for every cluster that it goes to, before its first write.
+"""Validation of a revision as a whole, for every cluster that it is written to, before its first write.
 
-By schemas: all objects, against what each cluster publishes and the definitions that come with them, in a child. By a
-dry run: what is new or changed, by the API server itself. What was found is remembered with what was built: a revision
-that is in order is not checked again, and one that is not only when the schemas of the cluster have changed.
+With schemas, a worker checks all objects against the schemas of each cluster and the CRDs of the revision. With a dry
+run, the API server checks new and changed objects. The result is kept with the build: a valid revision is not checked
+again, and an invalid one only after the schemas of the cluster have changed.
 """
 
 import asyncio
@@ -30,15 +30,16 @@ from syncline.core.outcome import Outcome
 from syncline.core.redact import may_contain_secrets, strip_server_text
 from syncline.core.validity import Validity, explain, extent_of, invalid
 from syncline.engine.cluster import Cluster
-from syncline.engine.writer import INVALID_MANIFEST, Writer
+from syncline.engine.write_outcomes import INVALID_MANIFEST
+from syncline.engine.writer import Writer
 from syncline.kube.errors import Forbidden, KindNotServed, KubeError, NotFound
 from syncline.kube.openapi import FRESH, KEPT, SchemaDocument
 from syncline.render.errors import RenderFailed
 from syncline.render.validation import Candidate, InvalidObject, Schema, Validation
 
-# How long a revision waits for schemas in one go; the reading goes on, and the next try finds it.
+# How long one reconcile waits for schemas. The reading continues, and the next reconcile uses its result.
 SCHEMA_SECONDS = 5.0
-# A server needs a moment to publish what has become of a definition: until then a refusal may be out of date.
+# A server publishes the schema of a changed CRD after a moment: until then a refusal may be outdated.
 PUBLISHING_SECONDS = 3.0
 DEFINITION = "CustomResourceDefinition.apiextensions.k8s.io"
 UNAVAILABLE = "ValidationUnavailable"
@@ -46,7 +47,7 @@ REFUSED = "DryRunRefused"
 INVALID = INVALID_MANIFEST
 STOPPED = "RenderFailed"
 _VALID = Validity(state="Valid")
-# Groups that no definition can add kinds to: a kind that is not there is misspelt, or of another version.
+# Groups to which no CRD can add kinds: an unknown kind in them is misspelt, or of another version.
 _BUILT_IN = frozenset({"", "apps", "autoscaling", "batch", "policy"}) | {
     f"{name}.k8s.io"
     for name in (
@@ -62,10 +63,10 @@ class Validator(Protocol):
     """Checks objects against schemas."""
 
     async def validate(self, work: Validation) -> list[InvalidObject]:
-        """Return what is wrong; raises `RenderFailed`."""
+        """Return the errors. Raises `RenderFailed`."""
 
     async def field_lines(self, tenant: str, content: bytes, fields: Sequence[tuple[int, str]]) -> list[int]:
-        """Return the line of each field of a file, 0 where it is not found; raises `RenderFailed`."""
+        """Return the line of each field of a file; 0 for a field that is not found. Raises `RenderFailed`."""
 
 
 class RevisionValidator:
@@ -83,7 +84,7 @@ class RevisionValidator:
         sites: Sequence[TargetCluster],
         known: UnitState,
     ) -> PreparedRevision:
-        """Return what is to be applied: the revision, if it is in order; else what was applied before, and why."""
+        """Return the artifact to apply: the revision if it is valid; else the applied one, with the reason."""
         artifact = prepared.artifact
         if artifact is None or not sites:
             return prepared
@@ -134,10 +135,10 @@ class _RevisionCheck:
         self._desired = prepared.desired()
         self._definitions = _definitions(self._desired)
         self._checks: dict[tuple[Digests, tuple[Target, ...]], asyncio.Task[list[InvalidObject]]] = {}
-        """What was found is the same in all clusters with the same schemas."""
+        """The results by schemas: clusters with the same schemas have the same result."""
 
     async def examine(self, sites: Sequence[TargetCluster]) -> dict[str, ValidationResult]:
-        """Check; return what was found by cluster."""
+        """Check the revision, and return the results by cluster."""
         try:
             found = await asyncio.gather(*map(self._examined, sites))
         finally:
@@ -166,12 +167,12 @@ class _RevisionCheck:
         try:
             documents = await self._documents(site.cluster, objects, FRESH if refused else KEPT)
         except (NotFound, Forbidden):
-            return await self._by_dry_run(site)  # the server publishes no schemas, or not to us
+            return await self._by_dry_run(site)  # the server publishes no schemas, or does not let us read them
         if before is not None and refused and before.settled and before.schemas == _digests(documents):
             return before
         errors = await self._errors(site.cluster, objects, documents)
         if errors and not refused:
-            # What is found wrong must be so by the newest schemas.
+            # An error counts only by the newest schemas.
             fresh = await self._documents(site.cluster, objects, FRESH)
             if _digests(fresh) != _digests(documents):
                 documents, errors = fresh, await self._errors(site.cluster, objects, fresh)
@@ -186,7 +187,7 @@ class _RevisionCheck:
         )
 
     async def _by_dry_run(self, site: TargetCluster) -> ValidationResult:
-        """Ask the API server; what it cannot be asked about yet is checked by schemas, those of the revision first."""
+        """Check with a dry run. Objects that it cannot check yet are checked against schemas."""
         found = await self._dry_runs.run(site, self._desired, self._definitions, self._kept)
         if found.failure:
             why = _unavailable(f"it cannot be asked in a dry run: {found.failure}; it is asked again")
@@ -207,7 +208,7 @@ class _RevisionCheck:
         return ValidationResult(inputs=self._inputs, validity=invalid(INVALID if wrong else REFUSED, named))
 
     async def _refusals(self, refusals: Sequence[Refusal]) -> list[str]:
-        """Write what the server said for a person, with the file and the line of the field that it names."""
+        """Return the message of the server for a person, with the file and the line of the field that it names."""
         places = [one.desired.source for one in refusals]
         if self._source_tree is not None:
             named = [(one.desired.source, FieldError(one.field, "")) for one in refusals]
@@ -222,7 +223,7 @@ class _RevisionCheck:
         return strip_server_text(message) if is_secret else message
 
     async def _named(self, errors: Sequence[tuple[Desired, FieldError]]) -> list[str]:
-        """Write errors for a person, each with the file and the line of the field."""
+        """Return the messages of errors for a person, each with the file and the line of the field."""
         places = [one.source for one, _ in errors]
         if self._source_tree is not None:
             named = [(one.source, error) for one, error in errors]
@@ -230,7 +231,7 @@ class _RevisionCheck:
         return [f"{place}: {one.target}: {error}" for place, (one, error) in zip(places, errors, strict=True)]
 
     def _may_change(self, desired: Desired) -> bool:
-        """Whether the schema of an object is that of a definition in the cluster, which may have just changed."""
+        """Whether the schema of an object is from a CRD in the cluster, which may have just changed."""
         return desired.target.kind not in self._definitions and _group(desired) not in _BUILT_IN
 
     async def _documents(self, cluster: Cluster, objects: Sequence[Desired], age: float) -> dict[str, SchemaDocument]:
@@ -241,7 +242,7 @@ class _RevisionCheck:
     async def _errors(
         self, cluster: Cluster, objects: Sequence[Desired], documents: Mapping[str, SchemaDocument]
     ) -> list[tuple[Desired, FieldError]]:
-        """Return what is wrong with objects by schemas."""
+        """Return the errors of objects, by schemas."""
         unserved = await self._unserved(cluster, objects)
         key = (_digests(documents), tuple(one.target for one in objects))
         if key not in self._checks:
@@ -268,7 +269,7 @@ class _RevisionCheck:
         )
 
     async def _unserved(self, cluster: Cluster, objects: Iterable[Desired]) -> list[tuple[Desired, FieldError]]:
-        """Return the objects of kinds that the cluster does not serve and that nobody can define."""
+        """Return the objects of kinds that the cluster does not serve and that no CRD can define."""
         found: list[tuple[Desired, FieldError]] = []
         said: dict[tuple[str, str], str] = {}
         for one in objects:
@@ -285,7 +286,7 @@ class _RevisionCheck:
 def skip_clusters(
     prepared: PreparedRevision, sites: Sequence[TargetCluster]
 ) -> tuple[tuple[TargetCluster, ...], list[Outcome]]:
-    """Return the clusters that a revision is written to, and what is to be said of the others."""
+    """Return the clusters that a revision is written to, and the outcomes of the others."""
     outcomes = [
         Outcome(
             target=for_cluster(site, one).target,
@@ -303,7 +304,7 @@ def skip_clusters(
 def _fallback(
     prepared: PreparedRevision, known: UnitState, clusters: frozenset[str], problem: SyncError
 ) -> PreparedRevision:
-    """Return what was applied before, where it was; nothing is removed by it."""
+    """Return the applied artifact, for the clusters that it was written to. Nothing is removed."""
     held_back = Validity(state="Unknown", reason=problem.reason, errors=(problem.message,))
     return PreparedRevision(
         environment=prepared.environment,
@@ -321,7 +322,7 @@ def _fallback(
 def _problem(
     prepared: PreparedRevision, examined: Sequence[tuple[str, ValidationResult]], *, live: bool
 ) -> SyncError | None:
-    """Say what is wrong with a revision, in all clusters together."""
+    """Describe the errors of a revision, for all clusters together."""
     revision = prepared.revision or ""
     refused = [one for one in examined if one[1].validity.state == "Invalid"]
     if refused:
@@ -353,7 +354,7 @@ async def _why_unserved(cluster: Cluster, group: str, kind: str, api_version: st
 
 
 def _definitions(desired: Iterable[Desired]) -> dict[str, Desired]:
-    """Return the definitions among objects, by the kind that each defines."""
+    """Return the CRDs among objects, by the kind that each defines."""
     found: dict[str, Desired] = {}
     for one in desired:
         spec: Any = one.body.fields.get("spec") if one.target.kind == DEFINITION and one.body is not None else None

@@ -1,7 +1,7 @@
-"""Webhook secrets, read ahead.
+"""Webhook secrets: read in advance.
 
-When a delivery comes there is no time to ask, and how long the answer takes must tell nothing. Every replica reads
-them, whether or not it leads, since a delivery may come to any of them.
+The answer to a delivery must be fast, and its duration must reveal nothing. Every replica reads the secrets, because
+each can receive a delivery.
 """
 
 from collections.abc import Callable, Iterable
@@ -34,7 +34,7 @@ class NamedSecret(Struct, frozen=True):
 
 
 class WebhookSecrets(Generic[SomeSync]):
-    """Holds the secret of each sync of a kind that names one, as the sync's own identity may read it."""
+    """The webhook secrets of all syncs of a kind, each read with the identity of its sync."""
 
     def __init__(
         self,
@@ -58,15 +58,15 @@ class WebhookSecrets(Generic[SomeSync]):
 
     @property
     def complete(self) -> bool:
-        """Whether the secrets of all syncs that there were at the start have been read, or cannot be."""
+        """Whether the secrets of all syncs that existed at the start were read, or cannot be read."""
         return self._unread is not None and not self._unread
 
     def of(self, key: Key) -> tuple[bytes, ...]:
-        """Return the secret of a sync; nothing where it has none."""
+        """Return the secret of a sync; empty if it has none."""
         return self._secrets.get(key, ())
 
     def sync_changed(self, key: Key, sync: SomeSync | None) -> None:
-        """Take a sync that came, changed or went."""
+        """Handle that a sync was created, changed or deleted."""
         named = self._named_by(sync) if sync is not None else None
         target = Target(key.namespace, named.name, "Secret") if named is not None else None
         before = self._named.get(key)
@@ -83,7 +83,7 @@ class WebhookSecrets(Generic[SomeSync]):
             self.queue.add(key)
 
     async def run(self, present: Iterable[Key]) -> None:
-        """Read until the queue is closed; `present` are the syncs that there are now."""
+        """Read secrets until the queue is closed. `present` are the syncs that exist at the start."""
         self._unread = {key for key in present if key in self._named}
         await run_workers(self.queue, WORKERS, self._read)
 
@@ -112,7 +112,7 @@ class WebhookSecrets(Generic[SomeSync]):
         secret = held.data.get(named.key) if held is not None else None
         self._secrets[key] = (secret,) if secret else ()
         if requester.user is not None:
-            # What an account may read may change without a word.
+            # No event reports a change of the rights of an account.
             self.queue.add(key, delay=CACHE_TTL)
 
     def _object_changed(self, cluster: Cluster, target: Target, _by: str) -> None:

@@ -21,7 +21,7 @@ log = structlog.get_logger(__name__)
 
 NAMED = 3
 LOGGED = 10
-# One cause is reported once in this time, and this many causes of one sync at most.
+# Each cause is reported once in this time, and at most this many causes of one sync.
 WINDOW = 600.0
 MOST = 5
 
@@ -97,7 +97,7 @@ class EventReporter:
     def _is_news(self, one: StatusChange, *, turned: bool) -> bool:
         """Whether to report that a sync is not ready: for another reason than before, or for a new cause.
 
-        Causes that come again and again, and more of them than anybody reads, are not reported each time.
+        Repeated causes, and causes above the limit, are not reported.
         """
         now = time.monotonic()
         found = causes(one.after)
@@ -116,7 +116,7 @@ def _bad(one: StatusChange) -> list[Outcome]:
 
 
 def _about(one: StatusChange, outcomes: Collection[Outcome]) -> dict[str, str]:
-    """Return the fields of a log line: the revision, and the target and cluster where it is about a single one."""
+    """Return the fields of a log line: the revision, and the target and cluster if it is about a single one."""
     fields = {"revision": one.revision} if one.revision else {}
     if len(outcomes) == 1:
         return fields | next(iter(outcomes)).target.fields()
@@ -127,7 +127,7 @@ def _about(one: StatusChange, outcomes: Collection[Outcome]) -> dict[str, str]:
 
 
 def _log_targets(one: StatusChange) -> None:
-    """Log the targets that have come to a bad state, or to another one; a single one is in the line of the sync."""
+    """Log the targets with a new bad state. A single one is in the line of the sync."""
     listed = one.before.target_statuses
     known: dict[tuple[str, ...], tuple[TargetState, str]] = {
         (entry.cluster_name, entry.kind or "ConfigMap", entry.namespace, entry.name): (entry.status, entry.reason)
@@ -138,7 +138,7 @@ def _log_targets(one: StatusChange) -> None:
     for outcome in bad:
         target = outcome.target
         was = known.get((target.cluster, target.kind, target.namespace, target.name))
-        # A list that was cut says nothing of those that are not in it.
+        # A target that is not in a truncated list may have any state.
         if was != (outcome.state, outcome.reason) and (was is not None or len(listed) < LISTED):
             new.append(outcome)
     for outcome in new[:LOGGED] if len(bad) > 1 else ():

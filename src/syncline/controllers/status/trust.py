@@ -1,8 +1,7 @@
 """Trusted status: the last status of a sync that is proven to be ours.
 
-What somebody else has written into a status is put right by the next report, and does nothing meanwhile. Where no
-status of a sync can be proven, there is none: then everything is found by the marks on objects, as after a restore from
-a backup.
+A status that others have edited has no effect, and the next report corrects it. If no status of a sync is proven, the
+sync has none: then everything is found by the marks on objects, as after a restore from a backup.
 """
 
 from typing import Generic

@@ -137,7 +137,7 @@ def _namespaces(found: WorkspaceReport, outcomes: Sequence[Outcome]) -> list[Map
 
 
 def _named(places: Mapping[str, Value]) -> list[tuple[tuple[str, str], Value]]:
-    """Return what is known by upstream namespace, in order, with the logical cluster and the name of each."""
+    """Return the values by upstream namespace, in order, with the logical cluster and the name of each."""
     split = ((key.rpartition("/"), value) for key, value in sorted(places.items()) if key)
     return [((cluster, name), value) for (cluster, _, name), value in split]
 

@@ -1,4 +1,4 @@
-"""Apply: writes the desired objects of one unit, many at once, and in stages where objects need one another."""
+"""Apply: writes the desired objects of one unit, many at once, and in stages if objects depend on each other."""
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -10,8 +10,8 @@ from syncline.controllers.errors import SyncError
 from syncline.controllers.lowered import LoweredSpec, key_of
 from syncline.controllers.state import (
     REFUSED_FOR,
+    InSyncObject,
     RefusedChange,
-    SettledObject,
     UnitState,
     requested_by_user,
 )
@@ -110,7 +110,7 @@ class UnitApplier:
             outcomes = await apply_in_stages(items, write, one.is_wanted, independent=one.lowered.independent)
         else:
             outcomes = await write(items)
-        if one.unit.settled or one.unit.refused:
+        if one.unit.in_sync or one.unit.refused:
             _forget_unwanted(one.unit, {_place(item) for item in items})
         return self._followed(one, items, outcomes)
 
@@ -154,9 +154,9 @@ class UnitApplier:
         return partial(writer.apply, desired, created_once=kept, limit=item.limit)
 
     async def _run(self, one: ApplyPass, jobs: Sequence[ApplyJob], progress: Progress) -> list[Outcome]:
-        """Write to many targets at once, but not to those that an unmanaged object holds until something changes.
+        """Write to many targets at once, except to those where an unmanaged object blocks until something changes.
 
-        What was not begun with when policies change is not written.
+        Writes that have not begun when policies change are dropped.
         """
         sync = one.lowered.sync
         key, generation = key_of(sync), sync.metadata.generation
@@ -203,7 +203,7 @@ def _place(item: DesiredAt) -> tuple[str, Target]:
 
 def _settled(one: ApplyPass, item: DesiredAt) -> Outcome | None:
     """Return the outcome of an object that was in sync at the last reconcile, if none of its inputs has changed."""
-    known = one.unit.settled.get(_place(item))
+    known = one.unit.in_sync.get(_place(item))
     if known is None or known.desired is not item.desired or known.source is not item.source:
         return None
     is_same = known.observed is item.site.cluster.managed_at(item.desired.target) and known.keys is item.site.owner.keys
@@ -224,20 +224,20 @@ def _settle(
         if outcome is not None and observed is not None and is_same and not outcome.retry:
             keys = item.site.owner.keys
             namespace = item.site.cluster.namespace(item.desired.target.namespace)
-            apply.unit.settled[_place(item)] = SettledObject(
+            apply.unit.in_sync[_place(item)] = InSyncObject(
                 item.desired, item.source, observed, keys, outcome, namespace.uid if namespace is not None else ""
             )
         else:
-            apply.unit.settled.pop(_place(item), None)
+            apply.unit.in_sync.pop(_place(item), None)
     written = {outcome.target for outcome in outcomes if outcome.written is not None}
     if any(one.pair is not None and one.pair.deletes_upward and one.desired.target in written for one, _ in looked_at):
         apply.look_again()  # only the deletion of a copy that was in sync is propagated
 
 
 def _still_refused(one: ApplyPass, item: DesiredAt) -> Outcome | None:
-    """Return the outcome of a change that the server refused, if nothing that matters to it has moved.
+    """Return the outcome of a change that the server refused, if none of its inputs has changed.
 
-    Whoever edits the sync, or asks for it now, wants a fresh look.
+    An edit of the sync or a request to reconcile is an input: its user expects a new try.
     """
     known = one.unit.refused.get(_place(item))
     if known is None or known.requested != requested_by_user(one.lowered.sync) or known.desired != item.desired:
@@ -249,9 +249,9 @@ def _still_refused(one: ApplyPass, item: DesiredAt) -> Outcome | None:
 def _remember_refused(
     apply: ApplyPass, looked_at: Sequence[tuple[DesiredAt, Observed | None]], outcomes: Sequence[Outcome]
 ) -> None:
-    """Note the changes that the server refused, with the objects as they were when the pass looked at them.
+    """Record the changes that the server refused, with the objects as this reconcile has read them.
 
-    Where both sides can be edited, the other side may move too: those are looked at each time.
+    If both sides can be edited, the other side may change too: such changes are tried each time.
     """
     found = {outcome.target: outcome for outcome in outcomes if outcome.reason in REFUSED and not outcome.retry}
     for item, observed in looked_at:
@@ -265,13 +265,13 @@ def _remember_refused(
 
 
 def _forget_unwanted(unit: UnitState, wanted: set[tuple[str, Target]]) -> None:
-    for known in (unit.settled, unit.refused):
+    for known in (unit.in_sync, unit.refused):
         for place in known.keys() - wanted:
             del known[place]
 
 
 def pair_of(pair: PairedObject, memory: PairMemory, writer: Writer, item: DesiredAt) -> tuple[Pairs, Upstream]:
-    """Return the `Pairs` for an upstream object and its copy, and the upstream object as it was read."""
+    """Return the `Pairs` for an upstream object and its copy, and the upstream object that was read."""
     pairs = Pairs(pair.upstream, pair.client, writer, pair.rules, memory=memory, desired_of=pair.desired_of)
     return pairs, _upstream_of(item)
 
@@ -287,7 +287,7 @@ def _upstream_of(item: DesiredAt) -> Upstream:
 def two_way_of(
     strategies: KeyPolicies, lowered: LoweredSpec, writer: Writer, item: DesiredAt
 ) -> tuple[TwoWay, Upstream]:
-    """Return the `TwoWay` for a source and its copy, and the source as it was read."""
+    """Return the `TwoWay` for a source and its copy, and the source that was read."""
     site, upstream = item.site, _upstream_of(item)
     pair = TwoWay(site.cluster, site.client, writer, strategies, keys=lowered.keys, transforms=lowered.transforms)
     return pair, upstream

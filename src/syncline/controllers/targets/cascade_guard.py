@@ -28,9 +28,9 @@ from syncline.kube.errors import Forbidden, Gone, KubeError, NotFound
 
 NAMESPACE = "Namespace"
 DEFINITION = "CustomResourceDefinition.apiextensions.k8s.io"
-# So many are read at a time: most often the first one settles it.
+# The size of a page: most often the first object decides.
 _PAGE = 50
-# Kubernetes makes these by itself: notes, votes, and addresses of Services.
+# Kubernetes creates these itself: events, leases, and the addresses of Services.
 _BYPRODUCTS = frozenset({"Event", "Event.events.k8s.io", "Lease.coordination.k8s.io", "Endpoints"})
 _EVERYWHERE = frozenset({("ServiceAccount", "default"), ("ConfigMap", "kube-root-ca.crt")})
 
@@ -84,7 +84,7 @@ async def blocking_content(
 
 
 def _is_contained(served: Served, holder: Target) -> bool:
-    """Whether objects of a kind go with the holder."""
+    """Whether objects of a kind are deleted with the holder."""
     resource = served.resource
     if not served.verbs >= {"list", "delete"}:
         return False
@@ -114,7 +114,7 @@ async def _contents(site: TargetCluster, served: Served, holder: Target) -> Asyn
 
 
 def _has_owner_inside(meta: _OwnedMeta, namespaced: Mapping[tuple[str, str], bool]) -> bool:
-    """Whether an object belongs to others of its namespace, which say what becomes of it."""
+    """Whether an object depends on an owner in its namespace, which decides about it."""
     owners = [(one.api_version.rpartition("/")[0], one.kind) for one in meta.owner_references]
     return bool(owners) and all(namespaced.get(owner) for owner in owners)
 
@@ -122,7 +122,7 @@ def _has_owner_inside(meta: _OwnedMeta, namespaced: Mapping[tuple[str, str], boo
 def _blocker(
     site: TargetCluster, held: Target, meta: _OwnedMeta, wanted: Container[tuple[str, Target]], *, empty: bool
 ) -> str:
-    """Say whose an object is that must not go along; empty where it may."""
+    """Return why an object must not be deleted with its holder, or an empty text."""
     if meta.deletion_timestamp is not None or (held.kind, held.name) in _EVERYWHERE:
         return ""
     marker = read_marks(meta.annotations, site.owner.keys).marker

@@ -28,25 +28,25 @@ MAX_WRITE_SECONDS = 120.0
 
 
 class TargetCluster(Struct, frozen=True, kw_only=True):
-    """A cluster as one sync reaches it."""
+    """A cluster, as one sync connects to it."""
 
     destination: Destination
     cluster: Cluster
     client: Client
-    """With the identity that the sync writes with."""
+    """The client, with the identity that the sync writes with."""
     owner: Owner
     labels: Mapping[str, str] = {}
     """The labels of its SyncTarget."""
     unschedulable: bool = False
-    """Whether its SyncTarget takes nothing new."""
+    """Whether its SyncTarget accepts nothing new (`unschedulable`)."""
 
     def is_source(self, target: Target, source: SourceObject) -> bool:
-        """Whether a place here is that of the source itself."""
+        """Whether a target here is the source itself."""
         in_namespace = target.namespace == source.target.namespace
         return in_namespace and self.cluster.uid == source.cluster_uid and target.local() == source.target
 
     def target(self, namespace: str, name: str, kind: str) -> Target:
-        """Return a place in this cluster, by the name that the sync has for it."""
+        """Return a target in this cluster, with the name that the sync has for the cluster."""
         return Target(namespace, name, kind, self.destination.cluster)
 
 
@@ -62,32 +62,32 @@ class LostCluster(Struct, frozen=True, kw_only=True):
 
 
 class ConnectedClusters(Struct, frozen=True, kw_only=True):
-    """What could be reached, and what not."""
+    """The clusters of a sync: connected, and unreachable."""
 
     sites: tuple[TargetCluster, ...] = ()
     former: tuple[TargetCluster, ...] = ()
     """Clusters that the spec no longer names and that may still hold copies."""
     outcomes: tuple[Outcome, ...] = ()
-    """Targets in clusters that cannot be seen."""
+    """The outcomes of targets in unreachable clusters."""
     incomplete: bool = False
-    """Whether any place could not be looked at: then nothing is known to be done."""
+    """Whether a destination could not be read: then the sync is not complete."""
     requeue: Requeue = NO_REQUEUE
     renamed: tuple[TargetCluster, ...] = ()
-    """Clusters by a name that the spec no longer has, and that it does name otherwise."""
+    """Clusters with a name that the spec no longer has, and that the spec has under another name."""
     clusters: frozenset[str] = frozenset()
     """All other clusters that were tried."""
     warnings: tuple[str, ...] = ()
-    """What will be wrong soon."""
+    """Warnings about future problems, such as credentials that expire."""
     unmatched: tuple[str, ...] = ()
-    """What of the spec leads to no cluster now."""
+    """Descriptions of the selectors that match no cluster."""
     unseen_kinds: frozenset[str] = frozenset()
-    """The kinds that this sync has written in this cluster and that cannot be watched now."""
+    """The kinds that the sync has written in its own cluster and that cannot be watched now."""
     lost: tuple[LostCluster, ...] = ()
     """Clusters that the spec names and that cannot be reached now."""
 
 
 def for_unit(clusters: ConnectedClusters, unit: str, removed: tuple[str, ...] = ()) -> ConnectedClusters:
-    """Return the clusters as one unit of a sync writes to them; it takes over the objects of `removed` units."""
+    """Return the clusters for one unit of a sync. The unit takes over the objects of `removed` units."""
 
     def named(site: TargetCluster) -> TargetCluster:
         heir_of = tuple(structs.replace(site.owner, environment=part).ref for part in removed)
@@ -107,31 +107,31 @@ class ClusterResolver(Protocol[Status]):
     """Finds the clusters of syncs."""
 
     async def connect(self, lowered: LoweredSpec, triggers: Triggers, *, former: bool = True) -> ConnectedClusters:
-        """Return the clusters of a sync; those that are out of reach become outcomes."""
+        """Return the clusters of a sync. Unreachable ones become outcomes."""
 
     def record(self, lowered: LoweredSpec, connected: ConnectedClusters, status: Status) -> Status:
-        """Note in the status what is about to be written to."""
+        """Record the kinds and clusters in the status, before they are written to."""
 
     def selected(self, selector: ClusterSelector, namespace: str) -> frozenset[str]:
-        """Return the connections that a selector of SyncTargets means now, for a sync of this namespace."""
+        """Return the connections to the SyncTargets that a selector matches now, for a sync of this namespace."""
 
     async def observe(self, sync: AnySync, outcomes: Sequence[Outcome] | None, *, complete: bool) -> None:
-        """Note what a reconcile has found in the clusters of a sync; None: it did not look."""
+        """Record the outcomes of a reconcile in the clusters of a sync; None: they were not read."""
 
     def forget(self, kind: str, key: Key) -> None:
-        """Release what was held for a sync that is gone."""
+        """Release the memory of a deleted sync."""
 
 
 class LocalClusters:
-    """For syncs that write to their own cluster only."""
+    """The clusters of syncs that write only to their own cluster."""
 
     def __init__(self, hub: Cluster) -> None:
         self._hub = hub
 
     async def connect(self, lowered: LoweredSpec, triggers: Triggers, *, former: bool = True) -> ConnectedClusters:  # noqa: ARG002 - see the protocol
-        """Return this cluster, with a view of every kind that the sync has written.
+        """Return this cluster, with the watches of all kinds that the sync has written.
 
-        Where the spec no longer has it, and the sync has written to it, it is a former one.
+        If the spec no longer has it, and the sync has written to it, it is a former cluster.
         """
         unseen = await self._open(local_kinds(lowered.sync.status))
         client = self._hub.acting_as(lowered.user)
@@ -159,13 +159,13 @@ class LocalClusters:
         return frozenset()
 
     async def observe(self, sync: AnySync, outcomes: Sequence[Outcome] | None, *, complete: bool) -> None:
-        """Nothing is to be said of this cluster."""
+        """Record nothing: there are no SyncTargets."""
 
     def forget(self, kind: str, key: Key) -> None:
-        """Nothing is held."""
+        """Release nothing: no memory is held."""
 
     async def _open(self, kinds: tuple[str, ...]) -> frozenset[str]:
-        """Watch the kinds that were written earlier; return those that cannot be."""
+        """Watch the kinds that were written earlier. Return those that cannot be watched."""
         unseen: set[str] = set()
         for name in kinds:
             try:
@@ -176,10 +176,10 @@ class LocalClusters:
 
 
 def emptied_kinds(lowered: LoweredSpec, connected: ConnectedClusters) -> dict[str, set[str]]:
-    """Return the recorded kinds that the sync does not write any more and of which nothing is left, by cluster.
+    """Return the recorded kinds that the sync no longer writes and that have no object left, by cluster.
 
-    A write that a crash left in flight may still make an object: so a kind must have been watched for longer than any
-    request takes.
+    A write from before a crash may still create an object, so a kind must have been watched for longer than any request
+    takes.
     """
     wanted = lowered.kinds_written
     recorded = read_written(lowered.sync.status.written)

@@ -26,7 +26,7 @@ _UNUSABLE = frozenset({"SyncTargetNotFound", "SyncTargetNotAllowed"})
 
 
 class ClusterVisit(Struct, frozen=True, kw_only=True):
-    """The result of connecting to one place."""
+    """The result of connecting to one destination."""
 
     site: TargetCluster | None = None
     key: MemberKey | None = None
@@ -37,7 +37,7 @@ class ClusterVisit(Struct, frozen=True, kw_only=True):
     requeue: Requeue = NO_REQUEUE
     warning: str | None = None
     unmatched: str = ""
-    """Why the place means no cluster at all."""
+    """Why the destination means no cluster."""
     lost: LostCluster | None = None
 
 
@@ -69,13 +69,13 @@ def _without_room(lowered: LoweredSpec, one: ClusterVisit) -> ClusterVisit:
 
 
 def cluster_name(destination: Destination) -> str:
-    """Return the name of a place: a SyncTarget already has one."""
+    """Return the name of a destination: a SyncTarget already has one."""
     ref = destination.connection.sync_target_ref if destination.connection is not None else None
     return destination.cluster or (ref.name if ref is not None else "")
 
 
 def target_key(destination: Destination, namespace: str) -> tuple[str, Key] | None:
-    """Return the name of a SyncTarget for a sync of this namespace, and its key; None for any other place."""
+    """Return the name of a SyncTarget for a sync of this namespace, and its key; None for another destination."""
     connection = destination.connection
     if connection is None or connection.sync_target_ref is None:
         return None
@@ -133,7 +133,7 @@ def unresolvable(lowered: LoweredSpec, destination: Destination, error: KubeErro
 def place_outcomes(
     lowered: LoweredSpec, destination: Destination, why: tuple[TargetState, str, str], cluster: Cluster | None = None
 ) -> tuple[Outcome, ...]:
-    """Return the same outcome for all known targets of a place, or for the place itself."""
+    """Return the same outcome for all known targets of a destination, or for the destination itself."""
     state, reason, message = why
     targets: list[Target] = []
     if lowered.independent:

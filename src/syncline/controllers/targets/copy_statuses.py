@@ -69,14 +69,14 @@ class StatusInputs(Struct, frozen=True):
 
 
 class CopyView:
-    """The copies as they are cached while one pass looks at them."""
+    """The cached copies, during one reconcile."""
 
     def __init__(self, mode: ReplicasMode) -> None:
         self._mode = mode
         self._watched: dict[tuple[Cluster, str], bool] = {}
 
     def inputs(self, item: UpwardItem) -> StatusInputs:
-        """Return what is cached of the copies of an object now."""
+        """Return the cached copies of an object."""
         kind = item.source.target.kind
         copies: list[Observed | None] = []
         blind: list[str] = []

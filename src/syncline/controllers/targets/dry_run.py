@@ -1,8 +1,8 @@
 """Server-side dry run of a revision, with the identity that would write it.
 
-The server decodes, defaults, admits and validates as it would for the write itself, and stores nothing. It cannot be
-asked about what depends on the rest of the revision: objects of kinds that the revision defines or changes, and objects
-in namespaces that come with it. Those are deferred, for the caller to check otherwise.
+The server decodes, defaults, admits and validates the object as for a write, and stores nothing. It cannot check
+objects that depend on the rest of the revision: objects of kinds that the revision defines or changes, and objects in
+namespaces that the revision creates. These are deferred: the caller checks them in another way.
 """
 
 import asyncio
@@ -36,18 +36,18 @@ from syncline.kube.errors import (
 )
 from syncline.kube.resources import Resource
 
-# How long one answer may take: a revision that cannot be checked in time is checked later, and holds up nobody.
+# The timeout of one answer. A revision that cannot be checked in time is checked later, and delays no other sync.
 ANSWER_SECONDS = 15.0
 MOST_REFUSALS = 100
 _AT_ONCE = 32
 _TRIES = 3
-# How it names a field that it does not know, or cannot read.
+# The messages of the server about a field that it does not know or cannot decode.
 _FIELD_WORDS = re.compile(r'unknown field "([^"]{1,300})"|Go struct field \w+\.([\w.]{1,300}) of type')
 _NO_DRY_RUN = "does not support dry run"
 
 
 class Refusal(Struct, frozen=True):
-    """What the server has against an object."""
+    """The refusal of an object by the server."""
 
     desired: Desired
     error: ApiError
@@ -59,7 +59,7 @@ class Refusal(Struct, frozen=True):
 
     @property
     def field(self) -> str:
-        """The path of the first field that the server names, as far as it names one."""
+        """The path of the first field that the server names, or an empty text."""
         if self.error.fields:
             return self.error.fields[0]
         named = _FIELD_WORDS.search(self.error.message)
@@ -67,17 +67,17 @@ class Refusal(Struct, frozen=True):
 
 
 class DryRunResult(Struct, frozen=True, kw_only=True):
-    """What came of asking."""
+    """The results of the dry runs."""
 
     refusals: tuple[Refusal, ...] = ()
     deferred: tuple[Desired, ...] = ()
-    """Objects that the server could not be asked about."""
+    """Objects that the server cannot check."""
     failure: str = ""
-    """Why the server could not be asked at all."""
+    """Why no dry run was possible."""
 
 
 class DryRunner:
-    """Dry runs for all syncs; `writer` gives the one that would write to a cluster."""
+    """Dry runs for all syncs; `writer` returns the writer for a cluster."""
 
     def __init__(self, writer: Callable[[TargetCluster], Writer]) -> None:
         self._writer = writer
@@ -85,7 +85,7 @@ class DryRunner:
     async def run(
         self, site: TargetCluster, desired: Sequence[Desired], definitions: Mapping[str, Desired], kept: frozenset[str]
     ) -> DryRunResult:
-        """Ask about everything that is new or changed; `definitions` are those among it, by the kind they define."""
+        """Check all new and changed objects. `definitions` are the CRDs among them, by the kind that they define."""
         asking = _DryRunPass(site, self._writer(site), kept)
         changing = {kind for kind, one in definitions.items() if await asking.is_changed(one)}
         arriving = {one.target.name for one in desired if one.target.kind == "Namespace"}
@@ -95,7 +95,7 @@ class DryRunner:
             namespace = one.target.namespace
             later = namespace in arriving and site.cluster.namespace(namespace) is None
             (deferred if later or one.target.kind in changing else asked).append(one)
-        # What cannot be watched cannot be written either, which is for the apply to say.
+        # A kind that cannot be watched cannot be written either: the apply reports it.
         firsts = {one.target.kind: one for one in reversed(asked)}
         opened = {kind for kind, one in firsts.items() if await asking.is_open(one)}
         refusals: list[Refusal] = []
@@ -123,7 +123,7 @@ def _parts(desired: Sequence[Desired]) -> Iterator[Sequence[Desired]]:
 
 
 def _is_refusal(error: ApiError) -> bool:
-    """Whether the server says no to the object, rather than to being asked just now, or so."""
+    """Whether the server refuses the object itself, and not the request or its time."""
     if isinstance(error, BadRequest):
         return _NO_DRY_RUN not in error.message
     if isinstance(error, ServerError):
@@ -140,7 +140,7 @@ class _DryRunPass:
         self._kept = kept
 
     async def is_open(self, desired: Desired) -> bool:
-        """See to it that the kind of an object is watched; whether it is."""
+        """Watch the kind of an object. Return whether it is watched."""
         return await refused_kind(DesiredAt(self._site, for_cluster(self._site, desired))) is None
 
     async def is_changed(self, desired: Desired) -> bool:
@@ -154,11 +154,11 @@ class _DryRunPass:
         return action.verb in WRITES
 
     async def answer(self, desired: Desired) -> KubeError | None:
-        """Return what is said against an object; None where it is not written, or nothing is said."""
+        """Return the refusal of an object; None if it is accepted, or not written."""
         try:
             await self._ask(for_cluster(self._site, desired))
         except NotFound:
-            return None  # a namespace, or a role that is bound: for the apply to say
+            return None  # a namespace, or a role that is bound: the apply reports it
         except Invalid as error:
             return None if self._is_recreated(desired, error) else error
         except KubeError as error:
@@ -175,7 +175,7 @@ class _DryRunPass:
                 try:
                     await self._write(action, desired, observed)
                 except (AlreadyExists, Conflict):
-                    pass  # it is not as it was seen
+                    pass  # it differs from the observed object
                 else:
                     return
             observed = await self._writer.get_live(desired)
@@ -184,7 +184,7 @@ class _DryRunPass:
         return bool(self._kept) and mark_at(self._site.cluster, desired.target) in self._kept
 
     def _is_recreated(self, desired: Desired, error: ApiError) -> bool:
-        """Whether the writer would delete an object and create it again, since a field of it cannot be changed."""
+        """Whether the writer would delete an object and create it again, because a changed field is immutable."""
         overwrites = (
             self._site.destination.policy.management == "Overwrite" and desired.target.kind not in IRREPLACEABLE
         )

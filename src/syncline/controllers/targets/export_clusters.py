@@ -82,7 +82,7 @@ class BoundUpstream(Struct, frozen=True, kw_only=True):
         return self.binding.workspace
 
     async def current(self) -> Binding:
-        """Read the binding as it is now. Raises what any read raises."""
+        """Read the binding live. Raises the errors of a read."""
         assert self.client is not None  # noqa: S101 - it can be read
         wire: BindingWire = await self.client.get(APIBINDINGS, self.binding.name, type=BindingWire)
         return read_binding(wire)
@@ -233,7 +233,7 @@ class _Connecting:
         await self._clusters.reach_upstream(self._lowered, member, name)
 
     def watch(self, cluster: str) -> None:
-        """Enqueue the sync when a cluster is lost, or is back."""
+        """Enqueue the sync when a cluster becomes unreachable, or reachable."""
         self.watched.add(cluster)
         self._triggers.watch_cluster(key_of(self._lowered.sync), cluster)
 

@@ -65,12 +65,12 @@ from syncline.kube.cache import Key
 from syncline.kube.errors import KindNotServed, KubeError
 from syncline.kube.resources import SECRETS
 
-# Credentials that end are looked at this often, since their end comes without a word.
+# The interval of checks of credentials that expire, because no event reports their end.
 EXPIRY_CHECK = 3600.0
 
 
 class FleetClusters:
-    """For syncs that write to this cluster and to others."""
+    """The clusters of syncs that write to this cluster and to others."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class FleetClusters:
         self.upstreams = UpstreamClusters(hub, fleet, targets, self._members, policies)
 
     async def connect(self, lowered: LoweredSpec, triggers: Triggers, *, former: bool = True) -> ConnectedClusters:
-        """Return the clusters of a sync, all reached at once; those out of reach hold up nobody."""
+        """Connect all clusters of a sync concurrently. An unreachable cluster delays no other."""
         self._members.add(triggers)
         if any(not destination.local for destination in lowered.destinations):
             await self._hub.open_kind(SECRETS.group_kind)  # a credential that changes enqueues its syncs
@@ -100,7 +100,7 @@ class FleetClusters:
         destinations = [destination for destination in lowered.destinations if destination.connection is not None]
         old = self._former(lowered, destinations) if former else []
         if lowered.sync.deleting and lowered.sync.status.observed_generation and not is_abandoned_spec(lowered):
-            # What was written to is on record: nothing else needs to be reached to release it.
+            # The written clusters are recorded: only they must be reached for the removal.
             destinations, old = self._former(lowered, []), []
         kept = set(self.upstreams.kept(sync_user(lowered)))
         if not destinations and not old:
@@ -135,7 +135,7 @@ class FleetClusters:
         )
 
     def record(self, lowered: LoweredSpec, connected: ConnectedClusters, status: Remote) -> Remote:
-        """Note kinds and clusters; a cluster that the spec no longer names goes once nothing is left there."""
+        """Record kinds and clusters. A cluster that the spec no longer names is dropped when it has no objects left."""
         left = [site for site in connected.former if is_empty(site, lowered)]
         done = [inventory_entry(site.destination) for site in (*connected.renamed, *left) if not site.destination.local]
         here = any(destination.local for destination in lowered.destinations)
@@ -149,7 +149,7 @@ class FleetClusters:
         )
 
     def selected(self, selector: ClusterSelector, namespace: str) -> frozenset[str]:
-        """Return the connections that a selector of SyncTargets means now."""
+        """Return the connections to the SyncTargets that a selector matches now."""
         connection = ClusterConnection(
             type="SyncTarget", selector=selector.labels, sync_target_namespace=selector.namespace or None
         )
@@ -157,9 +157,9 @@ class FleetClusters:
         return frozenset(connection_id(_single(connection, target.metadata.name)) for target in found)
 
     async def observe(self, sync: AnySync, outcomes: Sequence[Outcome] | None, *, complete: bool) -> None:
-        """Note which kinds a sync writes to the clusters of SyncTargets, and whether they take them.
+        """Record which kinds a sync writes to the clusters of SyncTargets, and whether these accept them.
 
-        `complete`: the reconcile has looked at everything, so that the sync writes nothing else.
+        `complete`: the reconcile has read everything, so the sync writes nothing else.
         """
         if self._resources is None:
             return
@@ -169,15 +169,15 @@ class FleetClusters:
             kinds = {outcome.target.kind for outcome in outcomes if outcome.target.cluster in targets}
             unseen = {} if complete else written_kinds(sync)
             self._resources.observe(user, targets, outcomes, self._members.resource_names(kinds), unseen)
-        elif not self._resources.knows(user):  # a sync that is suspended has what its status says
+        elif not self._resources.knows(user):  # the kinds of a suspended sync are those of its status
             written, will_look = written_kinds(sync), not getattr(sync.spec, "suspend", True)
             names = await self._ask_names(frozenset().union(*written.values()))
             self._resources.restore(user, written, names, will_look=will_look)
 
     async def verify(self, lowered: LoweredSpec, sites: Iterable[TargetCluster]) -> None:
-        """Make sure, before something new is placed there, that the SyncTargets are as this reconcile has found them.
+        """Verify that the SyncTargets are as this reconcile has read them, before a namespace is placed there.
 
-        A namespace stays where it was placed. Raises `TargetChanging`, and `KubeError`.
+        This matters because a namespace stays where it was placed. Raises `TargetChanging` and `KubeError`.
         """
         named = self._named.get(sync_user(lowered), {})
         for site in sites:
@@ -190,7 +190,7 @@ class FleetClusters:
                 raise TargetChanging(f"the SyncTarget {key.namespace}/{key.name} is being changed")
 
     def forget(self, kind: str, key: Key) -> None:
-        """Release the clusters of a sync that is gone."""
+        """Release the clusters of a deleted sync."""
         user = user_key(kind, key)
         self._fleet.retain(user, ())
         self._named.pop(user, None)
@@ -199,7 +199,7 @@ class FleetClusters:
             self._resources.forget(user)
 
     async def _ask_names(self, kinds: Iterable[str]) -> dict[str, str]:
-        """Return how kinds are called in addresses that nobody may have opened."""
+        """Return the resource names of kinds, also of kinds that no cluster has opened."""
         found: dict[str, str] = {}
         for kind in kinds:
             with suppress(KubeError):
@@ -212,7 +212,7 @@ class FleetClusters:
         await self._members.stop()
 
     def _former(self, lowered: LoweredSpec, destinations: Sequence[Destination]) -> list[Destination]:
-        """Return the clusters that were written to and that the spec no longer names, as places for no copies."""
+        """Return the written clusters that the spec no longer names, as destinations without copies."""
         if is_abandoned_spec(lowered):
             return []
         named = [(cluster_name(destination), destination.connection) for destination in destinations]
@@ -251,7 +251,7 @@ class FleetClusters:
     async def _connect_destination(
         self, lowered: LoweredSpec, triggers: Triggers, destination: Destination
     ) -> list[ClusterVisit]:
-        """Reach one place, which may mean several clusters."""
+        """Connect one destination, which may mean several clusters."""
         connection = destination.connection
         assert connection is not None  # noqa: S101 - the caller looked
         namespace = lowered.sync.metadata.namespace
@@ -346,7 +346,7 @@ class FleetClusters:
         return structs.replace(one, key=resolved.key, cluster=cluster.name, warning=warning, requeue=requeue)
 
     async def _is_closed(self, resolved: Resolved) -> bool:
-        """Whether a cluster takes no new syncs; asked live, because a sync that uses it goes on."""
+        """Whether a cluster accepts no new syncs, by a live read. Syncs that already use it continue."""
         if resolved.target is None or resolved.unschedulable:
             return resolved.unschedulable
         meta = resolved.target.metadata
@@ -354,7 +354,7 @@ class FleetClusters:
         return live is not None and live.spec.unschedulable
 
     async def _open_kinds(self, lowered: LoweredSpec, site: TargetCluster) -> ClusterVisit:
-        """See to it that the kinds are watched there."""
+        """Open the kinds in a cluster, so that they are watched."""
         name = site.destination.cluster
         recorded = sorted(read_written(lowered.sync.status.written).get(name, ()))
         at_once = site.destination.scope is not NO_NAMESPACES and not lowered.staged
@@ -362,7 +362,7 @@ class FleetClusters:
             for ref in lowered.writes if at_once else ():
                 await open_kind(site.cluster, ref.group_kind, ref.version, patience=RELIST_PATIENCE)
             for kind in recorded:
-                # Of independent resources, one that cannot be watched concerns its own objects only.
+                # If resources are independent, one that cannot be watched affects only its own objects.
                 with suppress(*((KindNotServed, NotWatchedError) if lowered.independent else ())):
                     await reopen_kind(site.cluster, kind)
             await site.cluster.wait_namespaces(RELIST_PATIENCE)
@@ -387,7 +387,7 @@ def _labels(resolved: Resolved) -> Mapping[str, str]:
 
 
 def _single(connection: ClusterConnection, name: str) -> ClusterConnection:
-    """Return the connection to one of the SyncTargets that a selector means."""
+    """Return the connection to one of the SyncTargets that a selector matches."""
     return ClusterConnection(
         type="SyncTarget",
         sync_target_ref=NameRef(name=name),

@@ -1,4 +1,4 @@
-"""Health of a revision in its clusters: reads it from the watches, and remembers since when it is not good."""
+"""Health of a revision in its clusters: reads it from the watches, and remembers since when it is not healthy."""
 
 import time
 
@@ -18,7 +18,7 @@ _NOT_THERE = Health("Unknown", "is not there")
 
 
 class HealthResult(Struct, frozen=True, kw_only=True):
-    """The health of what was applied."""
+    """The health of the applied objects."""
 
     state: RevisionHealth = "Pending"
     problem: SyncError | None = None
@@ -28,7 +28,7 @@ class HealthResult(Struct, frozen=True, kw_only=True):
 def check_health(
     inputs: str, items: tuple[DesiredAt, ...], outcomes: tuple[Outcome, ...], unit: UnitState, timeout: float
 ) -> HealthResult:
-    """Check whether everything that was applied is healthy, and how long to wait for it; `inputs` name the revision."""
+    """Check whether all applied objects are healthy, and how long to wait for it. `inputs` identifies the revision."""
     now = time.monotonic()
     healths = ((item.desired.target, _health(item)) for item in items)
     verdict = judge_health(outcomes, healths, waited=lambda: unit.unhealthy_for(inputs, now), timeout=timeout)

@@ -11,10 +11,10 @@ from syncline.engine.cluster import Cluster
 
 
 class KeepMarks:
-    """The places under Keep that have had their copy, during one reconcile.
+    """The targets with the policy Keep that have had their copy, during one reconcile.
 
-    A place is named when it is planned: a namespace that was replaced since then is another place, and the outcome of
-    the plan says nothing about it.
+    A target is identified when it is planned: after a namespace was replaced, its target is another one, and the
+    outcome of the plan does not apply to it.
     """
 
     def __init__(self, sync: AnySync) -> None:
@@ -22,11 +22,11 @@ class KeepMarks:
         self._planned: dict[Target, str] = {}
 
     def has(self, site: TargetCluster, target: Target) -> bool:
-        """Whether a place has had its copy."""
+        """Whether a target has had its copy."""
         return bool(self._room.kept) and self._mark(site, target) in self._room.kept
 
     def take(self, site: TargetCluster, target: Target) -> bool:
-        """Whether a place can be remembered; under other policies it need not be."""
+        """Whether a target can be recorded. With other policies it need not be."""
         if site.destination.policy.management != "Keep":
             return True
         mark = self._planned[target] = mark_at(site.cluster, target)
@@ -57,6 +57,6 @@ class KeepMarks:
 
 
 def mark_at(cluster: Cluster, target: Target) -> str:
-    """Return the mark of a place in a cluster."""
+    """Return the mark of a target in a cluster."""
     namespace = cluster.namespace(target.namespace) if target.namespace else None
     return keep_mark(target, namespace.uid if namespace else "")

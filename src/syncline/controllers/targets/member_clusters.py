@@ -11,9 +11,9 @@ from syncline.engine.cluster import Cluster
 from syncline.fleet import Fleet, RemoteCluster
 from syncline.kube.cache import Key
 
-# While a cluster is being reached for the first time, its syncs look again this often.
+# The interval of retries while a cluster is being connected for the first time.
 CONNECTING = 1.0
-# A cluster that has just failed to answer is asked whether it is still there: this long its syncs wait for that.
+# How long syncs wait for the probe of a cluster that has just failed to answer.
 VERIFY_PATIENCE = 0.5
 
 
@@ -31,7 +31,7 @@ class MemberClusters:
         fleet.listen(self._member_changed)
 
     def add(self, triggers: Triggers) -> None:
-        """Have the syncs of a kind enqueued when a cluster that they use changes."""
+        """Enqueue the syncs of a kind when a cluster that they use changes."""
         self._triggers.add(triggers)
 
     def follow(self, on_change: Callable[[RemoteCluster], None], stop: Callable[[], Awaitable[None]]) -> None:
@@ -47,7 +47,7 @@ class MemberClusters:
     def open(self, member: RemoteCluster, triggers: Triggers) -> Cluster:
         """Return the caches of a cluster."""
         if member not in self._clusters:
-            name = f"{member.namespace}/{member.name}#{next(self._numbers)}"  # never that of an earlier one
+            name = f"{member.namespace}/{member.name}#{next(self._numbers)}"  # never the name of an earlier one
             cluster = Cluster(
                 member.client,
                 name=name,
@@ -64,7 +64,7 @@ class MemberClusters:
         return self._clusters[member]
 
     def resource_names(self, kinds: Iterable[str]) -> dict[str, str]:
-        """Return how kinds are called in addresses, as any cluster has it where they were opened."""
+        """Return the resource names of kinds, from any cluster that has opened them."""
         found: dict[str, str] = {}
         for cluster in (self._hub, *self._clusters.values()):
             for kind in kinds:
@@ -93,7 +93,7 @@ class MemberClusters:
 
 
 async def is_usable(member: RemoteCluster) -> bool:
-    """Whether a cluster can be used. One that is in doubt is not waited for: the others of the sync would wait too."""
+    """Whether a cluster can be used. A doubtful one is not waited for, because it would delay the other clusters."""
     try:
         async with asyncio.timeout(VERIFY_PATIENCE if member.up else None):
             return await member.wait_probed()
@@ -102,16 +102,16 @@ async def is_usable(member: RemoteCluster) -> bool:
 
 
 def is_requested(sync: AnySync) -> bool:
-    """Whether somebody has asked for a reconcile that was not made yet."""
+    """Whether a user has requested a reconcile that has not run yet."""
     requested = sync.metadata.annotations.get(REQUESTED_AT)
     return requested is not None and requested != sync.status.last_handled_request
 
 
 def sync_user(lowered: LoweredSpec) -> Key:
-    """Name the sync of a spec among those of all kinds."""
+    """Return the unique name of the sync of a spec among all kinds."""
     return user_key(lowered.sync.kind, Key(lowered.sync.metadata.namespace, lowered.sync.metadata.name))
 
 
 def user_key(kind: str, key: Key) -> Key:
-    """Name a sync among those of all kinds."""
+    """Return the unique name of a sync among all kinds."""
     return Key(key.namespace, f"{kind}/{key.name}")

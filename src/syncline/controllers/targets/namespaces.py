@@ -1,4 +1,4 @@
-"""Namespaces that keep every sync out: ignored by a label, or being deleted."""
+"""Closed namespaces: ignored by a label, or being deleted. No sync writes there."""
 
 from syncline.core.objects import Target
 from syncline.core.outcome import Outcome
@@ -6,7 +6,7 @@ from syncline.core.scope import Namespace
 
 
 def closed_namespace(namespace: Namespace | None, target: Target) -> Outcome | None:
-    """Say why a namespace keeps a target out; None where it is open, or does not exist."""
+    """Return why nothing is written to a closed namespace; None if it is open or does not exist."""
     if namespace is None:
         return None
     if namespace.ignored:
@@ -18,6 +18,6 @@ def closed_namespace(namespace: Namespace | None, target: Target) -> Outcome | N
 
 
 def ignored_namespace(target: Target) -> Outcome:
-    """Say that a namespace is ignored."""
+    """Return the outcome of a target in an ignored namespace."""
     message = f"namespace {target.namespace!r} is labelled syncline.dev/ignore: true"
     return Outcome(target=target, state="Skipped", reason="NamespaceIgnored", message=message)

@@ -6,25 +6,25 @@ from syncline.engine.cluster import Cluster, NotWatchedError
 from syncline.engine.kind_informer import KindInformer
 from syncline.kube.errors import KindNotServed
 
-# How long a reconcile waits for the first list of a kind that it is about to read or write.
+# How long a reconcile waits for the first list of a kind before it reads or writes it.
 LIST_PATIENCE = 5.0
-# How long it waits for the first list of a kind that it has written earlier.
+# How long a reconcile waits for the first list of a kind that the sync has written earlier.
 RELIST_PATIENCE = 2.0
 
 
 async def open_kind(
     cluster: Cluster, kind: GroupKind, version: str | None = None, *, patience: float = LIST_PATIENCE
 ) -> KindInformer:
-    """Return the watch of a kind, complete. Raises `KindNotServed` or `NotWatchedError`."""
+    """Return the informer of a kind after its first list. Raises `KindNotServed` or `NotWatchedError`."""
     informer = await cluster.open_kind(kind, version)
     await cluster.wait_synced(informer, patience)
     return informer
 
 
 async def reopen_kind(cluster: Cluster, name: str) -> None:
-    """Watch a kind that was written earlier, by the name that targets have for it.
+    """Watch a kind that was written earlier, by its name in targets.
 
-    A kind that is certainly no longer served took its objects along. Raises as `open_kind` does.
+    If a kind is certainly no longer served, its objects do not exist either. Raises like `open_kind`.
     """
     try:
         await open_kind(cluster, GroupKind.parse(name), patience=RELIST_PATIENCE)
@@ -41,7 +41,7 @@ def unwatched_reason(error: NotWatchedError) -> str:
 
 
 def describe_unwatched(error: NotWatchedError, *, cluster: str = "", reads_as_account: bool = False) -> str:
-    """Say which right is missing to watch a kind: that of the operator, or that of the credential of a cluster."""
+    """Describe the missing right to watch a kind: of the operator, or of the credential of a cluster."""
     if not error.forbidden:
         return with_cause("", error)
     remedy = (

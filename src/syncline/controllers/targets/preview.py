@@ -1,4 +1,4 @@
-"""Preview: what a reconcile would do, without doing it."""
+"""Preview: the actions of a reconcile, planned without writes."""
 
 from collections.abc import Awaitable, Sequence
 
@@ -10,14 +10,15 @@ from syncline.core.conditions import shorten
 from syncline.core.objects import Desired, Observed, Target
 from syncline.core.outcome import Outcome
 from syncline.core.plan import WRITES, Action, Verb
-from syncline.engine.writer import Writer, failure
+from syncline.engine.write_outcomes import failure
+from syncline.engine.writer import Writer
 from syncline.kube.errors import Forbidden, KubeError
 
 _PASSED_OVER = {"Pending": "wait with", "Skipped": "skip"}
 
 
 class Preview(Struct, frozen=True, kw_only=True):
-    """What a reconcile would do."""
+    """The planned actions of a reconcile."""
 
     actions: tuple[Action, ...] = ()
     skipped: tuple[Outcome, ...] = ()
@@ -27,14 +28,14 @@ class Preview(Struct, frozen=True, kw_only=True):
     """Descriptions of the selectors that match nothing."""
 
     def lines(self) -> list[str]:
-        """Tell it in one line for each object that is not simply left as it is."""
-        told = [f"{action.verb.value} {_named(action.target)}" for action in self.actions if action.verb in WRITES]
-        told += [
+        """Return one line for each object that a reconcile would write, and for each target with a problem."""
+        lines = [f"{action.verb.value} {_named(action.target)}" for action in self.actions if action.verb in WRITES]
+        lines += [
             f"leave {_named(action.target)}: {shorten(action.message, 300)}"
             for action in self.actions
             if action.verb is Verb.LEAVE and action.state in ("Conflict", "Failed")
         ]
-        return told + [
+        return lines + [
             f"{_PASSED_OVER.get(one.state, 'cannot write')} {_named(one.target)}: {shorten(one.message, 300)}"
             for one in self.skipped
         ]
@@ -46,14 +47,14 @@ class Preview(Struct, frozen=True, kw_only=True):
 
 
 async def plan_one(writer: Writer, desired: Desired, *, kept: bool = False) -> Action | Outcome:
-    """Plan one target as a reconcile would, or say why that cannot be told."""
+    """Plan one target as a reconcile would, or return the outcome of a failed read."""
     try:
         observed: Observed | None = await writer.observed(desired.target) or await writer.get_live(desired)
         action = await writer.plan(desired, observed, created_once=kept)
         if action.verb is Verb.READ:
             action = await writer.plan(desired, await writer.get_live(desired))
     except Forbidden:
-        # A reconcile creates first, and reads only what reconciles out to be there.
+        # A reconcile creates first, and reads only an object that turns out to exist.
         action = await writer.plan(desired, None, created_once=kept)
         if action.verb is Verb.CREATE:
             unseen = "created if there is none: the sync may not read whether there is"
@@ -64,7 +65,7 @@ async def plan_one(writer: Writer, desired: Desired, *, kept: bool = False) -> A
 
 
 async def plan_pair(planning: Awaitable[Action], desired: Desired) -> Action | Outcome:
-    """Plan the pair of a two-way sync, or say why that cannot be told."""
+    """Plan the pair of a two-way sync, or return the outcome of a failed read."""
     try:
         return await planning
     except KubeError as error:
@@ -72,12 +73,12 @@ async def plan_pair(planning: Awaitable[Action], desired: Desired) -> Action | O
 
 
 def first_problem(*problems: SyncError | None) -> SyncError | None:
-    """Return the first problem that there is."""
+    """Return the first problem, or None."""
     return next((problem for problem in problems if problem is not None), None)
 
 
 def merge(previews: Sequence[Preview]) -> Preview:
-    """Join previews of parts of one sync."""
+    """Merge the previews of the parts of one sync."""
     return Preview(
         actions=tuple(action for one in previews for action in one.actions),
         skipped=tuple(outcome for one in previews for outcome in one.skipped),
@@ -88,7 +89,7 @@ def merge(previews: Sequence[Preview]) -> Preview:
 
 
 def _named(target: Target) -> str:
-    """Name a target with its kind, also where most are of it."""
+    """Return the text of a target with its kind, also for a ConfigMap."""
     cluster = f"{target.cluster}: " if target.cluster else ""
     where = f"{target.namespace}/{target.name}" if target.namespace else target.name
     return f"{cluster}{target.kind} {where}"

@@ -1,14 +1,13 @@
 """Prune: removes objects that are no longer wanted, whose source is gone, or whose sync is deleted.
 
-Each needs its own evidence, and none of them takes silence for it.
+Each of the three needs its own evidence. A missing answer is never evidence.
 """
 
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
-from contextlib import aclosing
 from functools import partial
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from syncline.api.common import ABANDON, CONFIRM_DELETION
 from syncline.controllers.errors import SyncError
@@ -17,40 +16,46 @@ from syncline.controllers.requeue import NO_REQUEUE, Requeue
 from syncline.controllers.state import ObjectUid, SyncState, UnitState
 from syncline.controllers.targets.cascade_guard import NAMESPACE, blocking_content, deletes_contents
 from syncline.controllers.targets.clusters import ConnectedClusters, TargetCluster
-from syncline.core.inventory import read_written
+from syncline.controllers.targets.managed_objects import (
+    Managed,
+    ObjectKey,
+    is_unproven,
+    is_writable,
+    managed_id,
+    managed_objects,
+    matches_scope,
+    object_key,
+    observed_copies,
+    with_cluster_name,
+)
+from syncline.controllers.targets.written_objects import CLEANUP_FAILED, find_written
 from syncline.core.objects import Observed, Target
 from syncline.core.ordering import removal_stages
 from syncline.core.outcome import HOLDS_UNMANAGED, UNPROVEN, Outcome
-from syncline.core.ownership import OWNER_LABEL, Ownership, is_proven, object_id_of, ownership_of
 from syncline.core.plan import MARK_UNPROVEN, Action, Verb
 from syncline.core.prune_plan import GuardVerdict, deletion_guard, plan_prune
 from syncline.core.scope import Namespace
-from syncline.core.scope_record import short_object_id
 from syncline.engine.fanout import FanOut
-from syncline.engine.kind_informer import KindInformer, MetaWire
+from syncline.engine.kind_informer import MetaWire
 from syncline.engine.writer import Writer
-from syncline.kube.errors import Forbidden, KubeError, NotFound
-from syncline.kube.resources import NAMESPACES, Resource
+from syncline.kube.errors import KubeError, NotFound
+from syncline.kube.resources import NAMESPACES
 
 # A source that is replaced (deleted and created again) is away for a moment; its copies stay meanwhile.
 SOURCE_GRACE = 2.0
-# How long a deletion is retried before the copies are left behind and the sync is let go.
+# How long the deletion of a sync is retried. Then its copies are left, and its finalizer is removed.
 FINALIZE_PATIENCE = 300.0
 PATIENCE_ENDS = (
     f"they are left where they are after {FINALIZE_PATIENCE / 60:.0f} minutes of trying, and at once with the "
     f'annotation {ABANDON}: "true"'
 )
 PRUNED = "Pruned"
-CLEANUP_FAILED = "CleanupFailed"
-# How soon it is looked again whether what others have put there has gone.
+# The interval of checks whether the objects of others, which block a removal, still exist.
 RECHECK_INTERVAL = 60.0
 # A namespace that a sync created for its copies must be empty for this long.
 EMPTY_SECONDS = 2.0
 EMPTY = "NamespaceEmpty"
 
-Managed = tuple[TargetCluster, Observed]
-ObjectKey = tuple[str, Target]
-"""A cluster by its UID, and a place in it: what a sync calls the cluster may come to mean another one."""
 OnDelete = Callable[[TargetCluster, Observed], None]
 
 
@@ -75,9 +80,9 @@ class KeepSet(Struct, frozen=True):
 
     targets: frozenset[ObjectKey] = frozenset()
     orphans: frozenset[ObjectKey] = frozenset()
-    """Those whose source does not exist: `prune_orphans` decides about them, not `prune`."""
+    """Objects whose source does not exist: `prune_orphans` decides about them, not `prune`."""
     absent: frozenset[str] = frozenset()
-    """Those sources, as markers name them."""
+    """The sources that do not exist, as markers name them."""
     certain: bool = True
     """Whether all names are known."""
     missing: tuple[Target, ...] = ()
@@ -86,7 +91,7 @@ class KeepSet(Struct, frozen=True):
     unread_kinds: frozenset[str] = frozenset()
     """Kinds whose sources could not be read: none of their objects is pruned, nor a namespace that may hold one."""
     confirm: "Confirm | None" = None
-    """Asked about each object before it is pruned."""
+    """Called for each object before it is pruned."""
 
     def is_orphan(self, site: TargetCluster, observed: Observed) -> bool:
         """Whether the source of a copy does not exist."""
@@ -130,10 +135,10 @@ class Pruner:
         keep: KeepSet,
         requested: frozenset[bytes],
     ) -> PruneResult:
-        """Remove objects from where they are no longer wanted, or say why, or for how long, that must wait.
+        """Remove the objects that are no longer wanted, or return why their removal waits, or how long.
 
-        What an edit of the spec has removed (`requested`, by `managed_id`) goes at once. Shrinkage that nobody spelled
-        out waits until it has come to rest, so that it is judged as a whole: then, if it is large, for a person.
+        Objects that an edit of the spec removed (`requested`, by `managed_id`) are removed at once. Other removals wait
+        until their set stays the same, so that it is judged as a whole. If it is large, it waits for a confirmation.
         """
         stale = prune_candidates(lowered, connected, keep)
         derived = [one for one in stale if managed_id(*one) not in requested]
@@ -168,7 +173,7 @@ class Pruner:
             ]
             removed += await unit.fan_out.run(jobs, _no_progress)
         stays = any(outcome.reason in (HOLDS_UNMANAGED, UNPROVEN) for outcome in removed)
-        # Nothing tells when the objects of others have gone.
+        # No event reports that the objects of others are gone.
         recheck = Requeue(after=RECHECK_INTERVAL) if stays else NO_REQUEUE
         if any(outcome.reason == EMPTY for outcome in removed):
             recheck |= Requeue(after=EMPTY_SECONDS, pending=True)
@@ -208,11 +213,11 @@ class Pruner:
             return FinalizeResult(warning=f"the copies were left where they are: {why}" if left else "")
         if lowered.deletion_policy == "Orphan":
             return FinalizeResult()
-        # Asked for before the list: what comes home after that may have written what the list does not know.
+        # Read before the list: a write that ends later may have created an object that the list does not contain.
         in_flight = state.fan_out.in_flight
         removed = [*await self._remove_all(sync, state.fan_out, connected, staged=lowered.staged), *connected.outcomes]
         failed = [outcome for outcome in removed if outcome.state not in ("Synced", "Skipped")]
-        # On our own clock: the API server's may be another, and nothing is left behind because of that.
+        # By our own clock: the clock of the API server may differ, and must not shorten the retries.
         state.finalizing_since = state.finalizing_since or time.monotonic()
         if (failed or in_flight) and time.monotonic() - state.finalizing_since < FINALIZE_PATIENCE:
             message = (
@@ -220,11 +225,11 @@ class Pruner:
                 if failed
                 else f"{in_flight} writes are still in flight, and what they write must go too; {PATIENCE_ENDS}"
             )
-            # Tried again, at the latest, when patience ends.
+            # The last retry is at the end of FINALIZE_PATIENCE.
             again = max(state.finalizing_since + FINALIZE_PATIENCE - time.monotonic(), 0.0)
             problem = SyncError(CLEANUP_FAILED, message, again=again)
             return FinalizeResult(outcomes=tuple(removed), problem=problem)
-        closed = sum(not _is_writable(site, observed) for site, observed in managed_objects(connected))
+        closed = sum(not is_writable(site, observed) for site, observed in managed_objects(connected))
         words = [f"{len(failed)} copies could not be removed and were left: {failed[0].message}"] if failed else []
         told = (HOLDS_UNMANAGED, UNPROVEN, MARK_UNPROVEN)
         words += [f"{one.target}: {one.message}" for one in removed if one.reason in told][:1]
@@ -241,7 +246,7 @@ class Pruner:
         held = SyncError("DeletionHeld", verdict.message) if verdict.held else None
         removals = _plan_removals(stale, (PRUNED, lowered.prune_reason))
         if lowered.source_deletion_policy == "Delete" and keep.missing:
-            gone = [one for one in managed_objects(connected) if keep.is_orphan(*one) and _is_writable(*one)]
+            gone = [one for one in managed_objects(connected) if keep.is_orphan(*one) and is_writable(*one)]
             why = ("SourceDeleted", keep.missing_message)
             removals += _plan_removals(gone, why, keep_edited=lowered.two_way is not None)
         return removals, held
@@ -293,83 +298,20 @@ class Pruner:
         meta = wire.metadata
         live = Namespace(meta.name, meta.uid, meta.labels, meta.deletion_timestamp is not None)
         closed = live.terminating or live.ignored
-        if closed or _matches(site, live) != _matches(site, site.cluster.namespace(meta.name)):
+        if closed or matches_scope(site, live) != matches_scope(site, site.cluster.namespace(meta.name)):
             return None
         return await self._delete_one(site, observed, why, on_delete=on_delete)
 
     async def _remove_all(
         self, sync: AnySync, fan_out: FanOut, connected: ConnectedClusters, *, staged: bool
     ) -> list[Outcome]:
-        """Remove every copy, found by the cache and by a live list: a cache may lag behind another leader's write."""
-        known: dict[Target, Managed] = {
-            observed.target: (site, observed) for site, observed in managed_objects(connected)
-        }
-        troubles: list[Outcome] = []
-        # Of several names for one connection, one is enough: under each name the same objects would be found again.
-        connections = {
-            (id(site.cluster), site.owner.hub_uid): site for site in (*connected.former, *reversed(connected.sites))
-        }
-        for site in connections.values():
-            kinds = await self._written_kinds(sync, site)
-            for informer in list(site.cluster.informers()):
-                if informer.kind not in kinds:
-                    continue
-                try:
-                    found = await self._list(site, informer)
-                except NotFound:
-                    continue  # the kind is no longer served: its objects went with it
-                except KubeError as error:
-                    where = Target("", informer.kind, informer.kind, site.destination.cluster)
-                    troubles.append(
-                        Outcome(target=where, state="Failed", reason=CLEANUP_FAILED, message=str(error), gone=True)
-                    )
-                    continue
-                known.update((observed.target, (site, observed)) for observed in found)
+        """Remove every object that a sync has written."""
+        written, failed = await find_written(sync, connected)
         why = ("SyncDeleted", "the sync was deleted")
-        removed = [_left_unproven(observed) for site, observed in known.values() if _is_unproven(site, observed)]
-        for group in _in_order(known.values(), staged=staged):
+        removed = [_left_unproven(observed) for site, observed in written if is_unproven(site, observed)]
+        for group in _in_order(written, staged=staged):
             removed += await self._remove(fan_out, group, why)
-        return [*removed, *troubles]
-
-    async def _written_kinds(self, sync: AnySync, site: TargetCluster) -> frozenset[str]:
-        """Return the kinds that a sync may have written in a cluster: they are recorded before the first write."""
-        written = read_written(sync.status.written)
-        here, status_lost = not site.cluster.name, not sync.status.observed_generation
-        if here:
-            return written.get("", frozenset()) | (await self._scan(site) if status_lost else frozenset())
-        if status_lost:
-            return frozenset(informer.kind for informer in site.cluster.informers())
-        # By any name: a cluster may have been called otherwise when it was written to.
-        return frozenset().union(*(kinds for name, kinds in written.items() if name))
-
-    async def _scan(self, site: TargetCluster) -> frozenset[str]:
-        """Look for copies of all kinds: the status, which says what was written, is lost, as after a restore."""
-        kinds = set()
-        for served in await site.cluster.discovery.resources():
-            resource = served.resource
-            if not served.keeps_objects:
-                continue
-            label = f"{OWNER_LABEL}={site.owner.label}"
-            try:
-                is_written = await _has_any(site, resource, label)
-            except (Forbidden, NotFound):
-                continue  # what the operator may not read, it has not written
-            if is_written:
-                kinds.add((await site.cluster.open_kind(resource.group_kind)).kind)
-        return frozenset(kinds)
-
-    async def _list(self, site: TargetCluster, informer: KindInformer) -> list[Observed]:
-        """List the objects with the label of the owner; of one page at a time with their bodies.
-
-        Anybody can add the label to objects of their own: those without a marker are not kept.
-        """
-        label = f"{OWNER_LABEL}={site.owner.label}"
-        pages = site.cluster.client.bounded_pages(informer.resource, labels=label, type=informer.wire)
-        found: list[Observed] = []
-        async for page in pages:
-            observed = map(informer.to_observed, page.items)
-            found += [one for one in observed if one.marker is not None or one.claim is not None]
-        return [_with_cluster_name(site, one) for one in found]
+        return [*removed, *failed]
 
     async def _remove(
         self,
@@ -379,11 +321,11 @@ class Pruner:
         *,
         keep_edited: bool = False,
     ) -> list[Outcome]:
-        """Remove copies for a reason that needs no proof; closed namespaces are left alone."""
+        """Remove copies for a reason that needs no more evidence. Copies in closed namespaces stay."""
         jobs: list[tuple[Target, Callable[[], Awaitable[Outcome | None]]]] = [
             (observed.target, partial(self._delete_one, site, observed, why, keep_edited=keep_edited))
             for site, observed in copies
-            if _is_writable(site, observed)
+            if is_writable(site, observed)
         ]
         return await fan_out.run(jobs, _no_progress)
 
@@ -397,7 +339,7 @@ class Pruner:
         keep_edited: bool = False,
         on_delete: OnDelete | None = None,
     ) -> Outcome | None:
-        """Remove a copy, unless others would go along with it; `on_delete` is called just before."""
+        """Remove a copy, unless its deletion would delete objects of others. `on_delete` is called just before."""
         if deletes_contents(observed.target) and any(
             one.verb is Verb.DELETE for one in _plan_removals([(site, observed)], why)
         ):
@@ -409,50 +351,6 @@ class Pruner:
         return await self._writer(site).remove(observed, *why, keep_edited=keep_edited)
 
 
-async def _has_any(site: TargetCluster, resource: Resource, label: str) -> bool:
-    """Whether a cluster has an object with a label, of all namespaces."""
-    pages = site.cluster.client.pages(resource, labels=label, type=MetaWire, page=1, metadata_only=True)
-    async with aclosing(pages):
-        async for page in pages:
-            if page.items:
-                return True
-    return False
-
-
-def managed_objects(connected: ConnectedClusters) -> Iterator[Managed]:
-    """Yield all copies of a sync, by the names that it has for its clusters."""
-    for site, observed in _observed_copies(connected):
-        yield site, _with_cluster_name(site, observed)
-
-
-def _observed_copies(connected: ConnectedClusters) -> Iterator[Managed]:
-    """Yield all copies of a sync, as they are cached: without the name of their cluster."""
-    clusters: dict[tuple[str, str], list[TargetCluster]] = {}
-    for site in (*connected.sites, *connected.former):
-        clusters.setdefault((site.cluster.uid, site.owner.hub_uid), []).append(site)
-    for sites in clusters.values():
-        first = sites[0]
-        for observed in first.cluster.managed_by(first.owner.ref):
-            if _is_managed(first, observed):
-                site = first if len(sites) == 1 else _owning_destination(sites, observed)
-                yield site, observed
-
-
-def _is_managed(site: TargetCluster, observed: Observed) -> bool:
-    """Whether an object whose marker names the sync is its own: a forged mark or a clone counts for nothing."""
-    marker = observed.marker
-    return (
-        marker is not None
-        and marker.hub_uid == site.owner.hub_uid
-        and marker.object_id == object_id_of(site.cluster.uid, observed.target)
-        and is_proven(observed, site.owner)
-    )
-
-
-def _is_unproven(site: TargetCluster, observed: Observed) -> bool:
-    return ownership_of(observed, site.owner, object_id_of(site.cluster.uid, observed.target)) is Ownership.UNPROVEN
-
-
 def _left_unproven(observed: Observed) -> Outcome:
     message = (
         "it is left, with all others like it, since its mark is signed with a key that is not known; delete it yourself"
@@ -461,28 +359,8 @@ def _left_unproven(observed: Observed) -> Outcome:
     return Outcome(target=observed.target, state="Skipped", reason=MARK_UNPROVEN, message=message, gone=True)
 
 
-def _owning_destination(sites: list[TargetCluster], observed: Observed) -> TargetCluster:
-    """Of several names for one cluster, return the one that a copy belongs to, or the first where it is unwanted."""
-    namespace = sites[0].cluster.namespace(observed.target.namespace)
-    beside = observed.marker is not None and observed.marker.source.split("/")[1:2] == [observed.target.namespace]
-    return next(
-        (site for site in sites if _matches(site, namespace) or (site.destination.scope is None and beside)), sites[0]
-    )
-
-
-def object_key(site: TargetCluster, target: Target) -> ObjectKey:
-    """Name an object in its cluster."""
-    return site.cluster.uid, target.local()
-
-
-def _with_cluster_name(site: TargetCluster, observed: Observed) -> Observed:
-    if not site.destination.cluster:
-        return observed
-    return structs.replace(observed, target=observed.target._replace(cluster=site.destination.cluster))
-
-
 def _count_not_deleting(copies: Iterable[Managed]) -> int:
-    """Count the copies that nobody has deleted yet: those that wait for a finalizer are removed already."""
+    """Count the copies that are not being deleted. Copies that only wait for a finalizer do not count."""
     return sum(not observed.deleting for _, observed in copies)
 
 
@@ -490,25 +368,19 @@ def _uid(site: TargetCluster, observed: Observed) -> ObjectUid:
     return site.cluster.uid, observed.uid
 
 
-def managed_id(site: TargetCluster, observed: Observed) -> bytes:
-    """Name this very object in the record of the scope."""
-    target = observed.target
-    return short_object_id(site.cluster.uid, target.kind, target.namespace, target.name, observed.uid)
-
-
 def prune_candidates(lowered: LoweredSpec, connected: ConnectedClusters, keep: KeepSet) -> list[Managed]:
-    """Return the copies that are no longer wanted; a namespace on its way out takes its copy along."""
+    """Return the copies that are no longer wanted, except those in namespaces that are being deleted."""
     if not lowered.prune or not keep.certain:
         return []
     unwanted = (
-        (site, _with_cluster_name(site, observed))
-        for site, observed in _observed_copies(connected)
+        (site, with_cluster_name(site, observed))
+        for site, observed in observed_copies(connected)
         if object_key(site, observed.target) not in keep.targets
     )
     return [
         (site, observed)
         for site, observed in unwanted
-        if not keep.is_orphan(site, observed) and not _is_unread(keep, observed) and _is_writable(site, observed)
+        if not keep.is_orphan(site, observed) and not _is_unread(keep, observed) and is_writable(site, observed)
     ]
 
 
@@ -557,24 +429,11 @@ def _plan_removals(copies: Iterable[Managed], why: tuple[str, str], *, keep_edit
 
 
 def _in_order(copies: Iterable[Managed], *, staged: bool) -> list[list[Managed]]:
-    """Return copies in the order in which they go: what needs others before these."""
+    """Return copies in the order of their removal: an object before the objects that it needs."""
     if not staged:
         return [list(copies)]
     by_target = {observed.target: (site, observed) for site, observed in copies}
     return [[by_target[target] for target in stage] for stage in removal_stages(by_target)]
-
-
-def _is_writable(site: TargetCluster, observed: Observed) -> bool:
-    """Whether the namespace of a copy lets us touch it."""
-    if not observed.target.namespace:
-        return True
-    namespace = site.cluster.namespace(observed.target.namespace)
-    return namespace is not None and not namespace.terminating and not namespace.ignored
-
-
-def _matches(site: TargetCluster, namespace: Namespace | None) -> bool:
-    scope = site.destination.scope
-    return scope is not None and namespace is not None and scope.matches(namespace)
 
 
 async def _no_progress(_: list[Outcome]) -> None:

@@ -34,9 +34,9 @@ class PlannedCopy(Struct, frozen=True, kw_only=True):
     source: SourceObject
     target: Target
     hidden: bool = False
-    """Whether its namespace, which is absent or closed, is none that the sync's account may know of.
+    """Whether the account of the sync must not know its namespace, which is absent or closed.
 
-    The API server is asked for it as for any other, so that its answer is the same; nothing is written there.
+    A dry run asks the API server as for any other target, so that the answer is the same; nothing is written.
     """
 
 
@@ -46,7 +46,7 @@ class TargetSelection(Struct, frozen=True, kw_only=True):
     copies: tuple[PlannedCopy, ...] = ()
     skipped: tuple[Outcome, ...] = ()
     unresolved_names: tuple[Outcome, ...] = ()
-    """Targets whose name cannot be said: as long as there are any, no copy counts as unwanted."""
+    """Targets whose name is not known. While there are any, no copy counts as unwanted."""
 
     @property
     def refused(self) -> bool:
@@ -54,8 +54,8 @@ class TargetSelection(Struct, frozen=True, kw_only=True):
         return any(outcome.reason == NOT_ALLOWED for outcome in self.skipped)
 
     def wants(self) -> tuple[ClaimedTarget, ...]:
-        """Return what is wanted where, to be told from what other syncs want."""
-        # Of all targets of one source and place that have one name, one speaks for the others.
+        """Return the claimed targets, which are compared with those of other syncs."""
+        # One claim stands for all targets with the same source, destination and name.
         alike = {(id(copy.site), id(copy.source), copy.target.name): copy for copy in self.copies}
         wants = {
             (copy.site.cluster.name, copy.target.kind, copy.target.name, str(copy.source)): ClaimedTarget(
@@ -75,9 +75,9 @@ async def select_targets(
     renderer: TransformPool,
     visibility: Visibility | None = None,
 ) -> TargetSelection:
-    """Find all targets. Raises `SyncError` where two sources would be copied to one place.
+    """Find all targets. Raises `SyncError` if two sources would be copied to the same target.
 
-    Without `visibility`, whoever asks may know of all namespaces.
+    Without `visibility`, the caller may know all namespaces.
     """
     copies: list[PlannedCopy] = []
     skipped: list[Outcome] = []
@@ -90,7 +90,7 @@ async def select_targets(
                 spelled = site.destination.scope_of(source.target, lowered.guarded).names
                 wanted, missed, hidden = await _visible(site, source, (wanted, missed), spelled, visibility)
             wanted += hidden
-            # Those passed over are told by the names that their copies would have.
+            # Skipped targets have the names that their copies would have.
             spaces = [*wanted, *(namespace for namespace, *_ in missed)]
             names = await _names(lowered, site, source, spaces, renderer)
             for namespace, name in zip(wanted, names, strict=False):
@@ -119,9 +119,9 @@ async def _visible(
     spelled: frozenset[str],
     visibility: Visibility,
 ) -> tuple[list[str], list[_Skipped], list[str]]:
-    """Leave out the namespaces that the account may not know of, unless the sync spells them out.
+    """Leave out the namespaces that the account must not know, unless the sync names them exactly.
 
-    Of those that it spells out, the ones that would be passed over and are hidden are returned last.
+    Exactly named namespaces that would be skipped and are hidden are returned last.
     """
 
     def target(namespace: str) -> Target:
@@ -151,7 +151,7 @@ def _skipped_outcomes(
 def _split_namespaces(
     lowered: LoweredSpec, site: TargetCluster, source: SourceObject
 ) -> tuple[list[str], list[_Skipped]]:
-    """Sort the namespaces of a place into those to write to, and those passed over."""
+    """Divide the namespaces of a destination into those to write to, and those that are skipped."""
     if not source.namespaced:
         refused = lowered.limits.target(source.target.kind, "")
         return ([""], []) if refused is None else ([], [("", "Failed", NOT_ALLOWED, str(refused))])
@@ -186,7 +186,7 @@ def _closed(namespace: Namespace) -> _Skipped:
 
 def _candidates(scope: Scope, cluster: Cluster) -> Iterator[Namespace]:
     """Yield the candidate namespaces."""
-    # Without globs and selectors the cost is that of the names, however many namespaces there are.
+    # Without globs and selectors only the names are looked up, not all namespaces.
     open_ended = bool(scope.globs) or scope.selector is not None
     spelled = (cluster.namespace(name) for name in sorted(scope.names))
     found: Iterable[Namespace | None] = cluster.all_namespaces() if open_ended else spelled
@@ -225,11 +225,11 @@ def _name_problem(name: str | TransformError) -> str:
 def _refuse_duplicates(copies: Iterable[PlannedCopy]) -> None:
     taken: dict[tuple[str, Target], PlannedCopy] = {}
     for copy in copies:
-        # By the cluster itself: a sync may have two names for one.
+        # By the UID of the cluster: a sync may have two names for one cluster.
         place = (copy.site.cluster.uid, copy.target.local())
         other = taken.setdefault(place, copy)
         if other is not copy:
-            # No namespace is named: the sync's account may not be able to see it.
+            # The message names no namespace: the account of the sync may not be able to read it.
             what = f"{copy.target.kind} {copy.target.name} in one place"
             first, second = other.target.cluster or "here", copy.target.cluster or "here"
             why = (

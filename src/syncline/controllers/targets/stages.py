@@ -16,13 +16,13 @@ from syncline.core.plan import Policy
 from syncline.engine.cluster import Cluster, NotWatchedError
 from syncline.engine.fanout import IN_PROGRESS
 from syncline.engine.twoway import Upstream
-from syncline.engine.writer import ConflictLimit
+from syncline.engine.write_attempts import ConflictLimit
 from syncline.kube.client import Client
 from syncline.kube.errors import KindNotServed, KubeError
 
-# How long a stage waits for the kinds that it has defined to be served; after that the rest waits for an event.
+# How long a stage waits until the kinds of its CRDs are served. Then the other stages wait for an event.
 CRD_PATIENCE = 10.0
-# The news that a kind is served enqueues the sync too, so that something to be done is not always something newer.
+# The event that a kind is served enqueues the sync too, so an enqueued sync does not always have a newer revision.
 CRD_PATIENCE_WHEN_BUSY = 3.0
 _POLL = 0.1
 
@@ -32,7 +32,7 @@ class PairedObject(Struct, frozen=True, kw_only=True):
 
     upstream: Cluster
     client: Client
-    """With the identity that the sync has upstream."""
+    """The upstream client, with the identity that the sync has there."""
     rules: PairRules
     desired_of: Callable[[Upstream], Desired | None]
     """Makes the desired object of another version of the source."""
@@ -46,20 +46,20 @@ class DesiredAt(Struct, frozen=True):
     site: TargetCluster
     desired: Desired
     source: SourceObject | None = None
-    """What it is a copy of."""
+    """The name of its source."""
     hidden: bool = False
-    """Whether its namespace, which is absent or closed, is none that the account of the sync may know of.
+    """Whether the account of the sync must not know its namespace, which is absent or closed.
 
-    The API server is asked for it as for any other, so that its answer is the same; nothing is written there.
+    A dry run asks the API server as for any other target, so that the answer is the same; nothing is written.
     """
     policy: Policy | None = None
-    """The policy of this object, in place of that of its destination."""
+    """The policy of this object, instead of the policy of its destination."""
     in_own_namespace: bool = False
     """Whether its namespace must be one that the sync has created; see `own_namespaces`."""
     pair: PairedObject | None = None
     """None: the object follows its source."""
     limit: ConflictLimit | None = None
-    """How often the write of a copy that follows its source is tried again after a conflict."""
+    """The retries after a conflict, for a copy that follows its source."""
 
 
 Write = Callable[[Sequence[DesiredAt]], Awaitable[list[Outcome]]]
@@ -68,7 +68,7 @@ Write = Callable[[Sequence[DesiredAt]], Awaitable[list[Outcome]]]
 async def apply_in_stages(
     items: Sequence[DesiredAt], write: Write, is_wanted: Callable[[], bool], *, independent: bool = False
 ) -> list[Outcome]:
-    """Write all objects; return the outcome of each.
+    """Write all objects, and return the outcome of each.
 
     A failure blocks nothing. A write without an answer blocks the next stage in its cluster; the answer enqueues the
     sync. `is_wanted` returns whether the sync was enqueued again: then the wait for new kinds is shorter. `independent`
@@ -76,7 +76,7 @@ async def apply_in_stages(
     """
     outcomes: list[Outcome] = []
     for members in _members(items, independent=independent):
-        # Of each kind the first is asked about for all.
+        # One object of each kind is opened for all.
         firsts = {_kind(item): item for item in reversed(members)}
         refusals = dict(zip(firsts, await asyncio.gather(*map(refused_kind, firsts.values())), strict=True))
         ready = [item for item in members if refusals[_kind(item)] is None]
@@ -111,13 +111,13 @@ def _kind(wanted: DesiredAt) -> tuple[int, str, str]:
 
 
 def for_cluster(site: TargetCluster, desired: Desired) -> Desired:
-    """Return what is wanted, by the name that the sync has for the cluster."""
+    """Return the desired object with the name that the sync has for the cluster."""
     cluster = site.destination.cluster
     return structs.replace(desired, target=desired.target._replace(cluster=cluster)) if cluster else desired
 
 
 async def refused_kind(wanted: DesiredAt) -> Outcome | None:
-    """Open the kind of an object in its cluster; return the outcome of the object where that cannot be."""
+    """Open the kind of an object in its cluster. Return the outcome of the object if that fails."""
     target = wanted.desired.target
     body = wanted.desired.body
     version = body.api_version.rpartition("/")[2] if body is not None else None
@@ -150,7 +150,7 @@ def _waiting(wanted: DesiredAt) -> Outcome:
 
 
 async def _wait_for_crds(definitions: Sequence[DesiredAt], is_wanted: Callable[[], bool]) -> None:
-    """Wait until the kinds that were just defined are served: that is shorter than one more reconcile."""
+    """Wait until the kinds of new CRDs are served: that takes less time than another reconcile."""
     clock = asyncio.get_running_loop().time
     began = clock()
     missing = [one for one in definitions if not await _is_served(one)]
@@ -162,7 +162,7 @@ async def _wait_for_crds(definitions: Sequence[DesiredAt], is_wanted: Callable[[
 
 
 async def _is_served(definition: DesiredAt) -> bool:
-    """Whether a kind can be written; one whose definition the server does not take is not waited for."""
+    """Whether a kind can be written. A kind whose CRD the server does not accept is not waited for."""
     cluster = definition.site.cluster
     observed = cluster.managed_at(definition.desired.target.local())
     if observed is None or definition.desired.body is None or observed.health.state == "Failed":

@@ -52,7 +52,7 @@ from syncline.engine.fanout import IN_PROGRESS, FanOut
 from syncline.engine.status_writers import place_of
 from syncline.engine.statuses import is_refusal
 from syncline.engine.write_loops import WriteLoops
-from syncline.engine.writer import failure
+from syncline.engine.write_outcomes import failure
 from syncline.kube.client import Client, PatchKind
 from syncline.kube.errors import ApiError, Conflict, Forbidden, Invalid, KindNotServed, KubeError, NotFound
 from syncline.kube.resources import Resource

@@ -8,13 +8,13 @@ from syncline.core.outcome import Outcome
 from syncline.kube.cache import Key
 
 Publish = Callable[[Key, Sequence[SyncedResource], bool], None]
-"""Takes the resources of one SyncTarget, whenever they may have changed, and whether there are certainly no others."""
+"""Called with the resources of one SyncTarget when they may have changed, and whether they are certainly all."""
 
 
 class SyncedResourceTracker:
-    """Sums up what syncs find. `complete` is called once every sync that was there at the start was heard.
+    """Collects the reports of syncs. `complete` is called once every sync that existed at the start has reported.
 
-    Until then, and until each of them could look at the cluster, a resource that nobody speaks of may be in use.
+    Until then, and until each sync could read the cluster, a resource that no sync reports may be in use.
     """
 
     def __init__(self, publish: Publish, complete: Callable[[], None]) -> None:
@@ -23,14 +23,14 @@ class SyncedResourceTracker:
         self._found: dict[Key, dict[Key, dict[str, Verdict | None]]] = {}
         """By SyncTarget and sync."""
         self._names: dict[str, str] = {}
-        """By kind, how a server calls its resource; of the kinds that were found."""
+        """The resource name of each kind that was found."""
         self._heard: set[Key] = set()
         self._unheard: set[Key] = set()
         self._is_expecting = False
         self._is_complete = False
 
     def expect(self, syncs: Iterable[Key]) -> None:
-        """Say which syncs there are, before the first of them is reconciled."""
+        """Set the existing syncs, before the first of them is reconciled."""
         self._unheard = set(syncs) - self._heard
         self._is_expecting = True
         self._check_complete()
@@ -43,9 +43,9 @@ class SyncedResourceTracker:
         names: Mapping[str, str],
         unseen: Mapping[Key, Iterable[str]] | None = None,
     ) -> None:
-        """Take what one sync has found in the clusters of `targets`, which it knows by these names.
+        """Record the kinds that one sync has found in the clusters of `targets`, by the names that it has for them.
 
-        `unseen`: kinds that it has written there, by SyncTarget, and may not have looked at now.
+        `unseen`: kinds that it has written there, by SyncTarget, and may not have read now.
         """
         changed = self._learn(names)
         for cluster, target in targets.items():
@@ -61,7 +61,7 @@ class SyncedResourceTracker:
         self._hear(sync)
 
     def _learn(self, names: Mapping[str, str]) -> set[Key]:
-        """Take the names of kinds; return the SyncTargets that have kinds which were called otherwise before."""
+        """Record the names of kinds. Return the SyncTargets with kinds that had another name before."""
         renamed = {kind for kind, name in names.items() if self._names.get(kind) != name}
         self._names.update(names)
         return {
@@ -71,15 +71,15 @@ class SyncedResourceTracker:
         }
 
     def knows(self, sync: Key) -> bool:
-        """Whether a sync was heard."""
+        """Whether a sync has reported."""
         return sync in self._heard
 
     def restore(
         self, sync: Key, written: Mapping[Key, Iterable[str]], names: Mapping[str, str], *, will_look: bool = False
     ) -> None:
-        """Take what a sync that does not look now has written earlier, by SyncTarget.
+        """Record the kinds that a sync has written earlier, by SyncTarget, because it is not reconciled now.
 
-        `will_look`: it could not look yet, as at the start of the operator, so that what was known before stays.
+        `will_look`: it was not reconciled yet, as at the start of the operator, so earlier reports stay.
         """
         self._names.update(names)
         verdict = None if will_look else ACCEPTED
@@ -89,13 +89,13 @@ class SyncedResourceTracker:
         self._hear(sync)
 
     def forget(self, sync: Key) -> None:
-        """Forget a sync that is gone."""
+        """Forget a deleted sync."""
         self._tell(self._drop(sync, but=set()))
         self._hear(sync)
         self._heard.discard(sync)
 
     def _drop(self, sync: Key, but: set[Key]) -> set[Key]:
-        """Forget what a sync has found in all clusters but these; return where that was."""
+        """Forget the reports of a sync about all clusters but these. Return the clusters."""
         changed = {target for target, found in self._found.items() if sync in found and target not in but}
         for target in changed:
             del self._found[target][sync]

@@ -23,27 +23,27 @@ Listener = Callable[[Key, TargetSync | None, TargetSync | None], None]
 
 
 class TargetChanging(KubeError):  # noqa: N818 - a state, not a mistake
-    """A SyncTarget is not what a reconcile has gone by: the next one knows."""
+    """A SyncTarget is not as the reconcile has read it: the next reconcile reads it again."""
 
 
 class TargetAuthorCheck(Protocol):
-    """Knows whether the author of a SyncTarget was checked."""
+    """Checks the authors of SyncTargets."""
 
     def refusal(self, target: TargetSync) -> str:
-        """Say why one is not to be used; nothing where it may be."""
+        """Return why a SyncTarget may not be used, or None."""
         ...
 
     async def confirm(self, target: SyncTarget) -> None:
-        """Make sure of it before the first use. Raises `KubeError` where that cannot be known."""
+        """Check the author before the first use. Raises `KubeError` if that fails."""
         ...
 
     def forget(self, uid: str) -> None:
-        """Forget one that is gone."""
+        """Forget a deleted SyncTarget."""
         ...
 
 
 class SyncTargetInformer:
-    """All SyncTargets, in one watch for those who use them and for those who look after them."""
+    """All SyncTargets, in one watch for the syncs that use them and for their reconciler."""
 
     def __init__(self, hub: Cluster, on_change: Callable[[], None], namespace: str | None = None) -> None:
         """`namespace`: the only one whose SyncTargets are watched."""
@@ -51,17 +51,17 @@ class SyncTargetInformer:
         self._on_change = on_change
         self._listeners: list[Listener] = []
         self.authors: TargetAuthorCheck | None = None
-        """None: nobody asks whether authors are checked."""
+        """None: authors are not checked."""
         self.reflector: Reflector[RawSync, TargetSync] = Reflector(
             hub.client, RESOURCE, decode=RawSync, project=_read, namespace=namespace, on_change=self._changed
         )
 
     def listen(self, listener: Listener) -> None:
-        """Tell of every change, also of statuses and of specs that cannot be read."""
+        """Report every change to a listener, also of statuses and of invalid specs."""
         self._listeners.append(listener)
 
     def all(self) -> Iterator[SyncTarget]:
-        """Yield those with a spec that can be read and may be used; do not await meanwhile."""
+        """Yield the SyncTargets with a valid spec that may be used. The caller must not await during the iteration."""
         for sync in self.reflector.values():
             if (target := self._target(sync)) is not None:
                 yield target
@@ -69,7 +69,7 @@ class SyncTargetInformer:
     async def readable_by(
         self, client: Client, connection: ClusterConnection, namespace: str
     ) -> tuple[SyncTarget, ...]:
-        """Read the SyncTargets that a connection may mean, with the rights of whoever names them."""
+        """Read the SyncTargets that a connection may mean, with the rights of the sync that names them."""
         home = connection.sync_target_namespace or namespace
         if connection.sync_target_ref is not None:
             try:
@@ -83,9 +83,9 @@ class SyncTargetInformer:
     async def visible_to(
         self, user: str | None, connection: ClusterConnection, namespace: str
     ) -> tuple[SyncTarget, ...]:
-        """Return the SyncTargets that a sync may see, by the account that it acts as: it may use only what it can read.
+        """Return the SyncTargets that a sync may use: those that its service account can read.
 
-        The authors of those that the connection means are checked. Raises `KubeError`.
+        The authors of the SyncTargets that the connection means are checked. Raises `KubeError`.
         """
         if connection.type != "SyncTarget":
             return ()
@@ -99,9 +99,9 @@ class SyncTargetInformer:
         return found
 
     async def read_live(self, key: Key) -> SyncTarget | None:
-        """Read a SyncTarget live, before something new goes to it: its watch may be behind. None: it cannot be used.
+        """Read a SyncTarget live, because its watch may be behind. Return None if it cannot be used.
 
-        What was read is what the others see from then on. Raises `KubeError`.
+        From then on, the cache has this version. Raises `KubeError`.
         """
         try:
             wire = await self.hub.client.get(RESOURCE, key.name, key.namespace, type=RawSync)
@@ -112,11 +112,11 @@ class SyncTargetInformer:
         return self._target(_read(wire))
 
     def refusal(self, sync: TargetSync) -> str:
-        """Say why one is not to be used; nothing where it may be."""
+        """Return why a SyncTarget may not be used, or None."""
         return self.authors.refusal(sync) if self.authors is not None else ""
 
     async def confirm(self, targets: Iterable[SyncTarget]) -> None:
-        """Make sure, before their credentials are used, that their authors were checked. Raises `KubeError`."""
+        """Check the authors of SyncTargets before their credentials are used. Raises `KubeError`."""
         if self.authors is not None:
             for target in targets:
                 await self.authors.confirm(target)
@@ -129,7 +129,7 @@ class SyncTargetInformer:
     def _changed(self, key: Key, old: TargetSync | None, new: TargetSync | None, _by: str) -> None:
         self.hub.watch_filter.retain(SECRETS.kind, _secrets_of(new))
         self.hub.watch_filter.release(SECRETS.kind, _secrets_of(old))
-        # Statuses are ours, and say nothing that a sync does not know.
+        # Statuses are ours, and contain nothing that a sync does not know.
         if old is None or new is None or (old.spec, old.metadata.labels) != (new.spec, new.metadata.labels):
             self._on_change()
         if new is None and old is not None and self.authors is not None:
@@ -139,9 +139,9 @@ class SyncTargetInformer:
 
 
 def secret_reader(hub: Cluster, client: Client, by: str = "") -> ReadSecret:
-    """Return what reads credentials as `client`, for the sync `by`, so that their change and their end are noticed.
+    """Return the reader of credentials as `client`, for the sync `by`. It watches what it has read.
 
-    A list of Secrets that ran before anybody named this one has passed over it.
+    An earlier list of Secrets has skipped a Secret that no sync named then.
     """
 
     async def read(namespace: str, name: str) -> SecretWire:

@@ -1,4 +1,4 @@
-"""Transform: from a source object to the desired object of each target. No cluster is touched."""
+"""Transform: makes the desired object of each target from a source object. It accesses no cluster."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -26,23 +26,23 @@ from syncline.render.workers.protocol import TransformTarget as RenderTarget
 
 Json = dict[str, Any]
 MAX_VALUES = 500_000
-"""The most values of all copies of a sync that differ from each other: each such copy is held in memory."""
+"""The maximum number of values in all different copies of a sync: each of these copies is held in memory."""
 _PAUSE_AFTER = 1_000
-"""After a copy with this many values, other syncs get their turn."""
+"""After a copy with this many values, other tasks run."""
 
 PatchTexts = Mapping[PatchContentRef, str]
-"""The patches that are held by other objects."""
+"""The patches that other objects hold."""
 
 
 class RenderedTargets(Struct, frozen=True, kw_only=True):
-    """What each target should hold, and where that cannot be said."""
+    """The desired object of each target, and the outcomes of the targets that could not be rendered."""
 
     desired: tuple[tuple[PlannedCopy, Desired], ...] = ()
     failed: tuple[Outcome, ...] = ()
 
 
 class _Rendered(Struct, frozen=True):
-    """What is the same for all targets that get the same."""
+    """The rendered content that several targets share."""
 
     content: Content
     body: Body | None
@@ -55,7 +55,7 @@ class _Rendered(Struct, frozen=True):
 async def render_targets(
     lowered: LoweredSpec, copies: Sequence[PlannedCopy], texts: PatchTexts, renderer: TransformPool, key: DigestKey
 ) -> RenderedTargets:
-    """Say what each target should hold. Raises `SyncError` where it can be said for none."""
+    """Render the desired object of each target. Raises `SyncError` if no target can be rendered."""
     groups: dict[tuple[int, int], list[PlannedCopy]] = {}
     for copy in copies:
         groups.setdefault((id(copy.source), id(copy.site.destination)), []).append(copy)
@@ -97,13 +97,13 @@ def _desired(copy: PlannedCopy, form: _Rendered, key: DigestKey) -> Desired:
 
 
 class _ValueBudget:
-    """How many values the copies of a sync may still have, where they differ."""
+    """The number of values that further different copies of a sync may have."""
 
     def __init__(self, values: int) -> None:
         self._left = values
 
     async def take(self, manifest: Json) -> None:
-        """Count one more copy, and let others go on after a large one. Raises `SyncError` where there is no room."""
+        """Count one more copy, and let other tasks run after a large one. Raises `SyncError` if there is no room."""
         values = _count_values(manifest)
         self._left -= values
         if self._left < 0:
@@ -117,7 +117,7 @@ class _ValueBudget:
 
 
 def _count_values(manifest: Json) -> int:
-    """Count the values of an object, however deep they are."""
+    """Count the values of an object at any depth."""
     count = 0
     open_values: list[Any] = [manifest]
     while open_values:
@@ -139,7 +139,7 @@ async def _render_group(
     *,
     budget: _ValueBudget,
 ) -> list[_Rendered | Exception]:
-    """Return what the targets of one source and place get; equal ones share one form."""
+    """Return the rendered content of the targets of one source and destination; equal targets share it."""
     source, place = copies[0].source, copies[0].site.destination
     metadata = _copied_metadata(lowered, source)
     base = strip_cluster_fields(source.manifest)
@@ -160,7 +160,7 @@ async def _render_group(
             continue
         which = (id(manifest), patch)
         if which not in known:
-            if known:  # the first copy is no more than its source
+            if known:  # the first copy is as large as its source
                 await budget.take(manifest)
             try:
                 known[which] = _render_one(copy, manifest, metadata, patch, key)
@@ -211,11 +211,11 @@ def _unrendered(patch: Patch | None, error: str | TransformError | None) -> Patc
 
 
 def _redacted(patch: Patch | None, error: PatchError | ContentError) -> PatchError | ContentError:
-    """Say why a patch does not fit; of one that is in a Secret, nothing that it holds, be it a path or a name."""
+    """Return why a patch cannot be applied. If it is in a Secret, its paths and names are not repeated."""
     ref = patch.patch_content_ref if patch is not None else None
     if ref is None or ref.kind != "Secret":
         return error
-    why = error.discreet if isinstance(error, PatchError) else "it makes content that the kind cannot have"
+    why = error.redacted if isinstance(error, PatchError) else "it makes content that the kind cannot have"
     return PatchError(
         f"correct the patch in the Secret {ref.name}, key {ref.key}: {why} (what it holds is not repeated; try it with "
         "patchContent and without the secret values to learn more)"
@@ -259,7 +259,7 @@ async def _transformed(
 
 
 def _texts(data: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Split the values of a Secret into texts, decoded, and what is no text, left as it is."""
+    """Split the values of a Secret into decoded texts, and values that are not text."""
     texts: dict[str, str] = {}
     rest: dict[str, str] = {}
     for name, value in data.items():

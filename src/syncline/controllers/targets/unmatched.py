@@ -1,4 +1,4 @@
-"""Selectors that match nothing: reported, since nothing is wrong and nothing happens."""
+"""Selectors that match nothing: they are reported, because otherwise the user sees neither an error nor an object."""
 
 from collections.abc import Iterable, Sequence
 
@@ -12,7 +12,7 @@ from syncline.engine.cluster import Cluster
 
 
 def unmatched_sources(lowered: LoweredSpec, sources: Sequence[SourceObject]) -> list[str]:
-    """Say which selectors match none of the sources that were read."""
+    """Describe the selectors that match none of the sources that were read."""
     return [
         f"no {ref.kind}{f' of namespace {ref.namespace}' if ref.namespace else ''} that may be copied has the labels "
         f"{selector_words(ref.selector)}"
@@ -22,10 +22,9 @@ def unmatched_sources(lowered: LoweredSpec, sources: Sequence[SourceObject]) -> 
 
 
 def unmatched_namespaces(lowered: LoweredSpec, sites: Sequence[TargetCluster], targets: Iterable[Target]) -> list[str]:
-    """Say which globs and selectors of namespaces match nothing, as far as `targets` tell.
+    """Describe the globs and selectors of namespaces that match none of the namespaces of `targets`.
 
-    Those are what the user may see, so that nothing is said of namespaces that their account could not find: whether
-    one that is hidden matches makes no difference here.
+    These are the namespaces that the account may know. So a match of a hidden namespace makes no difference here.
     """
     found: dict[str, set[str]] = {}
     for target in targets:

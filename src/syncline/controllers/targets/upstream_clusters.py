@@ -45,14 +45,14 @@ class UpstreamAddress(Struct, frozen=True):
 
     connection: ClusterConnection
     locate: Callable[[Resolved], Resolved]
-    """Makes the credential of the address from that of the upstream. Raises `NotResolved`."""
+    """Makes the credential of the address from the credential of the upstream. Raises `NotResolved`."""
     workspace: str = ""
-    """For people."""
+    """The name in messages."""
     probe: IdentityProbe | None = None
 
 
 class UpstreamClusters:
-    """For syncs that read from other clusters."""
+    """The upstreams of syncs that read from other clusters."""
 
     def __init__(
         self,
@@ -73,9 +73,9 @@ class UpstreamClusters:
     async def connect(
         self, lowered: LoweredSpec, triggers: Triggers, connection: ClusterConnection, workspace: str
     ) -> tuple[Cluster, RemoteCluster]:
-        """Return the cluster or workspace that a sync reads from. Raises `SyncError` while that cannot be had.
+        """Return the cluster or workspace that a sync reads from. Raises `SyncError` while it cannot be reached.
 
-        Whoever reads from a cluster needs its credential: that of a SyncTarget too is read with the rights of the sync.
+        The credential is read with the rights of the sync, also if it is the credential of a SyncTarget.
         """
         found = await self.resolve_upstream(lowered, triggers, connection)
         one = UpstreamAddress(connection, partial(self.in_workspace, lowered, workspace), workspace)
@@ -96,7 +96,7 @@ class UpstreamClusters:
             return await self._resolve_upstream(lowered, connection)
 
     def open_upstream(self, lowered: LoweredSpec, found: Resolved, one: UpstreamAddress) -> RemoteCluster:
-        """Return the member of an address that a credential leads to. Raises `SyncError`."""
+        """Return the remote cluster at the address of a credential. Raises `SyncError`."""
 
         async def reread() -> Credentials:
             return one.locate(await self._resolve_upstream(lowered, one.connection)).credentials
@@ -123,13 +123,13 @@ class UpstreamClusters:
         return self._upstreams.get(user, frozenset())
 
     def forget(self, user: Key) -> None:
-        """Forget the upstreams of a sync that is gone."""
+        """Forget the upstreams of a deleted sync."""
         self._upstreams.pop(user, None)
 
     def at_endpoint(self, lowered: LoweredSpec, endpoint: ExportEndpoint, cluster: str, found: Resolved) -> Resolved:
-        """Return the credential for a logical cluster at an address that the upstream has told.
+        """Return the credential for a logical cluster at an address that the upstream has reported.
 
-        The address is checked as any other server. Raises `NotResolved`.
+        The address is checked like any other server. Raises `NotResolved`.
         """
         namespace, loopback = lowered.sync.metadata.namespace, self._fleet.allow_loopback
 
@@ -166,7 +166,7 @@ class UpstreamClusters:
 
     @contextmanager
     def _as_upstream(self, lowered: LoweredSpec) -> Iterator[None]:
-        """Say of an upstream whose credential cannot be used why that is."""
+        """Return the error of an upstream whose credential cannot be used."""
         try:
             yield
         except KubeError as error:
@@ -176,7 +176,7 @@ class UpstreamClusters:
 
 
 def _unreachable_upstream(member: RemoteCluster, workspace: str) -> SyncError:
-    """Say why the upstream cannot be read; what is downstream stays as it is."""
+    """Return the error of an upstream that cannot be read. The copies stay as they are."""
     seen = f"last seen {member.last_seen:%Y-%m-%dT%H:%M:%SZ}" if member.last_seen else "never seen"
     why = "it does not answer at the moment" if member.up else member.health.message
     what = f"workspace {workspace}" if workspace else "upstream"

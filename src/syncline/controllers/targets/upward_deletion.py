@@ -1,8 +1,9 @@
-"""Upward deletion: a copy that somebody deleted takes its upstream object along, where the spec says `Both`.
+"""Upward deletion: deletes the upstream object of a deleted copy, if `deletePropagation` is `Both`.
 
-The evidence is complete, or the copy is created again: this process has seen the copy in order, made from exactly the
-version of the upstream object that is there now; a watch has told the deletion of this very copy; and the cluster says
-that the copy is gone. A copy that is only missing says nothing: its cluster may have been restored from a backup.
+Without complete evidence the copy is created again. The evidence is: this process has seen the copy in sync with
+exactly the present version of the upstream object; a watch has reported the deletion of exactly this copy; and the
+cluster answers that the copy does not exist. A missing copy alone is no evidence: its cluster may have been restored
+from a backup.
 """
 
 import time
@@ -18,16 +19,16 @@ from syncline.core.objects import Target
 from syncline.core.outcome import Outcome
 from syncline.core.plan import Action, Verb
 from syncline.core.prune_plan import GuardVerdict, deletion_guard
-from syncline.engine.writer import failure
+from syncline.engine.write_outcomes import failure
 from syncline.kube.errors import Conflict, KubeError, NotFound
 
-# A copy that is replaced (deleted and created again) is away for a moment.
+# A copy that is replaced (deleted and created again) is absent for a moment.
 GRACE = 2.0
 Job = Callable[[], Awaitable[Outcome | None]]
 
 
 def deleted_copies(sync: AnySync, unit: UnitState, items: Sequence[DesiredAt]) -> dict[Target, Job | Outcome]:
-    """Return what becomes of the items whose copies were in order and are gone; the others are not in it."""
+    """Return the outcomes of the items whose copies were in sync and are deleted; other items have none."""
     gone = [item for item in items if item.pair is not None and item.pair.deletes_upward and _is_deleted(unit, item)]
     now = time.monotonic()
     unit.deleted_since = {item.desired.target: unit.deleted_since.get(item.desired.target, now) for item in gone}
@@ -35,7 +36,7 @@ def deleted_copies(sync: AnySync, unit: UnitState, items: Sequence[DesiredAt]) -
     due = [item for item in gone if now - unit.deleted_since[item.desired.target] >= GRACE]
     verdict = deletion_guard(
         [_removal(item) for item in gone],  # all of them: a script deletes one by one
-        len(unit.settled),
+        len(unit.in_sync),
         confirmed=sync.metadata.annotations.get(CONFIRM_DELETION, ""),
         recent=len(unit.deleted_upward.keys() - unit.deleted_since.keys()),
         why="their copies were deleted",
@@ -48,22 +49,22 @@ def deleted_copies(sync: AnySync, unit: UnitState, items: Sequence[DesiredAt]) -
 
 
 def _held(target: Target, verdict: GuardVerdict) -> Outcome:
-    """Say that an upstream object is not deleted before a person has confirmed it."""
+    """Return the outcome of an upstream object whose deletion waits for a confirmation."""
     return Outcome(target=target, state="Pending", reason="DeletionHeld", message=verdict.message)
 
 
 def _awaited(target: Target) -> Outcome:
-    """Say that a copy is gone, and that its upstream object goes too if the copy stays away."""
+    """Return the outcome of a deleted copy whose upstream object is deleted if the copy does not return."""
     message = "the copy was deleted; its upstream object is deleted too if the copy does not return in a moment"
     return Outcome(target=target, state="Pending", reason="CopyDeleted", message=message, retry=True)
 
 
 def _is_deleted(unit: UnitState, item: DesiredAt) -> bool:
-    known = unit.settled.get((item.site.cluster.uid, item.desired.target))
+    known = unit.in_sync.get((item.site.cluster.uid, item.desired.target))
     if known is None or known.desired is not item.desired or known.source is not item.source:
         return False
     namespace = item.site.cluster.namespace(item.desired.target.namespace)
-    # A namespace that was created again says nothing of what its predecessor took along.
+    # A namespace that was created again is no evidence for what was deleted with its predecessor.
     is_open = not item.desired.target.namespace or (
         namespace is not None and not namespace.terminating and namespace.uid == known.namespace
     )
@@ -78,16 +79,16 @@ def _removal(item: DesiredAt) -> Action:
 
 
 async def _delete(unit: UnitState, item: DesiredAt, *, counts: bool) -> Outcome | None:
-    """Delete the upstream object, unless the copy is there after all or the object has changed.
+    """Delete the upstream object, unless the copy exists after all or the object has changed.
 
-    `counts`: nobody has confirmed it, so it counts together with those that follow soon.
+    `counts`: no person has confirmed it, so the deletion guard counts it with later ones.
     """
     source, pair, target = item.source, item.pair, item.desired.target
     assert source is not None  # noqa: S101 - only copies of sources come here
     assert pair is not None  # noqa: S101 - the caller looked
     try:
         if await _is_there(item):
-            return _awaited(target)  # the watch tells of it
+            return _awaited(target)  # the watch reports it
         above = await pair.upstream.open_kind(GroupKind.parse(source.target.kind))
         place = (source.target.name, source.target.namespace or None)
         if counts:
@@ -113,7 +114,7 @@ async def _delete(unit: UnitState, item: DesiredAt, *, counts: bool) -> Outcome 
 
 
 async def _is_there(item: DesiredAt) -> bool:
-    """Whether a copy is in its cluster, by the cluster's own answer about this very object."""
+    """Whether a copy exists in its cluster, by a live read of exactly this object."""
     target = item.desired.target
     resource = item.site.cluster.informer(target.kind).resource
     try:

@@ -20,7 +20,7 @@ STATUS = "status"
 # A schema that lacks fields of a status may be replaced: this many of them are left out for this long.
 DROPPED_SECONDS = 600.0
 DROPPED_FIELDS = 32
-# A target that cannot be looked at for a moment, such as after a start, is no reason to say so upstream.
+# A target that cannot be read for a moment, such as after a start, is not reported upstream.
 AWAY_GRACE = 10.0
 # Rights change without an event: the server is asked again after this many seconds, later and later up to the last.
 RIGHTS_AGAIN = (5.0, 60.0)
@@ -54,10 +54,10 @@ class StatusMemo(Struct):
     written: float = float("-inf")
     sent: str = ""
     answered: str = ""
-    """The digests of the last status that was written, and of what the server made of it."""
+    """The digests of the last written status, and of the form that the server stored."""
 
     def take(self, source: SourceObject) -> None:
-        """Take an object as it was read, unless that was before our own last write."""
+        """Record a read object, unless it was read before our own last write."""
         new, held = source.meta, self.source.meta
         is_late = time.monotonic() - self.written < READ_LAG and is_older(new.resource_version, held.resource_version)
         if new.uid == held.uid and (new.resource_version == held.resource_version or is_late):
@@ -65,7 +65,7 @@ class StatusMemo(Struct):
         self.source, self.inputs = source, None
 
     def settle(self, inputs: StatusInputs, outcome: Outcome | None = None) -> Outcome | None:
-        """Note that nothing is left to be done before something changes."""
+        """Record that nothing is left to do until an input changes."""
         self.inputs, self.outcome = inputs, outcome
         return outcome
 
@@ -77,10 +77,10 @@ class UpwardMemory:
         self.memos: dict[Target, StatusMemo] = {}
         self.kept = KeptStatuses()
         self.refused: dict[RightKey, MissingRight] = {}
-        """What may not be written."""
+        """The missing rights."""
         self._requested: tuple[object, ...] = ()
         self._away: dict[str, float] = {}
-        """The targets that cannot be looked at, and since when."""
+        """The targets that cannot be read, with the time since when."""
         self._dropped: dict[str, dict[str, float]] = {}
         """By kind: the fields of a status that the upstream drops, such as ones that its schema lacks, since when."""
 
@@ -96,7 +96,7 @@ class UpwardMemory:
         self._away = {name: self._away.get(name, now) for name in names}
 
     def grace_left(self, names: Iterable[str]) -> float:
-        """Return for how many seconds what these targets would report is still waited for."""
+        """Return for how many more seconds to wait for the statuses of these targets."""
         now = time.monotonic()
         return max((self._away.get(name, now) + AWAY_GRACE - now for name in names), default=0.0)
 
@@ -108,19 +108,19 @@ class UpwardMemory:
         return {name: value for name, value in status.items() if name not in dropped or name in there}
 
     def learn_dropped(self, kind: str, sent: Json, answered: Mapping[str, Any]) -> None:
-        """Note which fields the upstream has dropped from a status."""
+        """Record the fields that the upstream has dropped from a status."""
         dropped, now = self._dropped.setdefault(kind, {}), time.monotonic()
         for name in list(without_empty(sent).keys() - answered.keys())[: DROPPED_FIELDS - len(dropped)]:
             dropped.setdefault(name, now)
 
 
 def right_of(target: Target) -> RightKey:
-    """Return what the right to write an object is asked for: its kind, its namespace and its workspace."""
+    """Return the key of the right to write an object: its kind, namespace and workspace."""
     return target.kind, target.namespace, target.cluster
 
 
 def status_of(manifest: Mapping[str, Any]) -> Json:
-    """Return the status of an object; one that is no map counts as none."""
+    """Return the status of an object; a status that is not a map counts as empty."""
     status = manifest.get(STATUS)
     return status if isinstance(status, dict) else {}
 

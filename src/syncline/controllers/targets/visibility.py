@@ -1,7 +1,7 @@
 """Visibility of namespaces: a sync reports nothing of a namespace that its account could not find.
 
-Globs and selectors are matched by the operator, which sees every namespace. A namespace that the account may neither
-enter nor list is left out before anything is done with it, so that no message, count or failure tells of it.
+The operator matches globs and selectors, and it sees every namespace. A namespace that the account may neither use nor
+list is left out first, so that no message, count or failure reveals it.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from syncline.kube.resources import NAMESPACES, Resource
 
 
 class Visibility:
-    """What the account of a sync may know of the namespaces of this cluster, for one pass."""
+    """The namespaces of this cluster that the account of a sync may know, for one reconcile."""
 
     def __init__(self, lowered: LoweredSpec, hub: Cluster, access: AccessReviews) -> None:
         self._user = lowered.user
@@ -28,21 +28,21 @@ class Visibility:
         takes_over = any(
             destination.policy.management in ("Adopt", "Overwrite") for destination in lowered.destinations
         )
-        # How the account may enter a namespace.
+        # With one of these rights there, the account may know a namespace.
         self._verbs = ("create", "patch") if takes_over else ("create",)
         owners = (
-            [structs.replace(lowered.sync.owner, environment=part).ref for part in lowered.owners]
+            [structs.replace(lowered.sync.owner, environment=unit).ref for unit in lowered.owners]
             if lowered.user
             else []
         )
-        # The account has been there.
+        # The account has written there.
         self._entered = {observed.target.namespace for ref in owners for observed in hub.managed_by(ref)}
 
     async def is_hidden(self, target: Target) -> bool:
-        """Tell whether the account may know nothing of a namespace that the sync names.
+        """Whether the account must not know a namespace that the sync names.
 
-        It may know of it where it could read the namespace or write the target, and where it has managed objects.
-        Raises `KubeError` where the API server does not say.
+        It may know the namespace if it can read it or write the target, or if it has managed objects there. Raises
+        `KubeError` if the API server does not answer.
         """
         namespace = target.namespace
         if self._user is None or target.cluster or not namespace or namespace in self._entered:
@@ -61,10 +61,11 @@ class Visibility:
         return True
 
     async def known(self, targets: Iterable[Target]) -> frozenset[str]:
-        """Return the namespaces of which the account may know, of those that globs and selectors of the sync match.
+        """Return the namespaces that globs and selectors of the sync match and that the account may know.
 
-        It may know of those where it could write the target or has managed objects, and of all if it may list them. It
-        is asked in each pass, so that a right counts at once. Raises `KubeError` where the API server does not say.
+        It may know those where it can write the target or has managed objects, and all if it may list namespaces. The
+        rights are checked in each reconcile, so that a new right counts at once. Raises `KubeError` if the API server
+        does not answer.
         """
         asked = list(targets)
         found = frozenset(target.namespace for target in asked)
@@ -81,14 +82,14 @@ class Visibility:
         resource = self._resource(target)
         if resource is None:
             return False
-        for namespace in ("", target.namespace):  # whoever may write everywhere need not be asked about each namespace
+        for namespace in ("", target.namespace):  # a user who may write everywhere is not checked for each namespace
             for verb in self._verbs:
                 if await self._may(verb, resource, namespace):
                     return True
         return False
 
     async def _may(self, verb: str, resource: Resource, namespace: str = "") -> bool:
-        """Ask the API server, once in a pass."""
+        """Ask the API server, once in a reconcile."""
         access = AccessRequest(verb=verb, resource=resource, namespace=namespace)
         if access not in self._answers:
             client = self._hub.acting_as(self._user)
@@ -96,5 +97,5 @@ class Visibility:
         return await self._answers[access]
 
     def _resource(self, target: Target) -> Resource | None:
-        """Return the kind of a target as the server calls it; None where it is not watched."""
+        """Return the resource of a target; None if its kind is not watched."""
         return self._hub.informer(target.kind).resource if self._hub.is_open(target.kind) else None

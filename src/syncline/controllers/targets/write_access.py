@@ -1,4 +1,4 @@
-"""Write access: whether a planned write would be allowed, asked by a preview."""
+"""Write access: whether a planned write would be allowed, for a preview."""
 
 from collections.abc import Iterable, Sequence
 from typing import Protocol
@@ -11,23 +11,23 @@ from syncline.core.rights import needed_verbs
 from syncline.core.wire import DATA_KINDS
 
 AllowedActions = tuple[list[Action], list[Outcome]]
-"""What can be done, and what is said of the rest."""
+"""The allowed actions, and the outcomes of the others."""
 
 
 class WriteAccess(Protocol):
-    """Knows who may do what."""
+    """Checks rights."""
 
     async def refusal(
         self, site: TargetCluster, user: str | None, target: Target, verbs: Sequence[str]
     ) -> Outcome | None:
-        """Say why a target cannot be written with these verbs; None where it can, or where nobody can tell.
+        """Return why a target cannot be written with these verbs; None if it can, or if that cannot be known.
 
-        `user` is who writes in the sync's own cluster; None: the operator itself.
+        `user` writes in the own cluster of the sync; None: the operator itself.
         """
 
 
 class Unchecked:
-    """Takes everything for allowed: whoever writes learns it."""
+    """Allows everything: the write itself is the check."""
 
     async def refusal(
         self,
@@ -36,7 +36,7 @@ class Unchecked:
         target: Target,  # noqa: ARG002
         verbs: Sequence[str],  # noqa: ARG002
     ) -> Outcome | None:
-        """Refuse nothing."""
+        """Return None: nothing is refused."""
         return None
 
 
@@ -46,9 +46,9 @@ UNCHECKED = Unchecked()
 async def split_allowed(
     access: WriteAccess, user: str | None, planned: Iterable[tuple[TargetCluster | None, Action | Outcome]]
 ) -> AllowedActions:
-    """Sort what is planned by whether it is allowed; what cannot be told stays so.
+    """Divide the planned actions into allowed and refused ones. Failed plans stay as they are.
 
-    What is in no cluster that can be reached is not asked about.
+    Actions in unreachable clusters are not checked.
     """
     actions: list[Action] = []
     refused: list[Outcome] = []
