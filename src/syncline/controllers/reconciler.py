@@ -50,7 +50,7 @@ from syncline.core.outcome import Outcome
 from syncline.core.plan import Policy
 from syncline.core.tenancy import NOT_ALLOWED
 from syncline.engine.claims import Claim
-from syncline.engine.fanout import FanOut
+from syncline.engine.fanout import IN_PROGRESS, FanOut
 from syncline.engine.pair_memory import PairMemory
 from syncline.engine.sync_object import RawSync, Sync
 from syncline.engine.watch_index import WatchSet
@@ -136,7 +136,7 @@ class Reconciler(BaseReconciler[Spec, Status], Generic[Spec, Status, Source]):
         removed = await self._prune_removed_units(lowered, clusters, units, state, edit)
         state.keep_units(lowered.owners)
         result = self._result(lowered, clusters, units, removed, edit, marks=marks)
-        waits = result.requeue.backoff or result.requeue.pending
+        waits = result.requeue.backoff or result.requeue.pending or any(map(_is_open, result.outcomes or ()))
         state.finished(sync, None if waits else lowered.interval, time.monotonic())
         if lowered.staged and _released_for_other_unit(result):
             self.queue.add(key)
@@ -520,6 +520,11 @@ def _requeue_of(problem: SyncError | None) -> Requeue:
 
 
 def _is_applied(one: UnitResult) -> bool:
+def _is_open(outcome: Outcome) -> bool:
+    """Whether the outcome of a target is not known yet: its end is reported when it comes, whatever the interval."""
+    return outcome.state == "Unknown" or outcome.reason == IN_PROGRESS
+
+
     """Whether all desired objects of a unit are written, or belong to others."""
     return one.desired.certain and all(outcome.state in _APPLIED or outcome.gone for outcome in one.outcomes)
 

@@ -69,8 +69,11 @@ class Triggers:
         for moved in self._moved.values():
             moved -= {place for place in moved if place[0] == cluster.name}
 
-    def sync_changed(self, key: Key, old: AnySync | None, new: AnySync | None, by: str) -> None:
-        """Handle a change of a sync. Our own status and finalizer enqueue nobody; changes of others are corrected."""
+    def sync_changed(self, key: Key, old: AnySync | None, new: AnySync | None, by: str) -> bool:
+        """Handle a change of a sync. Our own status and finalizer enqueue nobody; changes of others are corrected.
+
+        Return whether there is something to correct, which does not wait for an interval.
+        """
         if new is None or old is None or _user_fields(old) != _user_fields(new):
             # Whoever edits a sync, or asks for it now, wants a fresh look at what was in the way.
             self._blocked.pop(key, None)
@@ -78,6 +81,8 @@ class Triggers:
             self._queue.add(key, priority=1 if old is None else 0)
         elif not by and _own_fields(old) != _own_fields(new):
             self._queue.add(key, delay=REPAIR_DELAY)
+            return True
+        return False
 
     def set_watches(self, key: Key, watches: WatchSet, claim: Claim | None, *, from_spec: bool = False) -> None:
         """Enqueue this sync for these things from now on; without a claim it wants nothing (suspended, deleted).
