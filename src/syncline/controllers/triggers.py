@@ -4,7 +4,7 @@ Watches call this module. It decides and writes nothing; it only enqueues syncs.
 only enqueue: every body that reaches a copy is read by the sync's own identity.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from msgspec import structs
 
@@ -14,7 +14,7 @@ from syncline.core.objects import Observed, Target
 from syncline.core.outcome import Outcome
 from syncline.core.scope import Namespace
 from syncline.engine.claims import Claim, Claims
-from syncline.engine.cluster import BUILT_IN, Cluster
+from syncline.engine.cluster import BUILT_IN, Cluster, NotWatchedError
 from syncline.engine.watch_index import UpstreamWatch, WatchIndex, WatchSet
 from syncline.kube.cache import Key
 from syncline.kube.queue import Queue
@@ -152,6 +152,14 @@ class Triggers:
         self._moved.pop(key, None)
         self._claims.waiters.drop(self._ref(key))
         self._claims.drop(self._ref(key))
+
+    def blind(self, key: Key) -> Iterator[tuple[Cluster, NotWatchedError]]:
+        """Yield the watches of a sync that have failed for long, so that changes are not noticed."""
+        watches = self._watch_index.get(key) or WatchSet()
+        for cluster in self._clusters.values():
+            for kind, error in cluster.blind.items():
+                if watches.has_kind(cluster.name, kind):
+                    yield cluster, error
 
     def look_again(self, key: Key) -> None:
         """Enqueue a sync."""
