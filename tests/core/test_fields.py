@@ -259,6 +259,28 @@ def test_a_long_record_is_folded_and_still_tells_what_is_missing_since() -> None
     assert lost_paths({**body, "more": False}, {}, record)
 
 
+@pytest.mark.parametrize(("field", "emptied"), [("map-0000", "f:map-0000"), ("list", "f:list")])
+def test_what_is_emptied_of_a_custom_kind_is_lost_though_its_record_is_folded(field: str, emptied: str) -> None:
+    maps = {f"map-{number:04}": {"name": "x"} for number in range(MAX_UNKEPT // 8)}
+    body = {**maps, "list": [{"name": "a"}], "plain": [1]}
+    granular = {"f:map-0000": {".": {}, "f:name": {}}, "f:list": {'k:{"name":"a"}': {".": {}, "f:name": {}}}}
+    ours = {**{f"f:{name}": {} for name in body}, **granular}
+
+    def owned(tree: Any) -> bytes:
+        return owned_fields([entry("syncline", tree)], "example.com")
+
+    record = unkept(body, owned(ours))
+    assert len(record) == 1
+    assert lost_paths(body, owned(ours), record) == ()
+    lost = lost_paths(body, owned({**ours, emptied: {}}), record)
+    assert any(path.startswith(field) for path in lost)
+    # A field that somebody else has is named before those that are only in doubt.
+    taken = owned_fields(
+        [entry("syncline", {**ours, emptied: {}, "f:plain": None}), entry("other", {"f:plain": {}})], "example.com"
+    )
+    assert lost_paths(body, taken, record)[0] == "plain"
+
+
 def test_items_of_a_list_share_the_names_of_their_fields() -> None:
     body = {"list": [{"name": "a", "x": False}, {"name": "b", "x": False, "y": 0}]}
     ours = {"f:list": {f'k:{{"name":"{name}"}}': {".": {}, "f:name": {}} for name in "ab"}}

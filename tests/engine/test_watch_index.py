@@ -1,7 +1,10 @@
+import pytest
+
 from syncline.api.common import LabelSelector
 from syncline.core.objects import Target
 from syncline.core.scope import Namespace, Scope
-from syncline.engine.watch_index import WatchIndex, WatchSet
+from syncline.engine.watch_filter import LabelQuery
+from syncline.engine.watch_index import UpstreamWatch, WatchIndex, WatchSet
 from syncline.kube.cache import Key
 
 SYNC = Key("home", "sync")
@@ -51,3 +54,31 @@ def test_an_interest_that_is_dropped_or_replaced_is_found_no_more() -> None:
 
 def test_a_namespace_of_another_cluster_wakes_nobody_here() -> None:
     assert [*interests(globs=("*",)).of_namespace("elsewhere", None, TEAM)] == []
+
+
+QUERY = LabelQuery("home", LabelSelector(match_labels={"a": "b"}))
+
+
+@pytest.mark.parametrize(
+    ("watches", "cluster", "kind", "expected"),
+    [
+        (WatchSet(objects=frozenset({Target("home", "app", "Secret")})), "", "Secret", True),
+        (WatchSet(objects=frozenset({Target("home", "app", "Secret")})), "far", "Secret", False),
+        (WatchSet(queries=(("Secret", QUERY),)), "", "Secret", True),
+        (WatchSet(names=frozenset({("far", "Secret", "app")})), "far", "Secret", True),
+        (WatchSet(names=frozenset({("far", "Secret", "app")})), "", "Secret", False),
+        (WatchSet(names=frozenset({("", "Secret", "app")})), "", "ConfigMap", False),
+        (WatchSet(scopes=(("far", Scope(names=frozenset({"a"}))),)), "far", "Namespace", True),
+        (WatchSet(scopes=(("far", Scope(names=frozenset({"a"}))),)), "", "Namespace", False),
+        (
+            WatchSet(upstream=(UpstreamWatch(cluster="up", kind="Secret", query=QUERY, namespaces=Scope()),)),
+            "up",
+            "Secret",
+            True,
+        ),
+    ],
+)
+def test_a_sync_watches_a_kind_where_it_has_objects_of_it(
+    watches: WatchSet, cluster: str, kind: str, expected: bool
+) -> None:
+    assert watches.has_kind(cluster, kind) is expected

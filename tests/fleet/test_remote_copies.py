@@ -153,6 +153,18 @@ def test_a_cluster_out_of_reach_is_unknown_and_loses_nothing(proxy: FaultProxy, 
     turns(sync, "True", "Synced")
 
 
+def test_a_cluster_that_comes_back_is_not_kept_waiting_for_the_interval(proxy: FaultProxy, scene: Scene) -> None:
+    namespace = scene.there("a")
+    scene.credential(wire=scene.remote.secret(server=proxy.server))
+    scene.source(password="one")
+    outage = proxy.inject(Fault(cut=True), when=lambda _: True)
+    sync = scene.sync(edge(namespace), syncPolicy={"mode": "Interval", "interval": "1h"})
+    until(lambda: targets(sync), lambda seen: any(one["status"] == "Unknown" for one in seen))
+    outage.lift()
+    becomes(scene.copy(namespace), "one")
+    turns(sync, "True", "Synced")
+
+
 def test_a_cluster_out_of_reach_does_not_let_removals_pass_after_an_edit_and_gets_the_edit_when_it_is_back(
     proxy: FaultProxy, scene: Scene
 ) -> None:

@@ -136,7 +136,8 @@ class BaseReconciler(ObjectReconciler, Generic[Spec, Status]):
             except SyncError:
                 watches, claim = WatchSet(), None
             self.triggers.set_watches(key, watches, claim, from_spec=True)
-        self.triggers.sync_changed(key, old, new, by)
+        if self.triggers.sync_changed(key, old, new, by) and (state := self._states.get(key)) is not None:
+            state.make_due()
         self._shared.quotas.sync_changed(self._kind.name, key, new)
         if (old is None) != (new is None):
             self._shared.on_count(key.namespace)
@@ -190,6 +191,11 @@ class BaseReconciler(ObjectReconciler, Generic[Spec, Status]):
             except SyncGone:
                 log.info("the sync was deleted meanwhile")
                 return Requeue(after=0.0)
+            except KubeError:
+                state.make_due()  # what was found is not in the status, whatever the interval
+                raise
+        if not stored:
+            state.make_due()
         requeue = report.requeue if report is not None else NO_REQUEUE
         return requeue if stored else requeue | Requeue(backoff=True)
 

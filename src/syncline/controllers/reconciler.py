@@ -40,6 +40,7 @@ from syncline.controllers.targets.clusters import (
 from syncline.controllers.targets.health import HealthResult, check_health
 from syncline.controllers.targets.keep_policy import KeepMarks
 from syncline.controllers.targets.managed_objects import managed_objects
+from syncline.controllers.targets.open_kind import describe_unwatched
 from syncline.controllers.targets.preview import Preview, merge
 from syncline.controllers.targets.prune import KEEP_NOTHING, Pruner, PruneResult
 from syncline.controllers.targets.stages import DesiredAt
@@ -51,7 +52,7 @@ from syncline.core.outcome import Outcome
 from syncline.core.plan import Policy
 from syncline.core.tenancy import NOT_ALLOWED
 from syncline.engine.claims import Claim
-from syncline.engine.fanout import FanOut
+from syncline.engine.fanout import IN_PROGRESS, FanOut
 from syncline.engine.pair_memory import PairMemory
 from syncline.engine.sync_object import RawSync, Sync
 from syncline.engine.watch_index import WatchSet
@@ -137,7 +138,7 @@ class Reconciler(BaseReconciler[Spec, Status], Generic[Spec, Status, Source]):
         removed = await self._prune_removed_units(lowered, clusters, units, state, edit)
         state.keep_units(lowered.owners)
         result = self._result(lowered, clusters, units, removed, edit, marks=marks)
-        waits = result.requeue.backoff or result.requeue.pending
+        waits = result.requeue.backoff or result.requeue.pending or any(map(_is_open, result.outcomes or ()))
         state.finished(sync, None if waits else lowered.interval, time.monotonic())
         if lowered.staged and _released_for_other_unit(result):
             self.queue.add(key)
@@ -345,7 +346,7 @@ class Reconciler(BaseReconciler[Spec, Status], Generic[Spec, Status, Source]):
         outcomes += [*clusters.outcomes, *removed.outcomes]
         problem = next((one.problem for one in units if one.problem is not None), removed.problem)
         if problem is None and all(outcome.state in _GOOD for outcome in outcomes):
-            problem = _rollback_condition(units)
+            problem = self._unnoticed(lowered, clusters) or _rollback_condition(units)
         requeue = reduce(or_, (one.requeue for one in units), clusters.requeue | removed.requeue)
         requeue |= Requeue(after=next_resync(lowered), backoff=any(outcome.retry for outcome in outcomes))
         first = units[0].desired if len(units) == 1 and not units[0].desired.unit else DesiredSet()
@@ -369,6 +370,15 @@ class Reconciler(BaseReconciler[Spec, Status], Generic[Spec, Status, Source]):
             removed_units=removed.names,
             complete=all(one.complete for one in units) and not clusters.incomplete and removed.complete,
         )
+
+    def _unnoticed(self, lowered: LoweredSpec, clusters: ConnectedClusters) -> SyncError | None:
+        """Return the problem of a sync that may be out of date, because a watch that would tell fails."""
+        cluster, error = next(self.triggers.blind(key_of(lowered.sync)), (None, None))
+        if cluster is None or error is None:
+            return None
+        names = {site.cluster.name: site.destination.cluster for site in clusters.sites}
+        told = describe_unwatched(error, cluster=names.get(cluster.name, ""), reads_as_account=lowered.user is not None)
+        return SyncError("ChangesUnnoticed", f"{told}; changes are not noticed meanwhile", status="Unknown")
 
     async def _dry_run(
         self, reading: SourceReading[Spec, Status], clusters: ConnectedClusters, desired: Sequence[DesiredSet]
@@ -509,6 +519,11 @@ def _as_means(outcome: Outcome) -> Outcome:
 def _unmatched(clusters: ConnectedClusters, desired: Iterable[DesiredSet]) -> tuple[str, ...]:
     """Describe the selectors of a sync that match nothing."""
     return (*clusters.unmatched, *(words for one in desired for words in one.unmatched))
+
+
+def _is_open(outcome: Outcome) -> bool:
+    """Whether the outcome of a target is not known yet: its end is reported when it comes, whatever the interval."""
+    return outcome.state == "Unknown" or outcome.reason == IN_PROGRESS
 
 
 def _requeue_of(problem: SyncError | None) -> Requeue:

@@ -4,7 +4,7 @@ Watches call this module. It decides and writes nothing; it only enqueues syncs.
 only enqueue: every body that reaches a copy is read by the sync's own identity.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from msgspec import structs
 
@@ -14,7 +14,7 @@ from syncline.core.objects import Observed, Target
 from syncline.core.outcome import Outcome
 from syncline.core.scope import Namespace
 from syncline.engine.claims import Claim, Claims
-from syncline.engine.cluster import BUILT_IN, Cluster
+from syncline.engine.cluster import BUILT_IN, Cluster, NotWatchedError
 from syncline.engine.watch_index import UpstreamWatch, WatchIndex, WatchSet
 from syncline.kube.cache import Key
 from syncline.kube.queue import Queue
@@ -69,8 +69,11 @@ class Triggers:
         for moved in self._moved.values():
             moved -= {place for place in moved if place[0] == cluster.name}
 
-    def sync_changed(self, key: Key, old: AnySync | None, new: AnySync | None, by: str) -> None:
-        """Handle a change of a sync. Our own status and finalizer enqueue nobody; changes of others are corrected."""
+    def sync_changed(self, key: Key, old: AnySync | None, new: AnySync | None, by: str) -> bool:
+        """Handle a change of a sync. Our own status and finalizer enqueue nobody; changes of others are corrected.
+
+        Return whether there is something to correct, which does not wait for an interval.
+        """
         if new is None or old is None or _user_fields(old) != _user_fields(new):
             # A user who edits a sync, or requests a reconcile, expects that its blocked targets are read again.
             self._blocked.pop(key, None)
@@ -78,6 +81,8 @@ class Triggers:
             self._queue.add(key, priority=1 if old is None else 0)
         elif not by and _own_fields(old) != _own_fields(new):
             self._queue.add(key, delay=REPAIR_DELAY)
+            return True
+        return False
 
     def set_watches(self, key: Key, watches: WatchSet, claim: Claim | None, *, from_spec: bool = False) -> None:
         """Set the watches and the claim of a sync. Without a claim it wants nothing: it is suspended or deleted.
@@ -147,6 +152,14 @@ class Triggers:
         self._moved.pop(key, None)
         self._claims.waiters.drop(self._ref(key))
         self._claims.drop(self._ref(key))
+
+    def blind(self, key: Key) -> Iterator[tuple[Cluster, NotWatchedError]]:
+        """Yield the watches of a sync that have failed for long, so that changes are not noticed."""
+        watches = self._watch_index.get(key) or WatchSet()
+        for cluster in self._clusters.values():
+            for kind, error in cluster.blind.items():
+                if watches.has_kind(cluster.name, kind):
+                    yield cluster, error
 
     def look_again(self, key: Key) -> None:
         """Enqueue a sync."""

@@ -47,6 +47,7 @@ _TAKEN = "!"
 _WHOLE = "="
 _ITEMS = "+"
 _BARE_LIST = "-"
+_DIGEST = "#"
 CUSTOM_RECORD = _WHOLE
 """In the record of a custom kind that we created: the record also names the maps that are owned whole."""
 MAX_UNKEPT = 4096
@@ -168,7 +169,14 @@ def lost_paths(
     """
     findings = _findings(body, fields)
     names = _names(findings)
-    known = frozenset(names if _folded(names) == record else record)
+    if _folded(names) == record:
+        known = frozenset(names)
+    elif record and record[0].startswith(_DIGEST):
+        # Which of them has changed is not known, so that any may be lost. Those that certainly are come first.
+        unsure = sorted(findings, key=lambda finding: finding.is_recorded or finding.sign == _BARE_LIST)
+        return tuple(finding.path for finding in unsure if finding.path and finding.sign != _ITEMS)
+    else:
+        known = frozenset(record)
     return tuple(finding.path for finding in findings if finding.is_lost(known))
 
 
@@ -372,7 +380,7 @@ def _names(findings: Iterable[_Finding]) -> tuple[str, ...]:
 
 
 def _folded(names: tuple[str, ...]) -> tuple[str, ...]:
-    return names if sum(map(len, names)) <= MAX_UNKEPT else (f"#{short_digest(*names)}",)
+    return names if sum(map(len, names)) <= MAX_UNKEPT else (f"{_DIGEST}{short_digest(*names)}",)
 
 
 def _in_map(sent: Mapping[str, Any], tree: Mapping[str, Any], *, hollow: str) -> list[_Finding]:

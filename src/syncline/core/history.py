@@ -21,7 +21,7 @@ MAX_MESSAGE = 256
 WAITING = frozenset(
     {
         *("Progressing", "InProgress", "Connecting", "DependencyNotReady", "Suspended", "DryRun", "DeletionHeld"),
-        *("SyncInProgress", "NoGatewaysDiscovered"),
+        *("SyncInProgress", "NoGatewaysDiscovered", "ChangesUnnoticed"),
     }
 )
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextvars
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -24,7 +24,7 @@ from syncline.kube.discovery import Discovery
 from syncline.kube.errors import KindNotServed, KubeError
 from syncline.kube.identity import Landmark, identify
 from syncline.kube.openapi import OpenAPI
-from syncline.kube.reflector import AnyReflector, Reflector
+from syncline.kube.reflector import AnyReflector, Reflector, ReflectorStatus
 from syncline.kube.resources import CONFIGMAPS, NAMESPACES, SECRETS, Resource
 
 NamespaceListener = Callable[["Cluster", Namespace | None, Namespace | None], None]
@@ -42,6 +42,9 @@ BUILT_IN = {"ConfigMap": CONFIGMAPS, "Secret": SECRETS}
 _POLL = 0.02
 # How soon it is noticed that a kind can no longer be watched.
 _RECHECK = 2.0
+# A watch that fails for this long, while another one works as long, is reported: changes are not noticed. Watches come
+# back one after the other after an outage of the server; that takes less.
+UNNOTICED_AFTER = 60.0
 # A kind that no sync needs is watched this much longer: a sync that returns finds the cache complete, and a late write
 # of a deleted sync is noticed.
 INFORMER_GRACE = 900.0
@@ -101,6 +104,7 @@ class Cluster:
         """When each kind was last needed."""
         self._listeners: list[tuple[NamespaceListener, ManagedListener, UnmanagedListener, InformerListener]] = []
         self._tasks: dict[object, asyncio.Task[None]] | None = None
+        self._blind: dict[str, NotWatchedError] = {}
         self.namespaces: Reflector[MetaWire, Namespace] = Reflector(
             client,
             NAMESPACES,
@@ -152,6 +156,7 @@ class Cluster:
         self._tasks = {}
         self._run(*self.reflectors)
         self._tasks[self] = asyncio.create_task(self._sweep())
+        self._tasks["blind"] = asyncio.create_task(self._report_blind())
 
     async def stop(self) -> None:
         """End all watches."""
@@ -257,6 +262,14 @@ class Cluster:
         """Return for how many seconds a kind has been watched; 0 if its informer was never synced."""
         informer = self._informers.get(kind)
         return self._clock() - self._opened[kind] if informer is not None and informer.synced else 0.0
+
+    @property
+    def blind(self) -> Mapping[str, NotWatchedError]:
+        """The kinds whose changes have not been noticed for long: they were listed once, and the watch fails.
+
+        Empty if no watch works: then the server is away, and nothing can be reported either.
+        """
+        return self._blind
 
     def close_unneeded(self) -> None:
         """Stop watching the kinds that no sync has needed for a while, and of which no object carries our label."""
@@ -382,6 +395,29 @@ class Cluster:
                     listener(self, informer.kind)
             await asyncio.sleep(_RECHECK)
 
+    async def _report_blind(self) -> None:
+        """Call listeners when changes of a kind are no longer noticed, or are noticed again."""
+        while True:
+            await asyncio.sleep(_RECHECK)
+            before, self._blind = self._blind, self._find_blind()
+            changed = before.keys() ^ self._blind.keys()
+            for kind in list(self._informers) if NAMESPACES.kind in changed else changed:
+                for *_rest, listener in self._listeners:
+                    listener(self, kind)
+
+    def _find_blind(self) -> dict[str, NotWatchedError]:
+        statuses = {NAMESPACES.kind: [self.namespaces.status()]}
+        for kind, informer in self._informers.items():
+            statuses.setdefault(kind, []).extend(reflector.status() for reflector in informer.reflectors)
+        if not any(one.working >= UNNOTICED_AFTER for found in statuses.values() for one in found):
+            return {}
+        failing = {kind: next(filter(_is_blind, found), None) for kind, found in statuses.items()}
+        return {
+            kind: NotWatchedError(one.resource, one.failure, forbidden=one.forbidden)
+            for kind, one in failing.items()
+            if one is not None
+        }
+
     def _run(self, *reflectors: AnyReflector) -> None:
         if self._tasks is not None:
             # A watch serves all syncs: its log lines do not name the sync that opened the kind.
@@ -413,6 +449,12 @@ async def wait_listed(reflector: AnyReflector, patience: float) -> None:
     if not status.synced or status.full:
         resource = str(reflector.resource.group_resource)
         raise NotWatchedError(resource, status.failure, forbidden=status.forbidden, full=status.full)
+
+
+def _is_blind(status: ReflectorStatus) -> bool:
+    """Whether objects were listed once, and changes have not been noticed for long; not of a kind that is gone."""
+    is_gone = status.refused and not status.forbidden
+    return status.synced and status.unwatched >= UNNOTICED_AFTER and not is_gone
 
 
 async def _run_watch(run: Callable[[], Coroutine[Any, Any, None]]) -> None:

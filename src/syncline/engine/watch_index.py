@@ -10,6 +10,7 @@ from syncline.core.scope import Namespace, Reach, Scope
 from syncline.engine.claims import Name
 from syncline.engine.watch_filter import LabelQuery
 from syncline.kube.cache import Key
+from syncline.kube.resources import NAMESPACES
 
 
 class UpstreamWatch(Struct, frozen=True, kw_only=True):
@@ -44,6 +45,17 @@ class WatchSet(Struct, frozen=True, kw_only=True):
     """Objects that it selects in its upstream."""
     health: bool = False
     """Whether it waits for the health of its objects."""
+
+    def has_kind(self, cluster: str, kind: str) -> bool:
+        """Whether it watches objects of a kind in a cluster, or namespaces; the sync's own cluster has no name."""
+        if kind == NAMESPACES.kind and any(where == cluster for where, _ in self.scopes):
+            return True
+        if not cluster and (
+            any(target.kind == kind for target in self.objects) or any(queried == kind for queried, _ in self.queries)
+        ):
+            return True
+        selected = any((one.cluster, one.kind) == (cluster, kind) for one in self.upstream)
+        return selected or any(name[:2] == (cluster, kind) for name in self.names)
 
 
 class WatchIndex:

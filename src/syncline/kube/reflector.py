@@ -96,6 +96,10 @@ class ReflectorStatus(Struct, frozen=True):
     """Whether there are more objects than there is room for, so that some are not cached."""
     failing: float = 0.0
     """Seconds since the current failure began; a failure of another kind begins anew."""
+    unwatched: float = 0.0
+    """Seconds since the watch began to fail, whatever the failures; 0.0 while it works."""
+    working: float = 0.0
+    """Seconds since the watch began to work; 0.0 while it does not."""
 
 
 class Reflector(Generic[W, T]):
@@ -158,6 +162,8 @@ class Reflector(Generic[W, T]):
         self._streak = 0
         self._failure: Exception | None = None
         self._failing_since = 0.0
+        self._working_since: float | None = None
+        self._unwatched_since: float | None = None
         self._contact = float("-inf")
         self._broken = True
         self._relist_at = float("-inf")
@@ -245,6 +251,7 @@ class Reflector(Generic[W, T]):
 
     def status(self) -> ReflectorStatus:
         """Return the health."""
+        now = asyncio.get_running_loop().time()
         return ReflectorStatus(
             resource=self.resource.plural,
             synced=self.synced.is_set(),
@@ -255,7 +262,9 @@ class Reflector(Generic[W, T]):
             refused=isinstance(self._failure, Forbidden | NotFound),
             forbidden=isinstance(self._failure, Forbidden),
             full=self._overflowed or isinstance(self._failure, CacheFull),
-            failing=asyncio.get_running_loop().time() - self._failing_since if self._failure else 0.0,
+            failing=now - self._failing_since if self._failure else 0.0,
+            unwatched=now - self._unwatched_since if self._unwatched_since is not None else 0.0,
+            working=now - self._working_since if self._working_since is not None else 0.0,
         )
 
     def release(self) -> None:
@@ -473,6 +482,9 @@ class Reflector(Generic[W, T]):
         return found is not None and (found.metadata.uid, found.metadata.resource_version) == (held.uid, held.version)
 
     def _failed(self, error: Exception) -> None:
+        if self._unwatched_since is None:
+            self._unwatched_since = asyncio.get_running_loop().time()
+        self._working_since = None
         self._streak = 1 if _is_back(error, self._failure) else self._streak + 1
         self._broken = True
         # It stays until the version was checked: a server that starts refuses all requests at first.
@@ -490,7 +502,9 @@ class Reflector(Generic[W, T]):
     def _recovered(self) -> None:
         if self._failure is not None:
             self._log.info("watching the cluster again", after=str(self._failure))
-        self._streak, self._failure = 0, None
+        if self._working_since is None:
+            self._working_since = asyncio.get_running_loop().time()
+        self._streak, self._failure, self._unwatched_since = 0, None, None
 
     def _heard(self) -> None:
         self._broken = False
