@@ -30,7 +30,7 @@ def test_an_rsa_key_signs(form: str) -> None:
     text = written(RSA, form)
     for each in (text, text.replace(b"\n", b"\r\n"), b"# a comment\n" + text):
         signature = rsa_key(each).sign(b"text", padding.PKCS1v15(), hashes.SHA256())
-        RSA.public_key().verify(signature, b"text", padding.PKCS1v15(), hashes.SHA256())
+        assert signature == RSA.sign(b"text", padding.PKCS1v15(), hashes.SHA256())
 
 
 def test_keys_of_usual_types_are_known() -> None:
