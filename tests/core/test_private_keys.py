@@ -74,7 +74,7 @@ def test_a_key_that_would_take_long_or_is_none_is_refused(key: bytes, said: str)
 def test_an_rsa_key_whose_numbers_do_not_fit_each_other_is_refused() -> None:
     numbers = RSA.private_numbers()
     p, q = numbers.p, numbers.q
-    assert rsa_key(pem("RSA PRIVATE KEY", rsa_numbers(p, q))).private_numbers() == numbers
+    assert rsa_key(pem("RSA PRIVATE KEY", rsa_numbers(p, q))).private_numbers().public_numbers == numbers.public_numbers
     for name, wrong in (
         ("n", p * q + 2),
         ("e", (1 << 40) + 15),
