@@ -5,6 +5,7 @@ import contextlib
 import os
 import signal
 import socket
+import sys
 from collections.abc import Hashable, Sequence
 from functools import partial
 
@@ -58,6 +59,7 @@ log = structlog.get_logger(__name__)
 LEASE = "syncline"
 ACCOUNT = "syncline"
 WORKERS = 16
+_SWITCH_SECONDS = 0.001
 # Kubernetes gives a pod 30 s: for the reconciles in progress, then for their writes, then for the lease.
 FINISH_GRACE = 12.0
 WRITES_GRACE = 6.0
@@ -78,6 +80,8 @@ async def run(connection: Connection, settings: Settings, shipped: Shipped, *, a
 
 
 async def _run(connection: Connection, settings: Settings, shipped: Shipped, credential: Credential | None) -> None:
+    # Threads work for single tenants, and the event loop for all: it gets its turn after this time.
+    sys.setswitchinterval(_SWITCH_SECONDS)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -1,5 +1,7 @@
 """Transform: from a source object to the desired object of each target."""
 
+import asyncio
+
 import pytest
 from tests.controllers.parts import MadeUpCluster, lowered, namespace, place, renderer, source
 
@@ -95,3 +97,24 @@ async def test_copies_that_are_equal_have_no_limit_together() -> None:
     large = source(data={f"key-{number}": "" for number in range(MAX_VALUES // 2 + 1)})
     found = await rendered(lowered(), large, to=("a", "b", "c", "d"))
     assert len(found.desired) == 4
+
+
+async def test_large_patches_of_one_sync_let_all_others_go_on() -> None:
+    """Each of them takes a second to read, and there is one for each target."""
+    targets = [f"ns-{number}" for number in range(6)]
+    at = place(CLUSTER, *targets, patch=Patch(patch_content='{"data": {"own": "{{ target.namespace }}"}}'))
+    own = renderer(lambda target: f'data: {{own: {target.namespace}, long: "{"x, " * 1000}"}}')
+    copies = [PlannedCopy(site=at, source=source(), target=Target(to, "settings", "ConfigMap")) for to in targets]
+    others: list[str] = []
+
+    async def another() -> None:
+        while len(found.desired) < len(targets):
+            others.append("its turn")
+            await asyncio.sleep(0)
+
+    found = RenderedTargets()
+    running = asyncio.create_task(another())
+    found = await render_targets(lowered(), copies, {}, own, PLAIN)
+    await running
+    assert len(others) > len(targets)
+    assert [desired.content.data["own"] for _, desired in found.desired] == targets

@@ -52,3 +52,11 @@ def test_what_is_nested_deeper_than_anybody_writes_is_deep() -> None:
         nested = [nested]
     assert not is_deep(nested)
     assert is_deep([[nested]])
+
+
+def test_a_number_to_the_base_of_sixty_is_not_computed() -> None:
+    assert read_document("a: 1:30:00") == {"a": "1:30:00"}
+    assert read_document("a: !!int 12") == {"a": 12}
+    for tag in ("int", "float"):
+        with pytest.raises(DocumentError, match="line 1: this is no number"):
+            read_document(f"a: !!{tag} 1" + ":59" * 100_000)

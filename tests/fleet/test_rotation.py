@@ -153,7 +153,10 @@ async def test_a_new_credential_that_is_no_good_is_refused_and_the_old_one_goes_
     pair = {"client-certificate-data": encode(b"no certificate"), "client-key-data": encode(CANARY)}
     for wire, said in (
         (secret({"value": kubeconfig(remote.sandbox.server, b"no authority", {"token": CANARY})}), "not a PEM"),
-        (secret({"value": kubeconfig(remote.sandbox.server, remote.sandbox.ca, pair)}), "do not match"),
+        (
+            secret({"value": kubeconfig(remote.sandbox.server, remote.sandbox.ca, pair)}),
+            "the client key is not a private key",
+        ),
     ):
         vault.wire = wire
         with pytest.raises(NotResolved, match=rf"^Secret team-a/edge: .*{said}") as caught:

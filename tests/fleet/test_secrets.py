@@ -147,7 +147,7 @@ def test_what_argo_cd_does_beyond_inline_credentials_is_refused_by_name(config: 
         (f"token: *{CANARY}\n", "YAML aliases are not accepted"),
         (f"{CANARY}: 1\n{CANARY}: 2\n", "an unknown field is given twice"),
         (f"a: [\n{CANARY}", "not valid YAML at line"),
-        (f"!!python/object/apply:os.system ['{CANARY}']", "not valid YAML"),
+        (f"!!python/object/apply:os.system ['{CANARY}']", "YAML tags are not accepted"),
         (CANARY, "not a kubeconfig"),
         ("x" * (256 * 1024 + 1), "the value is larger than 256 KiB"),
     ],

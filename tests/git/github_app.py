@@ -22,6 +22,7 @@ class App:
         self.issued = 0
         self.lifetime = dt.timedelta(hours=1)
         self.status = 201
+        self.token = TOKEN
         self.padding = 0
         """The bytes of an answer beside the token."""
         server.routes[f"/api/v3/app/installations/{installation}/access_tokens"] = self.answer
@@ -47,7 +48,7 @@ class App:
         expires = dt.datetime.now(dt.UTC) + self.lifetime
         answer = {
             "permissions": "x" * self.padding,
-            "token": f"{TOKEN}-{self.issued}",
+            "token": f"{self.token}-{self.issued}",
             "expires_at": expires.isoformat(),
         }
         return web.json_response(answer, status=self.status)

@@ -275,6 +275,25 @@ async def test_a_long_token_answer_is_read_to_its_end(
 
 
 @pytest.mark.usefixtures("repository")
+async def test_a_github_cannot_make_the_operator_keep_its_answers(
+    mirrors: Mirrors, server: GitServer, name: str, app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tenant who changes the Secret again and again gets a token for each of its contents."""
+    monkeypatch.setattr(githubapp, "MOST_TOKENS", 3)
+    authority = {"ca.crt": server.ca}
+    tokens = mirrors._transport._tokens
+    for number in range(8):
+        secret = app.secret | {"appID": b"7%d" % number}
+        await mirrors.refresh(remote_from(server.url(name), "GitHubApp", secret, authority))
+        assert len(tokens) <= 3
+    assert (app.issued, len(tokens._turns)) == (8, 0)
+    app.token = "x" * 5000
+    long = remote_from(server.url(name), "GitHubApp", app.secret, authority)
+    with pytest.raises(RepositoryUnreachable, match="cannot be read"):
+        await mirrors.resolve(long, "main")
+
+
+@pytest.mark.usefixtures("repository")
 async def test_a_github_that_takes_connections_and_says_nothing_is_given_up(
     mirrors: Mirrors, server: GitServer, name: str, app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -87,6 +87,13 @@ async def test_failures_have_their_names_and_no_token(mirrors: Mirrors, owned: R
         await mirrors.pull_requests.ensure(owned, wanted(base="edits/gw-0"))
 
 
+async def test_a_forge_cannot_fill_the_memory_with_pull_requests(mirrors: Mirrors, owned: Remote, forge: Forge) -> None:
+    """A pull request takes 12 bytes to send, and much more to hold."""
+    forge.pulls.append({"number": 1, "state": "open", "head": {"ref": "x"}, "body": "x" * 3 * 1024 * 1024})
+    with pytest.raises(PullRequestFailed, match="longer than 2097152 bytes"):
+        await mirrors.pull_requests.ensure(owned, wanted())
+
+
 @pytest.mark.parametrize("host", ["169.254.169.254", "10.0.0.1.nip.example", "[::1]"])
 async def test_addresses_are_checked(mirrors: Mirrors, host: str) -> None:
     with pytest.raises((Refused, RepositoryUnreachable, CertificateUntrusted)):

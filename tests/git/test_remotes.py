@@ -3,6 +3,8 @@
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from tests.core.hostile_keys import large_dsa, large_rsa, many_rounds
+from tests.core.hostile_keys import pem as written
 
 from syncline.git import AuthType, CredentialError, Remote, remote_from
 from syncline.git.remotes import Basic, Bearer, GitHubApp, Proxy, Ssh
@@ -22,6 +24,13 @@ EC = pem(ec.generate_private_key(ec.SECP256R1()))
 ED = ed25519.Ed25519PrivateKey.generate().private_bytes(
     serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
 )
+
+
+PKCS8 = serialization.PrivateFormat.PKCS8
+ENCRYPTED = ed25519.Ed25519PrivateKey.generate().private_bytes(
+    serialization.Encoding.PEM, PKCS8, serialization.BestAvailableEncryption(CANARY)
+)
+OPENSSH = written("OPENSSH PRIVATE KEY", b"openssh-key-v1\0\0\0\0\x0aaes256-ctr\0\0\0\6bcrypt")
 
 
 def test_each_type_of_credential_is_read() -> None:
@@ -65,12 +74,19 @@ def test_a_proxy_is_read() -> None:
         (URL, "GitHubApp", {"appID": b"1", "installationID": b"2"}, "no key 'privateKey'"),
         (URL, "GitHubApp", {"appID": b"1", "installationID": b"2", "privateKey": CANARY}, "not a private key"),
         (URL, "GitHubApp", {"appID": b"1", "installationID": b"2", "privateKey": EC}, "not an RSA key"),
+        (URL, "GitHubApp", {"appID": b"1", "installationID": b"2", "privateKey": large_rsa()}, "more than 4096 bits"),
         (SSH_URL, None, {}, "needs auth.type SSH"),
         (SSH_URL, "Token", {"token": b"t"}, "needs auth.type SSH"),
         (SSH_URL, "SSH", {}, "no key 'identity'"),
         (SSH_URL, "SSH", {"identity": CANARY, "known_hosts": b"k"}, "not a private ssh key"),
         (SSH_URL, "SSH", {"identity": ED}, "no key 'known_hosts'"),
         (SSH_URL, "SSH", {"identity": RSA, "known_hosts": b"k", "password": CANARY}, "must have none"),
+        (SSH_URL, "SSH", {"identity": ENCRYPTED, "known_hosts": b"k"}, "needs its passphrase"),
+        (SSH_URL, "SSH", {"identity": ENCRYPTED, "known_hosts": b"k", "password": b"wrong"}, "not its passphrase"),
+        (SSH_URL, "SSH", {"identity": many_rounds(10**9), "known_hosts": b"k", "password": CANARY}, "200000 rounds"),
+        (SSH_URL, "SSH", {"identity": many_rounds(10**40), "known_hosts": b"k", "password": CANARY}, "200000 rounds"),
+        (SSH_URL, "SSH", {"identity": OPENSSH, "known_hosts": b"k", "password": CANARY}, "in an unsupported way"),
+        (SSH_URL, "SSH", {"identity": OPENSSH, "known_hosts": b"k"}, "needs its passphrase"),
         ("git@example.com:a", "SSH", {"identity": ED, "known_hosts": b" "}, "no key 'known_hosts'"),
         (URL, "Basic", {"username": b"u", "password": b"p", "tls.crt": b"x"}, "both keys"),
     ],
@@ -137,3 +153,27 @@ def test_no_representation_shows_a_value() -> None:
     secret = {"username": b"u", "password": CANARY}
     remote = remote_from(URL, "Basic", secret, {"ca.crt": CANARY}, {"address": b"http://p:1", **secret})
     assert CANARY.decode() not in repr(remote) + str(remote) + repr(remote.credential) + repr(remote.proxy)
+
+
+@pytest.mark.parametrize("form", ["PKCS8", "TraditionalOpenSSL"])
+@pytest.mark.parametrize("key", [rsa.generate_private_key(65537, 2048), ec.generate_private_key(ec.SECP256R1())])
+def test_a_key_with_a_passphrase_is_given_to_ssh_without_it(
+    key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey, form: str
+) -> None:
+    identity = key.private_bytes(
+        serialization.Encoding.PEM,
+        getattr(serialization.PrivateFormat, form),
+        serialization.BestAvailableEncryption(CANARY),
+    )
+    secret = {"identity": identity, "known_hosts": b"k", "password": CANARY}
+    credential = remote_from(SSH_URL, "SSH", secret).credential
+    assert isinstance(credential, Ssh)
+    opened = serialization.load_ssh_private_key(credential.identity, None)
+    assert isinstance(opened, rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey)
+    assert opened.private_numbers() == key.private_numbers()
+
+
+def test_a_key_for_ssh_that_a_library_would_compute_with_for_hours_is_only_looked_at() -> None:
+    for identity in (written("PRIVATE KEY", large_dsa()), large_rsa()):
+        credential = remote_from(SSH_URL, "SSH", {"identity": identity, "known_hosts": b"k"}).credential
+        assert credential == Ssh(identity, b"k\n")

@@ -1,11 +1,12 @@
 """URLs of repositories: those that git may see, and those that it must not."""
 
-from concurrent.futures import ThreadPoolExecutor
+import contextlib
 
 import pytest
 
 from syncline.git.errors import InvalidSource, Refused, RepositoryUnreachable
 from syncline.git.url import GitUrl, addresses, canonical, parse_url
+from syncline.lookups import Lookups
 
 
 @pytest.mark.parametrize(
@@ -160,11 +161,11 @@ def test_flags_for_development_allow_what_they_name_and_nothing_else() -> None:
 
 
 async def test_a_name_that_means_this_machine_is_refused() -> None:
-    with ThreadPoolExecutor(1) as executor:
+    with contextlib.closing(Lookups()) as lookups:
         with pytest.raises(Refused, match="this machine"):
-            await addresses("localhost", 443, allow_loopback=False, executor=executor)
-        assert await addresses("localhost", 443, allow_loopback=True, executor=executor)
+            await addresses("localhost", 443, allow_loopback=False, lookups=lookups)
+        assert await addresses("localhost", 443, allow_loopback=True, lookups=lookups)
         with pytest.raises(RepositoryUnreachable, match="has no address"):
-            await addresses("no-such-host.invalid", 443, allow_loopback=True, executor=executor)
+            await addresses("no-such-host.invalid", 443, allow_loopback=True, lookups=lookups)
         with pytest.raises(RepositoryUnreachable, match="has no address"):
-            await addresses("a" * 100 + ".example", 443, allow_loopback=True, executor=executor)
+            await addresses("a" * 100 + ".example", 443, allow_loopback=True, lookups=lookups)

@@ -129,3 +129,23 @@ async def test_who_gives_up_waiting_does_not_end_the_check_of_others(host: Host)
     host.answers.set()
     assert (await second).sha == A
     assert host.asked == [False]
+
+
+async def test_a_range_in_a_long_list_of_versions_lets_all_others_go_on(host: Host) -> None:
+    host.refs = {f"refs/tags/v1.{number}.0": A for number in range(20_000)}
+    wanted = " || ".join(f"2.{number}.x" for number in range(20))
+    await host.refresh()
+    others = 0
+    search = asyncio.create_task(host.watch.resolve(wanted))
+    while not search.done():
+        others += 1
+        await asyncio.sleep(0)
+    with pytest.raises(RevisionNotFound):
+        await search
+    assert others > 10
+    host.watch.follow("a range", 3600, [wanted])
+    host.watch.follow("a version", 3600, ["^1"])
+    await host.watch.resolve("^1")
+    host.refs["refs/tags/v1.20000.0"] = B
+    await host.refresh()
+    assert host.told == ["a version"]

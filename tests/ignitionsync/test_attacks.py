@@ -7,6 +7,7 @@ from tests.configmapsync.world import until
 from tests.ignitionsync.replica import Replica
 from tests.ignitionsync.world import PROJECT, PlantWorld
 
+from syncline.controllers.gateways.pods import GATEWAYS_BYTES
 from syncline.core.gateway_plan import GatewayReport
 from syncline.depot.plans import DepotRefusal
 
@@ -179,3 +180,14 @@ def test_mappings_that_multiply_the_files_of_a_commit_are_refused_before_they_ar
     assert (plan.action, plan.files) == ("Hold", ())
     assert "the mappings have more than 50000 files" in plan.message
     sync.gateway_at("gw-0", "Error", reason="TooManyFiles")
+
+
+def test_pods_with_large_annotations_do_not_fill_the_memory(world: PlantWorld) -> None:
+    """One Deployment of a tenant can make thousands of them, each with the most that is kept of a pod."""
+    world.push(PROJECT)
+    sync = world.isync()
+    sync.becomes("NoGatewaysDiscovered")
+    for number in range(GATEWAYS_BYTES // 4 // (64 * 1024) + 10):
+        world.pod(f"gw-{number}", phase="Pending", annotations={"filled": "\N{GRINNING FACE}" * 16_000})
+    ready = sync.becomes("GatewaysUnknown")
+    assert "its gateways and their reports take more than 16 MiB of memory" in ready["message"]

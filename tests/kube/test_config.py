@@ -116,7 +116,7 @@ def test_a_tenants_server_is_an_https_url(server: str) -> None:
         ("users: []\nusers: []\n", "given twice"),
         ("[" * 20_000, "nested too deeply"),
         ("? [a]\n: b\n", "keys must be strings"),
-        ("a: !!python/object/apply:os.system [touch]\n", "not valid YAML"),
+        ("a: !!python/object/apply:os.system [touch]\n", "YAML tags are not accepted"),
         ("a: [", "not valid YAML at line"),
         (b"\xff\xfe\xfd", "not valid YAML"),
         ("a: b\x00", "not valid YAML"),
@@ -135,6 +135,16 @@ def test_a_tenants_server_is_an_https_url(server: str) -> None:
 )
 def test_rubbish_gets_one_clear_line(text: str | bytes, said: str) -> None:
     assert said in refused(text)
+
+
+def test_a_file_that_takes_seconds_to_read_is_refused() -> None:
+    for text, said in (
+        ("a: [" + "a," * 130_000 + "]", "too many keys and values"),
+        ("a: !!int 1" + ":59" * 80_000, "YAML tags are not accepted"),
+        ("a: 1" + ":59" * 80_000, "no context is selected"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            parse_kubeconfig(text.encode(), trusted=False)
 
 
 def test_a_connection_does_not_print_its_credentials() -> None:

@@ -217,7 +217,7 @@ def test_certificates_that_cannot_be_read_are_refused_without_showing_them(sandb
     with pytest.raises(ConfigError, match="certificate authority"):
         Client(structs.replace(good, ca_pem=b"canary"))
     unreadable = structs.replace(good, client_cert_pem=good.ca_pem, client_key_pem=b"canary")
-    with pytest.raises(ConfigError, match="client certificate") as caught:
+    with pytest.raises(ConfigError, match="client key") as caught:
         Client(unreadable)
     assert "canary" not in "".join(traceback.format_exception(caught.value))
 

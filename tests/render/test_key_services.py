@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from tests.core.hostile_keys import large_rsa
 from tests.render.key_doubles import ARN, TOKEN, Doubles, ToDoubles, encrypted_for
 
 from syncline.render.build_pool import BuildPool
@@ -186,3 +187,18 @@ async def test_a_service_that_never_answers_is_given_up(
 def test_a_credential_that_would_take_long_to_read_is_refused_unread(text: str) -> None:
     with pytest.raises(KeyCredentialError, match=r"must be a map of fields|larger than"):
         read_azure({"azure-kv": text.encode()})
+
+
+async def test_a_key_of_google_that_takes_minutes_to_read_is_refused(
+    builder: BuildPool, doubles: Doubles, tmp_path: Path
+) -> None:
+    content = encrypted_for(doubles, "gcp_kms", tmp_path, CONFIG)
+    google = json.loads(doubles.secret["gcp-kms"]) | {"private_key": large_rsa(3000).decode()}
+    with pytest.raises(BuildError, match="private_key of gcp-kms has more than 4096 bits"):
+        await build(builder, content, {**doubles.secret, "gcp-kms": json.dumps(google).encode()})
+    google = {"type": "service_account", "client_email": "a@p.example", "private_key": "x" * 20_000}
+    with pytest.raises(BuildError, match="gcp-kms is larger than 16384 bytes"):
+        await build(builder, content, {**doubles.secret, "gcp-kms": json.dumps(google).encode()})
+    with pytest.raises(BuildError, match="gcp-kms must be the JSON key"):
+        await build(builder, content, {**doubles.secret, "gcp-kms": b"[" * 16_000})
+    assert not doubles.asked

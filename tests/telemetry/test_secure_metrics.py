@@ -159,3 +159,13 @@ async def test_a_certificate_is_read_again_when_its_files_change(
 def test_a_folder_without_a_certificate_is_one_line_that_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(BindError, match=r"--metrics-cert-dir .*: put a certificate in tls.crt and its key in tls.key"):
         ServingCertificate.from_folder("--metrics-cert-dir", str(tmp_path))
+
+
+async def test_a_stranger_does_not_choose_a_key_exchange_that_takes_long(metrics: Endpoint) -> None:
+    """With the group ffdhe8192, ten handshakes a second took all the time of the event loop."""
+    host, _, port = metrics.address.rpartition(":")
+    with_another_group = trusting()
+    with_another_group.set_ecdh_curve("secp521r1")
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        await asyncio.open_connection(host, int(port), ssl=with_another_group)
+    assert (await scrape(metrics, "Bearer good"))[0] == 200

@@ -18,6 +18,7 @@ _NUMBERS = (
     ("tag:yaml.org,2002:int", re.compile(r"[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|0o?[0-7_]+|[1-9][0-9_]*|0)\Z")),
     ("tag:yaml.org,2002:float", re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")),
 )
+_TAGS_OF_NUMBERS = frozenset(tag for tag, _ in _NUMBERS)
 
 
 class DocumentError(Exception):
@@ -91,6 +92,11 @@ def _check_events(events: Iterator[yaml.Event]) -> None:
         if isinstance(event, yaml.AliasEvent):
             # Not quoted: a password that begins with an asterisk reads as an alias.
             raise DocumentError(f"{_line(event.start_mark)}aliases are not read; write it out, or put it in quotes")
+        if getattr(event, "tag", None) in _TAGS_OF_NUMBERS and ":" in getattr(event, "value", ""):
+            # The digits of YAML's numbers to the base of 60 can take minutes.
+            raise DocumentError(
+                f"{_line(event.start_mark)}this is no number: remove its tag (!!...), or put it in quotes"
+            )
         documents += isinstance(event, yaml.DocumentStartEvent)
         if documents > 1:
             raise DocumentError(f"{_line(event.start_mark)}a second document begins; write one")

@@ -7,6 +7,7 @@ cluster reach the depot by another.
 from typing import Any
 
 from syncline.admission.server import HELD_LIMIT
+from syncline.controllers.gateways.pods import GATEWAYS_BYTES
 from syncline.controllers.gateways.served_files import BATCH, BATCHES
 from syncline.controllers.sources.held_budget import MOST_BYTES as UPSTREAM_MEMORY
 from syncline.controllers.sources.source_memory import MOST_BYTES as SOURCE_MEMORY
@@ -45,13 +46,16 @@ _CACHES = 256 * _MIB
 _DEPOT = BATCHES * BATCH + PLAN_SLOTS * 32 * _MIB
 """The memory for the files and the plans that agents are sent at once. A plan has at most 50,000 files."""
 
+_GATEWAYS = 2 * GATEWAYS_BYTES
+"""The memory for the pods and reports of gateways, and for a list that replaces them."""
+
 _ADMISSION = 2 * HELD_LIMIT
 """The memory for messages of the API server about new pods, as they arrive and as they are read."""
 
 # Twice: what is made of source and upstream objects takes as much, and so does a list that replaces a cache.
 _COPIED = 2 * (SOURCE_MEMORY + UPSTREAM_MEMORY + REMOTE_CACHES)
 
-OPERATOR_MEMORY = _CACHES + Limits().held_at_most + _COPIED + _DEPOT + _ADMISSION
+OPERATOR_MEMORY = _CACHES + Limits().held_at_most + _COPIED + _DEPOT + _GATEWAYS + _ADMISSION
 """The memory limit of the operator itself. The processes that it starts have their own limits."""
 
 MEMORY = (

@@ -31,8 +31,9 @@ Provider = Literal["GitHub", "Gitea"]
 
 _GITHUB_HOSTS = ("github.com", "www.github.com")
 _DEADLINE = aiohttp.ClientTimeout(total=30)
-_ANSWER_LIMIT = 8 * 1024 * 1024
-_PAGE, _PAGES = 50, 20
+_ANSWER_LIMIT = 2 * 1024 * 1024
+_PAGE, _PAGES = 20, 50
+_LABELS = 50
 _COLOR = "0969da"
 _TRANSIENT = (429, 500, 502, 503, 504)
 _EXISTS = (409, 422)
@@ -96,7 +97,9 @@ class PullRequests:
         if why := host_refusal(location.hostname or "", allow_loopback=self._transport.allows_loopback):
             raise Refused(f"the host {location.hostname} {why}")
         token = await self._transport.api_token(remote)
-        connector = aiohttp.TCPConnector(resolver=self._transport.api_resolver(), ssl=tls_context(remote), limit=1)
+        connector = aiohttp.TCPConnector(
+            resolver=self._transport.api_resolver(remote), ssl=tls_context(remote), limit=1
+        )
         headers = {"Authorization": f"token {token}", "Accept": "application/json", "User-Agent": "syncline"}
         async with aiohttp.ClientSession(
             connector=connector,
@@ -182,7 +185,7 @@ async def _find(api: "_Api", provider: Provider, wanted: PullRequestWanted, base
 async def _set_labels(api: "_Api", provider: Provider, number: int, labels: Sequence[str]) -> None:
     names: list[Any] = list(labels)
     if provider == "Gitea":
-        known = {one.name: one.id for one in await api.get("/labels", {"limit": str(_PAGE)}, type=list[_Label])}
+        known = {one.name: one.id for one in await api.get("/labels", {"limit": str(_LABELS)}, type=list[_Label])}
         for name in labels:
             if name not in known:
                 made = await api.ask("POST", "/labels", {"name": name, "color": f"#{_COLOR}"})

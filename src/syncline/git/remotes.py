@@ -12,18 +12,18 @@ No error message and no `repr` of these types contains a value of a Secret.
 
 import secrets
 from collections.abc import Mapping
-from functools import lru_cache
 from hashlib import blake2b
 from typing import Literal
 from urllib.parse import quote, urlsplit
 
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from msgspec import Struct
 from msgspec.msgpack import encode
 
+from syncline.core.private_keys import KeyRefused
+from syncline.core.private_keys import rsa_key as read_rsa_key
 from syncline.git.errors import CredentialError
+from syncline.git.identities import read_identity
 from syncline.git.url import canonical
 
 AuthType = Literal["Token", "Basic", "SSH", "GitHubApp"]
@@ -190,48 +190,19 @@ def _app(url: str, secret: Secret) -> GitHubApp:
     return GitHubApp(numbers[0], numbers[1], _required(secret, "privateKey"), api)
 
 
-@lru_cache(maxsize=64)  # the check of a key takes 50 ms
 def rsa_key(pem: bytes) -> RSAPrivateKey:
-    """Read the key of a GitHub App."""
+    """Return the key of a GitHub App. Raises `CredentialError`."""
     try:
-        private = serialization.load_pem_private_key(pem, password=None)
-    except (ValueError, TypeError, UnsupportedAlgorithm):
+        return read_rsa_key(pem)
+    except KeyRefused as refused:
         raise CredentialError(
-            "the key 'privateKey' of the Secret is not a private key in PEM, without password"
+            f"the key 'privateKey' of the Secret {refused}: write the RSA key of the GitHub App"
         ) from None
-    if not isinstance(private, RSAPrivateKey):
-        raise CredentialError("the key 'privateKey' of the Secret is not an RSA key, as GitHub Apps have")
-    return private
 
 
 def _identity(secret: Secret) -> bytes:
     identity = _lines(secret, "identity")
-    password = _required(secret, "password") if "password" in secret else None
-    # Only ssh uses it, and validates it.
-    load = (
-        serialization.load_ssh_private_key if b"OPENSSH PRIVATE KEY" in identity else serialization.load_pem_private_key
-    )
-    try:
-        key = load(identity, password=password or None, unsafe_skip_rsa_key_validation=True)
-    except TypeError:
-        raise CredentialError(
-            "the key 'identity' of the Secret is encrypted and needs its passphrase under 'password', "
-            "or it is not and must have none"
-        ) from None
-    except UnsupportedAlgorithm:
-        raise CredentialError(
-            "the key 'identity' of the Secret is encrypted in an unsupported way; write it without a passphrase, or as"
-            " PKCS#8 (ssh-keygen -p -m PKCS8)"
-        ) from None
-    except ValueError:
-        raise CredentialError(
-            "the key 'identity' of the Secret is not a private ssh key, or 'password' is not its passphrase"
-        ) from None
-    if not password:
-        return identity
-    return key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
-    )
+    return read_identity(identity, _required(secret, "password") if "password" in secret else None)
 
 
 def _proxy(secret: Secret) -> Proxy:

@@ -12,7 +12,6 @@ import shutil
 import tempfile
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from urllib.parse import urljoin, urlsplit
@@ -42,11 +41,11 @@ from syncline.git.refs import Refs, RefsReader
 from syncline.git.remotes import Basic, Bearer, GitHubApp, Proxy, Remote, Ssh
 from syncline.git.tool_errors import Damaged, Redirected, scrub, to_git_error
 from syncline.git.url import GitUrl, addresses, as_address, host_refusal, parse_url
+from syncline.lookups import Lookups
 
 _INFO_REFS = "/info/refs"
 _REDIRECTION = re.compile(r"Recv header: [Ll]ocation: (\S+)")
 _MAX_MOVED = 1000
-_LOOKUPS = 16
 _TRACE = 4 * 1024 * 1024
 
 # The settings for all servers. Objects are validated at the fetch. A few old and harmless mistakes are accepted.
@@ -130,10 +129,7 @@ class GitTransport:
         self._limits = limits
         self._allow_insecure = allow_insecure
         self._allow_loopback = allow_loopback
-        # A name server that does not answer blocks a thread for a long time. The shared threads must not be used for
-        # it.
-        self._lookups = ThreadPoolExecutor(_LOOKUPS, thread_name_prefix="git-lookup")
-        self._looking_up = FairSemaphore(_LOOKUPS, share=_half(_LOOKUPS))
+        self._lookups = Lookups()
         self._tokens = AppTokens(self._lookups, allow_insecure=allow_insecure, allow_loopback=allow_loopback)
         self._moved: dict[str, str] = {}
         self._tenants = tenants
@@ -145,7 +141,7 @@ class GitTransport:
 
     def close(self) -> None:
         """End the threads for name resolution."""
-        self._lookups.shutdown(wait=False, cancel_futures=True)
+        self._lookups.close()
 
     def parse_url(self, url: str) -> GitUrl:
         """Parse a URL. Raises `InvalidSource` or `Refused`."""
@@ -235,12 +231,12 @@ class GitTransport:
             case Bearer(token):
                 return token
             case GitHubApp() as app:
-                return await self._tokens.token(remote, app)
+                return await self._tokens.token(remote, app, self._tenants(remote))
         raise CredentialError("the credential of the repository has no token for the API of its server")
 
-    def api_resolver(self) -> AbstractResolver:
+    def api_resolver(self, remote: Remote) -> AbstractResolver:
         """Return what resolves names of servers with an API, and returns no refused address."""
-        return CheckedResolver(self._lookups, allow_loopback=self._allow_loopback)
+        return CheckedResolver(self._lookups, self._tenants(remote), allow_loopback=self._allow_loopback)
 
     @property
     def allows_loopback(self) -> bool:
@@ -352,7 +348,7 @@ class GitTransport:
         secrets = remote.secrets
         credential = remote.credential
         if isinstance(credential, GitHubApp):
-            token = await self._tokens.token(remote, credential)
+            token = await self._tokens.token(remote, credential, self._tenants(remote))
             secrets, credential = (*secrets, token), Basic("x-access-token", token)
         try:
             self._folder.mkdir(0o700, parents=True, exist_ok=True)
@@ -396,8 +392,7 @@ class GitTransport:
             raise Refused(f"the host {host} {why}")
         if address := as_address(host):
             return [address]
-        async with self._looking_up.slot(*tenants):
-            return await addresses(host, port, allow_loopback=self._allow_loopback, executor=self._lookups)
+        return await addresses(host, port, allow_loopback=self._allow_loopback, lookups=self._lookups, tenants=tenants)
 
 
 def _half(slots: int) -> int:

@@ -8,17 +8,17 @@ A URL is validated before it is passed to `git`. Names are resolved here, the ad
 can use only these addresses: a name cannot have one address for the check and another for the connection.
 """
 
-import asyncio
 import contextlib
 import re
 import socket
-from concurrent.futures import Executor
+from collections.abc import Collection
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
 from syncline.core.addresses import LOOPBACK, is_loopback_name, refusal
 from syncline.git.errors import InvalidSource, Refused, RepositoryUnreachable
+from syncline.lookups import Lookups
 
 _SCP = re.compile(
     r"(?:([A-Za-z0-9_][A-Za-z0-9._-]{0,63})@)?([A-Za-z0-9][A-Za-z0-9.-]{0,252}):([A-Za-z0-9~_./][^\s:?#]*)"
@@ -28,7 +28,6 @@ _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 _FORBIDDEN = re.compile(r"[\x00-\x20\x7f-\x9f\\\"'`<>|{}]")
 _PORTS = {"https": 443, "http": 80, "ssh": 22}
 _MAX_LENGTH = 2048
-_LOOKUP_SECONDS = 15.0
 _LIKE_HTTPS = "write it as https://host/path, ssh://git@host/path or git@host:path"
 
 
@@ -143,21 +142,19 @@ def as_address(host: str) -> str | None:
     return None
 
 
-async def addresses(host: str, port: int, *, allow_loopback: bool, executor: Executor) -> list[str]:
+async def addresses(
+    host: str, port: int, *, allow_loopback: bool, lookups: Lookups, tenants: Collection[str] = ()
+) -> list[str]:
     """Resolve a host. Raises `Refused` if one of its addresses is refused, and `Unreachable` if it has none."""
-    loop = asyncio.get_running_loop()
     try:
-        async with asyncio.timeout(_LOOKUP_SECONDS):
-            infos = await loop.run_in_executor(
-                executor, lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
-            )
+        infos = await lookups.find(host, port, *tenants)
     except TimeoutError:
         raise RepositoryUnreachable(f"the name server does not answer for {host}") from None
-    except (OSError, UnicodeError):
+    except OSError:
         raise RepositoryUnreachable(
             f"the host {host} has no address; check the repository's URL and the cluster's DNS"
         ) from None
-    found = list(dict.fromkeys(str(info[4][0]) for info in infos))
+    found = [address for _, address in infos]
     for address in found:
         if why := refusal(address, allow_loopback=allow_loopback):
             raise Refused(f"the host {host} is {address}, which {why}")

@@ -10,11 +10,13 @@ import structlog
 from msgspec import Struct
 from structlog.typing import FilteringBoundLogger
 
+from syncline.fairness import FairSemaphore, on_behalf_of
 from syncline.git.errors import GitError, RepositoryUnreachable
 from syncline.git.kept_refs import KeptRefs
 from syncline.git.limits import Limits
 from syncline.git.metrics import CHECKS
 from syncline.git.refs import Commit, Refs, choose, needs_all
+from syncline.programs import in_thread
 
 log: FilteringBoundLogger = structlog.get_logger(__name__)
 
@@ -30,6 +32,8 @@ SLACK = 60.0
 """The extra age of a check for callers that do not wait for the check in progress."""
 
 _MANY = 5_000
+_turns = FairSemaphore(2, share=1)
+"""The searches of long lists at once: in total, and for one namespace."""
 
 ListRefs = Callable[[bool], Awaitable[Refs]]
 """Lists the refs of the server: all, or only branches and tags."""
@@ -127,7 +131,7 @@ class RemoteWatch:
             # It is raised many times: its traceback must not grow each time.
             raise self._status.failure.with_traceback(None)
         refs = self._kept.get(self) or await self._resolve_again()
-        return choose(refs, revision)
+        return await _choose(refs, revision)
 
     async def _resolve_again(self) -> Refs:
         """Request a list that is too large for the cache. Only the caller holds it."""
@@ -197,7 +201,7 @@ class RemoteWatch:
             if failed is not None:
                 self._notify(self._followers)
             elif known and known != self._digest:
-                self._notify(self._concerned(before, refs) if before is not None else self._followers)
+                self._notify(await self._concerned(before, refs) if before is not None else self._followers)
         finally:
             self._finished = started
 
@@ -209,16 +213,17 @@ class RemoteWatch:
         if failed is None or failed.reason != error.reason:
             self._notify(self._followers)
 
-    def _concerned(self, before: Refs, after: Refs) -> list[Hashable]:
+    async def _concerned(self, before: Refs, after: Refs) -> list[Hashable]:
         """Return the followers with a revision that now resolves to another commit."""
         changed: dict[str, bool] = {}
-        for follower in self._followers.values():
+        for follower in list(self._followers.values()):
             for revision in follower.revisions - changed.keys():
-                changed[revision] = _meaning(before, revision) != _meaning(after, revision)
+                changed[revision] = await _meaning(before, revision) != await _meaning(after, revision)
+        # A revision that somebody follows since is unknown, and counts as changed.
         return [
             who
             for who, follower in self._followers.items()
-            if not follower.revisions or any(changed[revision] for revision in follower.revisions)
+            if not follower.revisions or any(changed.get(revision, True) for revision in follower.revisions)
         ]
 
     def _notify(self, followers: Iterable[Hashable]) -> None:
@@ -226,9 +231,20 @@ class RemoteWatch:
             self._on_change(who)
 
 
-def _meaning(refs: Refs, revision: str) -> Commit | None:
-    try:
+async def _choose(refs: Refs, revision: str) -> Commit:
+    """Return the commit of a revision. A range of versions takes seconds in a long list: it takes its turn in a thread.
+
+    Raises `RevisionNotFound`.
+    """
+    if len(refs.ids) <= _MANY:
         return choose(refs, revision)
+    async with _turns.slot(on_behalf_of.get()):
+        return await in_thread(choose, refs, revision)
+
+
+async def _meaning(refs: Refs, revision: str) -> Commit | None:
+    try:
+        return await _choose(refs, revision)
     except GitError:
         return None
 

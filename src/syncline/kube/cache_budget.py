@@ -20,10 +20,18 @@ _SLOT_BYTES = 40
 
 
 class CacheBudget:
-    """The budget of the caches of all clusters."""
+    """The budget of the caches of all clusters, or of other objects that a message calls by `one` and `all_of`."""
 
-    def __init__(self, most: int = MOST_BYTES) -> None:
+    def __init__(
+        self,
+        most: int = MOST_BYTES,
+        *,
+        one: str = "the objects of this cluster",
+        all_of: str = "the objects of all clusters",
+    ) -> None:
         self.most = most
+        self.one = one
+        self.all_of = all_of
         self.used = 0
         self._of_namespace: Counter[str] = Counter()
 
@@ -63,14 +71,12 @@ class ClusterShare:
     @property
     def excess(self) -> str:
         """Return which limit is exceeded; empty while there is room."""
-        most = self._budget.most
+        most, all_of = self._budget.most, self._budget.all_of
         if self._used > most // 4:
-            return f"the objects of this cluster take more than {_mib(most // 4)} of memory"
+            return f"{self._budget.one} take more than {_mib(most // 4)} of memory"
         if self._budget.used_by(self._namespace) > most // 2:
-            return (
-                f"the objects of all clusters of namespace {self._namespace} take more than {_mib(most // 2)} of memory"
-            )
-        return f"the objects of all clusters take more than {_mib(most)} of memory" if self._budget.used > most else ""
+            return f"{all_of} of namespace {self._namespace} take more than {_mib(most // 2)} of memory"
+        return f"{all_of} take more than {_mib(most)} of memory" if self._budget.used > most else ""
 
 
 class CacheAccount:

@@ -21,6 +21,8 @@ from syncline.kube.errors import ConfigError
 
 MAX_SIZE = 1024 * 1024
 MAX_DEPTH = 32
+MAX_EVENTS = 20_000
+"""The most keys and values of a kubeconfig, about: a file with 500 contexts has fewer."""
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 HOME_KUBECONFIG = Path(".kube") / "config"
 _LONGEST_NAME = 80
@@ -340,6 +342,20 @@ class _StrictLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ign
         return result
 
 
+def _resolvers() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
+    """Return the meanings of plain texts: not numbers to the base of 60, whose digits can take seconds."""
+    kept = {
+        first: [pair for pair in pairs if pair[0].endswith((":bool", ":null"))]
+        for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+    for first in "-+0123456789":
+        kept.setdefault(first, []).append(("tag:yaml.org,2002:int", re.compile(r"[-+]?(?:0|[1-9][0-9]{0,18})\Z")))
+    return kept
+
+
+_StrictLoader.yaml_implicit_resolvers = _resolvers()
+
+
 def _load_yaml(content: bytes) -> Any:
     if len(content) > MAX_SIZE:
         raise ConfigError("the kubeconfig is larger than 1 MiB")
@@ -355,11 +371,15 @@ def _load_yaml(content: bytes) -> Any:
 def _check_shape(events: Iterator[yaml.Event]) -> None:
     """Refuse aliases and deep nesting, which would need too much memory. Events are flat, so this check is cheap."""
     depth = 0
-    for event in events:
+    for number, event in enumerate(events):
+        if number > MAX_EVENTS:
+            raise ConfigError("too many keys and values to be a kubeconfig")
         if isinstance(event, yaml.AliasEvent):
             # The alias is not quoted: a password that begins with an asterisk reads as one.
             where = f"line {event.start_mark.line + 1}: " if event.start_mark else ""
             raise ConfigError(f"{where}YAML aliases are not accepted; a value that begins with * needs quotes")
+        if getattr(event, "tag", None):
+            raise ConfigError("YAML tags are not accepted: remove them (!...)")
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
         elif isinstance(event, yaml.CollectionEndEvent):

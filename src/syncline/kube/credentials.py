@@ -15,14 +15,19 @@ from typing import Any, Protocol
 
 import msgspec
 
+from syncline.core.private_keys import KeyRefused, key_type, read_pem, rsa_of
 from syncline.kube.config import Connection, ExecPlugin
 from syncline.kube.errors import ConfigError
 from syncline.programs import kill, started
+from syncline.tls import client_context
 
 FILE_MAX_AGE = 5.0
 EXEC_TIMEOUT = 30.0
 EXEC_MAX_OUTPUT = 1024 * 1024
 EXPIRY_MARGIN = 10.0
+MOST_CLIENT_BITS = 8192
+"""The size of the largest RSA key of a client certificate: it signs in the event loop."""
+_CERTIFICATE, _CERTIFICATE_END = b"-----BEGIN CERTIFICATE-----", b"-----END CERTIFICATE-----\n"
 
 
 class Credential(Protocol):
@@ -214,7 +219,7 @@ def tls_context(connection: Connection) -> ssl.SSLContext:
     """Return the TLS settings of a connection. Raises `ConfigError` for certificates that cannot be read."""
     try:
         cadata = connection.ca_pem.decode() if connection.ca_pem else None
-        context = ssl.create_default_context(cadata=cadata)
+        context = client_context(cadata)
     except (ssl.SSLError, ValueError):
         raise ConfigError(f"{connection.name}: the certificate authority is not a PEM certificate") from None
     # The default since Python 3.13. But many CAs of clusters have no key identifier, and are trusted all the same.
@@ -227,9 +232,27 @@ def tls_context(connection: Connection) -> ssl.SSLContext:
         with tempfile.TemporaryDirectory() as folder:
             pair = Path(folder) / "pair.pem"
             pair.touch(mode=0o600)
-            pair.write_bytes(connection.client_cert_pem + b"\n" + connection.client_key_pem)
             try:
+                pair.write_bytes(_certificates(connection.client_cert_pem) + _client_key(connection.client_key_pem))
                 context.load_cert_chain(pair)
+            except KeyRefused as refused:
+                raise ConfigError(f"{connection.name}: the client key {refused}") from None
             except (ssl.SSLError, ValueError):
                 raise ConfigError(f"{connection.name}: the client certificate and the key do not match") from None
     return context
+
+
+def _certificates(pem: bytes) -> bytes:
+    """Return the certificates of a text in PEM, and nothing else."""
+    blocks = pem.split(_CERTIFICATE)[1:]
+    return b"".join(_CERTIFICATE + block.partition(b"-----")[0] + _CERTIFICATE_END for block in blocks)
+
+
+def _client_key(pem: bytes) -> bytes:
+    """Return a key that signs in a short time. Raises `KeyRefused`."""
+    key = read_pem(pem)
+    if key.encrypted:
+        raise KeyRefused("has a passphrase: write it without one")
+    if key_type(key) == "RSA":
+        rsa_of(key, MOST_CLIENT_BITS)
+    return key.text

@@ -18,6 +18,7 @@ from syncline.core.documents import DocumentError, read_document
 GOOGLE_TOKEN_URL = "https://oauth2.googleapis.com/token"  # noqa: S105 - an address
 # It is parsed in the event loop: the text of a tenant must not take long.
 _MOST_TEXT = 16 * 1024
+_MOST_AUTHORITIES = 64 * 1024
 AWS_KEY, GOOGLE_KEY, AZURE_KEY = "aws-kms", "gcp-kms", "azure-kv"
 VAULT_TOKEN_KEY, VAULT_ADDRESS_KEY = "vault-token", "vault-address"
 VAULT = "vault"
@@ -108,7 +109,7 @@ def read_google(keys: Mapping[str, bytes]) -> GoogleCredential | None:
         return None
     try:
         fields = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         fields = None
     if not isinstance(fields, dict) or fields.get("type") != "service_account":
         raise KeyCredentialError(
@@ -150,7 +151,7 @@ def read_vault(keys: Mapping[str, bytes]) -> VaultCredential | None:
         address=_address(VAULT_ADDRESS_KEY, address),
         token=token.strip(),
         namespace=(_text(keys, VAULT_NAMESPACE_KEY) or "").strip(),
-        ca=_text(keys, VAULT_CA_KEY) or "",
+        ca=_text(keys, VAULT_CA_KEY, _MOST_AUTHORITIES) or "",
     )
 
 
@@ -175,9 +176,11 @@ def services_of(keys: Mapping[str, bytes]) -> list[tuple[str, str]]:
     return found
 
 
-def _text(keys: Mapping[str, bytes], name: str) -> str | None:
+def _text(keys: Mapping[str, bytes], name: str, most: int = _MOST_TEXT) -> str | None:
     if name not in keys:
         return None
+    if len(keys[name]) > most:
+        raise KeyCredentialError(f"{name} is larger than {most} bytes")
     try:
         return keys[name].decode()
     except UnicodeDecodeError:
@@ -185,8 +188,6 @@ def _text(keys: Mapping[str, bytes], name: str) -> str | None:
 
 
 def _map(name: str, text: str) -> dict[str, Any]:
-    if len(text) > _MOST_TEXT:
-        raise KeyCredentialError(f"{name} is larger than {_MOST_TEXT} characters")
     try:
         fields = read_document(text)
     except DocumentError:

@@ -23,6 +23,8 @@ from aiohttp.abc import AbstractResolver
 from yarl import URL
 
 from syncline.core.addresses import refusal
+from syncline.core.private_keys import KeyRefused
+from syncline.lookups import FairResolver, Lookups
 from syncline.render.errors import BuildError
 from syncline.render.key_credentials import (
     AWS_KEY,
@@ -39,6 +41,7 @@ from syncline.render.key_credentials import (
     read_vault,
 )
 from syncline.render.signing import aws_headers, service_account_assertion
+from syncline.tls import client_context
 
 DATA_KEY_BYTES = 32
 # If a file has more keys, only the first ones are tried.
@@ -82,6 +85,7 @@ class KeyServices:
         self._resolver = resolver
         self._tls = tls
         self._session: aiohttp.ClientSession | None = None
+        self._lookups = Lookups()
 
     async def __aenter__(self) -> Self:
         return self
@@ -93,6 +97,7 @@ class KeyServices:
 
     async def close(self) -> None:
         """Close all connections."""
+        self._lookups.close()
         if self._session is not None:
             await self._session.close()
 
@@ -144,8 +149,8 @@ class KeyServices:
             raise _ServiceRefused("the file does not name a key by projects/.../cryptoKeys/...")
         try:
             assertion = service_account_assertion(credential, GOOGLE_TOKEN_URL, datetime.now(UTC))
-        except ValueError:
-            raise _ServiceRefused(f"private_key of {GOOGLE_KEY} is not an RSA key") from None
+        except KeyRefused as refused:
+            raise _ServiceRefused(f"private_key of {GOOGLE_KEY} {refused}") from None
         form = {"grant_type": "urn:ietf:params:oauth:grant-type:jwt-bearer", "assertion": assertion}
         token = await self._token(GOOGLE_TOKEN_URL, form)
         body = json.dumps({"ciphertext": entry.get("enc", "")}).encode()
@@ -201,13 +206,14 @@ class KeyServices:
         """Send one request and return the answer. No redirect is followed, and no error quotes the answer."""
         where = URL(url).host
         session = self._session = self._session or self._open()
+        self._tls = self._tls or client_context()
         try:
             async with session.post(
                 URL(url, encoded=True),
                 data=body,
                 headers={"Content-Type": "application/json", **headers},
                 allow_redirects=False,
-                ssl=tls or self._tls or True,
+                ssl=tls or self._tls,
             ) as response:
                 content = await response.content.read(_MOST_ANSWER)
                 status = response.status
@@ -221,7 +227,7 @@ class KeyServices:
             )
         try:
             answer = json.loads(content)
-        except ValueError:
+        except (ValueError, RecursionError):
             answer = None
         if not isinstance(answer, dict):
             raise _ServiceRefused(f"the response of {where} is not valid for a key service")
@@ -230,7 +236,10 @@ class KeyServices:
     def _open(self) -> aiohttp.ClientSession:
         # One connection for each request: tenants share none.
         connector = aiohttp.TCPConnector(
-            resolver=self._resolver, socket_factory=self._new_socket, force_close=True, limit=16
+            resolver=self._resolver or FairResolver(self._lookups),
+            socket_factory=self._new_socket,
+            force_close=True,
+            limit=16,
         )
         return aiohttp.ClientSession(
             connector=connector,
@@ -266,7 +275,7 @@ def _context(entry: Entry) -> dict[str, str]:
     """Return AWS's encryption context, which the metadata holds as JSON here."""
     try:
         context = json.loads(entry.get("context") or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         context = None
     if not isinstance(context, dict):
         raise _ServiceRefused("the encryption context of the key is not a map")
@@ -286,6 +295,6 @@ def _base64(value: object, *, url_safe: bool = False) -> bytes:
 
 def _tls(ca: str) -> ssl.SSLContext:
     try:
-        return ssl.create_default_context(cadata=ca)
-    except ssl.SSLError:
+        return client_context(ca)
+    except (ssl.SSLError, ValueError):
         raise KeyCredentialError("vault-ca is not a certificate in PEM") from None

@@ -6,9 +6,11 @@ import hmac
 import json
 from datetime import datetime, timedelta
 
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from cryptography.exceptions import InternalError
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import padding
 
+from syncline.core.private_keys import KeyRefused, rsa_key
 from syncline.render.key_credentials import AwsCredential, GoogleCredential
 
 _SERVICE = "kms"
@@ -42,13 +44,8 @@ def aws_headers(credential: AwsCredential, host: str, region: str, body: bytes, 
 
 
 def service_account_assertion(credential: GoogleCredential, audience: str, now: datetime) -> str:
-    """Return the signed assertion for a token. Raises ValueError if the key is not an RSA key."""
-    try:
-        key = serialization.load_pem_private_key(credential.private_key.encode(), password=None)
-    except TypeError:
-        raise ValueError("the key has a passphrase") from None
-    if not isinstance(key, rsa.RSAPrivateKey):
-        raise ValueError("not an RSA key")  # noqa: TRY004 - one kind of error for the caller
+    """Return the signed assertion for a token. Raises `KeyRefused` if the key is not an RSA key of a usual size."""
+    key = rsa_key(credential.private_key.encode())
     header = {"alg": "RS256", "typ": "JWT"} | ({"kid": credential.private_key_id} if credential.private_key_id else {})
     issued = int(now.timestamp())
     claims = {
@@ -59,7 +56,10 @@ def service_account_assertion(credential: GoogleCredential, audience: str, now: 
         "exp": issued + int(_LASTS.total_seconds()),
     }
     signed = ".".join(_part(json.dumps(one).encode()) for one in (header, claims))
-    signature = key.sign(signed.encode(), padding.PKCS1v15(), hashes.SHA256())
+    try:
+        signature = key.sign(signed.encode(), padding.PKCS1v15(), hashes.SHA256())
+    except (InternalError, ValueError):
+        raise KeyRefused("is not a valid RSA key: nothing is signed") from None
     return f"{signed}.{_part(signature)}"
 
 

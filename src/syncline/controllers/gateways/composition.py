@@ -4,7 +4,6 @@ A tenant can make this work long, with many files and mappings. So it runs in th
 each namespace, and the files of a commit are planned once for all gateways with the same mappings.
 """
 
-import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
 from hashlib import sha256
@@ -22,6 +21,7 @@ from syncline.core.gateway_serving import Serving
 from syncline.core.gateway_templates import TemplateError, render
 from syncline.fairness import FairSemaphore
 from syncline.git import CommitTree
+from syncline.programs import in_thread
 
 SLOTS = 2
 MAX_CACHED_BYTES = 64 * 1024 * 1024
@@ -86,7 +86,7 @@ class PlanComposer:
     async def compose(self, inputs: PlanInputs, spec: IgnitionSyncSpec | None, tree: CommitTree | None) -> ComposedPlan:
         """Compose a plan. Without a tree, the plan has no files."""
         async with self._slots.slot(inputs.facts.namespace):
-            composed = await asyncio.to_thread(self._compose, inputs, spec, tree)
+            composed = await in_thread(self._compose, inputs, spec, tree)
         self._known[inputs.digest] = composed.summary
         while len(self._known) > MAX_KNOWN_IDS:
             self._known.popitem(last=False)

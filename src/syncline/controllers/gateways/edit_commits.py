@@ -44,6 +44,7 @@ from syncline.git import (
     Refused,
     Remote,
 )
+from syncline.programs import in_thread
 
 RETRY = 30.0
 """The seconds after which an agent retries."""
@@ -78,7 +79,7 @@ class EditCommits:
         """Commit edits to the repository. Raises `DepotRefusal`, `SyncError` and `KubeError`."""
         try:
             target = await self._target(subject, plan)
-            edits = await asyncio.to_thread(accept_edits, plan, request)
+            edits = await in_thread(accept_edits, plan, request)
             size = sum(edit.size for edit in edits)
             async with self._mirrors.pushes.spool(target.remote, base, size) as folder:
                 changes = await _spooled(folder, edits, content)

@@ -14,7 +14,7 @@ from syncline.controllers.gateways.edit_commits import EditCommits
 from syncline.controllers.gateways.metadata import MetadataConfigMaps
 from syncline.controllers.gateways.observer import GatewayObserver
 from syncline.controllers.gateways.plans import GatewayPlans, GatewaySync, PlanNotifier
-from syncline.controllers.gateways.pods import GatewayPod, GatewayPods
+from syncline.controllers.gateways.pods import GatewayPod, GatewayPods, gateway_budget
 from syncline.controllers.gateways.ref_requests import RefRequests
 from syncline.controllers.gateways.reports import GatewayReports
 from syncline.controllers.gateways.repositories import GatewayRepositories
@@ -76,8 +76,9 @@ class GatewayFleet:
         self.depot = depot
         self.composer = PlanComposer()
         self.notifier = PlanNotifier()
-        self.pods = GatewayPods(hub.client, self._pod_changed)
-        self.reports = GatewayReports(hub, self._report_changed)
+        budget = gateway_budget()
+        self.pods = GatewayPods(hub.client, self._pod_changed, budget)
+        self.reports = GatewayReports(hub, self._report_changed, budget)
         self.repositories = GatewayRepositories(references, mirrors, quotas)
         self.checks = RepositoryChecks(self.repositories)
         self.metadata = MetadataConfigMaps(hub)

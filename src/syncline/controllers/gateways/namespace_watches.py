@@ -47,9 +47,11 @@ class NamespaceWatches(Generic[W, T]):
 
     def unfollow(self, namespace: str) -> None:
         """Stop watching a namespace, and forget its objects."""
-        self._reflectors.pop(namespace, None)
-        if (task := self._tasks.pop(namespace, None)) is not None:
+        reflector, task = self._reflectors.pop(namespace, None), self._tasks.pop(namespace, None)
+        if task is not None:
             task.cancel()
+        if reflector is not None:
+            reflector.release()
 
     def get(self, key: Key) -> T | None:
         """Return the cached state of an object."""
@@ -73,6 +75,8 @@ class NamespaceWatches(Generic[W, T]):
         status = reflector.status()
         if not status.synced:
             return status.failure or "they are not listed yet"
+        if status.full:
+            return status.failure or "there are more of them than there is room for"
         return status.failure if status.refused else ""
 
     def _run(self, namespace: str) -> None:

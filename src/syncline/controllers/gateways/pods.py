@@ -14,6 +14,7 @@ from syncline.api.ignition_annotations import CR_NAME, INJECT, PREFIX
 from syncline.controllers.gateways.namespace_watches import NamespaceWatches
 from syncline.core.gateway_profiles import GatewayFacts, facts_of
 from syncline.kube.cache import Key
+from syncline.kube.cache_budget import CacheBudget, texts_size
 from syncline.kube.client import Client
 from syncline.kube.reflector import Reflector
 from syncline.kube.resources import PODS
@@ -22,6 +23,9 @@ AGENT_CONTAINER = "syncline-agent"
 """The name of the agent's container in a pod."""
 MAX_METADATA = 16 * 1024
 """The maximum number of characters of the cached labels and annotations of a pod."""
+GATEWAYS_BYTES = 64 * 1024 * 1024
+"""The memory for the pods and reports of all gateways; one namespace has at most half of it."""
+_POD_BYTES = 1000
 _LONGEST_NAME = 254  # longer than any name, so it names no object
 _ENDED = frozenset({"Succeeded", "Failed"})
 
@@ -104,6 +108,15 @@ def to_gateway_pod(wire: PodWire) -> GatewayPod | None:
     )
 
 
+def gateway_budget() -> CacheBudget:
+    """Return the budget of the pods and reports of all gateways. Users of their namespaces write most of them."""
+    return CacheBudget(GATEWAYS_BYTES, one="its gateways and their reports", all_of="all gateways and their reports")
+
+
+def _weight(pod: GatewayPod) -> int:
+    return _POD_BYTES + texts_size(pod.facts.labels) + texts_size(pod.facts.annotations)
+
+
 PodListener = Callable[[GatewayPod | None, GatewayPod | None], None]
 """Called with the old and the new state of a pod."""
 
@@ -111,8 +124,9 @@ PodListener = Callable[[GatewayPod | None, GatewayPod | None], None]
 class GatewayPods:
     """The pods of all gateways, in the namespaces that are followed."""
 
-    def __init__(self, client: Client, on_change: PodListener) -> None:
+    def __init__(self, client: Client, on_change: PodListener, budget: CacheBudget) -> None:
         self._client = client
+        self._budget = budget
         self._on_change = on_change
         self._by_sync: dict[Key, dict[str, GatewayPod]] = {}
         self.watches: NamespaceWatches[PodWire, GatewayPod] = NamespaceWatches(self._new)
@@ -144,6 +158,8 @@ class GatewayPods:
             namespace=namespace,
             on_change=self._changed,
             part="gateways",
+            share=self._budget.cluster(namespace),
+            weigh=_weight,
         )
 
     def _changed(self, key: Key, old: GatewayPod | None, new: GatewayPod | None, _by: str) -> None:

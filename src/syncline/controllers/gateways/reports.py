@@ -30,11 +30,13 @@ from syncline.controllers.gateways.pods import GatewayPod
 from syncline.core.gateway_plan import MAX_REPORT_BYTES, GatewayReport
 from syncline.engine.cluster import Cluster
 from syncline.kube.cache import Key
+from syncline.kube.cache_budget import CacheBudget, held_size
 from syncline.kube.client import Client
 from syncline.kube.reflector import Reflector
 from syncline.kube.resources import CONFIGMAPS
 
 PURPOSE = "status"
+_META_BYTES = 1000
 SPACING = 1.0
 """The seconds between two writes for one pod. All reports in between share the second write."""
 
@@ -51,6 +53,8 @@ class StoredReport(Struct, frozen=True, kw_only=True):
     time: str
     """The time of the report."""
     report: GatewayReport
+    size: int
+    """The bytes that it takes, approximately."""
 
 
 class _Pending:
@@ -67,8 +71,9 @@ class GatewayReports:
     `on_change` gets the namespace and the name of the sync whose reports have changed.
     """
 
-    def __init__(self, hub: Cluster, on_change: Callable[[str, str], None]) -> None:
+    def __init__(self, hub: Cluster, on_change: Callable[[str, str], None], budget: CacheBudget) -> None:
         self._hub = hub
+        self._budget = budget
         self._on_change = on_change
         self._pending: dict[Key, _Pending] = {}
         self._last: dict[Key, float] = {}
@@ -142,6 +147,8 @@ class GatewayReports:
             namespace=namespace,
             on_change=self._changed,
             part="reports",
+            share=self._budget.cluster(namespace),
+            weigh=lambda one: one.size,
         )
 
     def _changed(self, key: Key, old: StoredReport | None, new: StoredReport | None, _by: str) -> None:
@@ -169,7 +176,10 @@ class GatewayReports:
             annotations={name: meta.annotations[name] for name in (OWNER, PROOF)},
         )
         sync = meta.annotations.get(CR_NAME, "")
-        return StoredReport(meta=kept, sync=sync, pod_uid=pod_uid, sync_uid=sync_uid, time=time, report=report)
+        size = held_size(text.encode(errors="replace")) + _META_BYTES
+        return StoredReport(
+            meta=kept, sync=sync, pod_uid=pod_uid, sync_uid=sync_uid, time=time, report=report, size=size
+        )
 
 
 def place_of(pod: GatewayPod) -> Key:

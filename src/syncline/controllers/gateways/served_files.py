@@ -3,13 +3,13 @@
 The memory is limited, for all agents together and for each namespace, even if they read slowly.
 """
 
-import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable, Iterator, Mapping
 
 from syncline.controllers.gateways.repositories import GatewayRepositories
 from syncline.depot.plans import Blob
 from syncline.fairness import FairSemaphore
 from syncline.git import Commit, CommitTree, Mode, Remote, TreeEntry
+from syncline.programs import in_thread
 
 SMALL = 1024 * 1024
 """The largest file, in bytes, that is held in memory."""
@@ -30,7 +30,7 @@ class ServedFiles:
         self, remote: Remote, commit: Commit, tree: CommitTree, wanted: Collection[str], tenant: str
     ) -> AsyncGenerator[Blob, None]:
         """Yield files by their ids. Read the content of a file before you take the next file. Raises `GitError`."""
-        entries = await asyncio.to_thread(_entries, tree, frozenset(wanted))
+        entries = await in_thread(_entries, tree, frozenset(wanted))
         for batch in _batches(one for one in entries.values() if one.size <= SMALL):
             async with self._batches.slot(tenant):
                 contents = await tree.read(entry.path for entry in batch)

@@ -225,8 +225,8 @@ class IgnitionSyncReconciler(BaseReconciler[IgnitionSyncSpec, IgnitionSyncStatus
         for what, watches in (("pods", self.fleet.pods.watches), ("ConfigMaps", self.fleet.reports.watches)):
             while problem := watches.problem(namespace):
                 reflector = watches.reflector(namespace)
-                refused = reflector is not None and reflector.status().refused
-                if refused or time.monotonic() > deadline:
+                status = reflector.status() if reflector is not None else None
+                if (status is not None and (status.refused or status.full)) or time.monotonic() > deadline:
                     message = f"the {what} of namespace {namespace} are not known: {problem}"
                     raise SyncError("GatewaysUnknown", message, status="Unknown", retry=True)
                 await asyncio.sleep(_POLL)

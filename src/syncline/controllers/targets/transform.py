@@ -19,6 +19,8 @@ from syncline.core.sanitize import copied_metadata
 from syncline.core.secrets import decoded, encoded
 from syncline.core.strip import NotCopyable, strip_cluster_fields
 from syncline.core.wire import DATA_KINDS
+from syncline.fairness import FairSemaphore, on_behalf_of
+from syncline.programs import in_thread
 from syncline.render.errors import RenderFailed, TransformError
 from syncline.render.transform_pool import TransformPool, is_template
 from syncline.render.workers.protocol import TransformSource as RenderSource
@@ -29,6 +31,11 @@ MAX_VALUES = 500_000
 """The maximum number of values in all different copies of a sync: each of these copies is held in memory."""
 _PAUSE_AFTER = 1_000
 """After a copy with this many values, other tasks run."""
+
+_SMALL_PATCH = 1024
+"""The longest text of a patch, in characters, that is read in the event loop."""
+_turns = FairSemaphore(2, share=1)
+"""The large patches that are carried out at once: in total, and of one namespace."""
 
 PatchTexts = Mapping[PatchContentRef, str]
 """The patches that other objects hold."""
@@ -163,7 +170,7 @@ async def _render_group(
             if known:  # the first copy is as large as its source
                 await budget.take(manifest)
             try:
-                known[which] = _render_one(copy, manifest, metadata, patch, key)
+                known[which] = await _render(copy, manifest, metadata, patch, key)
             except (PatchError, ContentError) as error:
                 known[which] = _redacted(place.patch, error)
         forms.append(known[which])
@@ -171,6 +178,20 @@ async def _render_group(
     if failures and len(failures) == len(forms) and len({str(failure) for failure in failures}) == 1:
         raise failures[0]
     return forms
+
+
+async def _render(
+    copy: PlannedCopy,
+    manifest: Json,
+    metadata: tuple[Mapping[str, str], Mapping[str, str]],
+    patch: str | None,
+    key: DigestKey,
+) -> _Rendered:
+    """Render the form of a copy. A large one takes its turn in a thread: a second for each, of which there are many."""
+    if patch is None or (len(patch) <= _SMALL_PATCH and _count_values(manifest) <= _PAUSE_AFTER):
+        return _render_one(copy, manifest, metadata, patch, key)
+    async with _turns.slot(on_behalf_of.get()):
+        return await in_thread(_render_one, copy, manifest, metadata, patch, key)
 
 
 def _render_one(
