@@ -87,6 +87,17 @@ def wide(
 
 
 @pytest.fixture
+def plain_kcp_world(
+    sandbox: Sandbox, operator: OperatorProcess, workspace_factory: WorkspaceFactory, east: Remote
+) -> Iterator[Workspaces]:
+    """A workspace of a real kcp with what every workspace serves, such as ConfigMaps, and one cluster below it."""
+    world = Workspaces(sandbox, KcpUpstream(workspace_factory()), east=east)
+    yield world
+    world.end()
+    assert operator.returncode is None, operator.log()[-2000:]
+
+
+@pytest.fixture
 def kcp_world(
     sandbox: Sandbox, operator: OperatorProcess, workspace_factory: WorkspaceFactory, east: Remote
 ) -> Iterator[Workspaces]:

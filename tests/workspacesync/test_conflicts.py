@@ -178,6 +178,26 @@ def test_a_conflict_is_settled_by_an_annotation_on_either_object(
     pair.sync.is_not_conflicted()
 
 
+def test_in_a_fixed_namespace_a_conflict_names_the_namespace_of_its_own_object(world: Workspaces) -> None:
+    first, second = world.above("a"), world.above("b")
+    source = world.data(first, colour="red")
+    world.data(second, "other")
+    place = f"{world.name}-one"
+    sync = world.wsync(
+        "sync",
+        resource("configmaps", direction="Bidirectional"),
+        conflictStrategy="MergeChanges",
+        onConflict="Report",
+        namespaces=world.followed(mapping={"fixed": place}),
+    )
+    sync.is_ready()
+    with world.asleep(sync):
+        source.put("data", "colour", value="blue")
+        world.down("ConfigMap", place).put("data", "colour", value="green")
+    sync.is_conflicted("colour")
+    assert [(one["namespace"], one["name"]) for one in sync.status["conflicts"]] == [(first, "app")]
+
+
 def test_a_conflict_ends_when_both_sides_come_to_the_same_value(world: Workspaces) -> None:
     pair = Pair(world, "MergeChanges", "Bidirectional", onConflict="Report")
     pair.edit({"colour": "blue"}, {"colour": "green"})

@@ -94,22 +94,22 @@ def test_a_deployment_made_in_a_workspace_lives_in_two_clusters(
     assert copies["west"].uid == uid
 
 
-def test_metadata_of_kcp_stays_in_the_workspace(kcp_world: Workspaces) -> None:
-    namespace = kcp_world.above("shop")
-    source = kcp_world.data(namespace, metadata={"labels": {"app": "shop"}})
+def test_metadata_of_kcp_stays_in_the_workspace(plain_kcp_world: Workspaces) -> None:
+    namespace = plain_kcp_world.above("shop")
+    source = plain_kcp_world.data(namespace, metadata={"labels": {"app": "shop"}})
     assert any("kcp.io" in key for key in source.annotations)
-    kcp_world.wsync().is_ready()
-    copy = kcp_world.down("ConfigMap", namespace)
+    plain_kcp_world.wsync().is_ready()
+    copy = plain_kcp_world.down("ConfigMap", namespace)
     assert copy.labels == {"app": "shop"}
     assert copy.annotations == {}
-    below = kcp_world.down("Namespace", "", namespace).read()["metadata"]
+    below = plain_kcp_world.down("Namespace", "", namespace).read()["metadata"]
     assert "kcp.io" not in str(below["annotations"]).replace("syncline.dev", "")
 
 
 def test_a_workspace_is_named_by_its_path_below_the_one_of_the_credential(
-    kcp_world: Workspaces, kcp: Sandbox, workspace_factory: WorkspaceFactory
+    plain_kcp_world: Workspaces, kcp: Sandbox, workspace_factory: WorkspaceFactory
 ) -> None:
-    world = kcp_world
+    world = plain_kcp_world
     child = workspace_factory(parent=of(world))
     use_root(world, kcp)
     namespace = world.above("shop")
@@ -126,25 +126,25 @@ def test_a_workspace_is_named_by_its_path_below_the_one_of_the_credential(
 
 
 def test_a_workspace_beside_the_one_of_the_credential_is_refused(
-    kcp_world: Workspaces, workspace_factory: WorkspaceFactory
+    plain_kcp_world: Workspaces, workspace_factory: WorkspaceFactory
 ) -> None:
     other = workspace_factory()
-    sync = kcp_world.wsync(upstream=by_path(other.path))
+    sync = plain_kcp_world.wsync(upstream=by_path(other.path))
     sync.fails(other.path)
-    sync.change(upstream=by_path(of(kcp_world).path))
+    sync.change(upstream=by_path(of(plain_kcp_world).path))
     sync.is_ready()
 
 
-def test_a_workspace_that_does_not_exist_is_named(kcp_world: Workspaces, kcp: Sandbox) -> None:
-    use_root(kcp_world, kcp)
-    sync = kcp_world.wsync(upstream=by_path("root:nobody-made-this"))
+def test_a_workspace_that_does_not_exist_is_named(plain_kcp_world: Workspaces, kcp: Sandbox) -> None:
+    use_root(plain_kcp_world, kcp)
+    sync = plain_kcp_world.wsync(upstream=by_path("root:nobody-made-this"))
     sync.has_trouble("root:nobody-made-this")
 
 
 def test_a_workspace_that_is_deleted_deletes_nothing_below(
-    kcp_world: Workspaces, workspace_factory: WorkspaceFactory
+    plain_kcp_world: Workspaces, workspace_factory: WorkspaceFactory
 ) -> None:
-    world, sync, copies = filled(kcp_world)
+    world, sync, copies = filled(plain_kcp_world)
     of(world).delete()
     until(of(world).is_gone, bool)
     sync.has_trouble()
@@ -170,8 +170,8 @@ def filled(world: Workspaces) -> tuple[Workspaces, WorkspaceSync, dict[tuple[str
     return world, sync, world.copies_at()
 
 
-def test_rights_that_are_lost_in_a_workspace_delete_nothing_below(kcp_world: Workspaces) -> None:
-    world = kcp_world
+def test_rights_that_are_lost_in_a_workspace_delete_nothing_below(plain_kcp_world: Workspaces) -> None:
+    world = plain_kcp_world
     reader = KcpReader(of(world))
     world.keep_credential(UPSTREAM, reader.credential())
     reader.allow(["get", "list", "watch"])
@@ -232,8 +232,8 @@ def test_services_of_a_workspace_go_down_and_their_addresses_up(kcp_world: Works
     source.shows("status", "loadBalancer", "ingress", 0, "ip", value="192.0.2.7")
 
 
-def test_templates_know_the_workspace(kcp_world: Workspaces) -> None:
-    world = kcp_world
+def test_templates_know_the_workspace(plain_kcp_world: Workspaces) -> None:
+    world = plain_kcp_world
     namespace = world.above("shop")
     source = world.data(namespace)
     variables = "{{ workspace.cluster }} {{ workspace.name }} {{ workspace.path }} {{ namespace }}"
@@ -247,11 +247,11 @@ def test_templates_know_the_workspace(kcp_world: Workspaces) -> None:
     assert copy.at("data", "from") == f"{cluster} {path.rpartition(':')[2]} {path} {namespace}"
 
 
-def test_the_upstream_is_named_in_the_status(kcp_world: Workspaces) -> None:
-    sync = kcp_world.wsync(upstream=by_path(of(kcp_world).path))
+def test_the_upstream_is_named_in_the_status(plain_kcp_world: Workspaces) -> None:
+    sync = plain_kcp_world.wsync(upstream=by_path(of(plain_kcp_world).path))
     sync.is_ready()
     told = str(sync.status["upstream"])
-    assert of(kcp_world).path in told or of(kcp_world).cluster in told
+    assert of(plain_kcp_world).path in told or of(plain_kcp_world).cluster in told
 
 
 @pytest.mark.parametrize("path", ["Root:team", "root::team", "root:team:", "../other", "*"])

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.configmapsync.world import until
-from tests.fleet.world import Remote
+from tests.fleet.world import Remote, proxied
 from tests.workspacesync.world import Workspaces, WorkspaceSync
 
 from syncline.sandbox import Sandbox
@@ -175,6 +175,50 @@ def test_a_lost_cluster_moves_and_deletes_nothing_by_itself(wide: Workspaces, we
     assert wide.down("ConfigMap", lost, at="west").uid == uid
 
 
+def test_a_cluster_whose_credential_is_away_for_a_moment_moves_and_deletes_nothing(wide: Workspaces) -> None:
+    """Such as a Secret that is being replaced."""
+    sync = wide.wsync(to=BOTH, placement={**ONE, "evictAfter": "1h"})
+    lost = placed_at(wide, sync, "west")
+    before = is_where_it_says(wide, sync, lost)
+    uid = wide.down("ConfigMap", lost, at="west").uid
+    forget_credential(wide, "west")
+    sync.fails("west")
+    sync.now()
+    assert sync.places() == before
+    assert wide.down("ConfigMap", lost).look() is None
+    wide.credential("west", wide.clusters["west"])
+    assert is_where_it_says(wide, sync, lost) == before
+    assert wide.down("ConfigMap", lost, at="west").uid == uid
+
+
+def forget_credential(world: Workspaces, name: str) -> None:
+    """Delete the Secret of a SyncTarget."""
+    world.sandbox.request("DELETE", f"/api/v1/namespaces/{world.home}/secrets/{name}")
+
+
+def test_a_new_operator_has_the_same_patience_with_a_lost_cluster(
+    arena: Sandbox, arena_kubeconfig: Path, lone: Remote, above: Remote, west: Remote
+) -> None:
+    """It has never seen the cluster, which another operator has seen until a moment ago."""
+    with proxied(west.sandbox) as link:
+        world = Workspaces(arena, lone, east=above, west=west)
+        world.credential("west", west, server=link.server)
+        with OperatorProcess(arena_kubeconfig, "--allow-loopback"):
+            sync = world.wsync(to=BOTH, placement={**ONE, "evictAfter": "1h"})
+            lost = placed_at(world, sync, "west")
+            before = is_where_it_says(world, sync, lost)
+        outage = link.inject(Fault(lost=True), when=lambda _: True)
+        with OperatorProcess(arena_kubeconfig, "--allow-loopback") as running:
+            sync.doubts("west cannot be reached")
+            sync.now()
+            assert sync.places() == before
+            assert world.down("ConfigMap", lost).look() is None
+            outage.lift()
+            assert is_where_it_says(world, sync, lost) == before
+            assert running.returncode is None
+            world.end()
+
+
 def test_a_lost_cluster_is_left_after_the_time_that_a_sync_gives_it(wide: Workspaces, west_proxy: FaultProxy) -> None:
     wide.credential("west", wide.clusters["west"], server=west_proxy.server)
     sync = wide.wsync(to=BOTH, placement={**ONE, "evictAfter": "1s"})
@@ -248,6 +292,15 @@ def test_replicas_are_divided_by_weight(wide: Workspaces) -> None:
     weights = [{"matchLabels": {"zone": "a"}, "weight": 3}, {"matchLabels": {"zone": "b"}, "weight": 1}]
     divided = Divided(wide, 8, strategy="Weighted", weights=weights)
     divided.become(6, 2)
+
+
+def test_a_cluster_whose_credential_is_away_keeps_its_share(wide: Workspaces) -> None:
+    divided = Divided(wide, 4)
+    divided.become(2, 2)
+    forget_credential(wide, "west")
+    divided.sync.fails("west")
+    divided.sync.now()
+    assert divided.shares() == [2, 2]
 
 
 def test_replicas_that_an_autoscaler_has_set_stay_and_the_sum_is_not_claimed(wide: Workspaces) -> None:

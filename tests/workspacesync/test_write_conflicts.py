@@ -7,10 +7,10 @@ from contextlib import contextmanager
 import pytest
 from tests.configmapsync.world import Thing, until
 from tests.workspacesync.pairs import Pair
-from tests.workspacesync.world import Workspaces, resource
+from tests.workspacesync.world import Workspaces, report, resource
 
 from syncline.sandbox import Sandbox
-from syncline.testing.faults import Fault
+from syncline.testing.faults import Fault, Rule
 from syncline.testing.operator import OperatorProcess
 from syncline.testing.proxy import FaultProxy
 
@@ -75,6 +75,59 @@ def test_an_edit_in_the_moment_of_a_write_upward_is_not_lost(world: Workspaces, 
     )
     pair.copy.put("data", "colour", value="green")
     pair.hold(BOTH, BOTH)
+
+
+def silenced(proxy: FaultProxy, plural: str) -> Rule:
+    """Have the watches of a resource say nothing more; what is returned counts how often it is listed again."""
+    proxy.inject(Fault(silent=True), when=lambda asked: (asked.verb, asked.resource) == ("watch", plural))
+    return proxy.inject(Fault(), when=lambda asked: (asked.verb, asked.resource) == ("list", plural))
+
+
+def test_a_change_that_a_write_upward_has_met_reaches_all_clusters(
+    wide: Workspaces, upstream_proxy: FaultProxy
+) -> None:
+    """The watch of the upstream lags behind: the sync has read the change itself, when its write was refused."""
+    wide.credential("upstream", wide.upstream, server=upstream_proxy.server)
+    namespace = wide.above("shop")
+    source = wide.data(namespace)
+    sync = wide.wsync(
+        "sync",
+        resource("configmaps", direction="Bidirectional", conflictStrategy="MergeChanges"),
+        downstream={"syncTargets": ["east", "west"], "writer": "east"},
+        retry={"delay": "10ms"},
+    )
+    sync.is_ready()
+    lists = silenced(upstream_proxy, "configmaps")
+    upstream_proxy.inject(
+        Fault(before=lambda: source.put("data", "colour", value="green")),
+        when=lambda asked: asked.changes and asked.resource == "configmaps",
+        times=1,
+    )
+    wide.down("ConfigMap", namespace).put("data", "colour", value="green")
+    wide.down("ConfigMap", namespace, at="west").holds_data(colour="green")
+    assert lists.hits == []
+
+
+def test_a_change_that_the_write_of_a_status_has_met_is_not_hidden_by_it(
+    world: Workspaces, upstream_proxy: FaultProxy
+) -> None:
+    world.credential("upstream", world.upstream, server=upstream_proxy.server)
+    for cluster in (world.upstream, world.clusters["east"]):
+        world.define_widgets(cluster)
+    namespace = world.above("shop")
+    source = world.widget(namespace, size=1)
+    world.wsync("sync", world.widgets(), statusSync=True).is_ready()
+    lists = silenced(upstream_proxy, "widgets")
+    upstream_proxy.inject(
+        Fault(before=lambda: source.put("spec", "size", value=2)),
+        when=lambda asked: asked.changes and asked.resource == "widgets",
+        times=1,
+    )
+    copy = world.down("Widget", namespace)
+    report(copy, phase="Running")
+    source.shows("status", "phase", value="Running")
+    copy.shows("spec", "size", value=2)
+    assert lists.hits == []
 
 
 # What servers add.

@@ -49,7 +49,7 @@ class UpstreamSide:
         return resource if version == resource.version else structs.replace(resource, version=version)
 
     async def read(self, source: Upstream) -> Upstream | None:
-        """Read an upstream object again; None where there is none."""
+        """Read an upstream object again, because somebody may have changed it; None where there is none."""
         target = source.target
         try:
             raw = await self.client.get(
@@ -61,7 +61,8 @@ class UpstreamSide:
             )
         except NotFound:
             return None
-        return self._upstream(target, raw)
+        # A change by others enqueues this sync too: its other copies, and what it selects, depend on it.
+        return self._upstream(target, raw, by="")
 
     async def has_moved(self, source: Upstream) -> bool:
         """Whether an upstream object has changed since it was read."""
@@ -84,15 +85,15 @@ class UpstreamSide:
             type=msgspec.Raw,
             fair_key=self._sync,
         )
-        return self._upstream(target, raw)
+        return self._upstream(target, raw, by=self._sync)
 
     async def remove_resolve(self, source: Upstream) -> Upstream:
         """Remove the annotation that resolved the conflicts."""
         return await self.patch(source, [{"op": "remove", "path": f"/metadata/annotations/{escape(RESOLVE)}"}])
 
-    def _upstream(self, target: Target, raw: msgspec.Raw) -> Upstream:
+    def _upstream(self, target: Target, raw: msgspec.Raw, *, by: str) -> Upstream:
         meta = msgspec.json.decode(raw, type=_Headed).metadata
-        self._cluster.informer(target.kind).observe_unmanaged(meta, self._sync)
+        self._cluster.informer(target.kind).observe_unmanaged(meta, by)
         return Upstream(target=target, uid=meta.uid, version=meta.resource_version, manifest=msgspec.json.decode(raw))
 
 

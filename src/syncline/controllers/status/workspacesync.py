@@ -192,18 +192,21 @@ def _state_of(one: ResourceReport, mine: Sequence[Outcome], states: Mapping[Targ
 
 
 def _conflicts(found: WorkspaceReport, outcomes: Sequence[Outcome]) -> list[PathConflict]:
+    conflicted = sorted((one for one in outcomes if one.conflicts), key=lambda one: one.target)[:MAX_LISTED]
+    if not conflicted:
+        return []
     names = {one.kind: str(GroupResource(one.spec.group, one.spec.resource)) for one in found.resources}
     upstream = {place.namespace: name for (_, name), place in _named(found.layout.places)}
-    listed = [
+    # A fixed namespace has the copies of several.
+    sources = {copy: item.source.target.namespace for item in found.reports for _, copy in item.copies}
+    return [
         PathConflict(
             resource=names.get(outcome.target.kind, outcome.target.kind),
-            namespace=upstream.get(outcome.target.namespace, outcome.target.namespace),
+            namespace=sources.get(outcome.target, upstream.get(outcome.target.namespace, outcome.target.namespace)),
             name=outcome.target.name,
             cluster=outcome.target.cluster,
             paths=[f"/{path.removeprefix('/')}"[:512] for path in outcome.conflicts[:_MAX_PATHS]],
             message=shorten(outcome.message, _MAX_MESSAGE),
         )
-        for outcome in sorted(outcomes, key=lambda one: one.target)
-        if outcome.conflicts
+        for outcome in conflicted
     ]
-    return listed[:MAX_LISTED]

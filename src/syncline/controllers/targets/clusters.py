@@ -56,7 +56,9 @@ class LostCluster(Struct, frozen=True, kw_only=True):
     name: str
     labels: Mapping[str, str] = {}
     last_seen: datetime | None = None
-    """None: it was never seen."""
+    """For people. None: it was never seen."""
+    since: datetime | None = None
+    """The time from which on it counts as lost. None: it has just been lost, as far as anybody knows."""
     unschedulable: bool = False
     """Whether it is not reached because it takes no new syncs."""
 

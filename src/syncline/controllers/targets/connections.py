@@ -1,6 +1,7 @@
 """Connections: the results of connecting to the clusters of a sync, and their records in the status."""
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from msgspec import Struct, structs
 
@@ -8,11 +9,13 @@ from syncline.api.common import ABANDON, GROUP, TargetState
 from syncline.api.connection import WrittenCluster
 from syncline.api.status import RemoteSyncStatus, SyncStatus
 from syncline.api.synctarget import KIND as SYNC_TARGET
+from syncline.api.synctarget import SyncTarget
 from syncline.api.workspacesync import KIND as WORKSPACE_SYNC
 from syncline.controllers.lowered import AnySync, Destination, LoweredSpec
 from syncline.controllers.requeue import NO_REQUEUE, Requeue
 from syncline.controllers.targets.cascade_guard import NAMESPACE
 from syncline.controllers.targets.clusters import LostCluster, TargetCluster
+from syncline.core.conditions import find
 from syncline.core.inventory import FULL, read_written, room_for
 from syncline.core.objects import Target
 from syncline.core.outcome import Outcome
@@ -120,14 +123,43 @@ def is_abandoned_spec(lowered: LoweredSpec) -> bool:
     return lowered.sync.metadata.annotations.get(ABANDON) == "true"
 
 
-def unresolvable(lowered: LoweredSpec, destination: Destination, error: KubeError) -> ClusterVisit:
+def lost_cluster(name: str, target: SyncTarget | None, last_seen: datetime | None = None) -> LostCluster:
+    """Return a cluster that cannot be reached. If this process has never seen it, its status tells for how long.
+
+    Without an answer, it has just been lost: a restart of the operator must not end the patience with a cluster.
+    """
+    if target is None:
+        return LostCluster(name=name, last_seen=last_seen, since=last_seen)
+    ready = find(target.status.conditions, "Ready")
+    turned = ready.last_transition_time if ready is not None and ready.status != "True" else None
+    return LostCluster(
+        name=name,
+        labels=target.metadata.labels,
+        last_seen=last_seen or _time(target.status.last_seen),
+        since=last_seen or _time(turned),
+    )
+
+
+def _time(text: str | None) -> datetime | None:
+    try:
+        time = datetime.fromisoformat(text or "")
+    except ValueError:
+        return None
+    return time if time.tzinfo is not None else None
+
+
+def unresolvable(
+    lowered: LoweredSpec, destination: Destination, error: KubeError, target: SyncTarget | None = None
+) -> ClusterVisit:
     """Return the outcomes of all targets of a place that cannot be resolved."""
     reason = error.reason if isinstance(error, NotResolved) else "CredentialUnreadable"
     named = structs.replace(destination, cluster=cluster_name(destination))
     lost = place_outcomes(lowered, named, ("Failed", reason, f"cluster {named.cluster}: {error}"))
-    # A place that is forbidden or absent is not written to; other problems are temporary.
-    is_target = reason not in _UNUSABLE
-    return ClusterVisit(outcomes=lost, target=target_key(named, lowered.sync.metadata.namespace) if is_target else None)
+    if reason in _UNUSABLE:  # a place that is forbidden or absent is not written to
+        return ClusterVisit(outcomes=lost)
+    # Other problems are temporary, such as a Secret that is being replaced: what is there stays there.
+    key = target_key(named, lowered.sync.metadata.namespace)
+    return ClusterVisit(outcomes=lost, target=key, lost=lost_cluster(named.cluster, target))
 
 
 def place_outcomes(

@@ -10,6 +10,7 @@ from operator import or_
 from msgspec import structs
 
 from syncline.api.connection import ClusterConnection, NameRef, WrittenCluster
+from syncline.api.synctarget import SyncTarget
 from syncline.controllers.lowered import AnySync, Destination, LoweredSpec, connection_id
 from syncline.controllers.requeue import NO_REQUEUE, Requeue
 from syncline.controllers.targets.clusters import (
@@ -25,6 +26,7 @@ from syncline.controllers.targets.connections import (
     inventory_entry,
     is_abandoned_spec,
     is_empty,
+    lost_cluster,
     place_outcomes,
     target_key,
     unresolvable,
@@ -275,13 +277,21 @@ class FleetClusters:
                     )
                     check_cluster(self._policies, resolved, namespace)
                 except KubeError as error:
-                    connections.append(unresolvable(lowered, named, error))
+                    connections.append(unresolvable(lowered, named, error, target))
                 else:
                     one = await self._connect_cluster(lowered, triggers, named, resolved)
                     connections.append(structs.replace(one, target=target_key(named, namespace)))
             return connections or [ClusterVisit(unmatched=no_target(connection, namespace))]
         except KubeError as error:
-            return [unresolvable(lowered, destination, error)]
+            return [unresolvable(lowered, destination, error, self._find(target_key(destination, namespace)))]
+
+    def _find(self, named: tuple[str, Key] | None) -> SyncTarget | None:
+        """Return the SyncTarget of a place, if it is one."""
+        if named is None:
+            return None
+        return next(
+            (one for one in self._targets.all() if Key(one.metadata.namespace, one.metadata.name) == named[1]), None
+        )
 
     async def _resolve(self, lowered: LoweredSpec, connection: ClusterConnection, by: str) -> Resolved:
         client = self._hub.acting_as(lowered.user)
@@ -328,7 +338,7 @@ class FleetClusters:
             reason = "Unreachable" if member.up else health.reason
             lost = place_outcomes(lowered, named, ("Unknown", reason or "Unreachable", message), cluster)
             requeue = Requeue(after=CONNECTING) if member.up else NO_REQUEUE
-            away = LostCluster(name=named.cluster, labels=_labels(resolved), last_seen=member.last_seen)
+            away = lost_cluster(named.cluster, resolved.target, member.last_seen)
             return ClusterVisit(key=resolved.key, cluster=cluster.name, outcomes=lost, requeue=requeue, lost=away)
         owner = structs.replace(lowered.sync.owner, hub_uid=self._hub.uid, keys=self._hub.marks.keys)
         site = TargetCluster(
@@ -340,6 +350,8 @@ class FleetClusters:
             unschedulable=resolved.unschedulable,
         )
         one = await self._open_kinds(lowered, site)
+        if one.site is None:
+            one = structs.replace(one, lost=lost_cluster(named.cluster, resolved.target, member.last_seen))
         warning = resolved.credentials.warning(datetime.now(UTC))
         expires = resolved.credentials.validity is not None
         requeue = Requeue(after=EXPIRY_CHECK) if expires and one.requeue == NO_REQUEUE else one.requeue

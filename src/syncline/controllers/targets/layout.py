@@ -31,9 +31,8 @@ from syncline.core.source_names import read_source_name
 
 REFUSED = "NamespaceRefused"
 _TOO_FEW = frozenset({"NoTarget", "TooFewTargets"})
-# A cluster that cannot be reached is lost for at least this many seconds, and one that was never seen for ever.
+# A cluster that cannot be reached is lost for at least this many seconds.
 _LEAST = 0.1
-_NEVER_SEEN = 1e9
 WorkspaceLowered = LoweredSpec[WorkspaceSyncSpec, WorkspaceSyncStatus]
 
 
@@ -222,7 +221,7 @@ def _targets(clusters: ConnectedClusters, incompatible: Container[str]) -> Itera
         )
     now = datetime.now(UTC)
     for one in clusters.lost:
-        away = (now - one.last_seen).total_seconds() if one.last_seen is not None else _NEVER_SEEN
+        away = (now - one.since).total_seconds() if one.since is not None else _LEAST
         lost_for = 0.0 if one.unschedulable else max(away, _LEAST)
         yield PlacementTarget(name=one.name, labels=one.labels, schedulable=not one.unschedulable, lost_for=lost_for)
 

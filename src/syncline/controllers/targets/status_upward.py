@@ -442,8 +442,10 @@ class StatusUpward:
             metrics.count_status_write(target.kind, "written")
             found.written += 1
             found.updated.append(memo.source)
-            if upstream.is_open(target.kind):  # our own write needs no reconcile
-                upstream.informer(target.kind).observe_unmanaged(memo.source.meta, one.sync)
+            if upstream.is_open(target.kind):
+                # Our own write needs no reconcile, unless it hides a change that was made just before it.
+                by = "" if memo.overtaken else one.sync
+                upstream.informer(target.kind).observe_unmanaged(memo.source.meta, by)
 
     async def _has_moved(self, target: Target, memo: StatusMemo, error: ApiError, found: _Pass) -> bool:
         """Read an object again; return whether a change of it explains the refused write."""
@@ -453,6 +455,7 @@ class StatusUpward:
         memo.source = _read(memo.source, live)
         now = memo.source.meta
         is_other = (now.uid, now.resource_version) != (before.uid, before.resource_version)
+        memo.overtaken = memo.overtaken or is_other
         return is_other or isinstance(error, Conflict)
 
     def _failed(self, target: Target, error: KubeError, found: _Pass) -> Outcome | None:

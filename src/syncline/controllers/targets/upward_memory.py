@@ -55,14 +55,17 @@ class StatusMemo(Struct):
     sent: str = ""
     answered: str = ""
     """The digests of the last written status, and of the form that the server stored."""
+    overtaken: bool = False
+    """Whether somebody has changed the object since the reconcile read it."""
 
     def take(self, source: SourceObject) -> None:
         """Record a read object, unless it was read before our own last write."""
         new, held = source.meta, self.source.meta
         is_late = time.monotonic() - self.written < READ_LAG and is_older(new.resource_version, held.resource_version)
-        if new.uid == held.uid and (new.resource_version == held.resource_version or is_late):
-            return
-        self.source, self.inputs = source, None
+        if new.uid == held.uid and new.resource_version == held.resource_version:
+            self.overtaken = False
+        elif new.uid != held.uid or not is_late:
+            self.source, self.inputs, self.overtaken = source, None, False
 
     def settle(self, inputs: StatusInputs, outcome: Outcome | None = None) -> Outcome | None:
         """Record that nothing is left to do until an input changes."""
