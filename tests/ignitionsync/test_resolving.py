@@ -68,13 +68,14 @@ def test_a_token_opens_a_repository(world: PlantWorld) -> None:
     sync.at(commit)
 
 
-@pytest.mark.parametrize("missing", ["git", "gw-key", "hook"])
+@pytest.mark.parametrize("missing", ["git", "gw-key", "hook", "bucket"])
 def test_a_secret_that_is_missing_is_named_and_looked_for(world: PlantWorld, missing: str) -> None:
     world.push(PROJECT)
     spec = {
         "git": {"git": {"auth": {"token": {"secretRef": {"name": "git", "key": "token"}}}}},
         "gw-key": {"gateway": {"apiKeySecretRef": {"name": "gw-key", "key": "token"}}},
         "hook": {"webhook": {"secretRef": {"name": "hook", "key": "token"}}},
+        "bucket": {"snapshots": {"storage": {"s3": {"accessKeySecretRef": {"name": "bucket", "key": "token"}}}}},
     }[missing]
     sync = world.isync(**spec)
     ready = sync.condition("Ready", status="False", reason="ReferenceNotFound")
