@@ -103,9 +103,10 @@ def test_a_suspended_sync_reads_nothing(world: PlantWorld) -> None:
     newer = world.push({"projects/Plant/more.json": "{}"})
     sync.now()
     assert sync.status["lastSyncCommit"] == commit
-    sync.change(suspend=None, paused=True)
-    assert sync.becomes("Suspended")["status"] == "Unknown"
-    sync.change(paused=None)
+    sync.change(suspend=None, paused=True, storage={})
+    assert "spec.paused" in sync.condition("Ready", status="Unknown", reason="Suspended")["message"]
+    assert "storage" in sync.condition("Unsupported", status="True")["message"]
+    sync.change(paused=None, storage=None)
     sync.at(newer)
 
 

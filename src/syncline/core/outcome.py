@@ -153,7 +153,9 @@ def describe_changes(outcomes: Iterable[Outcome]) -> str:
 
 
 def add_changes(before: str, more: str) -> str:
-    """Add up what was written in two passes, both as `describe_changes` says it."""
+    """Add up what was written in two passes, both as `describe_changes` says it. One alone stays in its own words."""
+    if not before or not more:
+        return before or more
     done: Counter[str] = Counter()
     for number, word in _CHANGE.findall(f"{before}, {more}"):
         done[word] += int(number)

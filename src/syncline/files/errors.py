@@ -26,7 +26,7 @@ class FilesError(Exception):
 
 
 def as_text(path: str) -> str:
-    """Return a path that can be reported. A file system takes any bytes as a name; those that are not UTF-8 are escaped.
+    """Return a path that can be reported. A name can have any bytes, and those that are not UTF-8 are escaped.
 
     The result is for people, and opens no file.
     """
