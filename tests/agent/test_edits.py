@@ -1,6 +1,7 @@
 """Edits on the gateway go to the depot: once, after a rest, guarded, and by the strategy where Git has changed too."""
 
 import json
+import os
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from syncline.core.gateway_plan import (
     PlannedMapping,
     PlannedReturn,
     ReportedEdits,
+    ReportedRefusal,
 )
 
 VIEW, CODE, TEXT = "projects/line/view.json", "projects/line/code.py", "projects/line/text.txt"
@@ -109,6 +111,19 @@ def test_what_may_not_be_sent_is_named_and_stays(plain: AgentProcess, depot: Pla
     plain.until_reported(lambda report: report.plan == newer.id)
     until(lambda: (plain.data / TEXT).read_text() == "git\n", plain.log)
     assert (plain.data / f".syncline/replaced/{TEXT}.kept").read_text() == "x" * 1001
+
+
+def test_a_name_that_is_not_utf8_is_named_and_harms_nothing(plain: AgentProcess, depot: PlanDepot) -> None:
+    plan = depot.publish(PROJECT, **back())
+    plain.start()
+    plain.until_synced(plan.id)
+    (plain.data / "projects/line" / os.fsdecode(b"caf\xe9.json")).write_text("{}")
+    (plain.data / VIEW).write_text('{"v": "edited"}')
+    report = plain.until_reported(lambda report: report.edits is not None and report.edits.refused)
+    assert report.edits is not None
+    assert report.edits.refused == (ReportedRefusal("projects/line/caf\\xe9.json", "the path is not UTF-8"),)
+    plain.until_reported(lambda report: report.edits is not None and report.edits.sent == 1)
+    assert plain.is_running()
 
 
 def test_too_many_edits_are_not_sent(plain: AgentProcess, depot: PlanDepot) -> None:

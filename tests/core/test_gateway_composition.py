@@ -5,7 +5,8 @@ from typing import Any
 import msgspec
 from tests.core.gateway_world import COMMIT, REF, composed, mapped, mapping, planned, pod, spec, tree
 
-from syncline.core.gateway_composition import compose_plan, describe_problems, held_plan
+from syncline.api.ignitionsync import IgnitionSyncSpec
+from syncline.core.gateway_composition import compose_plan, describe_omissions, describe_problems, held_plan
 from syncline.core.gateway_plan import (
     FieldValue,
     GatewayPlan,
@@ -98,6 +99,26 @@ def test_many_problems_are_told_in_short() -> None:
     told = describe_problems(files)
     assert told.count("which is required") == 3
     assert told.endswith("; and 2 more")
+
+
+def omitted(given: IgnitionSyncSpec, *paths: str, **annotations: str) -> str:
+    facts = pod(**annotations)
+    return describe_omissions(resolve_profile(given, facts), planned(given, tree(*paths), facts))
+
+
+def test_a_source_that_the_commit_lacks_is_told_where_it_is_news() -> None:
+    one, other = mapping("projects", "projects"), mapping("projcts", "x")
+    assert omitted(mapped(one), "projects/a") == ""
+    assert omitted(mapped(one, other), "projects/a") == "the commit has no 'projcts'"
+    # Without profiles, three folders are looked for, and one is enough.
+    assert omitted(spec(), "site/projects/a", service_path="site") == ""
+    told = "'sit/projects', 'sit/config/resources/external', 'sit/config/resources/core'"
+    assert omitted(spec(), "site/projects/a", service_path="sit") == f"the commit has no {told}"
+
+
+def test_files_of_the_gateway_that_the_commit_has_are_told() -> None:
+    told = omitted(mapped(mapping(".", ".")), "projects/a", *(f"var/{number}" for number in range(5)))
+    assert told == "files of the gateway itself are left out, see unprotected: 'var/0', 'var/1', 'var/2' and more"
 
 
 def test_a_message_has_a_limit() -> None:

@@ -27,6 +27,14 @@ def gateway(pod: str = "gw-0", **fields: Any) -> GatewayObservation:
     return GatewayObservation(name=pod.upper(), pod=pod, namespace="site", labels={}, **given)
 
 
+def test_what_a_plan_leaves_out_is_told_beside_a_gateway_that_is_synced() -> None:
+    told = "the commit has no 'projcts'"
+    assert discovered(gateway(omitted=told), A).message == told
+    kept = structs.replace(SYNCED, message="view.json was edited")
+    assert discovered(gateway(omitted=told, report=kept), A).message == f"view.json was edited; {told}"
+    assert discovered(gateway(omitted=told, plan="p2"), A).message.startswith("the agent has not reported")
+
+
 CASES: list[tuple[dict[str, Any], str, str]] = [
     ({}, "Synced", ""),
     ({"report": None}, "Pending", "NoReport"),

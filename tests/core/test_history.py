@@ -139,6 +139,11 @@ class TestRevisions:
             ("a", "Synced", "3 created, 1 repaired")
         ]
 
+    def test_what_an_attempt_says_in_its_own_words_stays_when_it_is_amended(self) -> None:
+        begun = extend([], synced("a", "3/3 gateways synced"), NOW)
+        amended = extend(begun, synced("a"), NOW, amend=True)
+        assert [entry.changes for entry in amended] == ["3/3 gateways synced"]
+
     def test_a_revision_that_took_several_passes_says_all_that_they_wrote(self) -> None:
         cut = synced("a", "1 created, 9 updated")
         assert played(cut, synced("a", "4 updated"), synced("a", "1 deleted"), by_revision=True) == [

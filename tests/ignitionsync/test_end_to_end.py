@@ -210,15 +210,20 @@ def test_a_force_push_reaches_the_gateways(plant: Plant) -> None:
 def test_the_metrics_count_gateways_files_and_rollbacks(plant: Plant) -> None:
     plant.until_synced(plant.push(main='{"a": "counted"}', more='{"b": 1}'))
     labels = f'{{name="plant",namespace="{plant.world.home}"'
-    text = plant.operator.get("metrics", "/metrics")[1]
-    values = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
-    assert values[f"syncline_ignition_gateways_discovered{labels}}}"] == "3.0"
-    assert values[f"syncline_ignition_gateways_synced{labels}}}"] == "3.0"
-    assert values[f'syncline_ignition_gateway_status{labels},pod="line-1"}}'] == "1.0"
-    assert float(values[f"syncline_ignition_last_sync_timestamp_seconds{labels}}}"]) > 0
-    assert float(values["syncline_ignition_files_changed_total"]) >= 6
-    assert float(values["syncline_ignition_sync_duration_seconds_count"]) >= 3
-    assert float(values["syncline_ignition_scan_api_duration_seconds_count"]) >= 3
-    assert float(values['syncline_depot_requests_total{code="200",request="plan"}']) >= 3
-    assert float(values['syncline_depot_sent_bytes_total{request="blobs"}']) > 0
+    synced = f"syncline_ignition_gateways_synced{labels}}}"
+
+    def values() -> dict[str, str]:
+        text = plant.operator.get("metrics", "/metrics")[1]
+        return dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+
+    until(lambda: values().get(synced) == "3.0", values)  # they are counted after the status is written
+    found = values()
+    assert found[f"syncline_ignition_gateways_discovered{labels}}}"] == "3.0"
+    assert found[f'syncline_ignition_gateway_status{labels},pod="line-1"}}'] == "1.0"
+    assert float(found[f"syncline_ignition_last_sync_timestamp_seconds{labels}}}"]) > 0
+    assert float(found["syncline_ignition_files_changed_total"]) >= 6
+    assert float(found["syncline_ignition_sync_duration_seconds_count"]) >= 3
+    assert float(found["syncline_ignition_scan_api_duration_seconds_count"]) >= 3
+    assert float(found['syncline_depot_requests_total{code="200",request="plan"}']) >= 3
+    assert float(found['syncline_depot_sent_bytes_total{request="blobs"}']) > 0
     plant.until_synced(plant.push(more=None))

@@ -68,13 +68,14 @@ def test_a_token_opens_a_repository(world: PlantWorld) -> None:
     sync.at(commit)
 
 
-@pytest.mark.parametrize("missing", ["git", "gw-key", "hook"])
+@pytest.mark.parametrize("missing", ["git", "gw-key", "hook", "bucket"])
 def test_a_secret_that_is_missing_is_named_and_looked_for(world: PlantWorld, missing: str) -> None:
     world.push(PROJECT)
     spec = {
         "git": {"git": {"auth": {"token": {"secretRef": {"name": "git", "key": "token"}}}}},
         "gw-key": {"gateway": {"apiKeySecretRef": {"name": "gw-key", "key": "token"}}},
         "hook": {"webhook": {"secretRef": {"name": "hook", "key": "token"}}},
+        "bucket": {"snapshots": {"storage": {"s3": {"accessKeySecretRef": {"name": "bucket", "key": "token"}}}}},
     }[missing]
     sync = world.isync(**spec)
     ready = sync.condition("Ready", status="False", reason="ReferenceNotFound")
@@ -102,9 +103,10 @@ def test_a_suspended_sync_reads_nothing(world: PlantWorld) -> None:
     newer = world.push({"projects/Plant/more.json": "{}"})
     sync.now()
     assert sync.status["lastSyncCommit"] == commit
-    sync.change(suspend=None, paused=True)
-    assert sync.becomes("Suspended")["status"] == "Unknown"
-    sync.change(paused=None)
+    sync.change(suspend=None, paused=True, storage={})
+    assert "spec.paused" in sync.condition("Ready", status="Unknown", reason="Suspended")["message"]
+    assert "storage" in sync.condition("Unsupported", status="True")["message"]
+    sync.change(paused=None, storage=None)
     sync.at(newer)
 
 

@@ -11,7 +11,7 @@ from syncline.core.credential_scan import CredentialScanner
 from syncline.core.edit_paths import EditRules
 from syncline.core.gateway_plan import MAX_BLOB_BYTES
 from syncline.core.local_edits import DELETED, LocalEdit, edit_hash
-from syncline.files.errors import FilesError
+from syncline.files.errors import FilesError, as_text
 
 MAX_ENTRIES = 100_000
 """The maximum number of files and folders that a search for new files visits."""
@@ -101,7 +101,7 @@ def _add(found: FoundEdits, rules: EditRules, edit: LocalEdit, most: int) -> Non
 
 
 def _refuse(found: FoundEdits, path: str, known: str, why: str) -> None:
-    found.refused[path] = known, why
+    found.refused[as_text(path)] = known, why
 
 
 def _too_large(most: int) -> str:

@@ -32,10 +32,10 @@ class SyncError(Exception):
         return StatusProblem(reason=self.reason, message=self.message, status=self.status, stalled=self.stalled)
 
 
-def refuse_suspended(*, suspended: bool) -> None:
-    """Raise `SyncError` for a sync that is suspended."""
+def refuse_suspended(*, suspended: bool, field: str = "suspend") -> None:
+    """Raise `SyncError` for a sync that is suspended, by this field of its spec."""
     if suspended:
-        raise SyncError("Suspended", "spec.suspend is true: nothing is read or written", status="Unknown")
+        raise SyncError("Suspended", f"spec.{field} is true: nothing is read or written", status="Unknown")
 
 
 class QuotaError(SyncError):

@@ -1,5 +1,6 @@
 """Composes the plan of a gateway from the spec of its sync, its profile and its files."""
 
+from collections.abc import Sequence
 from hashlib import sha256
 
 import msgspec
@@ -28,6 +29,8 @@ from syncline.core.gateway_templates import TemplateError, render
 from syncline.core.quantities import parse_quantity
 
 _SHOWN_PROBLEMS = 3
+_SHOWN_PATHS = 3
+_LONGEST_SHOWN = 80
 _CODES = (200, 201, 202, 204)
 
 
@@ -106,6 +109,24 @@ def describe_problems(files: PlannedFiles) -> str:
     shown = "; ".join(problem.message for problem in files.problems[:_SHOWN_PROBLEMS])
     more = len(files.problems) - _SHOWN_PROBLEMS
     return f"{shown}; and {more} more" if more > 0 else shown
+
+
+def describe_omissions(profile: ResolvedProfile, files: PlannedFiles) -> str:
+    """Return which sources the commit lacks, and which of its files belong to the gateway; empty if none do. Pure.
+
+    Without profiles, sources are looked for in many places, and it is no news that some of them are missing.
+    """
+    told = []
+    if files.missing and (profile.name or len(files.missing) == len(profile.mappings)):
+        told.append(f"the commit has no {_shown(files.missing)}")
+    if files.left_out:
+        told.append(f"files of the gateway itself are left out, see unprotected: {_shown(files.left_out)}")
+    return "; ".join(told)
+
+
+def _shown(paths: Sequence[str]) -> str:
+    named = ", ".join(repr(path[:_LONGEST_SHOWN]) for path in paths[:_SHOWN_PATHS])
+    return f"{named} and more" if len(paths) > _SHOWN_PATHS else named
 
 
 def header_file(ref: SecretKeySelector) -> str:

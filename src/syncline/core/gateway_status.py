@@ -29,7 +29,6 @@ REPO_CLONED = "RepoCloned"
 WEBHOOK_READY = "WebhookReady"
 ALL_SYNCED = "AllGatewaysSynced"
 AGENTS_READY = "AgentsReady"
-UNSUPPORTED = "Unsupported"
 
 NO_GATEWAYS = "NoGatewaysDiscovered"
 IN_PROGRESS = "SyncInProgress"
@@ -75,6 +74,8 @@ class GatewayObservation(Struct, frozen=True, kw_only=True):
     reason: str = ""
     """Why it has no plan with files, as one word."""
     message: str = ""
+    omitted: str = ""
+    """What its plan leaves out, for people."""
     report: GatewayReport | None = None
     silent: bool = False
     """Whether its last report is too old."""
@@ -149,7 +150,7 @@ def _judge_report(one: GatewayObservation, report: GatewayReport, head: str) -> 
         return "Syncing", "NewPlan", "the agent has not taken up the commit yet"
     if one.commit != head:
         return "Pending", "WaitingForStage", "the gateway waits for its stage of the rollout"
-    return "Synced", "", report.message
+    return "Synced", "", "; ".join(filter(None, (report.message, one.omitted)))
 
 
 _WAITING = frozenset({"WaitingForStage", "Suspended", "Paused", "Held"})

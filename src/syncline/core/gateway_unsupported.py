@@ -6,11 +6,21 @@ from syncline.api.ignition_apply import IgnitionOptions
 from syncline.api.ignition_git import RefWebhook
 from syncline.api.ignition_rollout import SnapshotStorage
 from syncline.api.ignitionsync import IgnitionSyncSpec
+from syncline.core.conditions import Finding
+
+UNSUPPORTED = "Unsupported"
 
 
 def unsupported_fields(spec: IgnitionSyncSpec) -> list[str]:
     """Return the fields of a spec that have no effect, each with the behaviour instead."""
     return [f"{field} ({instead})" for field, instead in _unsupported(spec)]
+
+
+def unsupported_condition(spec: IgnitionSyncSpec) -> tuple[Finding, ...]:
+    """Return the condition that names these fields; none if there are none."""
+    fields = unsupported_fields(spec)
+    message = f"these fields have no effect: {', '.join(fields)}"
+    return (Finding(UNSUPPORTED, "True", "FieldsIgnored", message),) if fields else ()
 
 
 def _unsupported(spec: IgnitionSyncSpec) -> Iterator[tuple[str, str]]:

@@ -153,7 +153,9 @@ def describe_changes(outcomes: Iterable[Outcome]) -> str:
 
 
 def add_changes(before: str, more: str) -> str:
-    """Add up the writes of two reconciles, both in the words of `describe_changes`."""
+    """Add up the writes of two reconciles, both in the words of `describe_changes`. One alone stays as it is."""
+    if not before or not more:
+        return before or more
     done: Counter[str] = Counter()
     for number, word in _CHANGE.findall(f"{before}, {more}"):
         done[word] += int(number)

@@ -21,8 +21,16 @@ class FilesError(Exception):
     """A folder cannot be read or written. Files that were published before are still there."""
 
     def __init__(self, reason: FilesReason, message: str) -> None:
-        super().__init__(message)
+        super().__init__(as_text(message))
         self.reason = reason
+
+
+def as_text(path: str) -> str:
+    """Return a path that can be reported. A name can have any bytes, and those that are not UTF-8 are escaped.
+
+    The result is for people, and opens no file.
+    """
+    return path.encode(errors="surrogateescape").decode(errors="backslashreplace")
 
 
 @contextmanager

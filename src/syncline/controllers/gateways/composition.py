@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from syncline.api.ignitionsync import IgnitionSyncSpec
-from syncline.core.gateway_composition import compose_plan, held_plan
+from syncline.core.gateway_composition import compose_plan, describe_omissions, held_plan
 from syncline.core.gateway_files import FileEntry, PlannedFiles, plan_files, values_of
 from syncline.core.gateway_plan import GatewayPlan, PlanAction
 from syncline.core.gateway_profiles import GatewayFacts, ProfileError, ResolvedProfile, resolve_profile
@@ -54,6 +54,8 @@ class PlanSummary(Struct, frozen=True, kw_only=True):
     id: str
     action: PlanAction
     message: str = ""
+    omitted: str = ""
+    """Which sources the commit lacks, and which of its files are left out, although the plan has files."""
     profile: str = ""
     dry_run: bool = False
     reason: str = ""
@@ -118,7 +120,8 @@ class PlanComposer:
             confirmed_deletion=inputs.confirmed_deletion,
         )
         reason = "" if plan.action == "Publish" else "Paused" if plan.action == "Pause" else _reason(files)
-        return _composed(plan, profile.name, dry_run=profile.dry_run, reason=reason)
+        omitted = "" if reason else describe_omissions(profile, files)
+        return _composed(plan, profile.name, dry_run=profile.dry_run, reason=reason, omitted=omitted)
 
     def _plan_files(
         self, profile: ResolvedProfile, facts: GatewayFacts, served: Serving, tree: CommitTree
@@ -158,11 +161,14 @@ def _size(planned: PlannedFiles) -> int:
     return _FILE_BYTES + sum(_FILE_BYTES + len(file.path) for file in planned.files)
 
 
-def _composed(plan: GatewayPlan, profile: str = "", *, dry_run: bool = False, reason: str = "") -> ComposedPlan:
+def _composed(
+    plan: GatewayPlan, profile: str = "", *, dry_run: bool = False, reason: str = "", omitted: str = ""
+) -> ComposedPlan:
     summary = PlanSummary(
         id=plan.id,
         action=plan.action,
         message=plan.message,
+        omitted=omitted,
         profile=profile,
         dry_run=dry_run,
         reason=reason,

@@ -16,7 +16,6 @@ from syncline.core.gateway_status import (
     FAILED,
     IN_PROGRESS,
     NO_GATEWAYS,
-    UNSUPPORTED,
     WEBHOOK_READY,
     GatewayObservation,
     agents_ready,
@@ -25,7 +24,7 @@ from syncline.core.gateway_status import (
     resolution,
 )
 from syncline.core.gateway_target import TargetCommit
-from syncline.core.gateway_unsupported import unsupported_fields
+from syncline.core.gateway_unsupported import unsupported_condition
 
 _SHORT = 12
 
@@ -105,11 +104,7 @@ def conditions_of(spec: IgnitionSyncSpec, situation: FleetSituation) -> tuple[Fi
     back = bidirectional_ready(spec, edited, followed=situation.ref, has_depot=situation.depot)
     if back is not None:
         findings.append(back)
-    if fields := unsupported_fields(spec):
-        findings.append(
-            Finding(UNSUPPORTED, "True", "FieldsIgnored", f"these fields have no effect: {', '.join(fields)}")
-        )
-    return tuple(findings)
+    return (*findings, *unsupported_condition(spec))
 
 
 def _no_depot() -> Finding:

@@ -6,6 +6,7 @@ Secrets exist, so that a missing Secret is reported before a pod waits for it.
 
 from collections.abc import Iterator
 
+from syncline.api.ignition_rollout import Snapshots
 from syncline.api.ignitionsync import IgnitionSyncSpec
 from syncline.controllers.errors import SyncError
 from syncline.controllers.sources.references import Requester
@@ -37,6 +38,17 @@ def named_secrets(spec: IgnitionSyncSpec) -> Iterator[tuple[str, str]]:
     if spec.apply.http is not None:
         for header in spec.apply.http.headers:
             yield header.secret_ref.name, "apply.http.headers"
+    yield from _of_bucket(spec.snapshots)
+
+
+def _of_bucket(snapshots: Snapshots | None) -> Iterator[tuple[str, str]]:
+    bucket = snapshots.storage.s3 if snapshots is not None else None
+    if bucket is None:
+        return
+    if bucket.access_key_secret_ref is not None:
+        yield bucket.access_key_secret_ref.name, "snapshots.storage.s3.accessKeySecretRef"
+    if bucket.secret_key_secret_ref is not None:
+        yield bucket.secret_key_secret_ref.name, "snapshots.storage.s3.secretKeySecretRef"
 
 
 async def missing_secret(hub: Cluster, requester: Requester, spec: IgnitionSyncSpec) -> SyncError | None:

@@ -70,6 +70,7 @@ class GatewayObserver:
             plan=summary.id,
             reason=_reason(served, summary),
             message=summary.message,
+            omitted=summary.omitted,
             report=stored.report if stored is not None else None,
             silent=left is not None and left <= 0,
             dry_run=summary.dry_run,

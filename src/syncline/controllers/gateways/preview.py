@@ -9,13 +9,14 @@ from msgspec import Struct
 
 from syncline.api.ignition_status import IgnitionSyncStatus
 from syncline.controllers.errors import SyncError
+from syncline.controllers.gateways.composition import ComposedPlan
 from syncline.controllers.gateways.fleet import GatewayFleet
 from syncline.controllers.gateways.plans import GatewaySync, plan_inputs
 from syncline.controllers.gateways.pods import GatewayPod, PodWire, to_gateway_pod
 from syncline.controllers.lowered import spec_of
 from syncline.controllers.sources.references import Requester
 from syncline.core.gateway_diff import PathChanges, file_changes
-from syncline.core.gateway_plan import GatewayPlan, PlanAction
+from syncline.core.gateway_plan import PlanAction
 from syncline.core.gateway_refs import choose_ref
 from syncline.core.gateway_serving import Serving
 from syncline.core.gateway_target import target_commit
@@ -97,20 +98,21 @@ class GatewayPreviewer:
     async def _gateway(
         self, sync: GatewaySync, living: GatewaySync | None, pod: GatewayPod, source: _Source, had: str
     ) -> GatewayPreview:
-        after, before = await self._plan(sync, pod, source, source.commit), None
+        composed, before = await self._compose(sync, pod, source, source.commit), None
+        after = composed.plan
         if had and living is not None:
             with contextlib.suppress(SyncError):  # the repository may no longer have it
-                before = await self._plan(living, pod, source, Commit(had))
+                before = (await self._compose(living, pod, source, Commit(had))).plan
         return GatewayPreview(
             pod=pod.facts.pod,
             gateway=pod.facts.name,
             action=after.action,
-            message=after.message,
+            message=after.message or composed.summary.omitted,
             before=had if before is not None else "",
             changes=file_changes(before, after),
         )
 
-    async def _plan(self, sync: GatewaySync, pod: GatewayPod, source: _Source, commit: Commit) -> GatewayPlan:
+    async def _compose(self, sync: GatewaySync, pod: GatewayPod, source: _Source, commit: Commit) -> ComposedPlan:
         tree = await self._fleet.repositories.tree(source.requester, source.remote, commit)
         inputs = plan_inputs(sync, pod, Serving("Publish", ref=source.ref, commit=commit.sha), "")
-        return (await self._fleet.composer.compose(inputs, sync.spec, tree)).plan
+        return await self._fleet.composer.compose(inputs, sync.spec, tree)

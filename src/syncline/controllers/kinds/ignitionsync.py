@@ -17,7 +17,7 @@ from syncline.api.common import GROUP, VERSION, ObjectMeta
 from syncline.api.ignition_status import IgnitionSyncStatus
 from syncline.api.ignitionsync import IgnitionSyncSpec, is_paused
 from syncline.controllers.base import BaseReconciler, SharedServices
-from syncline.controllers.errors import SyncError
+from syncline.controllers.errors import SyncError, refuse_suspended
 from syncline.controllers.gateways.cleanup import delete_config_maps
 from syncline.controllers.gateways.fleet import DepotAccess, GatewayFleet
 from syncline.controllers.gateways.fleet_conditions import FleetSituation, conditions_of, problem_of
@@ -91,6 +91,12 @@ class IgnitionSyncKind(SyncKind[IgnitionSyncSpec, IgnitionSyncStatus]):
             user=self.tenancy.user(namespace, spec.service_account_name),
             suspended=is_paused(spec),
         )
+
+    def admit(self, sync: GatewaySync) -> LoweredSpec[IgnitionSyncSpec, IgnitionSyncStatus]:
+        """Lower the spec of a sync for a reconcile. Raises `SyncError` if the sync is not admitted."""
+        spec = spec_of(sync)
+        refuse_suspended(suspended=spec.paused and not spec.suspend, field="paused")
+        return super().admit(sync)
 
     def watches(self, sync: GatewaySync) -> tuple[WatchSet, Claim | None]:
         """Return the watches of a sync: its Secrets, and its metadata ConfigMap."""

@@ -9,6 +9,7 @@ from syncline.controllers.result import ReconcileResult
 from syncline.core.conditions import Finding, find, update_conditions
 from syncline.core.gateway_serving import withdrawn
 from syncline.core.gateway_status import ALL_SYNCED, resolution, summary
+from syncline.core.gateway_unsupported import unsupported_condition
 from syncline.core.history import Attempt, extend
 
 _SHORT = 7
@@ -56,6 +57,7 @@ def _not_carried_out(report: Report, status: IgnitionSyncStatus, now: str) -> Ig
     findings = [
         *resolution("Unknown", problem.reason, problem.message),
         Finding(ALL_SYNCED, "Unknown", problem.reason, summary(status.discovered_gateways)),
+        *(unsupported_condition(report.sync.spec) if report.sync.spec is not None else ()),
     ]
     conditions = _conditions(report.sync.status, status.conditions, findings, status.observed_generation, now)
     return withdrawn(structs.replace(status, conditions=conditions, ref_resolution_status="NotResolved"))
