@@ -215,7 +215,7 @@ def build(work: Path) -> Path:
     digest = oci.write_archive(
         result / archive_name(),
         work / "root.tar",
-        tag=__version__,
+        tag=f"syncline:{__version__}",
         architecture=architecture(),
         created=created,
         config=CONFIG,

@@ -19,7 +19,10 @@ newer.
       --set image.repository=registry.example.com/syncline --set rights.profile=workloads
 
 The chart has the same objects as `syncline manifests`, except the Namespace. A test compares both. The names of the
-objects are fixed, so a cluster has one installation. The operator runs in the namespace of the release, with any name.
+objects are fixed, so a cluster has one installation. The release and its namespace can have any name. In a namespace
+with another name than `{NAMESPACE}`, the commands `plan`, `diff`, `doctor` and `keys` need `--operator-namespace`.
+
+This version has no dashboard, so the chart has no values for one.
 
 ## Upgrade
 
@@ -45,7 +48,9 @@ These objects stay, so that no sync and no copy is lost, and a later installatio
 - the roles of `syncline grant`,
 - the namespace, and the Secrets with certificates of cert-manager.
 
-A later installation needs the same release name and namespace. With others, use `--take-ownership`.
+A later installation needs the same release name and namespace. With another release name, use `--take-ownership`. With
+another namespace, also copy the Secrets into it before: copies that are signed with the former keys are `NotOurs` without
+them.
 
 To remove these too, delete the syncs *before* you uninstall the chart, because the operator removes their finalizers:
 
