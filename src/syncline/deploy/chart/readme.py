@@ -48,9 +48,8 @@ These objects stay, so that no sync and no copy is lost, and a later installatio
 - the roles of `syncline grant`,
 - the namespace, and the Secrets with certificates of cert-manager.
 
-A later installation needs the same release name and namespace. With another release name, use `--take-ownership`. With
-another namespace, also copy the Secrets into it before: copies that are signed with the former keys are `NotOurs` without
-them.
+A later installation needs the same release name and namespace. With others, use `--take-ownership`. For another
+namespace, copy the Secrets into it first: without their keys, the operator does not recognize its copies.
 
 To remove these too, delete the syncs *before* you uninstall the chart, because the operator removes their finalizers:
 
