@@ -2,9 +2,12 @@
 
 import json
 
+from syncline.api.kinds import KINDS
+from syncline.api.status import SyncStatus
 from syncline.deploy.chart.values import VALUES, ChartValue
 from syncline.deploy.names import NAMESPACE
 
+_SYNCS = ",".join(kind.plural for kind in KINDS if issubclass(kind.status, SyncStatus))
 _TEXT = f"""\
 # The Helm chart of Syncline
 
@@ -53,7 +56,7 @@ namespace, copy the Secrets into it first: without their keys, the operator does
 
 To remove these too, delete the syncs *before* you uninstall the chart, because the operator removes their finalizers:
 
-    kubectl delete configmapsyncs,manifestsyncs,configsyncs,workspacesyncs,ignitionsyncs --all --all-namespaces
+    kubectl delete {_SYNCS} --all --all-namespaces
     helm uninstall syncline --namespace {NAMESPACE}
     kubectl delete crd --selector app.kubernetes.io/part-of=syncline
     kubectl delete clusterrole syncline
