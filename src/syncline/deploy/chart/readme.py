@@ -35,8 +35,9 @@ This version has no dashboard, so the chart has no values for one.
 `helm upgrade` also upgrades the CRDs. Copies stay unchanged while the operator restarts. A new profile takes rights
 away that it does not grant, and restarts the operator.
 
-If the cluster has an installation of `syncline install`, Helm refuses to take over its objects. Use `--take-ownership`
-of Helm 4, or of Helm 3.17 and newer, in the same namespace.
+If the cluster has an installation of `syncline install`, Helm refuses to take over its objects. Use `--take-ownership
+--force-conflicts` for `helm install`, in the same namespace, and `--force-conflicts` for each `helm upgrade`. Helm 3
+has the first flag since 3.17, and does not need the second one.
 
 ## Uninstall
 
