@@ -40,14 +40,19 @@ def raise_shipped(sandbox: Sandbox, teller: Teller, ends: ExitStack) -> Callable
         root.mkdir()
         config = oci.unpack(build.image() / build.archive_name(), root)
     with teller.step("helm install syncline deploy/chart/syncline"):
-        _helm(sandbox, "install", RELEASE[0], str(ROOT / "deploy/chart/syncline"), *RELEASE[1:], "--create-namespace")
-        _wait(sandbox)
+        install_chart(sandbox)
     pod = ImagePod(root, config, sandbox, deploy.NAMESPACE, folder)
     return lambda: OperatorProcess(sandbox.kubeconfig, *pod.flags, launch=pod.launch)
 
 
+def install_chart(sandbox: Sandbox) -> None:
+    """Install the chart, and wait until an operator can start."""
+    _helm(sandbox, "install", RELEASE[0], str(ROOT / "deploy/chart/syncline"), *RELEASE[1:], "--create-namespace")
+    _wait(sandbox)
+
+
 def remove_shipped(sandbox: Sandbox) -> None:
-    """Remove the release, and check that only what its notes name stays."""
+    """Remove the release, and check that its Services are gone."""
     _helm(sandbox, "uninstall", *RELEASE)
     path = f"/api/v1/namespaces/{deploy.NAMESPACE}/services"
     if sandbox.request("GET", path)["items"]:

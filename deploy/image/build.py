@@ -215,7 +215,7 @@ def build(work: Path) -> Path:
     digest = oci.write_archive(
         result / archive_name(),
         work / "root.tar",
-        tag=__version__,
+        tag=f"syncline:{__version__}",
         architecture=architecture(),
         created=created,
         config=CONFIG,
@@ -269,7 +269,9 @@ def debootstrap(work: Path, overlay: Path, wheel: Path, tools: dict[str, str]) -
     command = [
         *("mmdebstrap", "--quiet", "--variant=essential", f"--include={','.join(PACKAGES)}"),
         *("--aptopt=Apt::Install-Recommends false", *excluded, *included),
-        *(f"--customize-hook={hook}",),
+        # The hook does this, and removes /tmp of the root, where mmdebstrap has the configuration of apt. Without that
+        # file, apt would empty the lists and the cache of this machine.
+        *(f"--customize-hook={hook}", "--skip=cleanup/apt"),
         *(suite(), str(work / "root.tar"), *([str(listed)] if stanzas else [])),
     ]
     environment = {**os.environ, "SOURCE_DATE_EPOCH": str(epoch()), "PYTHONHASHSEED": "0"}

@@ -20,7 +20,8 @@ def write_archive(
 ) -> str:
     """Write an archive with the content of a tar file as its only layer, and return the digest of the image.
 
-    The same content and the same arguments result in the same archive.
+    `tag`: the name of the image and its tag, `syncline:1.0`. The same content and the same arguments result in the same
+    archive.
     """
     layer = archive.with_suffix(".layer")
     with root.open("rb") as content:
@@ -46,10 +47,12 @@ def write_archive(
         "layers": [described],
     }
     entry = _blob(blobs, manifest, _MANIFEST)
-    index = {
-        "schemaVersion": 2,
-        "manifests": [{**entry, "annotations": {"org.opencontainers.image.ref.name": tag}}],
+    # The first is the standard's; containerd, docker and kind take the second for the name of what they load.
+    names = {
+        "org.opencontainers.image.ref.name": tag.rpartition(":")[2],
+        "io.containerd.image.name": f"docker.io/library/{tag}",
     }
+    index = {"schemaVersion": 2, "manifests": [{**entry, "annotations": names}]}
     with tarfile.open(archive, "w", format=tarfile.USTAR_FORMAT) as tar:
         for digest, blob in sorted(blobs.items()):
             _add(tar, "blobs/" + digest.replace(":", "/"), blob)
@@ -75,12 +78,32 @@ def unpack(archive: Path, folder: Path) -> dict[str, Any]:
         manifest = _manifest(tar)
         config = json.loads(_read(tar, manifest["config"]["digest"]))
         for layer, diff_id in zip(manifest["layers"], config["rootfs"]["diff_ids"], strict=True):
-            with _open(tar, layer["digest"]) as packed, gzip.open(packed) as content:
-                if _digest(content) != diff_id:
-                    raise ValueError(f"{archive}: the content of layer {layer['digest']} is not {diff_id}")
-            with _open(tar, layer["digest"]) as packed, tarfile.open(fileobj=packed, mode="r:gz") as content_tar:
-                content_tar.extractall(folder, numeric_owner=True, filter="fully_trusted")  # noqa: S202 - ours
+            with _open(tar, layer["digest"]) as packed, gzip.open(packed) as unpacked:
+                content = _Digested(unpacked)
+                with tarfile.open(fileobj=content, mode="r|") as content_tar:  # type: ignore[call-overload]
+                    content_tar.extractall(folder, numeric_owner=True, filter="fully_trusted")  # noqa: S202 - ours
+                while content.read(_CHUNK):
+                    pass
+            if content.digest != diff_id:
+                raise ValueError(f"{archive}: the content of layer {layer['digest']} is not {diff_id}")
     return dict(config)
+
+
+class _Digested:
+    """A stream, and the digest of what was read from it."""
+
+    def __init__(self, stream: gzip.GzipFile) -> None:
+        self._stream = stream
+        self._found = hashlib.sha256()
+
+    def read(self, size: int) -> bytes:
+        chunk = self._stream.read(size)
+        self._found.update(chunk)
+        return chunk
+
+    @property
+    def digest(self) -> str:
+        return f"sha256:{self._found.hexdigest()}"
 
 
 def _manifest(tar: tarfile.TarFile) -> dict[str, Any]:

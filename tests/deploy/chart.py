@@ -23,6 +23,9 @@ Values = Mapping[str, Any]
 # What Helm and its conventions add to each object.
 ADDED = ("app.kubernetes.io/instance", "app.kubernetes.io/managed-by", VERSION_LABEL, "helm.sh/chart")
 
+# The default of a Deployment, which the chart writes out.
+STRATEGY = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}}
+
 # Every feature on, with parts of the cluster that others bring.
 FULL: Values = {
     "image": {"repository": "registry.example.com/syncline", "tag": "1.2.3", "pullPolicy": "Always"},
@@ -165,6 +168,7 @@ def stripped(manifest: deploy.Manifest) -> deploy.Manifest:
         meta.pop("annotations", None)
     if made["kind"] == "Deployment":
         assert made["spec"]["template"]["spec"]["containers"][0].pop("imagePullPolicy") == "IfNotPresent"
+        assert made["spec"].pop("strategy") == STRATEGY
     return sorted_ports(made)
 
 

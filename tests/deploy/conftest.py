@@ -1,7 +1,8 @@
 """The operator's manifests, installed in the sandbox, and the image of this tree."""
 
 import os
-from collections.abc import Callable, Iterable
+import shutil
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -28,9 +29,10 @@ def archive() -> Path:
 
 
 @pytest.fixture(scope="session")
-def unpacked(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The root of that image."""
+def unpacked(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The root of that image, which is too large to be kept for later."""
     assert os.geteuid() == 0, "an image is unpacked and its root is mounted by root: run these tests as root"
     folder = tmp_path_factory.mktemp("image")
     oci.unpack(archive, folder)
-    return folder
+    yield folder
+    shutil.rmtree(folder)

@@ -1,12 +1,15 @@
-"""The scripts that build the image and read its archive: they are of the tree, not of a package."""
+"""The scripts that build the image, read its archive and show it: they are of the tree, not of a package."""
 
 import sys
 
 from tests.deploy.chart import ROOT
 
 sys.path.insert(0, str(ROOT / "deploy" / "image"))
+sys.path.insert(0, str(ROOT / "examples"))
 
 import build
 import oci
 
-__all__ = ["build", "oci"]
+import shipped
+
+__all__ = ["build", "oci", "shipped"]

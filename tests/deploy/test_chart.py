@@ -11,6 +11,7 @@ from tests.deploy.chart import (
     BARE,
     CHART,
     FULL,
+    STRATEGY,
     HelmError,
     Values,
     arguments,
@@ -299,7 +300,7 @@ def test_names_that_look_like_numbers_are_texts() -> None:
 
 def test_without_an_election_the_former_pod_ends_before_the_next_one_starts() -> None:
     assert find(render({"leaderElection": False}), "Deployment")["spec"]["strategy"] == {"type": "Recreate"}
-    assert "strategy" not in find(render(), "Deployment")["spec"]
+    assert find(render(), "Deployment")["spec"]["strategy"] == STRATEGY
 
 
 def test_a_spread_constraint_keeps_a_selector_of_its_own() -> None:

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.deploy.chart import BARE, CHART, FULL, Values, find, helm, render
+from tests.commands import run_command
+from tests.deploy.chart import BARE, CHART, FULL, Values, arguments, find, helm, render
 from tests.deploy.foreign_crds import crds as foreign_crds
 from tests.deploy.image import oci
 
@@ -83,6 +84,18 @@ def test_the_api_server_accepts_every_object_of_the_chart(
     eventually(lambda: exists(cluster, f"/api/v1/namespaces/{SPACE}/serviceaccounts/default"))
     tried = cluster.request("POST", f"/api/v1/namespaces/{SPACE}/pods?dryRun=All&fieldValidation=Strict", pod)
     assert tried["spec"]["securityContext"]["runAsNonRoot"] is True
+
+
+def test_an_upgrade_turns_everything_off_and_on(cluster: Sandbox) -> None:
+    release, place = ("syncline", CHART), ("--namespace", SPACE)
+    helm("install", *release, *place, kubeconfig=cluster.kubeconfig)
+    for values in (BARE, FULL):
+        helm("upgrade", *release, *place, values=values, kubeconfig=cluster.kubeconfig)
+        wanted = render(values, namespace=SPACE)
+        found = cluster.request("GET", f"/apis/apps/v1/namespaces/{SPACE}/deployments/syncline")
+        assert found["spec"]["strategy"] == find(wanted, "Deployment")["spec"]["strategy"]
+        assert container_of(found)["args"] == arguments(wanted)
+    helm("uninstall", *release[:1], *place, kubeconfig=cluster.kubeconfig)
 
 
 def is_served(cluster: Sandbox, group: str, plural: str) -> bool:
@@ -254,6 +267,28 @@ def ready_to_watch(cluster: Sandbox) -> bool:
     kinds = ("configmapsyncs", "configsyncs", "manifestsyncs", "tenantpolicies")
     served = all(exists(cluster, f"/apis/syncline.dev/v1alpha1/{plural}") for plural in kinds)
     return bool(role.get("rules")) and served
+
+
+def test_helm_takes_over_what_the_command_has_installed(eventually: Eventually) -> None:
+    with Sandbox.create() as cluster:
+        ended = run_command(["install", "--kubeconfig", cluster.kubeconfig])
+        assert ended.returncode == 0, ended.stderr
+        release, place = ("syncline", CHART), ("--namespace", deploy.NAMESPACE)
+        taken = (*release, *place, "--force-conflicts")
+        helm("install", *taken, "--take-ownership", kubeconfig=cluster.kubeconfig)
+        values = {"rights": {"profile": "workloads"}, "leaderElection": False, "metrics": {"enabled": False}}
+        helm("upgrade", *taken, values=values, kubeconfig=cluster.kubeconfig)
+        deployment = cluster.request("GET", f"/apis/apps/v1/namespaces/{deploy.NAMESPACE}/deployments/syncline")
+        assert deployment["spec"]["strategy"] == {"type": "Recreate"}
+        assert container_of(deployment)["args"] == arguments(render(values))
+        helm("uninstall", *release[:1], *place, kubeconfig=cluster.kubeconfig)
+        own = {("Namespace", deploy.NAMESPACE), *STAYS}
+        eventually(lambda: {each for each in left(cluster, deploy.NAMESPACE) if "syncline" in each[1]} <= own)
+
+
+def container_of(deployment: Mapping[str, Any]) -> Mapping[str, Any]:
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    return dict(container)
 
 
 REGISTRY = "registry.example.com/syncline"

@@ -1,8 +1,11 @@
 """The Dockerfile, which these tests cannot build, and what `make image` says where it cannot build."""
 
+import io
+import json
 import shlex
 import subprocess
 import sys
+import tarfile
 import tempfile
 import tomllib
 import zipfile
@@ -10,7 +13,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
-from tests.deploy.image import build
+from tests.deploy.image import build, oci
 
 from syncline import __version__, deploy
 
@@ -89,6 +92,49 @@ def test_a_machine_that_cannot_have_mmdebstrap_is_told_what_to_do(programs: tupl
             check=False,
         )
     assert message in ended.stderr
+
+
+def write_archive(folder: Path, name: str) -> tuple[Path, str]:
+    """Write an archive with one file, and return its digest too."""
+    root, archive = folder / f"{name}.tar", folder / f"{name}.oci.tar"
+    with tarfile.open(root, "w") as tar:
+        member = tarfile.TarInfo("hello")
+        member.size = 2
+        tar.addfile(member, io.BytesIO(b"hi"))
+    digest = oci.write_archive(
+        archive, root, tag="syncline:1.2", architecture="amd64", created="2026-01-01T00:00:00Z", config={"User": "1:1"}
+    )
+    return archive, digest
+
+
+def test_the_same_content_is_the_same_archive(tmp_path: Path) -> None:
+    (first, digest), (second, again) = (write_archive(tmp_path, name) for name in ("first", "second"))
+    assert digest == again
+    assert first.read_bytes() == second.read_bytes()
+
+
+def test_an_archive_is_loaded_under_the_name_of_the_image_and_unpacked(tmp_path: Path) -> None:
+    archive, _ = write_archive(tmp_path, "image")
+    with tarfile.open(archive) as tar:
+        opened = tar.extractfile("index.json")
+        assert opened is not None
+        (entry,) = json.loads(opened.read())["manifests"]
+    assert entry["annotations"] == {
+        "org.opencontainers.image.ref.name": "1.2",
+        "io.containerd.image.name": "docker.io/library/syncline:1.2",
+    }
+    config = oci.unpack(archive, tmp_path / "root")
+    assert config["config"] == oci.read_config(archive)["config"] == {"User": "1:1"}
+    assert (tmp_path / "root" / "hello").read_text(encoding="ascii") == "hi"
+
+
+def test_an_archive_with_a_changed_part_is_refused(tmp_path: Path) -> None:
+    archive, _ = write_archive(tmp_path, "image")
+    diff_id = oci.read_config(archive)["rootfs"]["diff_ids"][0]
+    content = archive.read_bytes()
+    archive.write_bytes(content.replace(diff_id.encode(), b"sha256:" + b"0" * 64))
+    with pytest.raises(ValueError, match="does not fit its digest"):
+        oci.unpack(archive, tmp_path / "root")
 
 
 def test_the_wheel_that_the_image_installs_builds_and_brings_the_command(tmp_path: Path) -> None:

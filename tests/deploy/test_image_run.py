@@ -4,13 +4,13 @@ import json
 import shutil
 import stat
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.configmapsync.world import until
-from tests.deploy.chart import CHART, ROOT, helm
-from tests.deploy.image import build, oci
+from tests.deploy.chart import ROOT
+from tests.deploy.image import build, oci, shipped
 from tests.ignitionsync.agents import Plant, PlantGateway, PodAgent
 from tests.ignitionsync.world import PROJECT, PlantWorld
 
@@ -20,18 +20,16 @@ from syncline.testing.gitserver import GitServer
 from syncline.testing.image_pod import ImagePod
 from syncline.testing.operator import OperatorProcess, StartedProgram
 
-Eventually = Callable[[Callable[[], bool]], None]
 IMAGE_USER = 65532
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Sandbox]:
-    """A control plane with the chart."""
+    """A control plane with the chart, as `make demo SHIPPED=1` installs and removes it."""
     with Sandbox.create(Options(audit_log=True)) as running:
-        values = {"extraArgs": ["--allow-loopback"], "leaderElection": False, "rights": {"profile": "workloads"}}
-        release = ("syncline", CHART, "--namespace", deploy.NAMESPACE, "--create-namespace")
-        helm("install", *release, values=values, kubeconfig=running.kubeconfig)
+        shipped.install_chart(running)
         yield running
+        shipped.remove_shipped(running)
 
 
 @pytest.fixture(scope="module")
@@ -103,9 +101,8 @@ def test_the_root_is_read_only_and_the_user_is_nobody(pod: ImagePod) -> None:
 
 
 def test_operator_and_agent_run_from_the_image(
-    pod: ImagePod, cluster: Sandbox, git_server: GitServer, tmp_path: Path, eventually: Eventually
+    pod: ImagePod, cluster: Sandbox, git_server: GitServer, tmp_path: Path
 ) -> None:
-    eventually(lambda: has_rights(cluster))
     with OperatorProcess(cluster.kubeconfig, *pod.flags, launch=pod.launch) as operator:
         world = PlantWorld(cluster, git_server)
         with Plant(world, tmp_path, operator) as plant:
@@ -122,10 +119,6 @@ def test_operator_and_agent_run_from_the_image(
                 agent.wait()
         world.end()
         assert f"system:serviceaccount:{deploy.NAMESPACE}:{deploy.SERVICE_ACCOUNT}" in operator.log()
-
-
-def has_rights(cluster: Sandbox) -> bool:
-    return bool(cluster.request("GET", "/apis/rbac.authorization.k8s.io/v1/clusterroles/syncline").get("rules"))
 
 
 def start_agent(pod: ImagePod, world: PlantWorld, gateway: PlantGateway, folder: Path) -> StartedProgram:

@@ -2,9 +2,12 @@
 
 import json
 
+from syncline.api.kinds import KINDS
+from syncline.api.status import SyncStatus
 from syncline.deploy.chart.values import VALUES, ChartValue
 from syncline.deploy.names import NAMESPACE
 
+_SYNCS = ",".join(kind.plural for kind in KINDS if issubclass(kind.status, SyncStatus))
 _TEXT = f"""\
 # The Helm chart of Syncline
 
@@ -19,7 +22,10 @@ newer.
       --set image.repository=registry.example.com/syncline --set rights.profile=workloads
 
 The chart has the same objects as `syncline manifests`, except the Namespace. A test compares both. The names of the
-objects are fixed, so a cluster has one installation. The operator runs in the namespace of the release, with any name.
+objects are fixed, so a cluster has one installation. The release and its namespace can have any name. In a namespace
+with another name than `{NAMESPACE}`, the commands `plan`, `diff`, `doctor` and `keys` need `--operator-namespace`.
+
+This version has no dashboard, so the chart has no values for one.
 
 ## Upgrade
 
@@ -29,8 +35,9 @@ objects are fixed, so a cluster has one installation. The operator runs in the n
 `helm upgrade` also upgrades the CRDs. Copies stay unchanged while the operator restarts. A new profile takes rights
 away that it does not grant, and restarts the operator.
 
-If the cluster has an installation of `syncline install`, Helm refuses to take over its objects. Use `--take-ownership`
-of Helm 4, or of Helm 3.17 and newer, in the same namespace.
+If the cluster has an installation of `syncline install`, Helm refuses to take over its objects. Use `--take-ownership
+--force-conflicts` for `helm install`, in the same namespace, and `--force-conflicts` for each `helm upgrade`. Helm 3
+has the first flag since 3.17, and does not need the second one.
 
 ## Uninstall
 
@@ -45,11 +52,12 @@ These objects stay, so that no sync and no copy is lost, and a later installatio
 - the roles of `syncline grant`,
 - the namespace, and the Secrets with certificates of cert-manager.
 
-A later installation needs the same release name and namespace. With others, use `--take-ownership`.
+A later installation needs the same release name and namespace. With others, use `--take-ownership`. For another
+namespace, copy the Secrets into it first: without their keys, the operator does not recognize its copies.
 
 To remove these too, delete the syncs *before* you uninstall the chart, because the operator removes their finalizers:
 
-    kubectl delete configmapsyncs,manifestsyncs,configsyncs,workspacesyncs,ignitionsyncs --all --all-namespaces
+    kubectl delete {_SYNCS} --all --all-namespaces
     helm uninstall syncline --namespace {NAMESPACE}
     kubectl delete crd --selector app.kubernetes.io/part-of=syncline
     kubectl delete clusterrole syncline

@@ -213,7 +213,12 @@ _AGENTS = (
 
 _SCHEDULING = (
     ChartValue("networkPolicy.enabled", True, SWITCH, "Admit only traffic to the ports of the pod."),
-    ChartValue("networkPolicy.ingress", [], many(ANY_OBJECT), "Rules instead of the default, which has no peers."),
+    ChartValue(
+        "networkPolicy.ingress",
+        [],
+        many(ANY_OBJECT),
+        "Rules instead of the default, which admits everybody to these ports.",
+    ),
     ChartValue("networkPolicy.egress", [{}], many(ANY_OBJECT), "Rules for the traffic to other hosts. Default: all."),
     ChartValue("podDisruptionBudget.enabled", False, SWITCH, "Create a PodDisruptionBudget."),
     ChartValue(
