@@ -112,11 +112,10 @@ async def test_probes_of_a_dead_cluster_become_rare(remote: Remote, proxy: Fault
     async with Fleet(allow_loopback=True, timeouts=timeouts) as fleet:
         outage = proxy.inject(Fault(lost=True), when=everything)
         join(fleet, Vault(remote.secret(server=proxy.server)))
-        await until(lambda: len(outage.hits) >= 8)
+        await until(lambda: len(outage.hits) >= 12)
         gaps = [later.at - earlier.at for earlier, later in zip(outage.hits, outage.hits[1:], strict=False)]
-        assert gaps[0] < 0.2
-        assert max(gaps) < 1.5
         assert min(gaps[5:]) > 0.3
+        assert max(gaps) < UNHURRIED  # without a limit, the last gap would be more than a minute
 
 
 async def test_a_slow_cluster_is_given_up_before_its_requests_run_out_of_time(
@@ -132,7 +131,7 @@ async def test_a_slow_cluster_is_given_up_before_its_requests_run_out_of_time(
         read = asyncio.create_task(error_of(member.client))
         write = asyncio.create_task(member.client.create(NAMESPACES, {"metadata": {"name": "never"}}))
         error, elapsed = await read
-        assert elapsed < 10
+        assert elapsed < 50
         assert isinstance(error, Unreachable)
         with pytest.raises(Unreachable) as caught:
             await write

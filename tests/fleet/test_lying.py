@@ -13,7 +13,7 @@ from syncline.kube import CONFIGMAPS, NAMESPACES, BadAnswer, NotFound, PatchKind
 from syncline.sandbox import Sandbox
 
 KUBE_SYSTEM = "/api/v1/namespaces/kube-system"
-CALM = Timeouts(connect=1.0, request=3.0, probe=1.0, heartbeat=60.0, confirm=0.02, backoff_min=0.05, backoff_max=0.2)
+CALM = Timeouts(connect=60.0, request=60.0, probe=60.0, heartbeat=60.0, confirm=0.02, backoff_min=0.05, backoff_max=0.2)
 """So that only what happens leads to a probe."""
 
 

@@ -138,8 +138,9 @@ def test_a_requested_ref_of_a_webhook_reaches_the_gateways(plant: Plant) -> None
         body = {"action": "published", "release": {"tag_name": tag, "published_at": f"2026-01-{time}T00:00:00Z"}}
         plant.deliver(body, **{"X-GitHub-Event": "release", "X-GitHub-Delivery": f"{tag}-{taken}"})
         assert plant.sync.requested["ignition-sync.io/requested-ref"] == f"refs/tags/{taken}"
-    plant.sync.request(None)
+    plant.sync.annotate({"ignition-sync.io/requested-ref": None})
     plant.until_synced(commit)
+    until(lambda: not plant.sync.requested)
 
 
 def test_plan_and_diff_say_what_would_change_in_which_gateway(plant: Plant) -> None:

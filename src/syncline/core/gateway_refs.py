@@ -15,6 +15,8 @@ from syncline.api.ignition_status import RequestedRef
 from syncline.core.pushes import TAGS, Push, is_same_ref, short_ref
 from syncline.core.selectors import glob_matches
 
+REQUEST_ANNOTATIONS = (REQUESTED_REF, REQUESTED_REF_AT, REQUESTED_REF_BY)
+
 _MAX_REF = 256
 _MAX_AT = 64
 _MAX_BY = 253
@@ -29,19 +31,19 @@ class RefChoice(Struct, frozen=True):
     ref: str
     requested: RequestedRef | None = None
     """The request, while it is active."""
-    ended: str = ""
-    """The requested ref whose annotations are to be removed, because the request has ended."""
+    ended: bool = False
+    """Whether the annotations of a request are to be removed, because it has ended or its ref was removed."""
 
 
 def choose_ref(spec_ref: str, annotations: Mapping[str, str], recorded: RequestedRef | None) -> RefChoice:
     """Return the ref to follow. `recorded` is the request that was active before."""
     wanted = annotations.get(REQUESTED_REF, "").strip()
     if not wanted:
-        return RefChoice(spec_ref)
+        return RefChoice(spec_ref, ended=any(name in annotations for name in REQUEST_ANNOTATIONS))
     at, by = annotations.get(REQUESTED_REF_AT, "")[:_MAX_AT], annotations.get(REQUESTED_REF_BY, "")[:_MAX_BY]
     known = recorded if recorded is not None and (recorded.ref, recorded.at) == (wanted[:_MAX_REF], at) else None
     if is_same_ref(wanted, spec_ref) or (known is not None and known.instead_of != spec_ref):
-        return RefChoice(spec_ref, ended=annotations[REQUESTED_REF])
+        return RefChoice(spec_ref, ended=True)
     return RefChoice(wanted, RequestedRef(ref=wanted[:_MAX_REF], at=at, by=by, instead_of=spec_ref))
 
 

@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from syncline.api.common import ObjectMeta
-from syncline.api.ignition_annotations import NEWEST_EVENT, REQUESTED_REF, REQUESTED_REF_AT, REQUESTED_REF_BY
+from syncline.api.ignition_annotations import NEWEST_EVENT, REQUESTED_REF
 from syncline.controllers.gateways.plans import GatewaySync
-from syncline.core.gateway_refs import is_outdated, is_request, request_annotations, requested_ref
+from syncline.core.gateway_refs import REQUEST_ANNOTATIONS, is_outdated, is_request, request_annotations, requested_ref
 from syncline.core.pushes import Push
 from syncline.engine.kind_informer import MetaWire
 from syncline.kube.client import Client, PatchKind
@@ -74,15 +74,13 @@ class RefRequests:
             meta = {"uid": live.uid, "resourceVersion": live.resource_version, "annotations": annotations}
             await self._client.patch(self._resource, live.name, live.namespace, {"metadata": meta}, PatchKind.MERGE)
 
-    async def end(self, sync: GatewaySync, ref: str) -> None:
+    async def end(self, sync: GatewaySync) -> None:
         """Remove the annotations of a request that has ended, unless there is another request by now."""
         meta = sync.metadata
-        given = [name for name in (REQUESTED_REF, REQUESTED_REF_AT, REQUESTED_REF_BY) if name in meta.annotations]
-        patch: list[dict[str, Any]] = [
-            {"op": "test", "path": "/metadata/uid", "value": meta.uid},
-            {"op": "test", "path": _path(REQUESTED_REF), "value": ref},
-            *({"op": "remove", "path": _path(name)} for name in given),
-        ]
+        patch: list[dict[str, Any]] = [{"op": "test", "path": "/metadata/uid", "value": meta.uid}]
+        for path, value in ((_path(name), meta.annotations.get(name)) for name in REQUEST_ANNOTATIONS):
+            if value is not None:
+                patch += [{"op": "test", "path": path, "value": value}, {"op": "remove", "path": path}]
         try:
             await self._client.patch(self._resource, meta.name, meta.namespace, patch, PatchKind.JSON)
         except (Invalid, NotFound):  # somebody has changed it meanwhile, which enqueues the sync

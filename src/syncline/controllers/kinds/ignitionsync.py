@@ -186,7 +186,7 @@ class IgnitionSyncReconciler(BaseReconciler[IgnitionSyncSpec, IgnitionSyncStatus
             return failed_result(sync, error)
         resolved = await self._resolve(sync, requester)
         if resolved.choice.ended:
-            await self.fleet.requests.end(sync, resolved.choice.ended)
+            await self.fleet.requests.end(sync)
         try:
             await self._wait_for_watches(key.namespace)
         except SyncError as error:
