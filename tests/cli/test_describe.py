@@ -26,7 +26,7 @@ def test_an_account_without_rights_is_named_with_the_right_that_it_lacks(world: 
     who = f"system:serviceaccount:{world.home}:courier"
     assert ready["message"].startswith(f"give {who} the right to get secrets there: cannot get secrets")
     entry = sync.target(target)
-    assert (entry["status"], entry["message"]) == ("Unknown", "not looked at: see the Ready condition of the sync")
+    assert (entry["status"], entry["message"]) == ("Unknown", "not read: see the Ready condition of the sync")
 
 
 def test_a_patch_that_is_not_there_is_named(world: Manifests) -> None:

@@ -286,7 +286,7 @@ TABLE: list[Row] = [
         "updates its pods when they are deleted (OnDelete)",
     ),
     # DaemonSet.
-    ("a new DaemonSet", live(DAEMON_SET, {}), "InProgress", "its controller has not looked at it yet"),
+    ("a new DaemonSet", live(DAEMON_SET, {}), "InProgress", "its controller has not observed it yet"),
     ("a DaemonSet everywhere", live(DAEMON_SET, {}, **ON_FOUR_NODES), "Current", "4 of 4 pods are available"),
     (
         "a DaemonSet that no node wants",
@@ -406,7 +406,7 @@ TABLE: list[Row] = [
         "an Ingress without an address",
         live(INGRESS, {}, loadBalancer={}),
         "Current",
-        "has no address yet, or its controller tells none",
+        "has no address yet, or its controller reports none",
     ),
     ("an Ingress with one", live(INGRESS, {}, loadBalancer={"ingress": [{"ip": "x"}]}), "Current", "has an address"),
     # Autoscaling and budgets.
@@ -435,7 +435,7 @@ TABLE: list[Row] = [
         "Current",
         "rests, since its target is scaled to zero",
     ),
-    ("a new budget", live(BUDGET, {}), "InProgress", "its controller has not looked at it yet"),
+    ("a new budget", live(BUDGET, {}), "InProgress", "its controller has not observed it yet"),
     (
         "a budget that is met",
         live(BUDGET, {}, currentHealthy=3, desiredHealthy=2, disruptionsAllowed=1),

@@ -81,7 +81,7 @@ def test_of_several_causes_each_is_one() -> None:
 
 def test_targets_that_share_the_fate_of_the_sync_add_nothing_and_hide_nothing() -> None:
     def status(message: str) -> SyncStatus:
-        shared = of_targets(("a", "not looked at: see the Ready condition of the sync"), state="Unknown")
+        shared = of_targets(("a", "not read: see the Ready condition of the sync"), state="Unknown")
         return SyncStatus(conditions=whole(message).conditions, target_statuses=shared.target_statuses)
 
     assert causes(status("no right to get")) != causes(status("no answer"))

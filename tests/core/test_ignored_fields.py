@@ -86,11 +86,11 @@ class TestPointers:
             ("/spec/", "has an empty part"),
             ("//spec", "has an empty part"),
             ("/a~b", "has a ~ on its own"),
-            ("/kind", "says which object it is"),
-            ("/apiVersion", "says which object it is"),
-            ("/metadata", "says which object it is"),
-            ("/metadata/name", "says which object it is"),
-            ("/metadata/namespace", "says which object it is"),
+            ("/kind", "is part of the identity of the object"),
+            ("/apiVersion", "is part of the identity of the object"),
+            ("/metadata", "is part of the identity of the object"),
+            ("/metadata/name", "is part of the identity of the object"),
+            ("/metadata/namespace", "is part of the identity of the object"),
         ],
     )
     def test_a_bad_pointer_is_named_with_what_to_write(self, pointer: str, message: str) -> None:

@@ -178,8 +178,8 @@ def test_a_policy_that_cannot_be_read_allows_nothing() -> None:
     broken = limits(PolicyRules(name="broken", error="unknown field `speed`"))
     violation = broken.violation(TenantRequest())
     assert str(violation) == (
-        "anything is not allowed by TenantPolicy broken: an administrator must put the policy right, which cannot be"
-        " read: unknown field `speed`"
+        "anything is not allowed by TenantPolicy broken: an administrator must correct the policy, which is not valid:"
+        " unknown field `speed`"
     )
     assert broken.account("robot")[1] is not None
     assert broken.target("ConfigMap", "team-a") is not None

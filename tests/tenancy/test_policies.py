@@ -423,7 +423,7 @@ def test_a_policy_that_cannot_be_read_allows_nothing_to_its_namespaces_and_every
         target = newer.namespace("a")
         sync = newer.sync(destinationNamespace=target)
         ready = sync.becomes("NotAllowed")
-        cause = f"anything is not allowed by TenantPolicy {policy.name}: an administrator must put the policy right"
+        cause = f"anything is not allowed by TenantPolicy {policy.name}: an administrator must correct the policy"
         assert ready["message"].startswith(cause)
         broken = policy.becomes("InvalidSpec", namespaces=1, syncs=1)
         assert broken["status"] == "False"

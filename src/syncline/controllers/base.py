@@ -262,7 +262,7 @@ class BaseReconciler(ObjectReconciler, Generic[Spec, Status]):
         left = state.finalizing_since + FINALIZE_PATIENCE - time.monotonic()
         why = problem.message
         if problem.reason == AUTHOR_UNCHECKED:  # nor will it be checked later
-            why = "nobody has checked that whoever deleted the sync may delete them"
+            why = "it was not checked that the user who deleted the sync may delete them"
         elif left > 0:
             return ReconcileResult(sync=sync, problem=problem, requeue=Requeue(after=left))
         await self._status.warn(sync, "CopiesLeft", f"the copies were left where they are: {why}")

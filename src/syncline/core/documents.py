@@ -114,7 +114,7 @@ def _check(value: Any) -> None:
     if isinstance(value, int) and not -(2**63) <= value < 2**64:
         raise DocumentError("it holds a number of more than 64 bits; put it in quotes")
     if value is not None and not isinstance(value, str | int | float | dict | list):
-        raise DocumentError("it holds a value that JSON cannot say; remove its tag (!!...)")
+        raise DocumentError("it has a value that JSON cannot represent; remove its tag (!!...)")
 
 
 def _values(value: Any) -> Iterable[Any]:

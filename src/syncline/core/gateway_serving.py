@@ -41,7 +41,7 @@ def serving(
     if spec is None or rollout is None or rollout.generation != generation:
         ready = find(status.conditions, "Ready")
         why = f": {ready.reason}" if ready is not None else ""
-        return Serving("Hold", f"the IgnitionSync cannot be carried out; see its condition Ready{why}")
+        return Serving("Hold", f"the IgnitionSync cannot be reconciled; see its condition Ready{why}")
     return serve_commit(rollout_state(rollout), status.last_sync_ref, pod)
 
 

@@ -20,7 +20,7 @@ class TargetCommit(Struct, frozen=True, kw_only=True):
     rollback: HeldRollback | None = None
     """The rollback that holds them there."""
     problem: str = ""
-    """Why `spec.rollback` cannot be carried out."""
+    """Why `spec.rollback` cannot be executed."""
 
 
 def target_commit(spec: IgnitionSyncSpec, status: IgnitionSyncStatus, head: str, now: str) -> TargetCommit:

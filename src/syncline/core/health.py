@@ -153,7 +153,7 @@ def _rollout(status: Live, wanted: int, partition: int) -> Health:
 def _daemon_set(live: Live) -> Health:
     status = _map(live, "status")
     if not status.get("observedGeneration") or "desiredNumberScheduled" not in status:
-        return Health("InProgress", "its controller has not looked at it yet")
+        return Health("InProgress", "its controller has not observed it yet")
     wanted = _number(status, "desiredNumberScheduled")
     on_delete = _map(_map(live, "spec"), "updateStrategy").get("type") == "OnDelete"
     counts = [("currentNumberScheduled", "scheduled"), ("updatedNumberScheduled", "updated")]
@@ -242,7 +242,7 @@ def _definition(live: Live) -> Health:
 def _budget(live: Live) -> Health:
     status, conditions = _map(live, "status"), _conditions(live)
     if "desiredHealthy" not in status:
-        return Health("InProgress", "its controller has not looked at it yet")
+        return Health("InProgress", "its controller has not observed it yet")
     healthy, wanted = _number(status, "currentHealthy"), _number(status, "desiredHealthy")
     if healthy < wanted:
         return _waiting("healthy", healthy, wanted, conditions)
@@ -265,7 +265,7 @@ def _api_service(live: Live) -> Health:
 def _ingress(live: Live) -> Health:
     # Many controllers never write an address, so a wait could last forever.
     addresses = _list(_map(_map(live, "status"), "loadBalancer"), "ingress")
-    return Health("Current", "has an address" if addresses else "has no address yet, or its controller tells none")
+    return Health("Current", "has an address" if addresses else "has no address yet, or its controller reports none")
 
 
 def _autoscaler(live: Live) -> Health:

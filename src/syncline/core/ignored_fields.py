@@ -39,7 +39,7 @@ def parse_pointer(pointer: str) -> Path:
     if "" in path:
         raise PointerError(f"{pointer!r} has an empty part: write one slash before each part, and none at the end")
     if path in _IDENTITY:
-        raise PointerError(f"{pointer!r} says which object it is and stays: write a path beside or below it")
+        raise PointerError(f"{pointer!r} is part of the identity of the object: write another path, or one below it")
     return path
 
 

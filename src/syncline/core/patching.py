@@ -129,7 +129,7 @@ def json_patch(target: Any, operations: Sequence[Any]) -> Any:
         try:
             room -= _apply_operation(document, step, room)
         except _InvalidPatchError as wrong:
-            raise PatchError(f"{step}: {wrong}", f"operation {step.index} ({step.op}) cannot be carried out") from None
+            raise PatchError(f"{step}: {wrong}", f"operation {step.index} ({step.op}) cannot be executed") from None
     return document[""]
 
 
@@ -149,7 +149,7 @@ def lenient_patch(target: Mapping[str, Any], operations: Sequence[Any], written:
             if step.op == "copy":
                 _size(document, COPY_LIMIT)
         except _InvalidPatchError as wrong:
-            raise PatchError(f"{step}: {wrong}", f"operation {step.index} ({step.op}) cannot be carried out") from None
+            raise PatchError(f"{step}: {wrong}", f"operation {step.index} ({step.op}) cannot be executed") from None
     return dict(document[""])
 
 

@@ -259,7 +259,7 @@ def _plan_foreign(desired: Desired, observed: Observed, policy: Policy) -> Actio
                 "Conflict",
             )
         case "Adopt":
-            mode, message = "Adopted", "taken over from whoever made it (Adopt)"
+            mode, message = "Adopted", "taken over from its former manager (Adopt)"
         case "Overwrite":
             mode, message = "Overwritten", "made exactly the source (Overwrite)"
     return _plan_update(desired, observed, policy, Verb.ADOPT, mode=mode, why=("Adopted", message))

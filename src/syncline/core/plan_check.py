@@ -12,7 +12,7 @@ _LONGEST_SHOWN = 120
 
 
 def plan_problem(plan: GatewayPlan) -> str:
-    """Return why a plan cannot be carried out, or an empty text."""
+    """Return why a plan cannot be executed, or an empty text."""
     if len(plan.files) > MAX_PLAN_FILES:
         return f"it has {len(plan.files)} files, and at most {MAX_PLAN_FILES} are allowed: map fewer folders"
     if plan.snapshots.keep > MAX_KEPT_SNAPSHOTS:

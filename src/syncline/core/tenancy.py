@@ -220,7 +220,7 @@ class TenantLimits(Struct, frozen=True, kw_only=True):
     def _unreadable(self) -> Iterator[Violation]:
         for policy in self.policies:
             if policy.spec is None:
-                remedy = f"an administrator must put the policy right, which cannot be read: {policy.error}"
+                remedy = f"an administrator must correct the policy, which is not valid: {policy.error}"
                 yield Violation(policy=policy.name, field="", what="anything", remedy=remedy)
 
     def _is_listed(self, patterns: Iterable[str], asked: str, matches: Callable[[str, str], bool]) -> bool:

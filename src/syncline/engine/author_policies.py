@@ -116,7 +116,7 @@ class AuthorPolicies:
         self._began = True
         metrics.set_self_check("policies", ok=not self.problems())
         for problem in self.problems():
-            log.warning("syncs without a service account are not carried out", why=problem)
+            log.warning("syncs without a service account are not reconciled", why=problem)
 
     async def _learn(self) -> None:
         """Check the policies when they are listed, even if the API server refused at first."""
@@ -229,7 +229,7 @@ class AuthorPolicies:
         if now == before[plural]:
             return
         if now:
-            log.warning("syncs without a service account are not carried out", why=now)
+            log.warning("syncs without a service account are not reconciled", why=now)
             self._on_change(plural)
             return
         loop = asyncio.get_running_loop()

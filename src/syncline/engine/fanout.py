@@ -168,7 +168,7 @@ async def _report(progress: Progress, so_far: list[Outcome]) -> None:
     try:
         await progress(so_far)
     except KubeError as error:
-        log.warning("cannot tell how far it is", error=str(error))
+        log.warning("cannot report progress", error=str(error))
 
 
 def _still_busy(target: Target) -> Outcome:

@@ -63,7 +63,7 @@ class Installation:
             try:
                 pause = LOOK_SECONDS if await look() else RETRY_SECONDS
             except KubeError as error:
-                log.debug("the installation cannot be looked at", error=str(error))
+                log.debug("the installation cannot be checked", error=str(error))
                 pause = RETRY_SECONDS
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(changed.wait(), pause)

@@ -54,7 +54,7 @@ class OwnRights:
         log.info("operator", identity=self.user or "unknown", server=server, rights=profile)
         if self.profile is not None and self.user != self._account:
             log.warning(
-                "this operator acts with the rights of whoever runs it, not with those that were installed: "
+                "this operator acts with the rights of the user who runs it, not with the installed rights: "
                 "`syncline run --as-installed` acts with the installed ones",
                 identity=self.user,
             )

@@ -415,7 +415,7 @@ def _given_up(desired: Desired, attempts: int) -> Outcome:
 
 
 def _upstream_gone(desired: Desired) -> Outcome:
-    message = "the upstream object was deleted, or is no longer wanted, while it was written; it is looked at again"
+    message = "the upstream object was deleted, or is no longer wanted, while it was written; it is planned again"
     return Outcome(target=desired.target, state="Pending", reason="UpstreamGone", message=message, retry=True)
 
 

@@ -69,7 +69,7 @@ class Readiness:
             log.warning(self._builds_confined()[1])
         metrics.set_authors_unchecked(unchecked=self._waived.author_checks)
         if self._waived.author_checks:
-            log.warning("syncs are carried out whoever wrote them, as --allow-unchecked-authors says")
+            log.warning("the authors of syncs are not checked, as --allow-unchecked-authors says")
 
     async def persist(self, what: str, act: Callable[[], Awaitable[T]]) -> T:
         """Retry a step that must succeed before anything can be written."""
@@ -92,7 +92,7 @@ class Readiness:
     def _has_home(self, home: Namespace | None) -> tuple[bool, str]:
         """Whether the operator's own namespace exists: its keys and its lease are in it."""
         if self.waits_for:
-            return True, "not looked at before the operator works"
+            return True, "not checked before the operator reconciles"
         if home is None:
             return False, f"{INSTALL}: the operator's namespace does not exist"
         if home.terminating:
@@ -101,7 +101,7 @@ class Readiness:
 
     def _authors_checked(self) -> tuple[bool, str]:
         if self._waived.author_checks:
-            return True, "nobody asks whether authors are checked, as --allow-unchecked-authors says"
+            return True, "authors are not checked, as --allow-unchecked-authors says"
         problems = describe_together(self._installation.policies.problems())
         return not problems, problems or "authors are checked"
 

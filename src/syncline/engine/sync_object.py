@@ -50,7 +50,7 @@ class StatusConflict(KubeError):  # noqa: N818 - as above
     """Another leader or a user has written the status since the read. `live` is the present sync."""
 
     def __init__(self, live: RawSync) -> None:
-        super().__init__("somebody else wrote the status meanwhile")
+        super().__init__("another writer has changed the status")
         self.live = live
 
 
@@ -162,9 +162,7 @@ class SyncObjectWriter:
                 with _gone_if_not_found(metadata):
                     wire = await self._send_status(metadata, version, value)
                 if "proof" in value and b'"proof"' not in bytes(wire.status):
-                    log.warning(
-                        "the CRDs are of an earlier version, so that statuses are not proven; install them anew"
-                    )
+                    log.warning("the CRDs are of an earlier version, so statuses are not signed; install them again")
                 return wire
             except (Conflict, Invalid) as error:
                 live = await self.verify(metadata)

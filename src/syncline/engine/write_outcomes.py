@@ -70,7 +70,7 @@ def altered(target: Target, left: Action) -> Outcome:
     what = names if (names := ", ".join(left.lost_fields[:NAMED])) else "its content, labels or annotations"
     message = (
         f"{what} of the object differ from what was sent, although nobody else has written it: an admission webhook or "
-        "policy changes it on the way; exempt the object from that, or put into the source what is made of it"
+        "policy changes it on the way; exempt the object from that, or make the same change in the source"
     )
     return Outcome(target=target, state="Conflict", reason="Mutated", message=message, retry=True)
 

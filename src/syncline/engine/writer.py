@@ -280,7 +280,7 @@ class Writer:
                 self._informer(observed.target).managed.observe(wire, self._owner.sync)
         except KubeError as error:
             marks.unfinished.add(self._owner.sync)
-            log.debug("a mark could not be signed anew yet", error=str(error), **observed.target.fields())
+            log.debug("a mark could not be renewed yet", error=str(error), **observed.target.fields())
 
     def with_own_marker(self, observed: Observed | None) -> Observed | None:
         """Return an object with the marker that counts for this sync."""

@@ -43,11 +43,11 @@ class Entry(Struct, frozen=True, kw_only=True):
     code: int
     uri: str
     reviewed: str = ""
-    """Of an access review: the user that is asked about."""
+    """For an access review: the reviewed user."""
 
     @classmethod
     def read(cls, event: dict[str, Any]) -> Self:
-        """Take what matters from an audit event."""
+        """Return the relevant fields of an audit event."""
         about = event.get("objectRef") or {}
         return cls(
             user=event["user"].get("username", ""),
@@ -65,17 +65,17 @@ class Entry(Struct, frozen=True, kw_only=True):
 
     @property
     def changes(self) -> bool:
-        """Whether it could have changed something."""
+        """Whether the request could have changed something."""
         return self.verb not in _READS and self.group not in REVIEWING
 
     @property
     def denied(self) -> bool:
-        """Whether the right to it was missing."""
+        """Whether the right was missing."""
         return self.code == _DENIED
 
     @property
     def done(self) -> bool:
-        """Whether it was carried out."""
+        """Whether the request succeeded."""
         return 0 < self.code < _REFUSED
 
     def __str__(self) -> str:
@@ -91,11 +91,11 @@ class AuditLog:
             raise ValueError("this sandbox keeps no audit log; start it with audit_log=True")
         self._sandbox = sandbox
         self._file = sandbox.audit_log
-        # What was answered before need not be searched for marks.
+        # Earlier answers need not be searched for marks.
         self._marked = self._file.stat().st_size if self._file.exists() else 0
 
     def mark(self) -> int:
-        """Return a place in the log: everything answered before this call lies before it."""
+        """Return a position in the log, after all requests that were answered before this call."""
         name = f"audit-mark-{secrets.token_hex(6)}"
         with contextlib.suppress(RequestError):  # it is not there, and need only be seen in the log
             self._sandbox.request("GET", f"/api/v1/namespaces/{name}")
@@ -111,7 +111,7 @@ class AuditLog:
             time.sleep(_POLL)
 
     def entries(self, user: str | None = None, *, since: int = 0, until: int | None = None) -> list[Entry]:
-        """Return the answered requests between two marks, of one user or of all; a watch counts where it begins."""
+        """Return the answered requests between two marks, of one user or of all. A watch counts at its start."""
         lines = self._read(since, until).splitlines(keepends=True)
         events = (json.loads(line) for line in lines if line.endswith(b"\n"))
         told = (
@@ -122,7 +122,7 @@ class AuditLog:
         return [entry for entry in told if user in (None, entry.user)]
 
     def writes(self, user: str | None = None, *, since: int = 0, until: int | None = None) -> list[Entry]:
-        """Return those that could have changed something."""
+        """Return the requests that could have changed something."""
         return [entry for entry in self.entries(user, since=since, until=until) if entry.changes]
 
     def _read(self, since: int, until: int | None = None) -> bytes:

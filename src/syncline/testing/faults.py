@@ -1,6 +1,6 @@
 """Faults between a client and an API server.
 
-A `Fault` says what happens to a request that a rule picks out; `syncline.testing.proxy.FaultProxy` makes it happen.
+A `Fault` is the fault of the requests that a rule selects; `syncline.testing.proxy.FaultProxy` causes it.
 
     with FaultProxy(sandbox) as proxy:
         proxy.inject(Fault(status=503), when=lambda asked: asked.changes, times=3)
@@ -41,7 +41,7 @@ class Cut(Exception):  # noqa: N818 - it is asked for, not a mistake
 
 
 class Asked(Struct, frozen=True, kw_only=True):
-    """A request as it came to the proxy."""
+    """A request at the proxy."""
 
     method: str
     verb: str
@@ -51,70 +51,70 @@ class Asked(Struct, frozen=True, kw_only=True):
     namespace: str = ""
     name: str = ""
     path: str = ""
-    """Without the query: of what is no object, such as /openapi/v3, there is nothing else to go by."""
+    """The path without the query. It identifies requests that are not for objects, such as /openapi/v3."""
     query: Mapping[str, str] = field(default_factory=dict)
     token: str = ""
     number: int = 0
-    """Which one it is among those that change something, from 1; 0 for the others."""
+    """Its number among the requests that may change something, from 1; 0 for other requests."""
     at: float = field(default_factory=time.monotonic)
 
     @property
     def changes(self) -> bool:
-        """Whether it may change something."""
+        """Whether the request may change something."""
         return self.method != "GET" and not is_review(self.path)
 
     @property
     def lists(self) -> bool:
-        """Whether it asks for all objects of a kind, as a list or at the beginning of a watch."""
+        """Whether it requests all objects of a kind, by a list or at the start of a watch."""
         return self.verb == "list" or "sendInitialEvents" in self.query
 
     @property
     def follows(self) -> bool:
-        """Whether it is a watch from a version that the client has."""
+        """Whether it is a watch from a version of the client."""
         return self.verb == "watch" and not self.lists
 
 
 class Fault(Struct, frozen=True, kw_only=True):
-    """What goes wrong. In the order of the fields; what is not said goes right."""
+    """The faults of a request, in the order of the fields. A field that is not set causes no fault."""
 
     before: Callable[[], object] | None = None
-    """Called, in a thread, before the request goes anywhere."""
+    """Called in a thread before the request is sent."""
     delay: float = 0.0
-    """Seconds to wait, then."""
+    """The delay in seconds after that."""
     lost: bool = False
     """The request never reaches the server, and the connection is reset."""
     status: int = 0
-    """The server is not asked; this is the answer."""
+    """The request is not sent; this is the status of the answer."""
     retry_after: int | None = None
-    """With `status`: the header."""
+    """The header of the answer, with `status`."""
     after: Callable[[], object] | None = None
-    """Called, in a thread, when the server has answered and the client does not know yet."""
+    """Called in a thread after the answer of the server, before the client gets it."""
     cut: bool = False
-    """The answer never arrives, and the connection is reset: the client cannot know whether it was carried out."""
+    """The answer never arrives, and the connection is reset: the client cannot know whether the request succeeded."""
     events: Callable[[Lines], Lines] | None = None
-    """For watches: what becomes of the lines, from the beginning of the watch."""
+    """For watches: changes the lines, from the start of the watch."""
     silent: bool = False
-    """For watches, also open ones: nothing more comes, and the connection stays open, for good."""
+    """For watches, also open ones: no more lines arrive, and the connection stays open forever."""
     closed_after: float | None = None
     """For watches: the seconds after which the stream ends, as if the server had ended it."""
 
 
 class Rule:
-    """A fault and the requests that it befalls, until lifted or used up."""
+    """A fault and its requests, until it is lifted or used up."""
 
     def __init__(self, fault: Fault, when: Callable[[Asked], bool], times: int | None) -> None:
         self.fault = fault
         self.hits: list[Asked] = []
-        """Every request that was befallen."""
+        """All requests that had the fault."""
         self._when = when
         self._left = times
 
     def lift(self) -> None:
-        """Let everything go right again, but for what is wrong already."""
+        """End the fault for new requests."""
         self._left = 0
 
     def befalls(self, asked: Asked) -> bool:
-        """Tell whether this request is one, and count it."""
+        """Return whether this request has the fault, and count it."""
         if self._left == 0 or not self._when(asked):
             return False
         if self._left is not None:
@@ -124,12 +124,12 @@ class Rule:
 
 
 def is_review(path: str) -> bool:
-    """Whether a request only asks who somebody is, or what they may do."""
+    """Whether a request only asks for an identity, or for its rights."""
     return path.startswith(tuple(f"/apis/{group}/" for group in REVIEWING))
 
 
 def read_request(method: str, target: str, token: str, number: int) -> Asked:
-    """Read what a request is about from its path and query."""
+    """Parse a request from its path and query."""
     parts = urlsplit(target)
     query = dict(parse_qsl(parts.query, keep_blank_values=True))
     path = [part for part in parts.path.split("/") if part]
@@ -156,7 +156,7 @@ def read_request(method: str, target: str, token: str, number: int) -> Asked:
 
 
 def refusal(status: int) -> dict[str, Any]:
-    """Make the body of an API server's refusal."""
+    """Return the body of a refusal of an API server."""
     return {
         "kind": "Status",
         "apiVersion": "v1",
@@ -175,7 +175,7 @@ async def doubled(lines: Lines) -> Lines:
 
 
 async def swapped(lines: Lines) -> Lines:
-    """Send the second of each two events first, where it comes within a second."""
+    """Send the second of each two events first, if it arrives within a second."""
     async for first in lines:
         coming = asyncio.ensure_future(anext(lines, b""))
         try:
@@ -198,21 +198,21 @@ async def replayed(lines: Lines) -> Lines:
 
 
 async def broken(lines: Lines) -> Lines:
-    """Cut the first event in the middle, and the connection with it."""
+    """Cut the first event in the middle, and reset the connection."""
     async for line in lines:
         yield line[: len(line) // 2]
         raise Cut
 
 
 async def garbled(lines: Lines) -> Lines:
-    """Send, in place of the first event, what is neither JSON nor UTF-8."""
+    """Send bytes that are neither JSON nor UTF-8 instead of the first event."""
     async for _ in lines:
         yield b'{"type":"ADDED","object":{"\xff\xfe\n'
         return
 
 
 async def expired(lines: Lines) -> Lines:
-    """Say, in place of the first event, that the version is too old."""
+    """Send the error that the version is too old instead of the first event."""
     async for _ in lines:
         yield json.dumps({"type": "ERROR", "object": refusal(410)}).encode() + b"\n"
         return

@@ -1,8 +1,8 @@
 """An Ignition gateway for tests: its REST interface over real HTTP, over a real data folder, with faults on request.
 
-It does what is documented of the routes that the agent uses (Ignition 8.3): API tokens, designer sessions, scan locks,
-scans and their status, project names, and the state of the gateway. It reads the data folder when it starts and when it
-scans, and at no other time. It is not Ignition: nothing is said here about what a real gateway makes of the files.
+It implements the documented routes that the agent uses (Ignition 8.3): API tokens, designer sessions, scan locks, scans
+and their status, project names, and the state of the gateway. It reads the data folder only at its start and in a scan.
+It is not Ignition: it proves nothing about what a real gateway does with the files.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ GatewayStatus = Literal["RUNNING", "STARTING", "NEEDS_COMMISSIONING"]
 
 
 class GatewayRequest(NamedTuple):
-    """What the gateway was asked, and what it answered."""
+    """A request to the gateway, and its answer."""
 
     method: str
     path: str
@@ -41,7 +41,7 @@ class GatewayRequest(NamedTuple):
 
 
 class ScannedTree(NamedTuple):
-    """What a scan has read."""
+    """The result of a scan."""
 
     kind: ScanKind
     files: Mapping[str, str]
@@ -57,12 +57,12 @@ class _Lock(msgspec.Struct):
 
 
 class _ScanState(msgspec.Struct):
-    """When scans of one kind ended, and what the status says of them."""
+    """The times of the ended scans of one kind, for their status."""
 
     started: float = 0.0
     ends: float = 0.0
     shown: float = 0.0
-    """When the status shows the end."""
+    """The time when the status shows the end."""
     timestamp: int = 0
     duration: int = 0
 
@@ -80,19 +80,19 @@ class GatewayDouble(OnLoop):
         """The open designer sessions: user and project."""
         self.requests: list[GatewayRequest] = []
         self.statuses: dict[str, int] = {}
-        """What requests are answered instead, by `METHOD /path`."""
+        """The answers to requests instead of the real ones, by `METHOD /path`."""
         self.delays: dict[str, float] = {}
-        """After how many seconds requests are answered, by `METHOD /path`."""
+        """The delays of answers in seconds, by `METHOD /path`."""
         self.delayed: list[str] = []
         """The requests whose answers were delayed, in order."""
         self.scan_seconds = 0.0
-        """How long a scan takes."""
+        """The duration of a scan."""
         self.lag_seconds = 0.0
-        """How much later the status of a scan shows its end."""
+        """The delay until the status of a scan shows its end."""
         self.stuck: set[ScanKind] = set()
         """Scans that begin and never end."""
         self.busy: set[ScanKind] = set()
-        """Locks that cannot be had within the timeout of the caller."""
+        """Locks that cannot be acquired within the timeout of the caller."""
         self.broken_projects: set[str] = set()
         """Projects that the gateway does not load."""
         self.scans: list[ScannedTree] = []
@@ -114,7 +114,7 @@ class GatewayDouble(OnLoop):
         return f"{'https' if self._tls else 'http'}://127.0.0.1:{self.port}"
 
     def hold_lock(self, kind: ScanKind, *, actor: str = "another", seconds: float = 3600.0) -> None:
-        """Have somebody else hold a scan lock."""
+        """Let another client hold a scan lock."""
         self._locks[kind] = _Lock(actor, time.monotonic() + seconds, time.time_ns())
 
     def release_lock(self, kind: ScanKind) -> None:
@@ -122,16 +122,16 @@ class GatewayDouble(OnLoop):
         self._locks.pop(kind, None)
 
     def lock_holder(self, kind: ScanKind) -> str:
-        """Return who holds a scan lock; empty if nobody does."""
+        """Return the holder of a scan lock, or an empty text."""
         lock = self._locks.get(kind)
         return lock.actor if lock is not None and lock.until > time.monotonic() else ""
 
     def count(self, method: str, path: str) -> int:
-        """Return how often a route was asked, however it was answered."""
+        """Return the number of requests to a route, whatever the answers were."""
         return sum(asked.method == method and asked.path == path for asked in tuple(self.requests))
 
     def stop(self) -> None:
-        """End the gateway: nobody listens at its port any more, and locks are lost."""
+        """Stop the gateway: its port is closed, and locks are lost."""
         self._thread.run(self._stop())
         self._locks.clear()
 
@@ -237,7 +237,7 @@ class GatewayDouble(OnLoop):
         if kind == "projects":
             self.projects = self._project_names()
         await asyncio.sleep(self.lag_seconds)
-        # Its clock may be wrong, but it goes on.
+        # Its clock may be wrong, but it advances.
         state.timestamp = max(state.timestamp + 1, time.time_ns() // 1_000_000)
         state.duration = int(self.scan_seconds * 1000)
 

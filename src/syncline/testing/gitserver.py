@@ -1,8 +1,8 @@
 """Git repositories, and a server for them over HTTPS on loopback, with faults on request.
 
-`Repository` writes commits without a checkout. `GitServer` serves a folder of them through `git http-backend`, asks for
-credentials where told to, and remembers what it was asked. `TunnelProxy` is an HTTP proxy in front of it. Git over
-ssh is in `gitssh`.
+`Repository` writes commits without a checkout. `GitServer` serves a folder of them through `git http-backend`, requires
+credentials on request, and records its requests. `TunnelProxy` is an HTTP proxy in front of it. Git over ssh is in
+`gitssh`.
 """
 
 import asyncio
@@ -42,33 +42,33 @@ _CHUNK = 64 * 1024
 
 
 def environment() -> dict[str, str]:
-    """Return what git is told by tests and test servers: nothing of the machine's own settings."""
+    """Return the environment of git in tests and test servers, without the settings of the machine."""
     return {**_ENVIRONMENT, "PATH": os.environ.get("PATH", os.defpath)}
 
 
 class GitFile(NamedTuple):
-    """The content of a file that is not an ordinary one."""
+    """The content of a path that is not a regular file."""
 
     content: bytes
     mode: str = "100644"
 
 
 Content = str | bytes | GitFile | None
-"""What a path gets in a commit; None removes it."""
+"""The content of a path in a commit; None removes it."""
 
 
 def symlink(target: str) -> GitFile:
-    """Return a link to a path."""
+    """Return a symbolic link to a path."""
     return GitFile(target.encode(), "120000")
 
 
 def submodule(commit: str) -> GitFile:
-    """Return the place of a submodule."""
+    """Return a submodule at a commit."""
     return GitFile(commit.encode(), "160000")
 
 
 class Repository:
-    """A bare repository that tests push to, without a push."""
+    """A bare repository. Tests write commits to it without a push."""
 
     def __init__(self, path: Path, *, object_format: str = "sha1") -> None:
         self.path = path
@@ -78,7 +78,7 @@ class Repository:
             )
 
     def git(self, *arguments: str, given: bytes = b"", settings: Mapping[str, str] | None = None) -> str:
-        """Run git in the repository and return what it prints."""
+        """Run git in the repository and return its output."""
         options = [part for name, value in (settings or {}).items() for part in ("-c", f"{name}={value}")]
         place = [] if arguments[0] == "init" else [f"--git-dir={self.path}"]
         done = subprocess.run(
@@ -95,7 +95,7 @@ class Repository:
         message: str = "change",
         anew: bool = False,
     ) -> str:
-        """Commit onto a ref and return the commit's id; `anew` forgets what was there, as a forced push does."""
+        """Commit to a ref and return the id of the commit. `anew` drops the earlier commits, like a forced push."""
         parts = [
             f"commit {ref}\ncommitter Author <author@example.com> 1767225600 +0000\ndata {len(message)}\n{message}\n"
         ]
@@ -112,7 +112,7 @@ class Repository:
         return self.git("rev-parse", ref)
 
     def tag(self, name: str, commit: str, *, annotated: bool = False) -> str:
-        """Set a tag, moving it if it is there, and return what it points to."""
+        """Create or move a tag, and return its commit."""
         self.git("tag", "--force", *(("-a", "-m", name) if annotated else ()), name, commit)
         return self.git("rev-parse", f"refs/tags/{name}")
 
@@ -132,7 +132,7 @@ def _change(path: str, content: Content) -> list[bytes]:
 
 
 class GitRequest(NamedTuple):
-    """A request that came."""
+    """A received request."""
 
     method: str
     repository: str
@@ -142,12 +142,12 @@ class GitRequest(NamedTuple):
 
     @property
     def is_check(self) -> bool:
-        """Whether it asks for the list of refs, as a check does; a fetch does so only after such a list."""
+        """Whether it requests the list of refs, as a check does."""
         return self.method == "POST" and self.service == "ls-refs"
 
     @property
     def is_fetch(self) -> bool:
-        """Whether it asks for objects."""
+        """Whether it requests objects."""
         return self.method == "POST" and self.service == "fetch"
 
     @property
@@ -164,25 +164,25 @@ class GitServer(OnLoop):
     def __init__(self, *, clients: Authority | None = None, tls: bool = True) -> None:
         self.authority = Authority.create()
         self.requests: list[GitRequest] = []
-        """Everything that was asked, in order."""
+        """All requests, in order."""
         self.sent: Counter[str] = Counter()
-        """How many bytes the answers for a repository had, by its name."""
+        """The number of bytes in the answers for a repository, by its name."""
         self.credentials: dict[str, str] = {}
-        """What the Authorization header of requests for a repository must be, by its name."""
+        """The required Authorization header of requests for a repository, by its name."""
         self.redirects: dict[str, str] = {}
-        """Where requests for a path are sent, by the beginning of the path."""
+        """The targets of redirects, by the beginning of the path."""
         self.statuses: dict[str, int] = {}
-        """What requests for a repository are answered instead, by its name."""
+        """The status of answers for a repository instead of its content, by its name."""
         self.cuts: dict[str, int] = {}
-        """After how many bytes the answers for a repository break off, by its name."""
+        """The number of bytes after which the answers for a repository end, by its name."""
         self.pushable: set[str] = set()
-        """The repositories that take pushes, by their names."""
+        """The repositories that accept pushes, by their names."""
         self.before_push: dict[str, Callable[[], None]] = {}
-        """What happens once, right before a push to a repository arrives, by its name."""
+        """Called once, before a push to a repository, by its name."""
         self.old_protocol: set[str] = set()
-        """The repositories that are served as old servers do: without the second protocol."""
+        """The repositories that are served without version 2 of the protocol, as by old servers."""
         self.routes: dict[str, Callable[[web.BaseRequest, bytes], web.StreamResponse]] = {}
-        """Answers of services that are not git, by path."""
+        """The answers of services other than git, by path."""
         self._clients = clients
         self._tls = tls
         self._held: set[str] = set()
@@ -197,7 +197,7 @@ class GitServer(OnLoop):
         return self.authority.certificate
 
     def repository(self, name: str, *, object_format: str = "sha1") -> Repository:
-        """Make a repository, or take up the one of this name."""
+        """Create a repository, or open the existing one of this name."""
         return Repository(self.folder / f"{name}.git", object_format=object_format)
 
     def url(self, name: str, *, host: str = "127.0.0.1") -> str:
@@ -205,27 +205,27 @@ class GitServer(OnLoop):
         return f"{'https' if self._tls else 'http'}://{host}:{self.port}/{name}.git"
 
     def require_basic(self, name: str, username: str, password: str) -> None:
-        """Ask for a name and a password."""
+        """Require a name and a password."""
         self.credentials[name] = "Basic " + base64.b64encode(f"{username}:{password}".encode()).decode()
 
     def checks(self, name: str) -> int:
-        """Return how often the list of a repository's refs was asked for."""
+        """Return the number of requests for the refs of a repository."""
         return sum(asked.is_check and asked.repository == name for asked in tuple(self.requests))
 
     def fetches(self, name: str) -> int:
-        """Return how often objects of a repository were asked for."""
+        """Return the number of requests for objects of a repository."""
         return sum(asked.is_fetch and asked.repository == name for asked in tuple(self.requests))
 
     def hold(self, name: str) -> None:
-        """Leave requests for a repository without an answer, until they are released."""
+        """Hold the requests for a repository without an answer, until they are released."""
         self._held.add(name)
 
     def waiting(self, name: str) -> int:
-        """Return how many requests for a repository are being held."""
+        """Return the number of held requests for a repository."""
         return self._waiting[name]
 
     def release(self, name: str) -> None:
-        """Answer the requests that were held."""
+        """Answer the held requests."""
         self._held.discard(name)
         self._thread.run(self._wake())
 
@@ -281,7 +281,7 @@ class GitServer(OnLoop):
             return await self._answer(request, name, body, asked)
 
     def _route(self, path: str) -> Callable[[web.BaseRequest, bytes], web.StreamResponse] | None:
-        """Return the answer for a path: its own, or that of a path that ends with `*`."""
+        """Return the answer for a path: its own, or the answer of a prefix with `*`."""
         patterns = (one for one in self.routes if one.endswith("*") and path.startswith(one.removesuffix("*")))
         return self.routes.get(path) or self.routes.get(next(patterns, ""))
 
@@ -366,9 +366,9 @@ class TunnelProxy(OnLoop):
 
     def __init__(self, username: str = "", password: str = "") -> None:
         self.tunnels: list[str] = []
-        """Where clients asked to be connected to."""
+        """The requested targets."""
         self.heads: list[str] = []
-        """What they sent to ask for it."""
+        """The requests of clients."""
         self._wanted = "Basic " + base64.b64encode(f"{username}:{password}".encode()).decode() if username else ""
 
     async def _open(self) -> None:

@@ -36,7 +36,7 @@ class KcpWorkspace(Access):
 
     @classmethod
     def create(cls, kcp: Sandbox, name: str | None = None, parent: str = "root") -> Self:
-        """Make a workspace of type universal below another; returns once it can be used."""
+        """Create a workspace of type universal below another one. Returns when it is ready."""
         name = name or f"w-{secrets.token_hex(5)}"
         above = f"{kcp.server.removesuffix('/root')}/{parent}"
         requests = Access(kcp.folder, above, kcp.ca, kcp.token)
@@ -58,19 +58,19 @@ class KcpWorkspace(Access):
         return workspace
 
     def child(self, name: str | None = None) -> "KcpWorkspace":
-        """Make a workspace below this one; it is deleted with this one."""
+        """Create a workspace below this one. It is deleted with this one."""
         return KcpWorkspace.create(self._kcp, name, self.path)
 
     def delete(self) -> None:
-        """Have kcp delete the workspace, which it finishes after this returns; fine when it is gone already."""
+        """Delete the workspace, if it exists. kcp ends the deletion after this returns."""
         self._ignoring_absence("DELETE", f"{_WORKSPACES}/{self.name}")
 
     def is_gone(self) -> bool:
-        """Whether a deleted workspace has come to its end."""
+        """Whether the deletion of a workspace has ended."""
         return self._ignoring_absence("GET", f"{_WORKSPACES}/{self.name}") is None
 
     def serve(self, crds: Iterable[dict[str, Any]]) -> None:
-        """Have the workspace serve further kinds; returns once discovery and OpenAPI tell of them, after 5 seconds."""
+        """Let the workspace serve more kinds. Returns when discovery and OpenAPI have them, after 5 seconds."""
         crds = list(crds)
         for crd in crds:
             self.request("POST", _CRDS, crd)
@@ -83,7 +83,7 @@ class KcpWorkspace(Access):
                 self.wait_for("/openapi/v3", functools.partial(_lists, document))
 
     def serve_workloads(self) -> None:
-        """Have the workspace serve `deployments.apps` (with status and scale) and `services` (with status)."""
+        """Let the workspace serve `deployments.apps` (with status and scale) and `services` (with status)."""
         self.serve(workload_crds())
 
     def wait_for_kind(self, group: str, version: str, plural: str) -> None:

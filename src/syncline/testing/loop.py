@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """Runs coroutines elsewhere and waits for them. Ends with its `with` block, and all its tasks with it."""
+    """Runs coroutines in a thread and waits for them. It ends with its `with` block, and so do its tasks."""
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
@@ -29,17 +29,17 @@ class LoopThread:
         self._thread.join()
 
     def run(self, work: Coroutine[Any, Any, T], seconds: float = 60.0) -> T:
-        """Run a coroutine to its end and return what it returns."""
+        """Run a coroutine to its end and return its result."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(seconds)
 
     def _run(self) -> None:
-        # The runner ends what is left: tasks, async generators, the executor.
+        # The runner ends the remaining tasks, async generators and the executor.
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
             runner.get_loop().run_forever()
 
 
 class OnLoop(ABC):
-    """Lives on an event loop of its own for as long as its `with` block lasts."""
+    """Runs on its own event loop for the duration of its `with` block."""
 
     thread_name: ClassVar[str]
     _stack: ExitStack
@@ -60,7 +60,7 @@ class OnLoop(ABC):
         self._stack.close()
 
     def _prepare(self, stack: ExitStack) -> None:  # noqa: B027 - most have nothing to do
-        """Do what goes before the loop starts; what the stack is given ends after it."""
+        """Prepare before the loop starts. The contexts on the stack end after the loop."""
 
     @abstractmethod
     async def _open(self) -> None:

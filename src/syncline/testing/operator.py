@@ -28,7 +28,7 @@ ENDPOINTS = ("health", "metrics", "webhooks", "depot", "admission")
 
 
 def chosen_profile() -> Profile:
-    """Return the profile of rights that SYNCLINE_TEST_RIGHTS asks for, or the one that is shipped."""
+    """Return the profile of rights in SYNCLINE_TEST_RIGHTS, or the shipped one."""
     return known(os.environ.get("SYNCLINE_TEST_RIGHTS", "")) or DEFAULT
 
 
@@ -45,7 +45,7 @@ def install(sandbox: Sandbox, profile: Profile | None = None) -> Path:
 
 
 class StartedProgram(Protocol):
-    """A process, as `subprocess.Popen` has it."""
+    """A process, with the interface of `subprocess.Popen`."""
 
     @property
     def pid(self) -> int:

@@ -1,7 +1,7 @@
 """An HTTP proxy between a client and the API server of a sandbox, with faults on request.
 
-It ends TLS with a certificate of the sandbox's own authority, so a client needs nothing but another address; bearer
-tokens pass through, client certificates cannot. Everything that no rule picks out goes through unchanged.
+It terminates TLS with a certificate of the sandbox's authority, so a client needs only another address. Bearer tokens
+pass through; client certificates cannot. Requests that no rule selects pass unchanged.
 """
 
 import asyncio
@@ -35,21 +35,21 @@ class FaultProxy(OnLoop):
 
     def __init__(self, sandbox: Sandbox) -> None:
         self.requests: list[Asked] = []
-        """Everything that was asked, in order."""
+        """All requests, in order."""
         self.abandoned: list[Asked] = []
-        """What was asked, watches aside, by a client that did not wait for the answer."""
+        """The requests, except watches, of clients that did not wait for the answer."""
         self._sandbox = sandbox
         self._rules: list[Rule] = []
         self._watches: set[_Watch] = set()
         self._numbered = 0
 
     def _prepare(self, stack: ExitStack) -> None:
-        # In the sandbox's folder: that goes away even when this process is killed.
+        # In the folder of the sandbox, which is removed even if this process is killed.
         folder = tempfile.TemporaryDirectory(prefix="proxy-", dir=self._sandbox.folder, ignore_cleanup_errors=True)
         self._folder = Path(stack.enter_context(folder))
 
     def kubeconfig(self, original: Path) -> Path:
-        """Write a kubeconfig with the same users that leads through the proxy; it goes away with the proxy."""
+        """Write a kubeconfig with the same users and the address of the proxy. It is removed with the proxy."""
         config = yaml.safe_load(original.read_text(encoding="utf-8"))
         for entry in config["clusters"]:
             entry["cluster"]["server"] = self.server
@@ -58,7 +58,7 @@ class FaultProxy(OnLoop):
         return path
 
     def inject(self, fault: Fault, *, when: Callable[[Asked], bool], times: int | None = None) -> Rule:
-        """Let a fault befall these requests, at most so many; of several rules that fit, the first acts."""
+        """Cause a fault for these requests, up to a number. Of several matching rules, the first counts."""
         rule = Rule(fault, when, times)
         self._rules.append(rule)
         if fault.silent:
@@ -70,11 +70,11 @@ class FaultProxy(OnLoop):
         self._thread.run(self._cut_watches())
 
     def open_watches(self) -> list[Asked]:
-        """Return the watches that are open now."""
+        """Return the open watches."""
         return self._thread.run(self._open_watches())
 
     def count(self, when: Callable[[Asked], bool]) -> int:
-        """Return how many such requests have come."""
+        """Return the number of matching requests."""
         return sum(when(asked) for asked in tuple(self.requests))
 
     async def _open(self) -> None:
@@ -84,7 +84,7 @@ class FaultProxy(OnLoop):
             timeout=aiohttp.ClientTimeout(total=None),
             trust_env=False,
         )
-        # Cancelled when its client goes away: a proxy that went on would write for the dead.
+        # Cancelled when its client disconnects: otherwise the proxy would write for a client that is gone.
         self._server = web.Server(self._serve, handler_cancellation=True)
         self._runner = web.ServerRunner(self._server, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
@@ -98,7 +98,7 @@ class FaultProxy(OnLoop):
             if connection.transport is not None:
                 connection.transport.abort()
         await self._upstream.close()
-        # Transports end in the loop's own time; what is not ended when the loop stops is reported as leaked.
+        # Transports close in later iterations of the loop. Those that are open when the loop stops count as leaked.
         await asyncio.sleep(CLOSING)
 
     def _tls(self) -> ssl.SSLContext:
@@ -186,7 +186,7 @@ class FaultProxy(OnLoop):
 
 
 class _Watch:
-    """A watch that is open."""
+    """An open watch."""
 
     def __init__(self, asked: Asked, fault: Fault, transport: asyncio.Transport | None) -> None:
         self.asked = asked
@@ -206,7 +206,7 @@ def _reset(request: web.BaseRequest) -> web.StreamResponse:
 
 
 async def _split(content: aiohttp.StreamReader) -> Lines:
-    """Yield whole lines, ends included."""
+    """Yield whole lines, with their ends."""
     rest = b""
     async for chunk in content.iter_any():
         *lines, rest = (rest + chunk).split(b"\n")

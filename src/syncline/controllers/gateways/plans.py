@@ -142,7 +142,7 @@ class GatewayPlans:
         with self._notifier.listen(subject.pod.sync) as notified:
             while (inputs := self._inputs(subject)) is None:
                 if not await _set_before(notified, deadline):
-                    message = "the operator has not looked at the IgnitionSync yet: ask again"
+                    message = "the operator has not reconciled the IgnitionSync yet: ask again"
                     raise DepotRefusal(503, message, retry_after=SOON)
                 subject = await self._subject(pod)
         return (await self._compose(subject, inputs))[0].plan

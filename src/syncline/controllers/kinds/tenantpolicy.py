@@ -59,7 +59,7 @@ def compose(policy: ObservedPolicy, namespaces: int, syncs: int, now: str) -> Te
     meta, old = policy.sync.metadata, policy.sync.status
     if policy.sync.spec is None:
         message = (
-            f"put the spec right: it cannot be read, so no sync of its namespaces may do anything: {policy.sync.error}"
+            f"correct the spec: it is not valid, so no sync of its namespaces may do anything: {policy.sync.error}"
         )
         ready = Finding("Ready", "False", "InvalidSpec", message)
     elif namespaces:

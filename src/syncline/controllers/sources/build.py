@@ -54,7 +54,9 @@ MAX_VALUES_BYTES = 2 * 1024 * 1024
 SMALL_VALUES_BYTES = 64 * 1024
 LARGE_VALUES = 4
 
-BUILDS = Counter("syncline_builds_total", "Builds of what Git says; there is none where nothing that goes in changed.")
+BUILDS = Counter(
+    "syncline_builds_total", "Number of builds of Git content. If no input has changed, there is no build."
+)
 
 
 class ManifestBuilder(Protocol):
@@ -233,7 +235,7 @@ class RevisionBuilder:
         if not placement.objects:
             said = f": {placement.unplaced[0]}" if placement.unplaced else ""
             message = (
-                f"the source comes to no object at all{said}; what was written before stays as it is: check path and "
+                f"the source has no objects{said}; the written objects stay: check path and "
                 "targets, or delete the sync to have it removed"
             )
             raise SourceError("EmptySource", message)

@@ -136,6 +136,6 @@ class ChangeFilter:
         except GitError:
             return False
         except Exception:
-            log.exception("a push could not be looked at; its syncs are reconciled")
+            log.exception("a push could not be compared; its syncs are reconciled")
             return False
         return True

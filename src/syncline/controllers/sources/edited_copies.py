@@ -71,7 +71,7 @@ class EditedCopies(Struct, frozen=True, kw_only=True):
         below = site.cluster.informer(target.kind).resource
         manifest = await site.client.get(below, target.name, target.namespace or None)
         if manifest["metadata"].get("uid") != observed.uid:
-            message = "it was replaced by another object, which is looked at again"
+            message = "it was replaced by another object, which is planned again"
             return Outcome(target=target, state="Pending", reason=EDITED, message=message, retry=True, gone=True)
         made = taken_down({"apiVersion": resource.api_version, "kind": resource.kind, **manifest})
         metadata = {**made["metadata"], "name": key.name}

@@ -215,7 +215,7 @@ class ObjectSource:
         account = SourceAccount(self._memory, lowered.sync.metadata.namespace)
         reading = self._reading(lowered, self._reader.here(lowered), self._visibility(lowered), account)
         waiting = await reading.waiting_targets(clusters)
-        why = "not looked at: see the Ready condition of the sync"
+        why = "not read: see the Ready condition of the sync"
         outcomes = [_pending(copy.target, "Unknown", error.reason, why) for copy in waiting.copies]
         return [*outcomes, *waiting.skipped, *clusters.outcomes]
 

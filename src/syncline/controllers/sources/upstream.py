@@ -144,7 +144,7 @@ class UpstreamSource:
         if lowered.suspended or isinstance(error, QuotaError):
             return None
         owner = lowered.sync.owner.ref
-        why = "not looked at: see the Ready condition of the sync"
+        why = "not read: see the Ready condition of the sync"
         return [
             Outcome(
                 target=observed.target._replace(cluster=site.destination.cluster),

@@ -91,7 +91,7 @@ class Evidence(Struct, frozen=True, kw_only=True):
         if self.reader.is_copy(self.sync, self.at, one.kind, meta):
             message = "it stays as it is: its source has the marks of another sync now, and a copy is never a source"
             return Outcome(target=observed.target, state="Skipped", reason=IS_COPY, message=message, gone=True)
-        message = "its source is there after all; it is looked at again"
+        message = "its source is there after all; it is planned again"
         return Outcome(
             target=observed.target, state="Pending", reason="SourceMoved", message=message, retry=True, gone=True
         )

@@ -132,7 +132,7 @@ class StatusWriter(Generic[Spec, Status]):
     def report_finalized(self, outcomes: Sequence[Outcome]) -> None:
         """Log and count the outcomes of the copies of a deleted sync, which has no status any more."""
         self._count(SyncStatus(), outcomes)
-        log.info("let go of its copies", changes=describe_changes(outcomes) or "none")
+        log.info("released its copies", changes=describe_changes(outcomes) or "none")
 
     def _count(self, before: SyncStatus, outcomes: Sequence[Outcome]) -> None:
         for outcome in outcomes:

@@ -66,7 +66,7 @@ async def blocking_content(
         if site.cluster.discovery.silent:
             silent = ", ".join(site.cluster.discovery.silent)
             return _unverified_outcome(
-                observed, f"these API services do not answer: {silent}; mend them, or delete it yourself"
+                observed, f"these API services do not answer: {silent}; repair them, or delete it yourself"
             )
         namespaced = {(one.resource.group, one.resource.kind): one.resource.namespaced for one in resources}
         for served in resources:

@@ -203,11 +203,7 @@ class Pruner:
         abandon = is_abandoned(sync)
         if abandon or lowered is None or lowered.suspended:
             why = (
-                "abandoned on request"
-                if abandon
-                else "the sync was suspended"
-                if lowered
-                else "its spec cannot be carried out"
+                "abandoned on request" if abandon else "the sync was suspended" if lowered else "its spec is not valid"
             )
             left = any(managed_objects(connected)) or lowered is None
             return FinalizeResult(warning=f"the copies were left where they are: {why}" if left else "")

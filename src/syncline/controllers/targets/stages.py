@@ -125,8 +125,10 @@ async def refused_kind(wanted: DesiredAt) -> Outcome | None:
     try:
         informer = await open_kind(cluster, target.group_kind, version)
         if target.namespace and not informer.resource.namespaced:
-            why = f"{target.kind} is in no namespace there, which the sync's own cluster cannot tell"
-            return _refused(target, "KindNotServed", f"{why}: install its definition beside the sync too")
+            why = f"{target.kind} is cluster-scoped there, which the sync's own cluster does not know"
+            return _refused(
+                target, "KindNotServed", f"{why}: install its CustomResourceDefinition in the cluster of the sync too"
+            )
     except KindNotServed as error:
         return _refused(target, "KindNotServed", str(error))
     except NotWatchedError as error:

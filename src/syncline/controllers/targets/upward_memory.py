@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Self
 
 from msgspec import Struct
 
@@ -35,11 +35,11 @@ class MissingRight(Struct, frozen=True):
     again: float = 0.0
     pause: float = 0.0
 
-    def refused(self, now: float) -> "MissingRight":
+    def refused(self, now: float) -> Self:
         """Return the right after one more refusal."""
         first, last = RIGHTS_AGAIN
         pause = min(max(first, self.pause * 2), last)
-        return MissingRight(self.why, now + pause, pause)
+        return type(self)(self.why, now + pause, pause)
 
 
 class StatusMemo(Struct):
