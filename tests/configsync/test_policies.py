@@ -350,11 +350,13 @@ def test_a_map_or_list_of_a_custom_kind_that_somebody_empties_is_repaired_at_the
             "x-kubernetes-list-type": "map",
             "x-kubernetes-list-map-keys": ["name"],
         },
+        "values": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
     }
     crd = definition("hollows", "Hollow")
     schema = {"type": "object", "properties": {"spec": {"type": "object", "properties": spec}}}
     crd["spec"]["versions"][0]["schema"] = {"openAPIV3Schema": schema}
     body = {"options": {"a": "1"}, "reference": {"name": "x"}, "parts": [{"name": "left", "size": 1}]}
+    body["values"] = {"deep": {"list": [1]}}
     one, two = (manifest("example.com/v1", "Hollow", name, spec=body) for name in ("one", "two"))
     world.push({"crd.yaml": crd, "one.yaml": one})
     world.leave_behind(Thing(world.sandbox, CRDS, "hollows.example.com"))
@@ -368,7 +370,7 @@ def test_a_map_or_list_of_a_custom_kind_that_somebody_empties_is_repaired_at_the
     world.stays_quiet(sync)
     for name in ("one", "two"):
         copy = world.custom("Hollow", "hollows", world.home, name)
-        for field, emptied in (("options", {}), ("parts", []), ("reference", {})):
+        for field, emptied in (("options", {}), ("parts", []), ("reference", {}), ("values", {"deep": {}})):
             copy.put("spec", field, value=emptied)
             copy.shows("spec", field, value=body[field])
         sync.becomes("Synced", synced=3)

@@ -145,10 +145,20 @@ def test_without_a_record_a_custom_kind_is_given_the_benefit_of_the_doubt() -> N
     assert lost_paths({"a": {"b": 1}}, custom({"f:a": {}})) == ()
 
 
-def test_after_an_apply_only_what_has_content_is_listed_so_no_record_is_needed() -> None:
-    assert unkept(SENT, custom(ANSWERED, "Apply")) == ()
-    record = unkept(SENT, custom(ANSWERED))
+def test_after_an_apply_a_map_in_a_field_without_a_schema_may_be_emptied_and_stay_ours() -> None:
+    record = unkept(SENT, custom(ANSWERED, "Apply"))
+    assert record == unkept(SENT, custom(ANSWERED))
     assert lost_paths(SENT, custom(ANSWERED, "Apply"), record) == ()
+    body = {"values": {"deep": {"list": [1]}}}
+    applied = {"f:values": {"f:deep": {".": {}, "f:list": {}}}}
+    known = unkept(body, custom(applied, "Apply"))
+    assert lost_paths(body, custom(applied, "Apply"), known) == ()
+    assert lost_paths(body, custom({"f:values": {"f:deep": {}}}, "Apply"), known) == ("values.deep.list",)
+
+
+def test_after_an_apply_only_what_has_content_is_listed_of_a_built_in_kind() -> None:
+    fields = owned_fields([entry("syncline", {"f:a": {"f:b": {}}}, "Apply")], "apps")
+    assert unkept({"a": {"b": {"c": 1}}}, fields) == ()
 
 
 def test_the_holder_of_a_field_may_hold_it_as_part_of_more_or_less() -> None:

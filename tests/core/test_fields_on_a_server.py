@@ -273,6 +273,8 @@ EDITS = [
     ("Widget", ("replace", "/spec/anything/deep/list/0", 2), "spec.anything.deep.list"),
     ("Widget", ("replace", "/spec/grade", "bad"), ""),
 ]
+# Inside a field without a schema, an emptied map stays ours after an apply too.
+REMOVED_DEEP_IN_AN_UNTYPED_FIELD = ("Widget", ("remove", "/spec/anything/deep/list"), "spec.anything.deep.list")
 NAMES = [f"{kind} {edit[0]} {edit[1]}" for kind, edit, _ in EDITS]
 
 
@@ -302,7 +304,14 @@ async def test_exactly_what_somebody_changed_is_lost(
         assert manager_of(entries(changed), path) == "somebody"
 
 
-@pytest.mark.parametrize(("kind", "edit", "path"), EDITS[:30], ids=NAMES[:30])
+CUSTOM = [number for number, edit in enumerate(EDITS) if edit[0] == "Widget"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "edit", "path"),
+    [*EDITS[:30], *(EDITS[number] for number in CUSTOM), REMOVED_DEEP_IN_AN_UNTYPED_FIELD],
+    ids=[*NAMES[:30], *(NAMES[number] for number in CUSTOM), "Widget remove deep"],
+)
 async def test_the_same_is_lost_after_an_apply_of_ours(
     place: Place, kind: str, edit: tuple[Any, ...], path: str
 ) -> None:

@@ -49,7 +49,7 @@ _ITEMS = "+"
 _BARE_LIST = "-"
 _DIGEST = "#"
 CUSTOM_RECORD = _WHOLE
-"""In the record of a custom kind that we created: the record also names the maps that are owned whole."""
+"""In the record of a custom kind: the record also names the maps that are owned whole."""
 MAX_UNKEPT = 4096
 """The maximum size of the names of values that the server does not keep, on one object."""
 
@@ -148,9 +148,11 @@ def owned_fields(entries: Sequence[ManagedFieldsEntry], group: str = "", manager
     ours = [entry for entry in entries if entry.manager == manager and not entry.subresource]
     others = [entry for entry in entries if entry.manager != manager and entry.subresource != _STATUS]
     # After a create, each map is listed as ours, even if all its content was removed. After an apply, only maps with
-    # content are.
-    hollow = bool(ours) and all(entry.operation == UPDATE for entry in ours)
-    tree: Tree = {_HOLLOW if group in BUILT_IN_GROUPS else _CUSTOM: {}} if hollow else {}
+    # content are, and of a custom kind those inside a field without a schema.
+    if group not in BUILT_IN_GROUPS:
+        tree: Tree = {_CUSTOM: {}} if ours else {}
+    else:
+        tree = {_HOLLOW: {}} if ours and all(entry.operation == UPDATE for entry in ours) else {}
     for entry in ours:
         join(tree, _tree(entry.fields))
     for entry in others:
@@ -186,7 +188,7 @@ def unkept(body: Mapping[str, Any], fields: bytes | Mapping[str, Any]) -> tuple[
     Items of a list are not distinguished. An empty list of items with keys is never listed as ours, so items of others
     in it are no loss. If the names are too long, the record is a digest of them.
 
-    For a custom kind that we created, the record also has the maps that are owned as a whole (`=`) and the lists that
+    For a custom kind, the record also has the maps that are owned as a whole (`=`) and the lists that
     are owned by their items (`+`), to distinguish emptied ones from them later. By default it is the other way round.
     """
     return _folded(_names(_findings(body, fields)))

@@ -27,8 +27,7 @@ class RequestKind(NamedTuple):
     def always(self) -> frozenset[str]:
         """The values that the record always has."""
         group = self.api_version.rpartition("/")[0]
-        is_custom = self.operation == CREATE and group not in BUILT_IN_GROUPS
-        return frozenset({CUSTOM_RECORD}) if is_custom else frozenset()
+        return frozenset() if group in BUILT_IN_GROUPS else frozenset({CUSTOM_RECORD})
 
 
 class UnkeptFields:
