@@ -14,6 +14,7 @@ from syncline.controllers.targets.apply import WriterOf
 from syncline.controllers.targets.clusters import TargetCluster
 from syncline.controllers.targets.endpoints_upward import SERVICE, EndpointsPass, EndpointsResult, EndpointsUpward
 from syncline.controllers.targets.layout import WorkspaceLowered
+from syncline.controllers.targets.member_clusters import is_requested
 from syncline.controllers.targets.status_upward import StatusUpward, UpwardPass, UpwardResult
 from syncline.controllers.triggers import Triggers
 from syncline.core.durations import seconds
@@ -67,6 +68,7 @@ class UpwardReporter:
                 retries=spec.retry.max_retries,
                 delay=seconds(spec.retry.delay),
                 workspaces={name: (one.cluster, one.client) for name, one in upstreams.items()},
+                is_requested=is_requested(lowered.sync),
             )
             status = await self._statuses.run(report.reports, one)
         else:

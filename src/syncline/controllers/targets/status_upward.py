@@ -91,6 +91,8 @@ class UpwardPass(Struct, frozen=True, kw_only=True):
     """Seconds before each try after a conflict."""
     workspaces: Mapping[str, tuple[Cluster, Client]] = {}
     """The upstreams by logical cluster, where a sync has several."""
+    is_requested: bool = False
+    """Whether a user has asked for this reconcile, perhaps after granting a missing right."""
 
     def at(self, target: Target) -> tuple[Cluster, Client]:
         """Return the upstream of an object, and the client for it."""
@@ -284,7 +286,8 @@ class StatusUpward:
     async def _review_rights(self, found: _Pass) -> None:
         """Review missing rights again."""
         now, refused = time.monotonic(), found.memory.refused
-        due = sorted((again, right) for right, (again, _) in refused.items() if again <= now)[:RIGHTS_ASKED]
+        wanted = ((again, right) for right, (again, _) in refused.items() if again <= now or found.one.is_requested)
+        due = sorted(wanted)[:RIGHTS_ASKED]
         for _, right in due:
             resource = found.resources[right[2], right[0]]
             attributes = {
