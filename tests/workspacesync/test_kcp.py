@@ -1,10 +1,12 @@
 """A real kcp as the upstream: workspaces by their paths, their identity, their metadata, and one tale of it all."""
 
 import base64
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 import yaml
-from tests.configmapsync.world import Json, until
+from tests.configmapsync.world import Json, Thing, until
 from tests.workspacesync.world import (
     RESOLVE,
     UPSTREAM,
@@ -16,13 +18,14 @@ from tests.workspacesync.world import (
     run_pods,
 )
 
-from syncline.sandbox import RequestError, Sandbox
+from syncline.sandbox import Access, RequestError, Sandbox
 from syncline.testing.faults import Fault
 from syncline.testing.fixtures import WorkspaceFactory
 from syncline.testing.kcp import KcpWorkspace
 from syncline.testing.proxy import FaultProxy
 
 BINDINGS = "/apis/apis.kcp.io/v1alpha2/apibindings"
+LOGICAL_CLUSTER = "/apis/core.kcp.io/v1alpha1/logicalclusters/cluster"
 
 
 def of(world: Workspaces) -> KcpWorkspace:
@@ -139,6 +142,60 @@ def test_a_workspace_that_does_not_exist_is_named(plain_kcp_world: Workspaces, k
     use_root(plain_kcp_world, kcp)
     sync = plain_kcp_world.wsync(upstream=by_path("root:nobody-made-this"))
     sync.has_trouble("root:nobody-made-this")
+
+
+def test_a_workspace_that_is_not_ready_is_named_and_waited_for(plain_kcp_world: Workspaces, kcp: Sandbox) -> None:
+    """An admin can read it before."""
+    world = plain_kcp_world
+    use_root(world, kcp)
+    with initializing(kcp, f"slow-{world.name}") as workspace:
+        sync = world.wsync(upstream=by_path(workspace.path), namespaces=None)
+        sync.doubts(workspace.path, "Initializing")
+        assert world.copies_at() == {}
+        workspace.edit(lambda body: body["status"].update(initializers=[]), "status")
+        sync.is_ready()
+
+
+class _Initializing:
+    """A workspace whose initializer never ends by itself."""
+
+    def __init__(self, path: str, access: Access) -> None:
+        self.path = path
+        self._access = access
+
+    def edit(self, change: Callable[[Json], object], part: str) -> None:
+        """Edit its LogicalCluster; once more if kcp was faster."""
+
+        def written() -> bool:
+            body = self._access.request("GET", LOGICAL_CLUSTER)
+            change(body)
+            try:
+                self._access.request("PUT", f"{LOGICAL_CLUSTER}/{part}", body)
+            except RequestError as error:
+                if error.status != 409:
+                    raise
+                return False
+            return True
+
+        until(written, bool)
+
+
+@contextmanager
+def initializing(kcp: Sandbox, name: str) -> Iterator[_Initializing]:
+    """Make a workspace below root that stays in the phase Initializing."""
+    tenancy = "/apis/tenancy.kcp.io/v1alpha1"
+    head = {"apiVersion": "tenancy.kcp.io/v1alpha1", "metadata": {"name": name}}
+    kcp.request("POST", f"{tenancy}/workspacetypes", {**head, "kind": "WorkspaceType", "spec": {"initializer": True}})
+    found = Thing(kcp, f"{tenancy}/workspaces", name)
+    try:
+        until(lambda: kcp.request("GET", f"{tenancy}/workspacetypes/{name}").get("status"), bool)
+        found.create({**head, "kind": "Workspace", "spec": {"type": {"name": name, "path": "root"}}})
+        until(lambda: found.read().get("status", {}).get("phase"), lambda phase: phase == "Initializing")
+        server = f"{kcp.server.removesuffix('/root')}/root:{name}"
+        yield _Initializing(f"root:{name}", Access(kcp.folder, server, kcp.ca, kcp.token))
+    finally:
+        found.delete()
+        kcp.request("DELETE", f"{tenancy}/workspacetypes/{name}")
 
 
 def test_a_workspace_that_is_deleted_deletes_nothing_below(

@@ -139,5 +139,6 @@ def test_a_cluster_out_of_reach_is_left_out_and_named(wide_kcp_world: Workspaces
     rollout.sync.now()
     assert not rollout.is_rolled_out()
     outage.lift()
+    rollout.sync.now()  # the cluster is asked at once
     rollout.shows(readyReplicas=1)
     rollout.finish()

@@ -220,6 +220,7 @@ def test_a_cluster_out_of_reach_makes_conditions_unknown_and_holds_the_generatio
     widgets.sync.now()
     assert widgets.source.at("status", "observedGeneration") == 1
     outage.lift()
+    widgets.sync.now()  # the cluster is asked at once
     widgets.copies["west"].shows("spec", "size", value=2)
     widgets.tell("west", conditions=[condition("Ready", "True")])
     until(lambda: conditions_of(widgets.source)["Ready"]["status"], lambda seen: seen == "True")

@@ -11,7 +11,7 @@ from syncline.controllers.sources.api_export import ExportReader, known_workspac
 from syncline.controllers.sources.desired import DesiredSet, UnitResult
 from syncline.controllers.sources.held_objects import HeldObjects
 from syncline.controllers.sources.object_reader import SourceCluster
-from syncline.controllers.sources.upstream_identity import UpstreamIdentity, check_identity
+from syncline.controllers.sources.upstream_identity import UpstreamIdentity, check_identity, refuse_unfinished
 from syncline.controllers.sources.upstream_parts import UpstreamPart, UpstreamSet
 from syncline.controllers.sources.upstream_reader import UPSTREAM_AGAIN
 from syncline.controllers.sources.upstream_reading import UpstreamContext, UpstreamReading
@@ -30,6 +30,7 @@ from syncline.controllers.targets.layout import WorkspaceLowered
 from syncline.controllers.targets.open_kind import unwatched_reason
 from syncline.controllers.targets.status_upward import UpwardResult
 from syncline.controllers.triggers import Triggers
+from syncline.core.namespace_mapping import server_workspace
 from syncline.core.outcome import Outcome
 from syncline.engine.claims import Claims
 from syncline.engine.cluster import Cluster, NotWatchedError
@@ -128,6 +129,8 @@ class UpstreamSource:
         await _wait_namespaces(cluster)
         at = SourceCluster(cluster, member.client)
         server = member.credentials.connection.server if member.is_workspace else ""
+        if member.is_workspace and not (status.upstream and status.upstream.identity):
+            await refuse_unfinished(member.client, workspace or server_workspace(server) or member.logical_cluster)
         return at, check_identity(
             lowered.sync, at, status.upstream, workspace, server=server, logical_cluster=member.logical_cluster
         )
