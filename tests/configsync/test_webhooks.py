@@ -3,12 +3,14 @@
 import hashlib
 import hmac
 import json
+import secrets
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.configmapsync.world import until
 from tests.configsync.world import GitWorld, config_map
 
 from syncline.sandbox import Sandbox
@@ -87,3 +89,14 @@ def test_a_push_that_nobody_signed_is_refused(listening: str, world: GitWorld) -
     world.csync(refreshInterval="24h").at(commit)
     assert announce(listening, world, "guessed", commit) == 401
     assert announce(listening, world, "guessed", commit, "no-such-sync") == 401
+
+
+def test_a_secret_of_the_size_of_a_file_is_not_kept_for_each_sync(listening: str, world: GitWorld) -> None:
+    """The secrets of all syncs stay in memory, and a tenant can have many syncs."""
+    hook, long = world.secret("hook", token="our secret"), "x" * 5000
+    commit = world.push({"app.yaml": config_map(colour="red")})
+    world.csync(webhook={"secretRef": {"name": "hook"}}, refreshInterval="24h").at(commit)
+    assert announce(listening, world, "our secret", commit) == 202
+    hook.keep(token=long)
+    until(lambda: announce(listening, world, "our secret", commit, delivery=secrets.token_hex(8)), lambda it: it == 401)
+    assert announce(listening, world, long, commit) == 401

@@ -20,6 +20,8 @@ from syncline.kube.errors import KubeError
 from syncline.kube.queue import Queue, run_workers
 
 WORKERS = 4
+MOST_BYTES = 4096
+"""The length of the longest secret: those of all syncs stay in memory, and verify each delivery."""
 
 SomeSync = TypeVar("SomeSync", bound=AnySync)
 
@@ -110,6 +112,9 @@ class WebhookSecrets(Generic[SomeSync]):
             )
             return
         secret = held.data.get(named.key) if held is not None else None
+        if secret is not None and len(secret) > MOST_BYTES:
+            log.warning("the secret of a webhook is too long and is not used", sync="/".join(key), bytes=len(secret))
+            secret = None
         self._secrets[key] = (secret,) if secret else ()
         if requester.user is not None:
             # No event reports a change of the rights of an account.
