@@ -6,14 +6,14 @@ One digest identifies all inputs. While it is the same, nothing is read, built o
 import asyncio
 import posixpath
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 from msgspec import Struct
 from prometheus_client import Counter
 
 from syncline.api.build import Helm, ValuesRef
-from syncline.api.configsync import ConfigSyncSpec, ConfigSyncTarget
+from syncline.api.configsync import ConfigSyncSpec, ConfigSyncTarget, Ignored
 from syncline.controllers.errors import SourceError, SyncError
 from syncline.controllers.quotas import Quotas
 from syncline.controllers.sources.field_lines import at_field_lines
@@ -22,7 +22,7 @@ from syncline.controllers.sources.references import ReferenceReader, Requester
 from syncline.controllers.sources.tree import SourceTree
 from syncline.controllers.tenancy import refuse
 from syncline.core.desired import BuildArtifact, DesiredError, GroupVersionKind, compress, from_manifest
-from syncline.core.digest import body_digest
+from syncline.core.digest import DigestKey, body_digest
 from syncline.core.documents import DocumentError, read_document
 from syncline.core.environments import EnvironmentSpec, SourceSpec, build_spec_digest, helm_values
 from syncline.core.fielderrors import FieldError
@@ -30,11 +30,12 @@ from syncline.core.ignored_fields import PointerError
 from syncline.core.manifest_errors import field_errors, group_of
 from syncline.core.objects import Target
 from syncline.core.patching import merge_patch
-from syncline.core.placing import BuildOutput, Placement, ScopeOf, by_values, place
+from syncline.core.placing import BuildOutput, Placed, Placement, ScopeOf, by_values, place
 from syncline.engine.cluster import Cluster
 from syncline.fairness import FairSemaphore
 from syncline.git import GitError
 from syncline.kube.errors import KindNotServed, KubeError
+from syncline.programs import in_thread
 from syncline.render.build_spec import BuildSpec, Built, Files
 from syncline.render.errors import BuildError, RenderFailed
 from syncline.render.inputs import inputs
@@ -43,6 +44,8 @@ from syncline.render.tools import tool_versions
 from syncline.render.validation import InvalidObject, Validation
 
 Json = dict[str, Any]
+P = ParamSpec("P")
+T = TypeVar("T")
 _NAMED = 5
 # How long the version of a cluster is cached: upgrades are rare.
 VERSION_TTL = 300.0
@@ -131,6 +134,7 @@ class RevisionBuilder:
         # Files are in memory until they are built: only a few builds run at a time, of more than one namespace.
         self._in_memory = FairSemaphore(BUILDS_IN_MEMORY, share=BUILDS_IN_MEMORY // 2)
         self._large_values = FairSemaphore(LARGE_VALUES, share=LARGE_VALUES // 2)
+        self._threads = FairSemaphore(2, share=1)
 
     def warm(self) -> None:
         """Get ready: something is to be built soon."""
@@ -199,25 +203,33 @@ class RevisionBuilder:
                 notes += built.notes
                 builds.append(BuildOutput(built.documents, built.data, listed))
         scopes = await self._scopes(builds)
-        placement = place(builds, namespace=request.namespace, forced=request.environment.namespace, scope=scopes)
-        await self._refuse(placement, source_tree, request.requester.key.namespace)
+        tenant = request.requester.key.namespace
+        placement = await self._in_thread(
+            tenant, place, builds, namespace=request.namespace, forced=request.environment.namespace, scope=scopes
+        )
+        await self._refuse(placement, source_tree, tenant)
         if spec.validation != "None":
-            await self._refuse_wrong_fields(placement, source_tree, request.requester.key.namespace)
+            await self._refuse_wrong_fields(placement, source_tree, tenant)
         notes += [*placement.notes, *map(str, placement.unplaced)]
         try:
-            desired = [
-                from_manifest(placed, spec.ignore_differences, self._hub.key, revision) for placed in placement.objects
-            ]
+            compressed = await self._in_thread(
+                tenant, _compressed, placement, spec.ignore_differences, self._hub.key, revision
+            )
         except (DesiredError, PointerError) as error:
             raise SourceError("InvalidManifest", str(error)) from error
         return BuildArtifact(
             recipe=recipe,
             paths=paths,
             inputs=body_digest({"recipe": recipe, "paths": paths}, self._hub.key),
-            compressed=compress(desired),
+            compressed=compressed,
             notes=tuple(dict.fromkeys(notes)),
             unserved_kinds=tuple({_kind_of(placed.manifest) for placed in placement.objects if not placed.served}),
         )
+
+    async def _in_thread(self, tenant: str, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Do work that grows with a repository in a thread, so that it blocks nobody else."""
+        async with self._threads.slot(tenant):
+            return await in_thread(work, *args, **kwargs)
 
     async def _refuse(self, placement: Placement, source_tree: SourceTree, tenant: str) -> None:
         """Refuse an invalid result, and an empty one, which is suspicious."""
@@ -242,7 +254,7 @@ class RevisionBuilder:
 
     async def _refuse_wrong_fields(self, placement: Placement, source_tree: SourceTree, tenant: str) -> None:
         """Refuse objects that no cluster accepts. Each cluster validates the others before the first write there."""
-        found = [(placed, error) for placed in placement.objects for error in field_errors(placed.manifest)]
+        found = await self._in_thread(tenant, _wrong_fields, placement)
         if found:
             errors = [(placed.origin, error) for placed, error in found]
             places = await at_field_lines(self._builder, source_tree, tenant, errors)
@@ -390,6 +402,14 @@ def _build_spec(
         sensitive=values_read.sensitive,
         kube_version=values_read.kube_version,
     )
+
+
+def _wrong_fields(placement: Placement) -> list[tuple[Placed, FieldError]]:
+    return [(placed, error) for placed in placement.objects for error in field_errors(placed.manifest)]
+
+
+def _compressed(placement: Placement, ignored: Sequence[Ignored], key: DigestKey, revision: str) -> bytes:
+    return compress([from_manifest(placed, ignored, key, revision) for placed in placement.objects])
 
 
 def _kind_of(manifest: Json) -> GroupVersionKind:
