@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ class Scene:
         self.eventually = eventually
         self.manifests = self._acting(self.adapted(load(EXAMPLES / name)))
         for manifest in self.manifests:
+            eventually(partial(self._is_free, manifest))
             self.apply(manifest)
         self._syncs = [path(manifest) for manifest in self.manifests if manifest["kind"] in SYNCS]
         self._sync = self._syncs[-1]
@@ -42,6 +44,10 @@ class Scene:
     def adapted(self, manifests: list[Manifest]) -> list[Manifest]:
         """Return the example as this machine can play it."""
         return manifests
+
+    def _is_free(self, manifest: Manifest) -> bool:
+        """Whether nothing of this name is being deleted, such as a namespace of an earlier example."""
+        return "deletionTimestamp" not in (self._get(path(manifest)) or {}).get("metadata", {})
 
     def _acting(self, manifests: list[Manifest]) -> list[Manifest]:
         """Return the example with an account in each sync, where the operator writes nothing with its own rights."""
