@@ -49,9 +49,9 @@ test: sandbox tools kcp ## all tests, in parallel (TESTS=tests/core for some, WO
 	@$(BIN)/python -m compileall -q src
 	@# Before the tests, which would wait for it: a minute when built cold. If it cannot be built, its test says what is missing.
 	$(if $(TESTS),,@$(BIN)/python deploy/image/build.py --to build/image || true)
-	@# Two workers more than cores: many tests wait for the cluster, not for a core. What fails fails the run; it is run once
+	@# Three workers more than cores: many tests wait for the cluster, not for a core. What fails fails the run; it is run once
 	@# more by itself only to tell what kind of failure it is.
-	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(or $(WORKERS),$$(($$(nproc) + 2))) --dist worksteal $(TESTS) || { code=$$?; [ $$code -eq 1 ] || exit $$code; \
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(or $(WORKERS),$$(($$(nproc) + 3))) --dist worksteal $(TESTS) || { code=$$?; [ $$code -eq 1 ] || exit $$code; \
 		echo "==> diagnosis: what failed, by itself"; \
 		$(BIN)/python -m pytest --last-failed --last-failed-no-failures none $(TESTS) \
 			&& echo "==> passes alone: a race, or a wait that is too short. The run has failed."; \
@@ -61,7 +61,7 @@ test: sandbox tools kcp ## all tests, in parallel (TESTS=tests/core for some, WO
 coverage: sandbox tools kcp ## lines and branches that the tests reach, also in the processes that they start (TESTS=tests/core)
 	@rm -rf build/coverage && mkdir -p build/coverage
 	@$(BIN)/python -m compileall -q src
-	@$(BIN)/python -m coverage run -m pytest --timeout 0 -n $$(nproc) --dist worksteal $(TESTS)
+	@$(BIN)/python -m coverage run -m pytest --timeout 0 -n $(or $(WORKERS),$$(($$(nproc) + 3))) --dist worksteal $(TESTS)
 	@$(BIN)/python -m coverage combine --quiet
 	@$(BIN)/python -m coverage report --include='src/syncline/core/*' --fail-under $(if $(TESTS),0,95)
 	@$(BIN)/python -m coverage report --format total --fail-under $(if $(TESTS),0,85)
