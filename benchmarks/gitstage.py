@@ -76,7 +76,8 @@ class GitStage:
         """Tell the operator of a push, as the host of a repository does."""
         body = b'{"ref": "refs/heads/main"}'
         serving = next(event for event in operator.events() if "webhooks" in event)
-        url = f"http://127.0.0.1{serving['webhooks']}/webhook/{HOME}/{name}"
+        port = str(serving["webhooks"]).rpartition(":")[2]
+        url = f"http://127.0.0.1:{port}/webhook/{HOME}/{name}"
         headers = {"X-Hub-Signature-256": "sha256=" + hmac.new(_SECRET, body, sha256).hexdigest()}
         async with aiohttp.ClientSession() as session, session.post(url, data=body, headers=headers) as response:
             if response.status != 202:
