@@ -81,6 +81,7 @@ def test_a_pod_that_was_created_without_an_agent_is_named(arena: Sandbox, world:
     assert "early" in sync.condition("AgentsReady", status="False", reason="AgentMissing")["message"]
 
 
+@pytest.mark.own_rights  # the author of a sync with a service account needs no check
 def test_a_sync_whose_author_was_not_checked_gives_no_agents(arena: Sandbox, world: PlantWorld) -> None:
     name = "ignitionsyncs-authors.syncline.dev"
     folder = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"

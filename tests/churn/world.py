@@ -15,8 +15,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.acting import account_of_tests, empower
 from tests.churn.api import Admin, Json
 from tests.churn.lag import Lag
+from tests.churn.names import HOME, LODGE
 
 from syncline import deploy
 from syncline.sandbox import Options, Sandbox
@@ -84,6 +86,9 @@ class World:
                 stack.callback(self.far_admin.close)
             kubeconfig = install(self.sandbox)
             self._grant()
+            if account := account_of_tests():
+                for namespace in (HOME, LODGE):
+                    empower(self.sandbox, namespace, account)
             self.proxy = stack.enter_context(FaultProxy(self.sandbox))
             self.proxy.inject(Fault(events=self.lag.edit), when=lambda asked: asked.verb == "watch")
             self._kubeconfig = self.proxy.kubeconfig(kubeconfig)
