@@ -220,6 +220,12 @@ def _skipped(scene: Snapshot, history: History) -> None:
     history.edited(COPY, "c", {"s0": "2"})
 
 
+def _skipped_and_put_back(scene: Snapshot, history: History) -> None:
+    _skipped(scene, history)
+    scene.objects[COPY]["metadata"]["uid"] = "another"
+    history.restored.add(COPY)
+
+
 def _merged(scene: Snapshot, history: History) -> None:
     scene.objects[COPY]["data"]["u-0"] = "mine"
     scene.syncs[REF]["spec"]["conflictPolicy"] = "Merge"
@@ -231,7 +237,9 @@ def _ignored(scene: Snapshot, history: History) -> None:
     _edit_copy(scene, history)
 
 
-@pytest.mark.parametrize("change", [_orphaned, _suspended, _unpruned, _kept, _skipped, _merged, _ignored])
+@pytest.mark.parametrize(
+    "change", [_orphaned, _suspended, _unpruned, _kept, _skipped, _skipped_and_put_back, _merged, _ignored]
+)
 def test_what_users_ask_for_is_no_deviation(scene: Snapshot, history: History, change: Change) -> None:
     change(scene, history)
     assert judge(scene, history) == []

@@ -104,13 +104,17 @@ class _Judge:
             states = {"Synced", "Conflict"}
         else:
             wrong, states = content.differences(body, want, extras=wishes.policy == "Overwrite"), {"Synced"}
-            if wrong and wishes.conflict == "Skip" and content.was_edited(self._history, place, uid):
+            if wrong and wishes.conflict == "Skip" and self._may_be_edited(place, uid):
                 return {"Conflict"}
         if former:
             wrong.append("it is still marked as a copy of a sync that is gone")
         if wrong:
             self._add("wrong content", wishes.ref, place, "; ".join(wrong))
         return states
+
+    def _may_be_edited(self, place: Place, uid: str) -> bool:
+        """Whether a copy may hold an edit; one that was put back from a backup may hold an edit from before."""
+        return place in self._history.restored or content.was_edited(self._history, place, uid)
 
     def _judge_marked(self) -> dict[str, set[Place]]:
         """Find copies that must not be there; return those of each living sync that it does not want."""
@@ -139,11 +143,7 @@ class _Judge:
         source = (source[0].partition(".")[0], *source[1:]) if source else ()
         gone = bool(source) and source not in self._snapshot.objects
         if place in wishes.waiting or source in wishes.absent:
-            # What was put back from a backup may hold an edit from before.
-            edited = place in self._history.restored or content.was_edited(
-                self._history, place, body["metadata"]["uid"]
-            )
-            return wishes.orphans or (wishes.two_way and edited)
+            return wishes.orphans or (wishes.two_way and self._may_be_edited(place, body["metadata"]["uid"]))
         if gone and wishes.orphans:
             return True
         partial = wishes.ref.startswith("ConfigSync/") and "missing" in wishes.closed.values()
