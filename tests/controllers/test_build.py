@@ -69,10 +69,11 @@ async def make(builder: RevisionBuilder, namespace: str) -> BuildArtifact:
 async def test_the_large_repositories_of_one_namespace_block_neither_the_loop_nor_another_namespace(
     stage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gate, work = threading.Event(), getattr(build, stage)
+    begun, gate, work = threading.Event(), threading.Event(), getattr(build, stage)
 
     def slow(*args: Any, **kwargs: Any) -> object:
         if LARGE in repr((args, kwargs)):
+            begun.set()
             assert gate.wait(60), "a large repository has blocked the loop"
         return work(*args, **kwargs)
 
@@ -81,6 +82,7 @@ async def test_the_large_repositories_of_one_namespace_block_neither_the_loop_no
     held = [asyncio.create_task(make(shared, LARGE)) for _ in range(MANY)]
     try:
         async with asyncio.timeout(60):
+            await asyncio.to_thread(begun.wait)
             for _ in range(3):
                 assert (await make(shared, "small")).compressed
         assert not any(one.done() for one in held)
