@@ -69,12 +69,14 @@ async def make(builder: RevisionBuilder, namespace: str) -> BuildArtifact:
 async def test_the_large_repositories_of_one_namespace_block_neither_the_loop_nor_another_namespace(
     stage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    waited: list[bool] = []
     begun, gate, work = threading.Event(), threading.Event(), getattr(build, stage)
 
     def slow(*args: Any, **kwargs: Any) -> object:
         if LARGE in repr((args, kwargs)):
             begun.set()
-            assert gate.wait(60), "a large repository has blocked the loop"
+            waited.append(gate.wait(30))
+            gate.set()  # the others need not wait for what has failed
         return work(*args, **kwargs)
 
     monkeypatch.setattr(build, stage, slow)
@@ -86,6 +88,7 @@ async def test_the_large_repositories_of_one_namespace_block_neither_the_loop_no
             for _ in range(3):
                 assert (await make(shared, "small")).compressed
         assert not any(one.done() for one in held)
+        assert not waited, "a large repository blocks the others"
     finally:
         gate.set()
         assert all(one.compressed for one in await asyncio.gather(*held))
