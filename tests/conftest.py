@@ -1,5 +1,7 @@
 """Fixtures that tests of several packages share."""
 
+import gc
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -28,6 +30,21 @@ CANARIES = pytest.StashKey[Canaries]()
 
 # Hundreds of operators are started; what depends on how one is started names `execute`.
 OperatorProcess.launch = staticmethod(forks.launch)
+
+
+# Each process of a control plane uses one core: there are more of them than cores, and a request costs a fifth less.
+os.environ.setdefault("GOMAXPROCS", "1")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collect without garbage collections, and leave the tests out of those that follow: they stay until the end."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def folder_of(path: Path) -> str:
