@@ -65,11 +65,11 @@ def eventually() -> Eventually:
     """Wait until a check holds; fail when it does not within 180 seconds."""
 
     def wait(check: Check) -> None:
-        deadline, pause = time.monotonic() + 180, 0.02
+        deadline, pause = time.monotonic() + 180, 0.03
         while not check():
             assert time.monotonic() < deadline, "not within 180 s"
             time.sleep(pause)
-            pause = min(0.2, pause * 1.3)
+            pause = min(0.3, pause * 1.4)
 
     return wait
 
