@@ -80,7 +80,7 @@ async def run(connection: Connection, settings: Settings, shipped: Shipped, *, a
 
 
 async def _run(connection: Connection, settings: Settings, shipped: Shipped, credential: Credential | None) -> None:
-    # Threads work for single tenants, and the event loop for all: it gets its turn after this time.
+    # Threads work for single tenants, and the event loop for all: it interrupts them after this time.
     sys.setswitchinterval(_SWITCH_SECONDS)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -238,16 +238,16 @@ class Operator:
         watches.append(asyncio.create_task(self._installation.run()))
         election = asyncio.create_task(self._election.run()) if self._election else None
         work = asyncio.create_task(self._work())
-        told = asyncio.create_task(stop.wait())
+        stopping = asyncio.create_task(stop.wait())
         log.info("started", namespaces=list(self._settings.watch_namespaces) or "all")
         try:
             # Work has no end of its own: if it ends, the process must too, rather than look alive and do nothing.
-            await asyncio.wait([told, work], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([stopping, work], return_when=asyncio.FIRST_COMPLETED)
             patience = FINISH_GRACE if self._is_working() else 0.0
             log.info("stopping: writes in flight finish, nothing new is started", patience=patience)
         finally:
             # Workers end before the watches, and the lease is released last: until then no other replica writes.
-            told.cancel()
+            stopping.cancel()
             await self._receiver.stop()
             await self._agents.stop()
             self._git.webhook_secrets.queue.close()

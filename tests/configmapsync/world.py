@@ -19,8 +19,10 @@ T = TypeVar("T")
 Json = dict[str, Any]
 
 SECONDS = 180.0
-FIRST_POLL = 0.02
-LAST_POLL = 0.2
+# A third of the requests of tests are such looks: a longer wait is looked at less often.
+FIRST_POLL = 0.03
+LAST_POLL = 0.3
+POLL_GROWTH = 1.4
 
 
 def until(look: Callable[[], T], holds: Callable[[T], object]) -> T:
@@ -29,7 +31,7 @@ def until(look: Callable[[], T], holds: Callable[[T], object]) -> T:
     while not holds(seen := look()):
         assert time.monotonic() < deadline, f"not within {SECONDS:.0f} s; last seen: {seen}"
         time.sleep(pause)
-        pause = min(LAST_POLL, pause * 1.3)
+        pause = min(LAST_POLL, pause * POLL_GROWTH)
     return seen
 
 

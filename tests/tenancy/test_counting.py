@@ -84,7 +84,7 @@ def test_a_sync_that_was_never_counted_has_what_its_status_says() -> None:
     old, new = sync_of("old", 1), sync_of("new", 2)
     counted.connect(lambda name: 8 if name[1].name == "old" else 0, lambda _: None)
     put(counted, old, new)
-    with pytest.raises(QuotaError, match="beside the 8 of its other syncs"):
+    with pytest.raises(QuotaError, match="its other syncs have 8"):
         counted.take_targets(KIND, new, 3)
     counted.take_targets(KIND, new, 2)
     with pytest.raises(QuotaError):

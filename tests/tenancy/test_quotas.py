@@ -89,8 +89,7 @@ class TestTargets:
         ready = second.becomes("NotAllowed")
         what = f"to have 2 targets here and more than 3 in all of namespace {world.home}"
         assert ready["message"] == (
-            policy.refusal("quotas.targets", what)
-            + "have fewer, beside the 2 of its other syncs, or ask its administrator"
+            policy.refusal("quotas.targets", what) + "have fewer here: its other syncs have 2, or ask its administrator"
         )
         assert world.config_map(one, "second").look() is None
         first.change(destinationNamespaces=[one])

@@ -12,9 +12,10 @@ from tests.configmapsync.world import until
 from tests.fleet.world import Remote
 from tests.tenancy.policies import Policy
 from tests.workspacesync.test_api_export import SLICES, Exported, bound
+from tests.workspacesync.world import put_part
 
 from syncline.api.common import CONFIRM_DELETION
-from syncline.sandbox import RequestError, Sandbox
+from syncline.sandbox import Sandbox
 from syncline.testing.fixtures import WorkspaceFactory
 from syncline.testing.kcp import KcpExport, KcpWorkspace
 from syncline.testing.operator import OperatorProcess
@@ -42,20 +43,7 @@ class TwoShards:
     def list_addresses(self, *urls: str) -> None:
         """Write the addresses of the APIExport; once more if kcp was faster."""
         provider, path = self.world.export.workspace, f"{SLICES}/{self.world.export.name}"
-
-        def written() -> bool:
-            told = provider.request("GET", path)
-            told["metadata"].pop("managedFields", None)
-            told["status"]["endpoints"] = [{"url": url} for url in urls]
-            try:
-                provider.request("PUT", f"{path}/status", told)
-            except RequestError as error:
-                if error.status != 409:
-                    raise
-                return False
-            return True
-
-        until(written, bool)
+        put_part(provider, path, "status", lambda body: body["status"].update(endpoints=[{"url": url} for url in urls]))
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from syncline.api.common import ABANDON, API_VERSION, ObjectMeta
 from syncline.api.workspacesync import KIND, PLURAL
 from syncline.core.ownership import OWNER_LABEL
 from syncline.fleet import SecretWire
-from syncline.sandbox import RequestError, Sandbox
+from syncline.sandbox import Access, RequestError, Sandbox
 from syncline.testing.audit import AuditLog, Entry
 from syncline.testing.kcp import KcpWorkspace
 
@@ -35,6 +35,24 @@ RESOLVE = "syncline.dev/resolve"
 LETS_GO = 30.0
 FAILS_TO = 4.0
 _GROUPS = {"deployments": "apps", "statefulsets": "apps", "ingresses": "networking.k8s.io"}
+
+
+def put_part(access: Access, path: str, part: str, change: Callable[[Json], object]) -> None:
+    """Change a part of an object, such as its status; once more if its controller was faster."""
+
+    def written() -> bool:
+        body = access.request("GET", path)
+        body["metadata"].pop("managedFields", None)
+        change(body)
+        try:
+            access.request("PUT", f"{path}/{part}", body)
+        except RequestError as error:
+            if error.status != 409:
+                raise
+            return False
+        return True
+
+    until(written, bool)
 
 
 class Cluster(Protocol):

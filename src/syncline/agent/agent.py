@@ -234,10 +234,10 @@ class Agent:
 
     def _settle(self, outcome: SyncOutcome) -> None:
         """Record the outcome of an attempt, and report it."""
-        told = (outcome.state, outcome.reason, outcome.message)
-        if told != (self._outcome.state, self._outcome.reason, self._outcome.message):
+        reported = (outcome.state, outcome.reason, outcome.message)
+        if reported != (self._outcome.state, self._outcome.reason, self._outcome.message):
             warn = outcome.state == "Error"
-            (log.warning if warn else log.info)("state", state=told[0], reason=told[1], message=told[2])
+            (log.warning if warn else log.info)("state", state=reported[0], reason=reported[1], message=reported[2])
         self._outcome = outcome
         paused = outcome.reason in ("Paused", "DryRun")
         if self._plan is not None and (paused or self._sync.has_good_copy):

@@ -130,5 +130,5 @@ def _record(text: Any) -> str:
         return VALUE
     if not isinstance(record, dict):
         return VALUE
-    told = {name: record[name] for name in ("sync", "source", "revision", "mode") if isinstance(record.get(name), str)}
-    return ", ".join(f"{name} {value}" for name, value in told.items())
+    shown = {name: record[name] for name in ("sync", "source", "revision", "mode") if isinstance(record.get(name), str)}
+    return ", ".join(f"{name} {value}" for name, value in shown.items())

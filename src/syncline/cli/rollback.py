@@ -172,8 +172,8 @@ def _past(track: EnvironmentStatus, given: str) -> str:
         return found[0]
     if found:
         raise UsageError(f"{given} is ambiguous ({' or '.join(found)}): write more digits")
-    told = ", ".join(shown_revision(commit) for commit in known) or "none"
-    raise UsageError(f"{track.name} has no commit {given} in its history: write one of its commits ({told})")
+    commits = ", ".join(shown_revision(commit) for commit in known) or "none"
+    raise UsageError(f"{track.name} has no commit {given} in its history: write one of its commits ({commits})")
 
 
 def _known(reported: EnvironmentStatus | _PinnedStatus | None, results: Collection[str] = ()) -> list[str]:

@@ -92,7 +92,7 @@ class Quotas:
         ]
         if not fits(wanted, own, others, quota.limit):
             what = f"to have {wanted} targets here and more than {quota.limit} in all of namespace {namespace}"
-            remedy = f"have fewer, beside the {sum(one.targets for one in others)} of its other syncs"
+            remedy = f"have fewer here: its other syncs have {sum(one.targets for one in others)}"
             self._refuse(name, quota.exceeded(what, remedy))
         self._discard(name)
         return wanted

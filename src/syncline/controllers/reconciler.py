@@ -372,13 +372,15 @@ class Reconciler(BaseReconciler[Spec, Status], Generic[Spec, Status, Source]):
         )
 
     def _unnoticed(self, lowered: LoweredSpec, clusters: ConnectedClusters) -> SyncError | None:
-        """Return the problem of a sync that may be out of date, because a watch that would tell fails."""
+        """Return the problem of a sync that may be out of date, because a watch fails."""
         cluster, error = next(self.triggers.blind(key_of(lowered.sync)), (None, None))
         if cluster is None or error is None:
             return None
         names = {site.cluster.name: site.destination.cluster for site in clusters.sites}
-        told = describe_unwatched(error, cluster=names.get(cluster.name, ""), reads_as_account=lowered.user is not None)
-        return SyncError("ChangesUnnoticed", f"{told}; changes are not noticed meanwhile", status="Unknown")
+        described = describe_unwatched(
+            error, cluster=names.get(cluster.name, ""), reads_as_account=lowered.user is not None
+        )
+        return SyncError("ChangesUnnoticed", f"{described}; changes are not noticed meanwhile", status="Unknown")
 
     async def _dry_run(
         self, reading: SourceReading[Spec, Status], clusters: ConnectedClusters, desired: Sequence[DesiredSet]

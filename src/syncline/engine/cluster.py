@@ -53,7 +53,7 @@ INFORMER_GRACE = 900.0
 class NotWatchedError(KubeError):
     """A kind cannot be watched. Its managed objects are not known, so nothing is written.
 
-    `forbidden` tells that a right to the `resource`, such as `deployments.apps`, is missing; `full` tells that there
+    `forbidden`: a right to the `resource`, such as `deployments.apps`, is missing; `full`: there
     are more objects than there is room for.
     """
 
@@ -68,7 +68,7 @@ class Cluster:
     """A cache of one cluster: the namespaces, and the managed objects of each kind.
 
     `start` begins the watches; `open_kind` adds a kind. Targets that listeners get name no cluster: each sync has its
-    own name for it. `name` tells clusters apart; it is empty for the cluster that the syncs are in.
+    own name for it. `name` distinguishes clusters; it is empty for the cluster that the syncs are in.
     """
 
     def __init__(
@@ -286,7 +286,7 @@ class Cluster:
         return informer.managed.at(target) if informer is not None else None
 
     def managed_by(self, sync: str, kind: str | None = None) -> list[Observed]:
-        """Return the objects whose marker names this sync; `ownership.ownership_of` tells whether they are its own."""
+        """Return the objects whose marker names this sync; `ownership.ownership_of` checks whether they are its own."""
         if kind is None:
             informers = list(self._informers.values())
         else:

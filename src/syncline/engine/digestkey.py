@@ -1,7 +1,7 @@
 """The key of all digests that are written down: a Secret in the operator's own namespace, made once.
 
-Without it nobody can tell from a digest what a value is. If it is lost, a new one is made: then no record can be read,
-and what it would have told is not known, never guessed.
+Without it nobody can guess a value from its digest. If it is lost, a new one is made: then no record can be read, and
+its content is unknown, never guessed.
 """
 
 import base64

@@ -31,7 +31,7 @@ _UNREPORTED = 1000
 class FanOut:
     """The writes of one sync. Late writes go on in the background; `on_late` is called when one ends.
 
-    `is_wanted` tells whether the sync is enqueued again: then `run` waits for late writes only briefly.
+    `is_wanted` returns whether the sync is enqueued again: then `run` waits for late writes only briefly.
     """
 
     def __init__(self, on_late: Callable[[], None], is_wanted: Callable[[], bool] = lambda: False) -> None:

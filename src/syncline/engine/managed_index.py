@@ -64,7 +64,7 @@ class ManagedIndex:
         return self.reflector.has_told_end(Key(target.namespace, target.name), observed.uid)
 
     def of(self, sync: str) -> list[Observed]:
-        """Return the objects whose marker names this sync; `ownership.ownership_of` tells whether they are its own."""
+        """Return the objects whose marker names this sync; `ownership.ownership_of` checks whether they are its own."""
         found = (self.reflector.get(key) for key in sorted(self._by_sync.get(sync, ())))
         return [observed for observed in found if observed is not None]
 

@@ -132,7 +132,7 @@ class CopySide:
         try:
             answer: Json = msgspec.json.decode(await self._create(desired, body, dry_run=True))
         except BadRequest:
-            return body  # a webhook with side effects; what else is wrong, the write itself tells
+            return body  # a webhook with side effects; the write itself reports any other error
         return answer
 
     async def patch(self, desired: Desired, copy: Copy, changes: list[Json]) -> Copy:
@@ -145,7 +145,7 @@ class CopySide:
         try:
             answer: Json = msgspec.json.decode(await self._patch(desired, copy, changes, dry_run=True))
         except BadRequest:
-            return expected  # a webhook with side effects; what else is wrong, the write itself tells
+            return expected  # a webhook with side effects; the write itself reports any other error
         return answer
 
     async def has_moved(self, desired: Desired, copy: Copy) -> bool:

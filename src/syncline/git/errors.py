@@ -19,7 +19,7 @@
     |-- RepositoryUnreachable   no usable response; the operator retries
     `-- CacheFailure            the folder for mirrors is full or not writable
 
-`reason` is a word for conditions. `transient` tells whether a retry can help. `str()` is a message for people. No error
+`reason` is a word for conditions. `transient`: a retry can help. `str()` is a message for people. No error
 contains a credential.
 """
 

@@ -128,11 +128,11 @@ class RefsReader:
         return Refs(self._ids, self._head)
 
     def _take(self, line: bytes) -> None:
-        told, _, name = line.decode(errors="replace").removesuffix("\r").partition("\t")
-        if told.startswith("ref: "):
-            self._head = told.removeprefix("ref: ") if name == "HEAD" else self._head
-        elif _COMMIT.fullmatch(told) and name:
-            self._ids[name] = told
+        value, _, name = line.decode(errors="replace").removesuffix("\r").partition("\t")
+        if value.startswith("ref: "):
+            self._head = value.removeprefix("ref: ") if name == "HEAD" else self._head
+        elif _COMMIT.fullmatch(value) and name:
+            self._ids[name] = value
             self._size += _cost(name)
         else:
             raise RepositoryUnreachable(

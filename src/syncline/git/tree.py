@@ -278,13 +278,13 @@ class ListingReader:
         return Listing(self._root, tuple(sorted(self._entries, key=_path)), self._folders, self._cost)
 
     def _take(self, line: bytes) -> None:
-        told, _, raw = line.partition(b"\t")
+        fields, _, raw = line.partition(b"\t")
         limits = self._limits
         if len(self._entries) + len(self._folders) >= limits.files:
             raise TooLarge(f"the commit has more than {limits.files} files and folders")
         if len(raw) > limits.path_bytes:
             raise TooLarge(f"the commit has a path of {len(raw)} bytes; {limits.path_bytes} are allowed")
-        mode, kind, identity, size = told.decode().split()
+        mode, kind, identity, size = fields.decode().split()
         path = raw.decode(errors="backslashreplace")
         self._cost += sys.getsizeof(path) + _ENTRY_COST
         if self._cost > self._most:

@@ -232,7 +232,7 @@ class RemoteWatch:
 
 
 async def _choose(refs: Refs, revision: str) -> Commit:
-    """Return the commit of a revision. A range of versions takes seconds in a long list: it takes its turn in a thread.
+    """Return the commit of a revision: in a thread, because a range of versions takes seconds in a long list.
 
     Raises `RevisionNotFound`.
     """

@@ -196,7 +196,7 @@ def _connect(name: str, namespace: str, cluster: _KubeconfigEntry, user: _Kubeco
 
 
 def is_server_url(server: str) -> bool:
-    """Tell whether this is the address of an API server: http or https, a host, and no user, query or fragment."""
+    """Return whether this is the address of an API server: http or https, a host, and no user, query or fragment."""
     try:
         url = urlsplit(server)
         addressed = url.scheme in {"http", "https"} and bool(url.hostname) and url.port != 0

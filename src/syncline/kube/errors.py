@@ -2,7 +2,7 @@
 
     KubeError
     |-- ConfigError             a kubeconfig or the in-cluster settings cannot be used
-    |-- Unreachable             no usable response; `ambiguous` tells whether the request may have been executed
+    |-- Unreachable             no usable response; `ambiguous`: the request may have been executed
     |   |-- BadAnswer           an invalid response: not JSON, an unexpected type, too large
     |   `-- Untrusted           its certificate is not trusted
     |-- KindNotServed           the server does not serve the kind; the message names the remedy

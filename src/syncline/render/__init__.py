@@ -2,7 +2,7 @@
 
     transform_pool  transforms data, and renders texts such as patches and names, for each target
     build_pool      builds manifests from a tree of files: decrypted, templated, built by kustomize, helm or jsonnet
-    inputs          tells which paths of the tree a build depends on
+    inputs          finds the paths of the tree that a build depends on
     validation      checks manifests against the schemas of a cluster
     workers         the processes, which have no network, no files, little memory and little time
 

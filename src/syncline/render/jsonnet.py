@@ -17,7 +17,7 @@ _LONGEST_CAUSE = 200
 _STACK = 300
 
 
-class _ImportRefused(Exception):  # noqa: N818 - told as a BuildError
+class _ImportRefused(Exception):  # noqa: N818 - reported as a BuildError
     pass
 
 

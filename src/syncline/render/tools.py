@@ -23,7 +23,7 @@ _OWN_VERSION = 1
 
 
 def find(tool: Tool) -> Path:
-    """Find a program: in the folder of SYNCLINE_TOOLS, beside Python, on PATH. Raises RenderFailed if there is none."""
+    """Find a program in SYNCLINE_TOOLS, next to Python or on PATH. Raises RenderFailed if there is none."""
     folder = os.environ.get(FOLDER)
     places = [Path(folder) / tool] if folder else []
     places += [*_packaged(tool), Path(sys.executable).with_name(tool)]

@@ -89,7 +89,7 @@ class Sandbox(Access):
                         os.close(users)
                     raise
             else:
-                # None when its last user has just left: it ends, and then it is our turn to start one.
+                # None when its last user has just left: it ends, and then this process starts one.
                 users = join(folder)
             if users is not None:
                 sandbox = cls(folder, ready(folder), users=users)

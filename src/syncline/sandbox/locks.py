@@ -34,7 +34,7 @@ def is_locked(folder: Path) -> bool:
 
 @contextlib.contextmanager
 def watched(folder: Path) -> Iterator[Callable[[], bool]]:
-    """Return a function that tells whether the lock of the folder is held, also after its removal."""
+    """Return a function that returns whether the lock of the folder is held, also after its removal."""
     try:
         descriptor = _open(folder)
     except OSError:

@@ -85,14 +85,14 @@ def launch(folder: Path, lock: int, request: StartRequest) -> Link:
 def end(folder: Path) -> None:
     """Stop the supervisor of a folder, if there is one, and wait until the folder is gone."""
     deadline = time.monotonic() + _STOP_SECONDS
-    told = False
+    notified = False
     with locks.watched(folder) as held:
         while held():
             now = state.load(folder)
             overdue = time.monotonic() > deadline
             # A supervisor with a recorded failure is about to end.
-            if now is not None and (overdue or (not told and now.phase != "failed")):
-                told = True
+            if now is not None and (overdue or (not notified and now.phase != "failed")):
+                notified = True
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(now.supervisor, signal.SIGKILL if overdue else signal.SIGTERM)
             if time.monotonic() > deadline + _STOP_SECONDS:

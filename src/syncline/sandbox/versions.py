@@ -16,7 +16,7 @@ COMPONENTS = (ETCD, APISERVER, CONTROLLER_MANAGER)
 """The control plane."""
 
 KCP = "kcp"
-"""A control plane of workspaces, which has etcd beside it."""
+"""A control plane of workspaces, next to which runs etcd."""
 
 HELM = "helm"
 KUSTOMIZE = "kustomize"

@@ -114,12 +114,12 @@ class AuditLog:
         """Return the answered requests between two marks, of one user or of all. A watch counts at its start."""
         lines = self._read(since, until).splitlines(keepends=True)
         events = (json.loads(line) for line in lines if line.endswith(b"\n"))
-        told = (
+        answered = (
             Entry.read(event)
             for event in events
             if event["stage"] == ("ResponseStarted" if event["verb"] == "watch" else "ResponseComplete")
         )
-        return [entry for entry in told if user in (None, entry.user)]
+        return [entry for entry in answered if user in (None, entry.user)]
 
     def writes(self, user: str | None = None, *, since: int = 0, until: int | None = None) -> list[Entry]:
         """Return the requests that could have changed something."""

@@ -312,7 +312,7 @@ class GitServer(OnLoop):
     async def _backend(
         self, request: web.BaseRequest, name: str, body: bytes, asked: GitRequest
     ) -> tuple[int, dict[str, str], bytes]:
-        told = environment() | {
+        env = environment() | {
             "CONTENT_LENGTH": str(len(body)),
             "CONTENT_TYPE": request.headers.get("Content-Type", ""),
             "GIT_CONFIG_COUNT": "2",
@@ -328,10 +328,10 @@ class GitServer(OnLoop):
             "REQUEST_METHOD": request.method,
         }
         if name not in self.old_protocol:
-            told["GIT_PROTOCOL"] = asked.protocol
+            env["GIT_PROTOCOL"] = asked.protocol
         process = await asyncio.create_subprocess_exec(
             *("git", "http-backend"),
-            env=told,
+            env=env,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,

@@ -67,13 +67,13 @@ class SshServer(OnLoop):
         if len(words) != 2 or words[0] not in known:  # noqa: PLR2004 - the program and the path
             process.exit(1)
             return
-        told = environment() | {"GIT_PROTOCOL": process.env.get("GIT_PROTOCOL", "")}
+        env = environment() | {"GIT_PROTOCOL": process.env.get("GIT_PROTOCOL", "")}
         backend = await asyncio.create_subprocess_exec(
             *("git", "-c", "safe.directory=*", words[0].removeprefix("git-"), str(self._folder / words[1].lstrip("/"))),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            env=told,
+            env=env,
         )
         await process.redirect(stdin=backend.stdin, stdout=backend.stdout, stderr=backend.stderr)
         process.exit(await backend.wait())

@@ -88,7 +88,7 @@ class OperatorProcess:
     """A running `syncline run`. Ends with `stop()` or the `with` block; `kill()` is a crash."""
 
     launch: ClassVar[Launch] = staticmethod(execute)
-    """How operators are started, unless they are told otherwise."""
+    """How operators are started by default."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class OperatorProcess:
         launch: Launch | None = None,
     ) -> None:
         """`launch`: how to start this one."""
-        # Beside the kubeconfig of a sandbox: that folder goes away even when this process is killed.
+        # Next to the kubeconfig of a sandbox: that folder goes away even when this process is killed.
         self._log = tempfile.NamedTemporaryFile(  # noqa: SIM115 - closed by stop
             prefix="syncline-operator-", suffix=".log", dir=kubeconfig.parent
         )

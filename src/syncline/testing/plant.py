@@ -2,7 +2,7 @@
 
     python -m syncline.testing.plant FOLDER GATEWAY...
 
-It serves until it is ended. The folder tells people and scripts what they need:
+It serves until it is ended. The folder has what people and scripts need:
 
     FOLDER/url, ca.crt, token   the repository `plants/plant`: its address, its authority, and the token to push
     FOLDER/api-key              the API key of all gateways
@@ -31,7 +31,7 @@ FIRST = {"README.md": "The files of all gateways.\n"}
 
 
 class FileGateway(GatewayDouble):
-    """A gateway whose broken projects are named by a file beside its data folder."""
+    """A gateway whose broken projects are named by a file next to its data folder."""
 
     def __init__(self, folder: Path, api_key: str) -> None:
         super().__init__(folder / "data", api_key=api_key)

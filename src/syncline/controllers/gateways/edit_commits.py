@@ -155,7 +155,7 @@ class EditCommits:
             base=await self._base_branch(remote, plan.ref),
             title=f"Edits on gateway {plain(plan.gateway)}",
             body=f"Files that were edited on the gateway {plain(plan.gateway)} of the IgnitionSync"
-            f" {subject.pod.facts.namespace}/{plain(plan.sync)}. Review them as those of a stranger.",
+            f" {subject.pod.facts.namespace}/{plain(plan.sync)}. Review them like those of an unknown author.",
             labels=back.pr_labels,
             provider=None if back.provider == "Auto" else back.provider,
         )

@@ -155,9 +155,9 @@ def _log_targets(one: StatusChange) -> None:
 
 def _name(outcomes: Sequence[Outcome]) -> str:
     """Return the first targets with their messages, as text."""
-    told = [f"{outcome.target}: {outcome.message}" if outcome.drift else str(outcome.target) for outcome in outcomes]
-    rest = len(told) - NAMED
-    return ", ".join(told[:NAMED]) + (f" and {rest} more" if rest > 0 else "")
+    names = [f"{outcome.target}: {outcome.message}" if outcome.drift else str(outcome.target) for outcome in outcomes]
+    rest = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _reference(kind: str, meta: ObjectMeta) -> dict[str, str]:

@@ -68,8 +68,8 @@ def _ready(status: IgnitionSyncStatus, gateways: list[DiscoveredGateway]) -> lis
     ready = find(status.conditions, "Ready")
     if ready is None or ready.reason != "Synced":
         return status.conditions
-    told = structs.replace(ready, message=summary(gateways))
-    return [told if one.type == "Ready" else one for one in status.conditions]
+    summarized = structs.replace(ready, message=summary(gateways))
+    return [summarized if one.type == "Ready" else one for one in status.conditions]
 
 
 def _conditions(

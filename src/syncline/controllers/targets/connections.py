@@ -124,7 +124,7 @@ def is_abandoned_spec(lowered: LoweredSpec) -> bool:
 
 
 def lost_cluster(name: str, target: SyncTarget | None, last_seen: datetime | None = None) -> LostCluster:
-    """Return a cluster that cannot be reached. If this process has never seen it, its status tells for how long.
+    """Return a cluster that cannot be reached. If this process has never seen it, its status has the time since when.
 
     Without an answer, it has just been lost: a restart of the operator must not end the patience with a cluster.
     """

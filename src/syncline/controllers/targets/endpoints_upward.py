@@ -72,7 +72,7 @@ class EndpointsPass(Struct, frozen=True, kw_only=True):
     certain: bool = True
     """Whether all Services and their copies are known: else nothing is removed."""
     several: bool = False
-    """Whether the sync may have several targets, reached or not: then names tell them apart."""
+    """Whether the sync may have several targets, reached or not: then names distinguish them."""
     only: str = ""
     """The target whose Endpoints are written, where there are several (`downstream.writer`)."""
 

@@ -269,8 +269,8 @@ async def _read_export(client: Client, export: ApiExportRef) -> tuple[str, Seque
     """Return the UID of an APIExport, and its addresses: none before the first workspace is bound."""
     try:
         found: _Export = await client.get(EXPORTS, export.name, type=_Export)
-        told: _Slice = await client.get(SLICES, export.name, type=_Slice)
-        urls = dict.fromkeys(one.url for one in told.status.endpoints)
+        slice_: _Slice = await client.get(SLICES, export.name, type=_Slice)
+        urls = dict.fromkeys(one.url for one in slice_.status.endpoints)
         home = found.metadata.annotations.get(CLUSTER, "")
         return found.metadata.uid, [read_endpoint(url, export.name, home) for url in urls]
     except NotFound as error:

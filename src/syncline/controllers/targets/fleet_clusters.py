@@ -317,8 +317,8 @@ class FleetClusters:
                 f"SyncTarget {resolved.name} takes no new syncs: name another one, or set its unschedulable to false"
             )
             closed = LostCluster(name=named.cluster, labels=_labels(resolved), unschedulable=True)
-            told = place_outcomes(lowered, named, ("Pending", "Unschedulable", message))
-            return ClusterVisit(outcomes=() if lowered.chooses_clusters else told, lost=closed)
+            pending = place_outcomes(lowered, named, ("Pending", "Unschedulable", message))
+            return ClusterVisit(outcomes=() if lowered.chooses_clusters else pending, lost=closed)
 
         connection = named.connection
         assert connection is not None  # noqa: S101 - the caller looked

@@ -227,8 +227,8 @@ class Pruner:
             return FinalizeResult(outcomes=tuple(removed), problem=problem)
         closed = sum(not is_writable(site, observed) for site, observed in managed_objects(connected))
         words = [f"{len(failed)} copies could not be removed and were left: {failed[0].message}"] if failed else []
-        told = (HOLDS_UNMANAGED, UNPROVEN, MARK_UNPROVEN)
-        words += [f"{one.target}: {one.message}" for one in removed if one.reason in told][:1]
+        explained = (HOLDS_UNMANAGED, UNPROVEN, MARK_UNPROVEN)
+        words += [f"{one.target}: {one.message}" for one in removed if one.reason in explained][:1]
         words += [f"{closed} copies stay in namespaces that are ignored or being deleted"] if closed else []
         return FinalizeResult(outcomes=tuple(removed), warning="; ".join(words))
 

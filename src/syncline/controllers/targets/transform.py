@@ -34,7 +34,7 @@ _PAUSE_AFTER = 1_000
 
 _SMALL_PATCH = 1024
 """The longest text of a patch, in characters, that is read in the event loop."""
-_turns = FairSemaphore(2, share=1)
+_slots = FairSemaphore(2, share=1)
 """The large patches that are carried out at once: in total, and of one namespace."""
 
 PatchTexts = Mapping[PatchContentRef, str]
@@ -148,7 +148,7 @@ async def _render_group(
 ) -> list[_Rendered | Exception]:
     """Return the rendered content of the targets of one source and destination; equal targets share it."""
     source, place = copies[0].source, copies[0].site.destination
-    metadata = _copied_metadata(lowered, source)
+    labels, annotations = _copied_metadata(lowered, source)
     base = strip_cluster_fields(source.manifest)
     manifests: Sequence[Json | TransformError] = [base] * len(copies)
     if source.target.kind in DATA_KINDS and (lowered.keys is not None or lowered.transforms):
@@ -170,7 +170,8 @@ async def _render_group(
             if known:  # the first copy is as large as its source
                 await budget.take(manifest)
             try:
-                known[which] = await _render(copy, manifest, metadata, patch, key)
+                job = _RenderJob(copy=copy, manifest=manifest, labels=labels, annotations=annotations, patch=patch)
+                known[which] = await _render(job, key)
             except (PatchError, ContentError) as error:
                 known[which] = _redacted(place.patch, error)
         forms.append(known[which])
@@ -180,51 +181,57 @@ async def _render_group(
     return forms
 
 
-async def _render(
-    copy: PlannedCopy,
-    manifest: Json,
-    metadata: tuple[Mapping[str, str], Mapping[str, str]],
-    patch: str | None,
-    key: DigestKey,
-) -> _Rendered:
-    """Render the form of a copy. A large one takes its turn in a thread: a second for each, of which there are many."""
-    if patch is None or (len(patch) <= _SMALL_PATCH and _count_values(manifest) <= _PAUSE_AFTER):
-        return _render_one(copy, manifest, metadata, patch, key)
-    async with _turns.slot(on_behalf_of.get()):
-        return await in_thread(_render_one, copy, manifest, metadata, patch, key)
+class _RenderJob(Struct, frozen=True, kw_only=True):
+    """A copy to render: the content of its source, and its patch."""
 
+    copy: PlannedCopy
+    manifest: Json
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    patch: str | None
 
-def _render_one(
-    copy: PlannedCopy,
-    manifest: Json,
-    metadata: tuple[Mapping[str, str], Mapping[str, str]],
-    patch: str | None,
-    key: DigestKey,
-) -> _Rendered:
-    labels, annotations = metadata
-    kind, place = copy.target.kind, copy.site.destination
-    if patch is not None and place.patch is not None:
-        strategy = place.patch.patch_strategy
-        whole = {
-            **manifest,
-            "metadata": {
-                "name": copy.target.name,
-                **({"namespace": copy.target.namespace} if copy.target.namespace else {}),
-                "labels": dict(labels),
-                "annotations": dict(annotations),
-            },
+    @property
+    def is_large(self) -> bool:
+        """Whether it takes up to a second."""
+        if self.patch is None:
+            return False
+        return len(self.patch) > _SMALL_PATCH or _count_values(self.manifest) > _PAUSE_AFTER
+
+    def render(self, key: DigestKey) -> _Rendered:
+        """Apply the patch. Raises `PatchError` or `ContentError`."""
+        manifest, labels, annotations = self.manifest, self.labels, self.annotations
+        kind, place = self.copy.target.kind, self.copy.site.destination
+        if self.patch is not None and place.patch is not None:
+            strategy = place.patch.patch_strategy
+            manifest = patched(self._whole(), strategy, parse_patch(self.patch, strategy))
+            changed = manifest.get("metadata") or {}
+            labels, annotations = changed.get("labels") or {}, changed.get("annotations") or {}
+        fields = {name: value for name, value in manifest.items() if name not in ("apiVersion", "kind", "metadata")}
+        if kind not in DATA_KINDS:
+            body = Body(str(manifest["apiVersion"]), str(manifest["kind"]), fields)
+            return _Rendered(Content(), body, body.digest(key), None, labels, annotations)
+        content = exact_content(kind, fields)
+        leaves = content.value_digests(key)
+        return _Rendered(content, None, content.digest(key), leaves, labels, annotations)
+
+    def _whole(self) -> Json:
+        """Return the object that the patch changes."""
+        target = self.copy.target
+        metadata = {
+            "name": target.name,
+            **({"namespace": target.namespace} if target.namespace else {}),
+            "labels": dict(self.labels),
+            "annotations": dict(self.annotations),
         }
-        result = patched(whole, strategy, parse_patch(patch, strategy))
-        changed = result.get("metadata") or {}
-        labels, annotations = changed.get("labels") or {}, changed.get("annotations") or {}
-        manifest = result
-    fields = {name: value for name, value in manifest.items() if name not in ("apiVersion", "kind", "metadata")}
-    if kind not in DATA_KINDS:
-        body = Body(str(manifest["apiVersion"]), str(manifest["kind"]), fields)
-        return _Rendered(Content(), body, body.digest(key), None, labels, annotations)
-    content = exact_content(kind, fields)
-    leaves = content.value_digests(key)
-    return _Rendered(content, None, content.digest(key), leaves, labels, annotations)
+        return {**self.manifest, "metadata": metadata}
+
+
+async def _render(job: _RenderJob, key: DigestKey) -> _Rendered:
+    """Render a copy; a large one in a thread, of which tenants have a fair share."""
+    if not job.is_large:
+        return job.render(key)
+    async with _slots.slot(on_behalf_of.get()):
+        return await in_thread(job.render, key)
 
 
 def _unrendered(patch: Patch | None, error: str | TransformError | None) -> PatchError | ContentError:

@@ -191,7 +191,7 @@ _AGENTS = (
         "depot.url",
         "",
         {"type": "string", "pattern": "^(https://.+)?$"},
-        "The address that agents are told. Empty: that of the Service.",
+        "The address for agents. Empty: that of the Service.",
     ),
     ChartValue(
         "depot.service.type", "ClusterIP", choice("ClusterIP", "NodePort", "LoadBalancer"), "The type of the Service."

@@ -40,7 +40,7 @@ NEEDS: Needs = (
     ("chooses an image in `agent.image`", "`create` on pods, because the image runs in pods of the namespace"),
 )
 
-# Where a spec names one Secret each, and how it is told that it does.
+# Where a spec names one Secret each, and the message about it.
 _REFERENCES = {
     "token": "git.auth.token.secretRef",
     "sshKey": "git.auth.sshKey.secretRef",

@@ -64,7 +64,7 @@ def work(job: BuildJob) -> Iterator[BuildAnswer]:
         yield Failed(error.file, error.line, error.cause)
     except (MemoryError, OSError):
         raise
-    except Exception as error:  # noqa: BLE001 - what nobody thought of is told as what it is, and costs no child
+    except Exception as error:  # noqa: BLE001 - an unexpected error is reported as such, and ends no child
         yield Failed("", 0, f"the build failed because of a bug in Syncline ({type(error).__name__}): please report it")
     else:
         yield Done()
