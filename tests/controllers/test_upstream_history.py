@@ -1,7 +1,10 @@
 """An upstream object that is absent was deleted, or was forgotten by a server that was restored from a backup."""
 
+from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any, cast
+
+import msgspec
 
 from syncline.api.common import ObjectMeta
 from syncline.api.workspacesync import WorkspaceResource
@@ -31,17 +34,19 @@ class Upstream:
         self.past: dict[str, dict[str, tuple[str, int]]] = {}
         """What the server still knows of earlier versions."""
         self.asked: list[str] = []
+        self.repeats: dict[str, list[tuple[str, str, str]]] = {}
+        """The changes that the server still repeats since a version: the type, the name and the UID."""
         self.told: set[str] = set()
         """The UIDs of objects whose end was told."""
         self.held = HeldObjects()
-        self.watch = SimpleNamespace(
+        self.reported = SimpleNamespace(
             gaps=1, version="100", former_version="", has_told_end=lambda _, uid: uid in self.told
         )
         self.at = SourceCluster(cast("Any", SimpleNamespace(name="up", uid="up")), cast("Any", self))
         self.resource = UpstreamResource(
             spec=WorkspaceResource(resource="configmaps"),
             resource=CONFIGMAPS,
-            informer=cast("Any", SimpleNamespace(kind="ConfigMap", unmanaged=self.watch)),
+            informer=cast("Any", SimpleNamespace(kind="ConfigMap", unmanaged=self.reported)),
         )
 
     async def get(self, resource: Resource, name: str, namespace: str | None, **_: Any) -> Any:
@@ -56,6 +61,16 @@ class Upstream:
             raise Gone(410, "Expired", "", verb="list", resource=resource.plural)
         found = self.past[version].get(name)
         return MetaWire(ObjectMeta(name=name, uid=found[0], resource_version=str(found[1]))) if found else None
+
+    async def watch(self, resource: Resource, namespace: str | None, **query: Any) -> AsyncIterator[bytes]:
+        assert (namespace, query["metadata_only"]) == ("web", True)
+        if query["version"] not in self.repeats:
+            raise Gone(410, "Expired", "", verb="watch", resource=resource.plural)
+        yield b""
+        for kind, name, uid in self.repeats[query["version"]]:
+            if query["fields"] == f"metadata.name={name}":
+                metadata = {"name": name, "namespace": namespace, "uid": uid, "resourceVersion": "99"}
+                yield msgspec.json.encode({"type": kind, "object": {"metadata": metadata}})
 
     def read(self) -> ReadResource:
         """Read all objects."""
@@ -103,7 +118,7 @@ async def test_an_object_that_the_server_knows_at_an_earlier_version_was_deleted
     upstream.past["40"] = {"one": ("one", 10), "two": ("its successor", 30)}
     assert await upstream.proves("one", "one", 10, recorded="40")
     assert not await upstream.proves("two", "two", 10, recorded="40")
-    upstream.watch.former_version = "50"
+    upstream.reported.former_version = "50"
     upstream.past["50"] = {"three": ("three", 20)}
     upstream.asked.clear()
     assert await upstream.proves("three", "three", 20, recorded="40")
@@ -114,6 +129,25 @@ async def test_an_object_that_the_server_did_not_have_at_its_version_proves_noth
     upstream = Upstream()
     upstream.past["10"] = {}
     assert not await upstream.proves("one", "one", 10)
+
+
+async def test_a_deletion_that_the_server_repeats_to_a_watch_is_a_deletion() -> None:
+    upstream = Upstream()
+    upstream.repeats["10"] = [("DELETED", "one", "one"), ("ADDED", "one", "its successor"), ("MODIFIED", "two", "two")]
+    assert await upstream.proves("one", "one", 10)
+    assert not await upstream.proves("one", "its successor", 10)
+    assert not await upstream.proves("one", "its predecessor", 10)
+    assert not await upstream.proves("two", "two", 10)
+    assert not await upstream.proves("one", "one", 20), "what happened before it was copied is no deletion of it"
+
+
+async def test_of_the_versions_that_the_server_still_repeats_the_earliest_has_all_changes() -> None:
+    upstream = Upstream()
+    upstream.repeats["40"] = [("DELETED", "one", "one")]
+    upstream.repeats["60"] = []
+    upstream.reported.former_version = "60"
+    assert await upstream.proves("one", "one", 10, recorded="40")
+    assert not await upstream.proves("one", "one", 50, recorded="40")
 
 
 async def test_a_later_object_that_is_as_it_was_copied_is_a_witness() -> None:

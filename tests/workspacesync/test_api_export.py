@@ -6,10 +6,10 @@ import pytest
 from tests.configmapsync.world import Json, until
 from tests.fleet.world import Remote
 from tests.manifestsync.world import Object, deployment_spec, service_spec
-from tests.workspacesync.world import SERVED, UPSTREAM, KcpUpstream, Workspaces, WorkspaceSync, report
+from tests.workspacesync.world import SERVED, UPSTREAM, KcpUpstream, Workspaces, WorkspaceSync, edit_at, report
 
 from syncline.api.common import CONFIRM_DELETION
-from syncline.sandbox import RequestError, Sandbox
+from syncline.sandbox import Sandbox
 from syncline.testing.fixtures import WorkspaceFactory
 from syncline.testing.kcp import KcpExport, KcpWorkspace
 from syncline.testing.operator import OperatorProcess
@@ -72,21 +72,11 @@ def bindings(workspace: KcpWorkspace) -> list[str]:
 
 def add_address(export: KcpExport, url: str) -> None:
     """Add an address to those of an APIExport; once more if kcp was faster."""
-    path = f"{SLICES}/{export.name}"
 
-    def written() -> bool:
-        told = export.workspace.request("GET", path)
-        told["metadata"].pop("managedFields")
+    def change(told: Json) -> None:
         told["status"]["endpoints"].append({"url": url})
-        try:
-            export.workspace.request("PUT", f"{path}/status", told)
-        except RequestError as error:
-            if error.status != 409:
-                raise
-            return False
-        return True
 
-    until(written, bool)
+    edit_at(export.workspace, f"{SLICES}/{export.name}", change, "status")
 
 
 def held(sync: WorkspaceSync, namespace: str) -> dict[str, str]:

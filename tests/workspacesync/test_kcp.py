@@ -13,6 +13,7 @@ from tests.workspacesync.world import (
     KcpUpstream,
     Workspaces,
     WorkspaceSync,
+    edit_at,
     report,
     resource,
     run_pods,
@@ -165,19 +166,7 @@ class _Initializing:
 
     def edit(self, change: Callable[[Json], object], part: str) -> None:
         """Edit its LogicalCluster; once more if kcp was faster."""
-
-        def written() -> bool:
-            body = self._access.request("GET", LOGICAL_CLUSTER)
-            change(body)
-            try:
-                self._access.request("PUT", f"{LOGICAL_CLUSTER}/{part}", body)
-            except RequestError as error:
-                if error.status != 409:
-                    raise
-                return False
-            return True
-
-        until(written, bool)
+        edit_at(self._access, LOGICAL_CLUSTER, change, part)
 
 
 @contextmanager

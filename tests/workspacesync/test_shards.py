@@ -8,13 +8,14 @@ TenantPolicy has to list it.
 from collections.abc import Iterator
 
 import pytest
-from tests.configmapsync.world import until
+from tests.configmapsync.world import Json, until
 from tests.fleet.world import Remote
 from tests.tenancy.policies import Policy
 from tests.workspacesync.test_api_export import SLICES, Exported, bound
+from tests.workspacesync.world import edit_at
 
 from syncline.api.common import CONFIRM_DELETION
-from syncline.sandbox import RequestError, Sandbox
+from syncline.sandbox import Sandbox
 from syncline.testing.fixtures import WorkspaceFactory
 from syncline.testing.kcp import KcpExport, KcpWorkspace
 from syncline.testing.operator import OperatorProcess
@@ -41,21 +42,12 @@ class TwoShards:
 
     def list_addresses(self, *urls: str) -> None:
         """Write the addresses of the APIExport; once more if kcp was faster."""
-        provider, path = self.world.export.workspace, f"{SLICES}/{self.world.export.name}"
+        provider, name = self.world.export.workspace, self.world.export.name
 
-        def written() -> bool:
-            told = provider.request("GET", path)
-            told["metadata"].pop("managedFields", None)
+        def change(told: Json) -> None:
             told["status"]["endpoints"] = [{"url": url} for url in urls]
-            try:
-                provider.request("PUT", f"{path}/status", told)
-            except RequestError as error:
-                if error.status != 409:
-                    raise
-                return False
-            return True
 
-        until(written, bool)
+        edit_at(provider, f"{SLICES}/{name}", change, "status")
 
 
 @pytest.fixture

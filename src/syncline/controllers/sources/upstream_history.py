@@ -1,12 +1,17 @@
 """Upstream history: whether an upstream object that is absent was deleted, or was forgotten by a restored server.
 
 A server that was restored from a backup lacks later writes, and after a while its resourceVersions do not show it. So
-an absence alone is no evidence. One of three facts must prove that the object existed in the present history of the
-server: the watch reported its deletion; the server still returns its state at an earlier version; or there is a
-witness, a later object that is exactly as it was copied.
+an absence alone is no evidence. One of four facts must prove that the object existed in the present history of the
+server: the watch reported its deletion; the server still returns its state at an earlier version; there is a witness, a
+later object that is exactly as it was copied; or a new watch from an earlier version still reports the deletion.
+
+A higher resourceVersion is no such fact: a restored server reaches it after a while, or at once if its administrator
+raises the versions, as the documentation of etcd recommends.
 """
 
+import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import aclosing
 from functools import reduce
 
 from msgspec import Struct
@@ -29,7 +34,11 @@ from syncline.engine.kind_informer import MetaWire
 from syncline.kube.cache import Key
 from syncline.kube.errors import ApiError
 from syncline.kube.resources import Resource
+from syncline.kube.wire import ObjectDecoder
 
+# The number of seconds in which a server repeats the changes since an earlier version.
+_REPLAY_SECONDS = 1
+_REPLAY_PATIENCE = 5.0
 # The number of kept witnesses: some of them change over time.
 _WITNESSES = 5
 
@@ -137,15 +146,18 @@ class UpstreamHistory(Struct, frozen=True, kw_only=True):
             return False
         if one.informer is not None and one.informer.unmanaged.has_told_end(key, seen.uid):
             return True
-        return await self._was_there(one, resource, key, seen) or await self._is_witnessed(seen)
-
-    async def _was_there(self, one: UpstreamResource, resource: Resource, key: Key, seen: SourceVersion) -> bool:
-        """Whether the server returns the object at an earlier version."""
         former = one.informer.unmanaged.former_version if one.informer is not None else ""
-        versions = {seen.version, version_number(self.recorded), version_number(former)}
-        for version in sorted(versions, reverse=True):
-            if version < seen.version:
-                break
+        known = {seen.version, version_number(self.recorded), version_number(former)}
+        versions = sorted(version for version in known if version >= seen.version)
+        return (
+            await self._was_there(resource, key, seen, versions)
+            or await self._is_witnessed(seen)
+            or await self._is_repeated(resource, key, seen, versions)
+        )
+
+    async def _was_there(self, resource: Resource, key: Key, seen: SourceVersion, versions: Sequence[int]) -> bool:
+        """Whether the server returns the object at an earlier version."""
+        for version in reversed(versions):
             try:
                 found = await self.at.client.get_at(
                     resource, key.name, key.namespace or None, str(version), type=MetaWire, metadata_only=True
@@ -154,6 +166,39 @@ class UpstreamHistory(Struct, frozen=True, kw_only=True):
                 continue  # the version is too old, or the server has not reached it
             if found is not None and found.metadata.uid == seen.uid:
                 return True
+        return False
+
+    async def _is_repeated(self, resource: Resource, key: Key, seen: SourceVersion, versions: Sequence[int]) -> bool:
+        """Whether a watch from an earlier version reports the deletion of exactly this object.
+
+        Servers keep the last changes of a kind in memory, often for much longer than the objects at earlier versions.
+        """
+        for version in versions:
+            try:
+                return await self._is_repeated_since(version, resource, key, seen.uid)
+            except ApiError:
+                continue  # the version is too old, or watches are not allowed
+        return False
+
+    async def _is_repeated_since(self, version: int, resource: Resource, key: Key, uid: str) -> bool:
+        reader = ObjectDecoder(resource.plural, MetaWire)
+        lines = self.at.client.watch(
+            resource,
+            key.namespace or None,
+            version=str(version),
+            fields=f"metadata.name={key.name}",
+            metadata_only=True,
+            seconds=_REPLAY_SECONDS,
+            silence=_REPLAY_PATIENCE,
+        )
+        try:
+            async with asyncio.timeout(_REPLAY_PATIENCE), aclosing(lines):
+                async for line in lines:
+                    event = reader.line(line) if line else None
+                    if event is not None and (event.kind, event.metadata.uid) == ("DELETED", uid):
+                        return True
+        except TimeoutError:
+            pass  # it repeats without end
         return False
 
     async def _is_witnessed(self, seen: SourceVersion) -> bool:
