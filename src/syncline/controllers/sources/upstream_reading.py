@@ -384,6 +384,7 @@ class UpstreamReading:
         return KeepSet(
             targets=frozenset(selected.wanted),
             certain=self._identity.trusted and not selected.refused,
+            doubt=self._identity.problem if not (self._identity.trusted or selected.refused) else None,
             # Of several workspaces, the copies of those that cannot be read are kept one by one.
             unread_kinds=frozenset() if self._upstreams.is_export else frozenset(filter(None, unread)),
             confirm=confirm,
