@@ -36,6 +36,7 @@ class Upstream:
         self.asked: list[str] = []
         self.repeats: dict[str, list[tuple[str, str, str]]] = {}
         """The changes that the server still repeats since a version: the type, the name and the UID."""
+        self.watched: list[str] = []
         self.told: set[str] = set()
         """The UIDs of objects whose end was told."""
         self.held = HeldObjects()
@@ -64,13 +65,13 @@ class Upstream:
 
     async def watch(self, resource: Resource, namespace: str | None, **query: Any) -> AsyncIterator[bytes]:
         assert (namespace, query["metadata_only"]) == ("web", True)
+        self.watched.append(query["version"])
         if query["version"] not in self.repeats:
             raise Gone(410, "Expired", "", verb="watch", resource=resource.plural)
         yield b""
         for kind, name, uid in self.repeats[query["version"]]:
-            if query["fields"] == f"metadata.name={name}":
-                metadata = {"name": name, "namespace": namespace, "uid": uid, "resourceVersion": "99"}
-                yield msgspec.json.encode({"type": kind, "object": {"metadata": metadata}})
+            metadata = {"name": name, "namespace": namespace, "uid": uid, "resourceVersion": "99"}
+            yield msgspec.json.encode({"type": kind, "object": {"metadata": metadata}})
 
     def read(self) -> ReadResource:
         """Read all objects."""
@@ -90,7 +91,14 @@ class Upstream:
     ) -> bool:
         """Whether the absence of an object that was seen is proven to be a deletion."""
         reader = UpstreamReader(cast("Any", None), cast("Any", None), frozenset())
-        history = UpstreamHistory(reader=reader, at=self.at, witnesses=self.held.witnesses, doubtful=doubtful, **more)
+        history = UpstreamHistory(
+            reader=reader,
+            at=self.at,
+            witnesses=self.held.witnesses,
+            doubtful=doubtful,
+            repeated=self.held.repeated,
+            **more,
+        )
         return await history.proves(self.resource, CONFIGMAPS, Key("web", name), SourceVersion(uid, version))
 
 
@@ -141,13 +149,15 @@ async def test_a_deletion_that_the_server_repeats_to_a_watch_is_a_deletion() -> 
     assert not await upstream.proves("one", "one", 20), "what happened before it was copied is no deletion of it"
 
 
-async def test_of_the_versions_that_the_server_still_repeats_the_earliest_has_all_changes() -> None:
+async def test_one_watch_since_the_last_change_of_a_copy_answers_for_all_objects_of_a_namespace() -> None:
     upstream = Upstream()
-    upstream.repeats["40"] = [("DELETED", "one", "one")]
-    upstream.repeats["60"] = []
-    upstream.reported.former_version = "60"
+    upstream.repeats["40"] = [("DELETED", "one", "one"), ("DELETED", "two", "two")]
     assert await upstream.proves("one", "one", 10, recorded="40")
-    assert not await upstream.proves("one", "one", 50, recorded="40")
+    assert await upstream.proves("two", "two", 20, recorded="40")
+    assert not await upstream.proves("three", "three", 30, recorded="40")
+    assert upstream.watched == ["40"]
+    assert not await upstream.proves("one", "one", 50, recorded="40"), "copied after that: only a later deletion counts"
+    assert upstream.watched == ["40", "50"]
 
 
 async def test_a_later_object_that_is_as_it_was_copied_is_a_witness() -> None:

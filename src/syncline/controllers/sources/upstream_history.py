@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from functools import reduce
 
-from msgspec import Struct
+from msgspec import Struct, field
 
-from syncline.controllers.sources.held_objects import Witness
-from syncline.controllers.sources.object_reader import SourceCluster
+from syncline.controllers.sources.held_objects import RepeatedDeletions, Witness
+from syncline.controllers.sources.object_reader import MOST_NAMES, SourceCluster
 from syncline.controllers.sources.upstream_parts import ReadResource
 from syncline.controllers.sources.upstream_reader import UpstreamReader, UpstreamResource
 from syncline.controllers.targets.clusters import ConnectedClusters
@@ -32,7 +32,7 @@ from syncline.core.source_history import (
 from syncline.core.source_names import SourceName, read_source_name
 from syncline.engine.kind_informer import MetaWire
 from syncline.kube.cache import Key
-from syncline.kube.errors import ApiError
+from syncline.kube.errors import ApiError, KubeError
 from syncline.kube.resources import Resource
 from syncline.kube.wire import ObjectDecoder
 
@@ -74,6 +74,7 @@ def compare_all(
         informer, held = one.resource.informer, one.part.held
         if informer is not None and one.problem is None and held.gaps.get(one.resource.kind) != informer.unmanaged.gaps:
             held.gaps[informer.kind] = informer.unmanaged.gaps
+            held.repeated.clear()
             listed.setdefault(one.part.at.workspace, []).append(one)
     found = reduce(united, {one.part.at.workspace: one.part.held.doubtful for one in read}.values(), before)
     if not listed and found is None:
@@ -139,6 +140,8 @@ class UpstreamHistory(Struct, frozen=True, kw_only=True):
     witnesses: tuple[Witness, ...] = ()
     doubtful: VersionRange | None = None
     """The versions that no witness covers: the server may have lost their writes."""
+    repeated: RepeatedDeletions = field(default_factory=dict)
+    """The deletions that the server repeats, since the last gap of the watches."""
 
     async def proves(self, one: UpstreamResource, resource: Resource, key: Key, seen: SourceVersion | None) -> bool:
         """Whether an absent object existed before, and so was deleted. Raises `KubeError` without an answer."""
@@ -152,7 +155,7 @@ class UpstreamHistory(Struct, frozen=True, kw_only=True):
         return (
             await self._was_there(resource, key, seen, versions)
             or await self._is_witnessed(seen)
-            or await self._is_repeated(resource, key, seen, versions)
+            or await self._is_repeated(resource, key, seen, max(seen.version, version_number(self.recorded)))
         )
 
     async def _was_there(self, resource: Resource, key: Key, seen: SourceVersion, versions: Sequence[int]) -> bool:
@@ -168,25 +171,28 @@ class UpstreamHistory(Struct, frozen=True, kw_only=True):
                 return True
         return False
 
-    async def _is_repeated(self, resource: Resource, key: Key, seen: SourceVersion, versions: Sequence[int]) -> bool:
+    async def _is_repeated(self, resource: Resource, key: Key, seen: SourceVersion, version: int) -> bool:
         """Whether a watch from an earlier version reports the deletion of exactly this object.
 
         Servers keep the last changes of a kind in memory, often for much longer than the objects at earlier versions.
+        One watch answers for all objects of a namespace.
         """
-        for version in versions:
-            try:
-                return await self._is_repeated_since(version, resource, key, seen.uid)
-            except ApiError:
-                continue  # the version is too old, or watches are not allowed
-        return False
+        place = str(resource.group_kind), key.namespace, version
+        if (task := self.repeated.get(place)) is None:
+            task = self.repeated[place] = asyncio.create_task(self._deleted_since(resource, key.namespace, version))
+        try:
+            return seen.uid in await asyncio.shield(task)
+        except KubeError:
+            self.repeated.pop(place, None)
+            raise
 
-    async def _is_repeated_since(self, version: int, resource: Resource, key: Key, uid: str) -> bool:
-        reader = ObjectDecoder(resource.plural, MetaWire)
+    async def _deleted_since(self, resource: Resource, namespace: str, version: int) -> frozenset[str]:
+        """Return the UIDs of the objects that were deleted since a version, as far as the server still knows."""
+        reader, found = ObjectDecoder(resource.plural, MetaWire), set[str]()
         lines = self.at.client.watch(
             resource,
-            key.namespace or None,
+            namespace or None,
             version=str(version),
-            fields=f"metadata.name={key.name}",
             metadata_only=True,
             seconds=_REPLAY_SECONDS,
             silence=_REPLAY_PATIENCE,
@@ -195,11 +201,11 @@ class UpstreamHistory(Struct, frozen=True, kw_only=True):
             async with asyncio.timeout(_REPLAY_PATIENCE), aclosing(lines):
                 async for line in lines:
                     event = reader.line(line) if line else None
-                    if event is not None and (event.kind, event.metadata.uid) == ("DELETED", uid):
-                        return True
-        except TimeoutError:
-            pass  # it repeats without end
-        return False
+                    if event is not None and event.kind == "DELETED" and len(found) < MOST_NAMES:
+                        found.add(event.metadata.uid)
+        except (ApiError, TimeoutError):
+            pass  # the version is too old, watches are not allowed, or the server repeats without end
+        return frozenset(found)
 
     async def _is_witnessed(self, seen: SourceVersion) -> bool:
         if self.doubtful is not None and seen.version in self.doubtful:

@@ -369,6 +369,7 @@ class UpstreamReading:
                     recorded=recorded_version(recorded, part),
                     witnesses=part.held.witnesses,
                     doubtful=self._doubtful,
+                    repeated=part.held.repeated,
                 ),
             )
             for workspace, part in self._parts.items()

@@ -177,6 +177,10 @@ class Pruner:
                 for site, request in _requests(group, unasked, verdict.digest)
             ]
             removed += await unit.fan_out.run(jobs, _no_progress)
+        if held is None:
+            # While the set changes, the objects that stay are reported as before.
+            removed += [one for one in unit.left if one.target in waits]
+            unit.left = tuple(one for one in removed if one.gone and one.written is None)
         stays = any(outcome.reason in (HOLDS_UNMANAGED, UNPROVEN) for outcome in removed)
         # No event reports that the objects of others are gone.
         recheck = Requeue(after=RECHECK_INTERVAL) if stays else NO_REQUEUE
