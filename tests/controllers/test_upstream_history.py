@@ -37,6 +37,7 @@ class Upstream:
         self.repeats: dict[str, list[tuple[str, str, str]]] = {}
         """The changes that the server still repeats since a version: the type, the name and the UID."""
         self.watched: list[str] = []
+        self.copied = {"one", "two", "three"}
         self.told: set[str] = set()
         """The UIDs of objects whose end was told."""
         self.held = HeldObjects()
@@ -97,6 +98,7 @@ class Upstream:
             witnesses=self.held.witnesses,
             doubtful=doubtful,
             repeated=self.held.repeated,
+            copied=lambda: self.copied,
             **more,
         )
         return await history.proves(self.resource, CONFIGMAPS, Key("web", name), SourceVersion(uid, version))
@@ -158,6 +160,14 @@ async def test_one_watch_since_the_last_change_of_a_copy_answers_for_all_objects
     assert upstream.watched == ["40"]
     assert not await upstream.proves("one", "one", 50, recorded="40"), "copied after that: only a later deletion counts"
     assert upstream.watched == ["40", "50"]
+
+
+async def test_of_the_deletions_that_a_server_repeats_only_those_of_copied_objects_are_held() -> None:
+    upstream = Upstream()
+    upstream.repeats["10"] = [("DELETED", f"other-{number}", f"other-{number}") for number in range(1000)]
+    upstream.repeats["10"].append(("DELETED", "one", "one"))
+    assert await upstream.proves("one", "one", 10)
+    assert [task.result() for task in upstream.held.repeated.values()] == [{"one"}]
 
 
 async def test_a_later_object_that_is_as_it_was_copied_is_a_witness() -> None:

@@ -10,14 +10,14 @@ raises the versions, as the documentation of etcd recommends.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from functools import reduce
 
 from msgspec import Struct, field
 
 from syncline.controllers.sources.held_objects import RepeatedDeletions, Witness
-from syncline.controllers.sources.object_reader import MOST_NAMES, SourceCluster
+from syncline.controllers.sources.object_reader import SourceCluster
 from syncline.controllers.sources.upstream_parts import ReadResource
 from syncline.controllers.sources.upstream_reader import UpstreamReader, UpstreamResource
 from syncline.controllers.targets.clusters import ConnectedClusters
@@ -142,6 +142,8 @@ class UpstreamHistory(Struct, frozen=True, kw_only=True):
     """The versions that no witness covers: the server may have lost their writes."""
     repeated: RepeatedDeletions = field(default_factory=dict)
     """The deletions that the server repeats, since the last gap of the watches."""
+    copied: Callable[[], Collection[str]] = frozenset
+    """Returns the UIDs of the sources of all copies: no others are held, however many the server repeats."""
 
     async def proves(self, one: UpstreamResource, resource: Resource, key: Key, seen: SourceVersion | None) -> bool:
         """Whether an absent object existed before, and so was deleted. Raises `KubeError` without an answer."""
@@ -188,7 +190,7 @@ class UpstreamHistory(Struct, frozen=True, kw_only=True):
 
     async def _deleted_since(self, resource: Resource, namespace: str, version: int) -> frozenset[str]:
         """Return the UIDs of the objects that were deleted since a version, as far as the server still knows."""
-        reader, found = ObjectDecoder(resource.plural, MetaWire), set[str]()
+        reader, copied, found = ObjectDecoder(resource.plural, MetaWire), self.copied(), set[str]()
         lines = self.at.client.watch(
             resource,
             namespace or None,
@@ -201,7 +203,7 @@ class UpstreamHistory(Struct, frozen=True, kw_only=True):
             async with asyncio.timeout(_REPLAY_PATIENCE), aclosing(lines):
                 async for line in lines:
                     event = reader.line(line) if line else None
-                    if event is not None and event.kind == "DELETED" and len(found) < MOST_NAMES:
+                    if event is not None and event.kind == "DELETED" and event.metadata.uid in copied:
                         found.add(event.metadata.uid)
         except (ApiError, TimeoutError):
             pass  # the version is too old, watches are not allowed, or the server repeats without end
