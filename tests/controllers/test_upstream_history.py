@@ -162,6 +162,17 @@ async def test_one_watch_since_the_last_change_of_a_copy_answers_for_all_objects
     assert upstream.watched == ["40", "50"]
 
 
+async def test_a_server_is_asked_for_deletions_a_limited_number_of_times_after_a_gap() -> None:
+    upstream = Upstream()
+    for version in range(1000, 2000):
+        assert not await upstream.proves("one", "its predecessor", version)
+    assert len(upstream.watched) == 100
+    upstream.reported.gaps += 1
+    compare_all([upstream.read()], copies(), OWNER, None)
+    upstream.repeats["2000"] = [("DELETED", "one", "one")]
+    assert await upstream.proves("one", "one", 2000)
+
+
 async def test_of_the_deletions_that_a_server_repeats_only_those_of_copied_objects_are_held() -> None:
     upstream = Upstream()
     upstream.repeats["10"] = [("DELETED", f"other-{number}", f"other-{number}") for number in range(1000)]

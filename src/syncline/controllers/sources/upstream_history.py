@@ -39,6 +39,8 @@ from syncline.kube.wire import ObjectDecoder
 # The number of seconds in which a server repeats the changes since an earlier version.
 _REPLAY_SECONDS = 1
 _REPLAY_PATIENCE = 5.0
+# The number of kinds and namespaces for which this is requested after a gap: a hostile server takes long each time.
+_REPLAYS = 100
 # The number of kept witnesses: some of them change over time.
 _WITNESSES = 5
 
@@ -181,6 +183,8 @@ class UpstreamHistory(Struct, frozen=True, kw_only=True):
         """
         place = str(resource.group_kind), key.namespace, version
         if (task := self.repeated.get(place)) is None:
+            if len(self.repeated) >= _REPLAYS:
+                return False
             task = self.repeated[place] = asyncio.create_task(self._deleted_since(resource, key.namespace, version))
         try:
             return seen.uid in await asyncio.shield(task)
