@@ -87,13 +87,18 @@ def test_losing_many_copies_at_once_waits_for_a_person(world: World) -> None:
     )
     assert found
     assert sync.tells("DeletionHeld")["type"] == "Warning"
+    sync.becomes("DeletionHeld", desired=0, unwanted=MANY)
+    for target in targets:
+        listed = sync.says(target, "DeletionHeld")
+        assert (listed["name"], listed["status"]) == ("app", "Pending")
+        assert f"{CONFIRM_DELETION}={found[1]}" in listed["message"]
     sync.annotate({CONFIRM_DELETION: "something else"})
     sync.now()
     for target in targets:
         assert world.config_map(target).data == {"colour": "red"}
     sync.annotate({CONFIRM_DELETION: found[1]})
     sync.did("12 deleted")
-    sync.becomes("Synced", desired=0)
+    sync.becomes("Synced", desired=0, unwanted=0)
     for target in targets:
         assert world.config_map(target).look() is None
 

@@ -1,7 +1,10 @@
 """An upstream object that is absent was deleted, or was forgotten by a server that was restored from a backup."""
 
+from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any, cast
+
+import msgspec
 
 from syncline.api.common import ObjectMeta
 from syncline.api.workspacesync import WorkspaceResource
@@ -31,17 +34,21 @@ class Upstream:
         self.past: dict[str, dict[str, tuple[str, int]]] = {}
         """What the server still knows of earlier versions."""
         self.asked: list[str] = []
+        self.repeats: dict[str, list[tuple[str, str, str]]] = {}
+        """The changes that the server still repeats since a version: the type, the name and the UID."""
+        self.watched: list[str] = []
+        self.copied = {"one", "two", "three"}
         self.told: set[str] = set()
         """The UIDs of objects whose end was told."""
         self.held = HeldObjects()
-        self.watch = SimpleNamespace(
+        self.reported = SimpleNamespace(
             gaps=1, version="100", former_version="", has_told_end=lambda _, uid: uid in self.told
         )
         self.at = SourceCluster(cast("Any", SimpleNamespace(name="up", uid="up")), cast("Any", self))
         self.resource = UpstreamResource(
             spec=WorkspaceResource(resource="configmaps"),
             resource=CONFIGMAPS,
-            informer=cast("Any", SimpleNamespace(kind="ConfigMap", unmanaged=self.watch)),
+            informer=cast("Any", SimpleNamespace(kind="ConfigMap", unmanaged=self.reported)),
         )
 
     async def get(self, resource: Resource, name: str, namespace: str | None, **_: Any) -> Any:
@@ -56,6 +63,16 @@ class Upstream:
             raise Gone(410, "Expired", "", verb="list", resource=resource.plural)
         found = self.past[version].get(name)
         return MetaWire(ObjectMeta(name=name, uid=found[0], resource_version=str(found[1]))) if found else None
+
+    async def watch(self, resource: Resource, namespace: str | None, **query: Any) -> AsyncIterator[bytes]:
+        assert (namespace, query["metadata_only"]) == ("web", True)
+        self.watched.append(query["version"])
+        if query["version"] not in self.repeats:
+            raise Gone(410, "Expired", "", verb="watch", resource=resource.plural)
+        yield b""
+        for kind, name, uid in self.repeats[query["version"]]:
+            metadata = {"name": name, "namespace": namespace, "uid": uid, "resourceVersion": "99"}
+            yield msgspec.json.encode({"type": kind, "object": {"metadata": metadata}})
 
     def read(self) -> ReadResource:
         """Read all objects."""
@@ -75,7 +92,15 @@ class Upstream:
     ) -> bool:
         """Whether the absence of an object that was seen is proven to be a deletion."""
         reader = UpstreamReader(cast("Any", None), cast("Any", None), frozenset())
-        history = UpstreamHistory(reader=reader, at=self.at, witnesses=self.held.witnesses, doubtful=doubtful, **more)
+        history = UpstreamHistory(
+            reader=reader,
+            at=self.at,
+            witnesses=self.held.witnesses,
+            doubtful=doubtful,
+            repeated=self.held.repeated,
+            copied=lambda: self.copied,
+            **more,
+        )
         return await history.proves(self.resource, CONFIGMAPS, Key("web", name), SourceVersion(uid, version))
 
 
@@ -103,7 +128,7 @@ async def test_an_object_that_the_server_knows_at_an_earlier_version_was_deleted
     upstream.past["40"] = {"one": ("one", 10), "two": ("its successor", 30)}
     assert await upstream.proves("one", "one", 10, recorded="40")
     assert not await upstream.proves("two", "two", 10, recorded="40")
-    upstream.watch.former_version = "50"
+    upstream.reported.former_version = "50"
     upstream.past["50"] = {"three": ("three", 20)}
     upstream.asked.clear()
     assert await upstream.proves("three", "three", 20, recorded="40")
@@ -114,6 +139,46 @@ async def test_an_object_that_the_server_did_not_have_at_its_version_proves_noth
     upstream = Upstream()
     upstream.past["10"] = {}
     assert not await upstream.proves("one", "one", 10)
+
+
+async def test_a_deletion_that_the_server_repeats_to_a_watch_is_a_deletion() -> None:
+    upstream = Upstream()
+    upstream.repeats["10"] = [("DELETED", "one", "one"), ("ADDED", "one", "its successor"), ("MODIFIED", "two", "two")]
+    assert await upstream.proves("one", "one", 10)
+    assert not await upstream.proves("one", "its successor", 10)
+    assert not await upstream.proves("one", "its predecessor", 10)
+    assert not await upstream.proves("two", "two", 10)
+    assert not await upstream.proves("one", "one", 20), "what happened before it was copied is no deletion of it"
+
+
+async def test_one_watch_since_the_last_change_of_a_copy_answers_for_all_objects_of_a_namespace() -> None:
+    upstream = Upstream()
+    upstream.repeats["40"] = [("DELETED", "one", "one"), ("DELETED", "two", "two")]
+    assert await upstream.proves("one", "one", 10, recorded="40")
+    assert await upstream.proves("two", "two", 20, recorded="40")
+    assert not await upstream.proves("three", "three", 30, recorded="40")
+    assert upstream.watched == ["40"]
+    assert not await upstream.proves("one", "one", 50, recorded="40"), "copied after that: only a later deletion counts"
+    assert upstream.watched == ["40", "50"]
+
+
+async def test_a_server_is_asked_for_deletions_a_limited_number_of_times_after_a_gap() -> None:
+    upstream = Upstream()
+    for version in range(1000, 2000):
+        assert not await upstream.proves("one", "its predecessor", version)
+    assert len(upstream.watched) == 100
+    upstream.reported.gaps += 1
+    compare_all([upstream.read()], copies(), OWNER, None)
+    upstream.repeats["2000"] = [("DELETED", "one", "one")]
+    assert await upstream.proves("one", "one", 2000)
+
+
+async def test_of_the_deletions_that_a_server_repeats_only_those_of_copied_objects_are_held() -> None:
+    upstream = Upstream()
+    upstream.repeats["10"] = [("DELETED", f"other-{number}", f"other-{number}") for number in range(1000)]
+    upstream.repeats["10"].append(("DELETED", "one", "one"))
+    assert await upstream.proves("one", "one", 10)
+    assert [task.result() for task in upstream.held.repeated.values()] == [{"one"}]
 
 
 async def test_a_later_object_that_is_as_it_was_copied_is_a_witness() -> None:

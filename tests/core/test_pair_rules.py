@@ -97,8 +97,8 @@ def test_only_some_of_many_paths_are_named() -> None:
     assert shown_paths([f"data/k{number}" for number in range(12)]).endswith("and 2 more")
 
 
-def annotated(text: str | None) -> dict[str, Any]:
-    return {"metadata": {"annotations": {"syncline.dev/resolve": text}} if text is not None else {}}
+def annotated(text: str | None, uid: str = "one") -> dict[str, Any]:
+    return {"metadata": {"uid": uid, **({"annotations": {"syncline.dev/resolve": text}} if text is not None else {})}}
 
 
 @pytest.mark.parametrize(
@@ -109,8 +109,9 @@ def annotated(text: str | None) -> dict[str, Any]:
         (None, "Downstream", True, "Downstream", False),
         ("Upstream", "Upstream", True, "Upstream", False),
         ("Upstream", "Downstream", True, None, True),
-        ("Upstream", None, False, None, False),
-        ("Upstream", "Downstream", False, "Downstream", False),
+        ("Upstream", None, False, "Upstream", False),
+        ("Upstream", "Downstream", False, None, True),
+        ("upstream", None, False, None, True),
         ("upstream", None, True, None, True),
         (None, "Mine", False, None, True),
     ],
@@ -120,6 +121,26 @@ def test_who_settles_a_conflict(
 ) -> None:
     found = resolution_of(annotated(above), annotated(below), two_way=two_way)
     assert (found.side, bool(found.problem)) == (side, is_wrong)
+    assert found.on_upstream == (two_way and above is not None and not is_wrong), "it is removed where we may write"
+
+
+def test_an_annotation_that_cannot_be_removed_counts_once() -> None:
+    source, other = annotated("Upstream", uid="one"), annotated("Upstream", uid="another")
+    first = resolution_of(source, annotated(None), two_way=False)
+    assert (first.side, first.is_used) == ("Upstream", False)
+    assert first.counted
+    again = resolution_of(source, annotated(None), two_way=False, counted=first.counted)
+    assert (again.side, again.is_used, again.counted) == (None, True, first.counted)
+    assert resolution_of(source, annotated("Downstream"), two_way=False, counted=first.counted).side == "Downstream"
+    for fresh in (annotated("Downstream", uid="one"), other):
+        assert resolution_of(fresh, annotated(None), two_way=False, counted=first.counted).side is not None
+    assert resolution_of(annotated(None), annotated(None), two_way=False, counted=first.counted).counted == ""
+
+
+def test_an_annotation_that_did_not_count_yet_is_not_used_up_by_a_wrong_one_on_the_copy() -> None:
+    for below in ("Mine", "Downstream"):
+        found = resolution_of(annotated("Upstream"), annotated(below), two_way=False)
+        assert (found.side, found.counted, bool(found.problem)) == (None, "", True)
 
 
 @given(before=objects, after=objects)

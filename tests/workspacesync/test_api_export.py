@@ -6,7 +6,7 @@ import pytest
 from tests.configmapsync.world import Json, until
 from tests.fleet.world import Remote
 from tests.manifestsync.world import Object, deployment_spec, service_spec
-from tests.workspacesync.world import SERVED, UPSTREAM, KcpUpstream, Workspaces, WorkspaceSync, put_part, report
+from tests.workspacesync.world import SERVED, UPSTREAM, KcpUpstream, Workspaces, WorkspaceSync, edit_at, report
 
 from syncline.api.common import CONFIRM_DELETION
 from syncline.sandbox import Sandbox
@@ -72,8 +72,11 @@ def bindings(workspace: KcpWorkspace) -> list[str]:
 
 def add_address(export: KcpExport, url: str) -> None:
     """Add an address to those of an APIExport; once more if kcp was faster."""
-    path = f"{SLICES}/{export.name}"
-    put_part(export.workspace, path, "status", lambda body: body["status"]["endpoints"].append({"url": url}))
+
+    def change(told: Json) -> None:
+        told["status"]["endpoints"].append({"url": url})
+
+    edit_at(export.workspace, f"{SLICES}/{export.name}", change, "status")
 
 
 def held(sync: WorkspaceSync, namespace: str) -> dict[str, str]:

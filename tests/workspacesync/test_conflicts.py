@@ -72,7 +72,7 @@ def test_down_merge_of_one_path_changed_on_both_sides_is_told(world: Workspaces,
     if on_conflict != "Report":
         tells_the_path(pair.sync)
         return
-    pair.sync.is_conflicted("colour", "annotate the copy")
+    pair.sync.is_conflicted("colour", "annotate either object")
     pair.copy.annotate({RESOLVE: "Upstream"})
     pair.copy.holds_data(colour="blue", size="large")
     until(lambda: pair.copy.annotations, lambda seen: RESOLVE not in seen)
@@ -163,19 +163,6 @@ def test_both_ways_merge_with_report_keeps_each_sides_value_until_a_person_decid
     pair.sync.is_not_conflicted()
     pair.sync.is_ready()
     pair.hold({"colour": "green", **whole}, {"colour": "green", **whole})
-
-
-@pytest.mark.parametrize(("side", "answer", "colour"), [("copy", "Upstream", "blue"), ("copy", "Downstream", "green")])
-def test_a_conflict_is_settled_by_an_annotation_on_either_object(
-    world: Workspaces, side: str, answer: str, colour: str
-) -> None:
-    pair = Pair(world, "MergeChanges", "Bidirectional", onConflict="Report")
-    pair.edit({"colour": "blue"}, {"colour": "green"})
-    pair.sync.is_conflicted("colour")
-    getattr(pair, side).annotate({RESOLVE: answer})
-    pair.hold({**RED, "colour": colour}, {**RED, "colour": colour})
-    until(lambda: pair.copy.annotations, lambda seen: RESOLVE not in seen)
-    pair.sync.is_not_conflicted()
 
 
 def test_in_a_fixed_namespace_a_conflict_names_the_namespace_of_its_own_object(world: Workspaces) -> None:

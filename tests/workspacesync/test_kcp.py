@@ -13,12 +13,13 @@ from tests.workspacesync.world import (
     KcpUpstream,
     Workspaces,
     WorkspaceSync,
-    put_part,
+    edit_at,
     report,
     resource,
     run_pods,
 )
 
+from syncline.api.common import CONFIRM_DELETION
 from syncline.sandbox import Access, RequestError, Sandbox
 from syncline.testing.faults import Fault
 from syncline.testing.fixtures import WorkspaceFactory
@@ -166,7 +167,7 @@ class _Initializing:
 
     def edit(self, change: Callable[[Json], object], part: str) -> None:
         """Edit its LogicalCluster; once more if kcp was faster."""
-        put_part(self._access, LOGICAL_CLUSTER, part, change)
+        edit_at(self._access, LOGICAL_CLUSTER, change, part)
 
 
 @contextmanager
@@ -204,6 +205,10 @@ def test_a_workspace_that_is_deleted_deletes_nothing_below(
     again.request("POST", "/api/v1/namespaces", {"metadata": {"name": f"{world.name}-x", "labels": labels}})
     sync.now()
     assert world.copies_at() == copies
+    waiting = [one for one in sync.status["targetStatuses"] if one.get("reason") == "UpstreamReplaced"]
+    assert {one["name"] for one in waiting if "kind" not in one} == {"a", "b", "c"}
+    assert all(CONFIRM_DELETION in one["message"] for one in waiting)
+    assert sync.status["targets"]["unwanted"] == len(waiting)
 
 
 def filled(world: Workspaces) -> tuple[Workspaces, WorkspaceSync, dict[tuple[str, str], str]]:

@@ -1,9 +1,11 @@
 """The namespaces below: made, marked, refused, used, named, and removed when they are empty."""
 
+from typing import Any
+
 import pytest
 from tests.configmapsync.world import until
 from tests.fleet.world import Remote
-from tests.workspacesync.world import Workspaces, resource
+from tests.workspacesync.world import Workspaces, resource, told
 
 from syncline import deploy
 from syncline.core.ownership import OWNER_LABEL
@@ -110,6 +112,31 @@ def test_a_namespace_of_ours_stays_while_somebody_keeps_something_in_it(world: W
     world.down("Namespace", "", kept).gone()
 
 
+def test_what_stays_is_reported_also_while_the_removal_of_others_waits_for_further_changes(world: Workspaces) -> None:
+    kept, empty = world.above("kept"), world.above("empty")
+    for namespace in (kept, empty):
+        world.data(namespace)
+    sync = world.wsync()
+    sync.is_ready()
+    world.down("ConfigMap", kept, "theirs").create({"metadata": {"name": "theirs"}})
+    world.up("ConfigMap", kept).delete()
+    sync.tells_of("HoldsUnmanaged", "theirs")
+    world.up("ConfigMap", empty).delete()
+    silent: list[Any] = []
+
+    def emptied() -> bool:
+        body = sync.read()
+        if "HoldsUnmanaged" not in told(body) or body["status"]["targets"]["unwanted"] < 1:
+            silent.append(body["status"])
+        return world.down("Namespace", "", empty).look() is None
+
+    until(emptied, bool)
+    assert silent == []
+    world.down("ConfigMap", kept, "theirs").delete()
+    sync.now()
+    world.down("Namespace", "", kept).gone()
+
+
 def test_a_namespace_stays_where_not_every_kind_can_be_listed(world: Workspaces) -> None:
     blind = Remote(world.clusters["east"].sandbox)
     blind.allow("namespaces", "configmaps")
@@ -170,6 +197,9 @@ def test_of_two_namespaces_with_one_name_below_the_first_stays_and_the_second_is
     sync.fails(second)
     assert copy.at("data") == {"colour": "red"}
     assert copy.uid == uid
+    world.up("Namespace", "", first).delete()
+    copy.holds_data(colour="blue")
+    sync.is_ready()
 
 
 def test_in_a_fixed_namespace_a_second_object_of_one_kind_and_name_is_refused(world: Workspaces) -> None:

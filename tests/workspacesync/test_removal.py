@@ -38,6 +38,12 @@ class Shop:
         self.has_all()
 
 
+def listed(sync: WorkspaceSync, reason: str) -> set[str]:
+    """Return the names of the ConfigMaps that the status lists for a reason."""
+    found = sync.status.get("targetStatuses", [])
+    return {one["name"] for one in found if one.get("reason") == reason and "kind" not in one}
+
+
 def _of(namespace: str) -> Callable[[Asked], bool]:
     return lambda asked: namespace in (asked.namespace, asked.name)
 
@@ -294,6 +300,8 @@ def test_many_at_once_are_held_until_a_person_confirms(world: Workspaces) -> Non
             source.delete()
     ready = shop.sync.fails()
     assert ready["reason"] == "DeletionHeld"
+    assert listed(shop.sync, "DeletionHeld") == {source.name for source in shop.sources[:20]}
+    assert shop.sync.status["targets"]["unwanted"] == 20
     shop.has_all()
     shop.sync.annotate({CONFIRM_DELETION: ready["message"].rpartition("=")[2]})
     until(world.copies_at, lambda seen: len(seen) == 4)

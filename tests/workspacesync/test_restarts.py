@@ -1,7 +1,6 @@
 """The operator, the upstream or both start anew: what was below stays, and nothing is written that need not be."""
 
 import re
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.configmapsync.world import until
 from tests.fleet.world import Remote
+from tests.workspacesync.restores import Restorable
 from tests.workspacesync.world import UPSTREAM, Workspaces, WorkspaceSync, resource, told
 
 from syncline.api.common import CONFIRM_DELETION
@@ -96,43 +96,28 @@ def test_what_happened_while_no_operator_ran_is_caught_up_with(filled: Workspace
         filled.end()
 
 
-def _stop(cluster: Sandbox) -> None:
-    for component in ("kube-apiserver", "etcd"):
-        cluster.kill(component)
-
-
-def _start(cluster: Sandbox) -> None:
-    for component in ("etcd", "kube-apiserver"):
-        cluster.start(component)
-
-
-def _back_up(cluster: Sandbox, backup: Path) -> None:
-    _stop(cluster)
-    shutil.copytree(cluster.folder / "etcd", backup)
-    _start(cluster)
-
-
-@contextmanager
-def restored(cluster: Sandbox, backup: Path, link: FaultProxy) -> Iterator[None]:
-    """Restore a cluster from a backup, and let nobody see it before its versions have passed all that it had."""
-    newest = _write(cluster, "newest")
-    away = link.inject(Fault(lost=True), when=lambda _: True)
-    link.cut_watches()
-    _stop(cluster)
-    shutil.rmtree(cluster.folder / "etcd")
-    shutil.copytree(backup, cluster.folder / "etcd")
-    _start(cluster)
-    number = 0
-    while _write(cluster, f"since-{number}") <= newest:
-        number += 1
-    yield
-    away.lift()
-
-
-def _write(cluster: Sandbox, name: str) -> int:
-    """Write something that no sync follows; return the version of the cluster."""
-    made = cluster.request("POST", "/api/v1/namespaces/default/configmaps", {"metadata": {"name": name}})
-    return int(made["metadata"]["resourceVersion"])
+def test_the_end_of_the_newest_object_is_followed_after_a_long_pause_too(
+    filled: Workspaces, arena: Sandbox, arena_kubeconfig: Path
+) -> None:
+    """The server has forgotten its earlier versions, and nothing later was copied: its watches still tell the end."""
+    namespace = f"{filled.name}-shop"
+    with FaultProxy(arena) as proxy:
+        filled.credential(UPSTREAM, filled.upstream, server=proxy.server)
+        with running(arena_kubeconfig):
+            sync = filled.wsync()
+            sync.is_ready()
+            filled.data(namespace, "newest")
+            filled.down("ConfigMap", namespace, "newest").appears()
+            sync.now()
+        filled.up("ConfigMap", namespace, "newest").delete()
+        compacted = proxy.inject(
+            Fault(status=410), when=lambda asked: asked.query.get("resourceVersionMatch") == "Exact"
+        )
+        with running(arena_kubeconfig):
+            filled.down("ConfigMap", namespace, "newest").gone()
+            sync.is_ready()
+            assert compacted.hits, "it was asked"
+            filled.end()
 
 
 def _confirm(sync: WorkspaceSync, *words: str) -> None:
@@ -142,13 +127,17 @@ def _confirm(sync: WorkspaceSync, *words: str) -> None:
     sync.edit(lambda body: body["metadata"].setdefault("annotations", {}).update({CONFIRM_DELETION: digest[1]}))
 
 
-def test_an_upstream_that_is_restored_from_an_older_backup_deletes_and_overwrites_nothing(
-    sandbox: Sandbox, operator: OperatorProcess, east: Remote, sandbox_factory: SandboxFactory, tmp_path: Path
+@pytest.fixture(params=["cluster", "kcp"])
+def upstream(request: pytest.FixtureRequest, sandbox_factory: SandboxFactory, tmp_path: Path) -> Restorable:
+    """An upstream of its own for the test, which can go back to a backup."""
+    return Restorable(sandbox_factory(kcp=request.param == "kcp"), tmp_path / "backup")
+
+
+def test_an_upstream_that_starts_again_or_is_restored_from_an_older_backup_deletes_and_overwrites_nothing(
+    sandbox: Sandbox, operator: OperatorProcess, east: Remote, upstream: Restorable
 ) -> None:
-    upstream = sandbox_factory()
-    account = Remote(upstream)
-    account.allow("*", groups=("*",))
-    with FaultProxy(upstream) as link:
+    with FaultProxy(upstream.front) as link:
+        account = upstream.account()
         world = Workspaces(sandbox, account, east=east)
         world.credential(UPSTREAM, account, server=link.server)
         edited, grown = world.above("edited", part="edited"), world.above("grown", part="grown")
@@ -161,7 +150,12 @@ def test_an_upstream_that_is_restored_from_an_older_backup_deletes_and_overwrite
         for sync in syncs:
             sync.is_ready()
         first = world.copies_at()
-        _back_up(upstream, tmp_path / "backup")
+        upstream.stop()
+        for sync in syncs:
+            sync.doubts()
+        assert world.copies_at() == first, "an upstream that is away is no reason to delete"
+        upstream.back_up()
+        upstream.start()
         for sync in syncs:
             sync.now()
             sync.is_ready()
@@ -173,7 +167,7 @@ def test_an_upstream_that_is_restored_from_an_older_backup_deletes_and_overwrite
         world.down("ConfigMap", edited, "early").holds_data(colour="blue")
         copies = world.copies_at()
 
-        with restored(upstream, tmp_path / "backup", link):
+        with upstream.restored(link):
             assert world.up("ConfigMap", grown, "later").look() is None
             world.data(grown, "newer")
         _nothing_is_lost(world, copies, *syncs)
@@ -205,10 +199,9 @@ def _nothing_is_lost(
 def test_a_cluster_below_that_is_restored_from_an_older_backup_deletes_nothing_upstream(
     sandbox: Sandbox, operator: OperatorProcess, above: Remote, sandbox_factory: SandboxFactory, tmp_path: Path
 ) -> None:
-    below = sandbox_factory()
-    account = Remote(below)
-    account.allow("*", groups=("*",))
-    with FaultProxy(below) as link:
+    below = Restorable(sandbox_factory(), tmp_path / "backup")
+    account = below.account()
+    with FaultProxy(below.front) as link:
         world = Workspaces(sandbox, above, east=account)
         world.credential("east", account, server=link.server)
         namespace = world.above("shop")
@@ -216,14 +209,16 @@ def test_a_cluster_below_that_is_restored_from_an_older_backup_deletes_nothing_u
         both = resource("configmaps", direction="Bidirectional", conflictStrategy="MergeChanges")
         sync = world.wsync("sync", both, deletePropagation="Both")
         sync.is_ready()
-        _back_up(below, tmp_path / "backup")
+        below.stop()
+        below.back_up()
+        below.start()
         world.data(namespace, "later")
         world.down("ConfigMap", namespace, "later").appears()
         sync.now()
         sync.is_ready()
         sources = [world.up("ConfigMap", namespace, name).uid for name in ("early", "later")]
 
-        with restored(below, tmp_path / "backup", link):
+        with below.restored(link):
             assert world.down("ConfigMap", namespace, "later").look() is None
         world.down("ConfigMap", namespace, "later").appears()
         sync.now()

@@ -8,11 +8,11 @@ TenantPolicy has to list it.
 from collections.abc import Iterator
 
 import pytest
-from tests.configmapsync.world import until
+from tests.configmapsync.world import Json, until
 from tests.fleet.world import Remote
 from tests.tenancy.policies import Policy
 from tests.workspacesync.test_api_export import SLICES, Exported, bound
-from tests.workspacesync.world import put_part
+from tests.workspacesync.world import edit_at
 
 from syncline.api.common import CONFIRM_DELETION
 from syncline.sandbox import Sandbox
@@ -42,8 +42,12 @@ class TwoShards:
 
     def list_addresses(self, *urls: str) -> None:
         """Write the addresses of the APIExport; once more if kcp was faster."""
-        provider, path = self.world.export.workspace, f"{SLICES}/{self.world.export.name}"
-        put_part(provider, path, "status", lambda body: body["status"].update(endpoints=[{"url": url} for url in urls]))
+        provider, name = self.world.export.workspace, self.world.export.name
+
+        def change(told: Json) -> None:
+            told["status"]["endpoints"] = [{"url": url} for url in urls]
+
+        edit_at(provider, f"{SLICES}/{name}", change, "status")
 
 
 @pytest.fixture

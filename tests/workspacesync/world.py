@@ -37,24 +37,6 @@ FAILS_TO = 4.0
 _GROUPS = {"deployments": "apps", "statefulsets": "apps", "ingresses": "networking.k8s.io"}
 
 
-def put_part(access: Access, path: str, part: str, change: Callable[[Json], object]) -> None:
-    """Change a part of an object, such as its status; once more if its controller was faster."""
-
-    def written() -> bool:
-        body = access.request("GET", path)
-        body["metadata"].pop("managedFields", None)
-        change(body)
-        try:
-            access.request("PUT", f"{path}/{part}", body)
-        except RequestError as error:
-            if error.status != 409:
-                raise
-            return False
-        return True
-
-    until(written, bool)
-
-
 class Cluster(Protocol):
     """An API server, and the credential that a sync reaches it with."""
 
@@ -74,8 +56,11 @@ class KcpUpstream:
 
     def secret(self, token: str = "", *, server: str = "") -> SecretWire:  # noqa: ARG002 - it has one credential
         """Make the Secret that a tenant would put beside their syncs."""
-        assert not server
         data = self.sandbox.kubeconfig_secret(UPSTREAM)["data"]
+        if server:  # a proxy before kcp
+            address = self.sandbox.server.partition("/clusters/")[0]
+            text = base64.b64decode(data["kubeconfig"]).replace(address.encode(), server.encode())
+            data = {"kubeconfig": base64.b64encode(text).decode()}
         return SecretWire(metadata=ObjectMeta(name=UPSTREAM), data=data)
 
 
@@ -473,6 +458,21 @@ def _say(pod: Object, ready: str) -> None:
 
 
 _LONG_AGO = "2026-01-01T00:00:00Z"
+
+
+def edit_at(access: Access, path: str, change: Callable[[Json], object], part: str) -> None:
+    """Change a part of an object, such as its status; once more if somebody was faster."""
+    while True:
+        body = access.request("GET", path)
+        body["metadata"].pop("managedFields", None)
+        change(body)
+        try:
+            access.request("PUT", f"{path}/{part}", body)
+        except RequestError as error:
+            if error.status != 409:
+                raise
+        else:
+            return
 
 
 def _created(thing: Object, body: Json) -> bool:

@@ -138,6 +138,14 @@ class TargetCounts(Struct, frozen=True, kw_only=True, rename="camel"):
         int, Meta(ge=0, description="The number of targets that the operator does not touch, on request.")
     ] = 0
     unknown: Annotated[int, Meta(ge=0, description="The number of targets that the operator cannot read.")] = 0
+    unwanted: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="The number of objects that are no longer wanted and still exist, such as those whose removal"
+            " waits for a confirmation. They are none of the desired targets.",
+        ),
+    ] = 0
     summary: Annotated[str, Meta(max_length=32, description="The synced and the desired targets, such as `3/4`.")] = ""
 
 

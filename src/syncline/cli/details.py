@@ -23,7 +23,7 @@ from syncline.core.selectors import selector_words
 
 Json = dict[str, Any]
 
-_STATES = ("failed", "conflicted", "unknown", "pending", "skipped")
+_STATES = ("failed", "conflicted", "unknown", "pending", "skipped", "unwanted")
 _UNITS = (("d", timedelta(days=1)), ("h", timedelta(hours=1)), ("m", timedelta(minutes=1)))
 # Up to these limits the smaller unit is more useful: 90m, 47h, 9d.
 _COARSE = 2

@@ -98,6 +98,8 @@ class UnitState:
         """The copies whose upstream objects were deleted, and when. The deletion guard counts them with later ones."""
         self.empty_since: dict[ObjectUid, float] = {}
         """Unwanted namespaces of ours, with the time since when they are empty."""
+        self.left: tuple[Outcome, ...] = ()
+        """The outcomes of unwanted objects that the last prune left."""
         self._unhealthy_since: tuple[str, float] = "", 0.0
         self._unwanted: tuple[frozenset[Target], float] = frozenset(), 0.0
         """The objects that are no longer wanted, and the time since when this set is the same."""

@@ -136,6 +136,8 @@ class Marker(
     """The sent fields that the API server has not kept, by its answer to the write (`fields.unkept`)."""
     base: str = ""
     """The digest of the recorded base, if there is one, so that no one else can write a valid base."""
+    resolved: str = ""
+    """A digest of the annotation that resolves conflicts, if the source still has it and it has counted."""
     owner: str = ""
     """The owner label that belongs to it: an added label does not make an object of a previous sync ours."""
     made: int = 0

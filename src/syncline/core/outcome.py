@@ -17,6 +17,7 @@ NAMED = 3
 NOT_READY: frozenset[TargetState] = frozenset({"Failed", "Conflict", "Pending"})
 HOLDS_UNMANAGED = "HoldsUnmanaged"
 UNPROVEN = "Unproven"
+DELETION_HELD = "DeletionHeld"
 ORPHANED = "Orphaned"
 # The reasons of unwanted objects that stay until a user decides.
 _STAYS = frozenset({HOLDS_UNMANAGED, UNPROVEN})
@@ -58,7 +59,8 @@ def outcome_of(action: Action, *, written: bool = False, gone: bool = False) -> 
 
 
 def count(outcomes: Iterable[Outcome]) -> TargetCounts:
-    """Count the targets by state."""
+    """Count the targets by state, and the objects that are left although they are no targets any more."""
+    outcomes = list(outcomes)
     states = Counter(outcome.state for outcome in outcomes if not outcome.gone)
     desired = sum(states.values())
     return TargetCounts(
@@ -69,6 +71,7 @@ def count(outcomes: Iterable[Outcome]) -> TargetCounts:
         conflicted=states["Conflict"],
         skipped=states["Skipped"],
         unknown=states["Unknown"],
+        unwanted=sum(outcome.gone and _is_left(outcome) for outcome in outcomes),
         summary=f"{states['Synced']}/{desired}",
     )
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from syncline.core.digest import combined_digest, value_digests
+from syncline.core.digest import combined_digest, short_digest, value_digests
 from syncline.core.merge import ValueDigests
 from syncline.core.objects import Desired, Observed, Target
 from syncline.core.ownership import RESOLVE, Owner, is_proven
@@ -30,11 +30,13 @@ class Resolution(Struct, frozen=True, kw_only=True):
     """The decision of a person for the conflicts of a pair, by annotations."""
 
     side: Side | None = None
-    either: bool = True
-    """Whether an annotation of the upstream object counts too."""
     on_upstream: bool = False
-    """Whether the upstream object has the annotation. It is removed afterwards."""
+    """Whether the upstream object has the annotation, and may be written. The annotation is removed afterwards."""
     on_copy: bool = False
+    counted: str = ""
+    """A digest of the annotation of an upstream object that may not be written: it counts once, and stays."""
+    is_used: bool = False
+    """Whether the annotation of the upstream object has counted before, and does not count again."""
     problem: str = ""
     """Why an annotation does not count."""
 
@@ -63,19 +65,32 @@ def stops(planned: Action) -> bool:
     return planned.verb is Verb.LEAVE and planned.reason not in _IN_ORDER
 
 
-def resolution_of(upstream: Mapping[str, Any], copy: Mapping[str, Any], *, two_way: bool) -> Resolution:
-    """Read the annotations that resolve conflicts. That of the upstream counts only if the upstream may be written."""
-    above = _annotation(upstream) if two_way else None
-    below = _annotation(copy)
+def resolution_of(
+    upstream: Mapping[str, Any], copy: Mapping[str, Any], *, two_way: bool, counted: str = ""
+) -> Resolution:
+    """Read the annotations that resolve conflicts. Each counts once, and is removed from an object that may be written.
+
+    `counted` is what the marker of the copy records of an annotation that could not be removed.
+    """
+    above, below = _annotation(upstream), _annotation(copy)
+    record = _record(upstream, above) if above in _SIDES and not two_way else ""
+    is_used = bool(record) and record == counted
+    if is_used:
+        above = None
     for text, where in ((above, "upstream object"), (below, "copy")):
         if text is not None and text not in _SIDES:
             problem = f"annotation {RESOLVE} of the {where} must say Upstream or Downstream"
-            return Resolution(problem=problem, either=two_way)
+            return Resolution(problem=problem, counted=counted, is_used=is_used)
     if above is not None and below is not None and above != below:
         problem = f"annotation {RESOLVE} of the upstream object contradicts that of the copy"
-        return Resolution(problem=problem, either=two_way)
-    side = _SIDES.get(above or below or "")
-    return Resolution(side=side, on_upstream=above is not None, on_copy=below is not None, either=two_way)
+        return Resolution(problem=problem, counted=counted)
+    return Resolution(
+        side=_SIDES.get(above or below or ""),
+        on_upstream=above is not None and two_way,
+        on_copy=below is not None,
+        counted=record,
+        is_used=is_used,
+    )
 
 
 def base_of(
@@ -214,7 +229,7 @@ def report(plan: PairPlan, verb: Verb, change: Change | None, *, skips: bool) ->
         reason = "Overruled"
         notes.append(f"a change gave way to the other side: {shown_paths(agreement.overruled)}")
     if agreement.conflicts:
-        reason, notes = _conflict_report(agreement, skips=skips, either=resolution.either)
+        reason, notes = _conflict_report(agreement, skips=skips, is_used=resolution.is_used)
     if resolution.problem:
         notes.append(resolution.problem)
     is_conflict = bool(agreement.conflicts)
@@ -229,10 +244,10 @@ def report(plan: PairPlan, verb: Verb, change: Change | None, *, skips: bool) ->
     )
 
 
-def _conflict_report(agreement: Agreement, *, skips: bool, either: bool) -> tuple[str, list[str]]:
+def _conflict_report(agreement: Agreement, *, skips: bool, is_used: bool) -> tuple[str, list[str]]:
     names = shown_paths(agreement.conflicts)
-    where = "either object" if either else "the copy"
-    remedy = f"make them equal, or annotate {where} with {RESOLVE}: Upstream or Downstream"
+    remedy = f"make them equal, or annotate either object with {RESOLVE}: Upstream or Downstream"
+    remedy += "; the present annotation of the upstream object has counted before: remove it first" if is_used else ""
     if skips:
         reason, notes = "Edited", [f"changed in the copy, and Skip leaves it as it is: {names}; {remedy}"]
     else:
@@ -250,6 +265,10 @@ def _annotation(manifest: Mapping[str, Any]) -> str | None:
     annotations = (manifest.get("metadata") or {}).get("annotations") or {}
     found = annotations.get(RESOLVE)
     return str(found) if found is not None else None
+
+
+def _record(manifest: Mapping[str, Any], text: str | None) -> str:
+    return short_digest("resolve", (manifest.get("metadata") or {}).get("uid") or "", text or "")
 
 
 def _escape(name: str) -> str:

@@ -71,6 +71,8 @@ class Change(Struct, frozen=True, kw_only=True):
     """Whether only the revision in the marker is written."""
     unkept: tuple[str, ...] = ()
     """Fields that the server is expected not to keep; the writer sets it."""
+    resolved: str = ""
+    """A digest of the annotation of the source that has resolved conflicts, if it is still there."""
 
 
 class Action(Struct, frozen=True, kw_only=True):

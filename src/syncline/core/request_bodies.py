@@ -229,6 +229,7 @@ def marks_of(
         annotations=tuple(sorted(desired.annotations)),
         unkept=change.unkept,
         base=base_seal(change.base),
+        resolved=change.resolved,
         owner=owner.label,
         made=made,
         uid=short_digest(uid) if uid else "",

@@ -119,7 +119,7 @@ class Pairs:
             return refusal
         base = plan.agreement.base_after(down=plan.down.stored if not plan.agreement.down else None) or Base.same({})
         marked = recorded(plan, desired, copy.observed)
-        change = _change(marked, copy, planned, base, reader)
+        change = _change(marked, copy, planned, base, reader, resolved=plan.resolution.counted)
         verb = Verb.ADOPT if planned.verb is Verb.ADOPT else Verb.UPDATE
         if not plan.agreement.up and _is_noop(plan, marked, change, copy.observed, planned):
             verb = Verb.LEAVE
@@ -188,7 +188,9 @@ class Pairs:
         if base is None:
             sides = up, without_defaults(up, sides[1], await self._defaults(desired, reader))
         later = self._later(source, desired, copy, base, sides)
-        resolution = resolution_of(source.manifest, copy.manifest, two_way=rules.two_way)
+        marker = copy.observed.marker
+        counted = marker.resolved if marker is not None else ""
+        resolution = resolution_of(source.manifest, copy.manifest, two_way=rules.two_way, counted=counted)
         return decide(desired, base, sides, rules, empty_map=reader.empty_map, later=later, resolution=resolution)
 
     def _is_taken_over(self, copy: Copy) -> bool:
@@ -282,7 +284,7 @@ class Pairs:
                 return outcome_of(refusal)
             there = structs.replace(copy, manifest=answer)
             marked = recorded(plan, desired, copy.observed)
-            change = _change(marked, there, planned, rebase(down), reader)
+            change = _change(marked, there, planned, rebase(down), reader, resolved=plan.resolution.counted)
             if _is_noop(plan, marked, change, copy.observed, planned):
                 await self._writer.renew(copy.observed)
                 return self._outcome(plan, upward, Verb.LEAVE, change)
@@ -384,12 +386,12 @@ def _refusal(plan: PairPlan, observed: Observed) -> Action | None:
     return too_large(plan.desired.target, plan.agreement.base) or immutable_copy(plan, observed)
 
 
-def _change(marked: Desired, copy: Copy, planned: Action, base: Base, reader: ValueReader) -> Change:
+def _change(marked: Desired, copy: Copy, planned: Action, base: Base, reader: ValueReader, *, resolved: str) -> Change:
     """Return the write that makes a copy what was agreed on."""
     marker = copy.observed.marker
     mode = planned.change.mode if planned.change is not None else marker.mode if marker is not None else "Created"
     digest = marker_digest(marked, copy.manifest, reader)
-    return Change(replace_all=False, digest=digest, base=packed(base), mode=mode, guard_version=True)
+    return Change(replace_all=False, digest=digest, base=packed(base), mode=mode, guard_version=True, resolved=resolved)
 
 
 def _is_noop(plan: PairPlan, marked: Desired, change: Change, observed: Observed, planned: Action) -> bool:
@@ -403,6 +405,7 @@ def _is_noop(plan: PairPlan, marked: Desired, change: Change, observed: Observed
         and marker is not None
         and (observed.base, marker.base) == (change.base, base_seal(change.base))
         and (marker.digest, marker.key, marker.revision) == (change.digest, marked.key, marked.revision)
+        and marker.resolved == change.resolved
         and not is_another(marker.source_version, marked.source_version)
     )
 

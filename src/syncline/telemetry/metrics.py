@@ -19,7 +19,7 @@ from syncline.api.common import ConditionStatus, TargetCounts
 SyncResult = Literal["success", "failure"]
 StatusResult = Literal["written", "conflict", "refused", "forbidden", "failed"]
 
-_STATES = ("synced", "pending", "failed", "conflicted", "skipped", "unknown")
+_STATES = ("synced", "pending", "failed", "conflicted", "skipped", "unknown", "unwanted")
 _READY: dict[ConditionStatus, int] = {"True": 1, "False": 0, "Unknown": -1}
 
 _sync_seconds = Histogram(

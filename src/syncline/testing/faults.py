@@ -133,6 +133,8 @@ def read_request(method: str, target: str, token: str, number: int) -> Asked:
     parts = urlsplit(target)
     query = dict(parse_qsl(parts.query, keep_blank_values=True))
     path = [part for part in parts.path.split("/") if part]
+    if path[:1] == ["clusters"]:  # a workspace of kcp
+        path = path[2:]
     rest = path[_PREFIX.get(path[0], len(path)) :] if path else []
     namespace = ""
     if len(rest) > 2 and rest[0] == "namespaces":  # noqa: PLR2004 - namespaces/NAME/..., not the namespace itself

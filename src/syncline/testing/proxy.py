@@ -16,7 +16,7 @@ import yaml
 from aiohttp import web
 from yarl import URL
 
-from syncline.sandbox import Sandbox
+from syncline.sandbox import Access
 from syncline.sandbox.kubeconfig import write_private
 from syncline.sandbox.pki import Authority
 from syncline.testing.faults import Asked, Cut, Fault, Lines, Rule, is_review, read_request, refusal
@@ -33,7 +33,7 @@ class FaultProxy(OnLoop):
 
     thread_name = "fault-proxy"
 
-    def __init__(self, sandbox: Sandbox) -> None:
+    def __init__(self, sandbox: Access) -> None:
         self.requests: list[Asked] = []
         """All requests, in order."""
         self.abandoned: list[Asked] = []

@@ -171,20 +171,21 @@ class UnseenCopies(Struct, frozen=True, kw_only=True):
         # A workspace that is not found may be bound on a shard that cannot be read.
         unbound = sorted({name.workspace for _, _, name in copies} - bound) if unreached is None else []
         digest = confirmation(f"unbound {self.upstreams.identity.uid} {' '.join(unbound)}")
+        ask = f"; to have the copies removed, annotate the sync with {CONFIRM_DELETION}={digest}"
         forgotten = frozenset(unbound if _is_confirmed(self.sync, digest) else ())
         for site, observed, name in copies:
             kinds = unread.get(name.workspace)
             if kinds is None:
                 if name.workspace not in forgotten:
                     problem = self.upstreams.lost.get(name.workspace) or unreached
-                    _keep(selected, site, observed, problem or SyncError(UNBOUND, _unbound([name.workspace])))
+                    _keep(selected, site, observed, problem or SyncError(UNBOUND, _unbound([name.workspace]) + ask))
             elif name.kind == NAMESPACE and kinds:
                 _keep(selected, site, observed, None)
             elif (problem := kinds.get(name.kind)) is not None:
                 _keep(selected, site, observed, problem)
         if not unbound or forgotten:
             return ""
-        return f"{_unbound(unbound)}; to have the copies removed, annotate the sync with {CONFIRM_DELETION}={digest}"
+        return _unbound(unbound) + ask
 
 
 def _keep(selected: SelectedTargets, site: TargetCluster, observed: Observed, problem: SyncError | None) -> None:

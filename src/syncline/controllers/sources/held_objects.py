@@ -50,6 +50,10 @@ class ReadObjects(NamedTuple):
     """The number of skipped objects with marks of unknown origin."""
 
 
+RepeatedDeletions = dict[tuple[str, str, int], asyncio.Task[frozenset[str]]]
+"""The UIDs of deleted objects, by kind, namespace and the version since when."""
+
+
 class HeldObjects:
     """The cached upstream objects of one sync, by kind and name. All of it can be lost."""
 
@@ -75,6 +79,8 @@ class HeldObjects:
         """By kind: the number of gaps of the watch at the last comparison of copies and objects."""
         self.witnesses: tuple[Witness, ...] = ()
         """Sources that were exactly as copied after the last list; the newest first."""
+        self.repeated: RepeatedDeletions = {}
+        """The deletions that the upstream repeats to a watch from before the last gap."""
         self.doubtful: VersionRange | None = None
         """The versions that the upstream may have lost, by the last comparison. The status records them too."""
 
@@ -91,13 +97,15 @@ class HeldObjects:
             self.copies.clear()
             self.gaps.clear()
             self.witnesses = ()
+            self.repeated.clear()
             self.doubtful = None
 
     def cancel_reading(self) -> None:
         """Cancel reads in progress."""
-        for task in self.reading.values():
+        for task in (*self.reading.values(), *self.repeated.values()):
             task.cancel()
         self.reading.clear()
+        self.repeated.clear()
 
     def take(self, sources: Iterable[SourceObject]) -> None:
         """Cache objects from the answers to our own writes. Newer states of the watch stay."""

@@ -1,17 +1,22 @@
 """Upstream history: whether an upstream object that is absent was deleted, or was forgotten by a restored server.
 
 A server that was restored from a backup lacks later writes, and after a while its resourceVersions do not show it. So
-an absence alone is no evidence. One of three facts must prove that the object existed in the present history of the
-server: the watch reported its deletion; the server still returns its state at an earlier version; or there is a
-witness, a later object that is exactly as it was copied.
+an absence alone is no evidence. One of four facts must prove that the object existed in the present history of the
+server: the watch reported its deletion; the server still returns its state at an earlier version; there is a witness, a
+later object that is exactly as it was copied; or a new watch from an earlier version still reports the deletion.
+
+A higher resourceVersion is no such fact: a restored server reaches it after a while, or at once if its administrator
+raises the versions, as the documentation of etcd recommends.
 """
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import aclosing
 from functools import reduce
 
-from msgspec import Struct
+from msgspec import Struct, field
 
-from syncline.controllers.sources.held_objects import Witness
+from syncline.controllers.sources.held_objects import RepeatedDeletions, Witness
 from syncline.controllers.sources.object_reader import SourceCluster
 from syncline.controllers.sources.upstream_parts import ReadResource
 from syncline.controllers.sources.upstream_reader import UpstreamReader, UpstreamResource
@@ -27,9 +32,15 @@ from syncline.core.source_history import (
 from syncline.core.source_names import SourceName, read_source_name
 from syncline.engine.kind_informer import MetaWire
 from syncline.kube.cache import Key
-from syncline.kube.errors import ApiError
+from syncline.kube.errors import ApiError, KubeError
 from syncline.kube.resources import Resource
+from syncline.kube.wire import ObjectDecoder
 
+# The number of seconds in which a server repeats the changes since an earlier version.
+_REPLAY_SECONDS = 1
+_REPLAY_PATIENCE = 5.0
+# The number of kinds and namespaces for which this is requested after a gap: a hostile server takes long each time.
+_REPLAYS = 100
 # The number of kept witnesses: some of them change over time.
 _WITNESSES = 5
 
@@ -65,6 +76,7 @@ def compare_all(
         informer, held = one.resource.informer, one.part.held
         if informer is not None and one.problem is None and held.gaps.get(one.resource.kind) != informer.unmanaged.gaps:
             held.gaps[informer.kind] = informer.unmanaged.gaps
+            held.repeated.clear()
             listed.setdefault(one.part.at.workspace, []).append(one)
     found = reduce(united, {one.part.at.workspace: one.part.held.doubtful for one in read}.values(), before)
     if not listed and found is None:
@@ -130,6 +142,10 @@ class UpstreamHistory(Struct, frozen=True, kw_only=True):
     witnesses: tuple[Witness, ...] = ()
     doubtful: VersionRange | None = None
     """The versions that no witness covers: the server may have lost their writes."""
+    repeated: RepeatedDeletions = field(default_factory=dict)
+    """The deletions that the server repeats, since the last gap of the watches."""
+    copied: Callable[[], Collection[str]] = frozenset
+    """Returns the UIDs of the sources of all copies: no others are held, however many the server repeats."""
 
     async def proves(self, one: UpstreamResource, resource: Resource, key: Key, seen: SourceVersion | None) -> bool:
         """Whether an absent object existed before, and so was deleted. Raises `KubeError` without an answer."""
@@ -137,15 +153,18 @@ class UpstreamHistory(Struct, frozen=True, kw_only=True):
             return False
         if one.informer is not None and one.informer.unmanaged.has_told_end(key, seen.uid):
             return True
-        return await self._was_there(one, resource, key, seen) or await self._is_witnessed(seen)
-
-    async def _was_there(self, one: UpstreamResource, resource: Resource, key: Key, seen: SourceVersion) -> bool:
-        """Whether the server returns the object at an earlier version."""
         former = one.informer.unmanaged.former_version if one.informer is not None else ""
-        versions = {seen.version, version_number(self.recorded), version_number(former)}
-        for version in sorted(versions, reverse=True):
-            if version < seen.version:
-                break
+        known = {seen.version, version_number(self.recorded), version_number(former)}
+        versions = sorted(version for version in known if version >= seen.version)
+        return (
+            await self._was_there(resource, key, seen, versions)
+            or await self._is_witnessed(seen)
+            or await self._is_repeated(resource, key, seen, max(seen.version, version_number(self.recorded)))
+        )
+
+    async def _was_there(self, resource: Resource, key: Key, seen: SourceVersion, versions: Sequence[int]) -> bool:
+        """Whether the server returns the object at an earlier version."""
+        for version in reversed(versions):
             try:
                 found = await self.at.client.get_at(
                     resource, key.name, key.namespace or None, str(version), type=MetaWire, metadata_only=True
@@ -155,6 +174,44 @@ class UpstreamHistory(Struct, frozen=True, kw_only=True):
             if found is not None and found.metadata.uid == seen.uid:
                 return True
         return False
+
+    async def _is_repeated(self, resource: Resource, key: Key, seen: SourceVersion, version: int) -> bool:
+        """Whether a watch from an earlier version reports the deletion of exactly this object.
+
+        Servers keep the last changes of a kind in memory, often for much longer than the objects at earlier versions.
+        One watch answers for all objects of a namespace.
+        """
+        place = str(resource.group_kind), key.namespace, version
+        if (task := self.repeated.get(place)) is None:
+            if len(self.repeated) >= _REPLAYS:
+                return False
+            task = self.repeated[place] = asyncio.create_task(self._deleted_since(resource, key.namespace, version))
+        try:
+            return seen.uid in await asyncio.shield(task)
+        except KubeError:
+            self.repeated.pop(place, None)
+            raise
+
+    async def _deleted_since(self, resource: Resource, namespace: str, version: int) -> frozenset[str]:
+        """Return the UIDs of the objects that were deleted since a version, as far as the server still knows."""
+        reader, copied, found = ObjectDecoder(resource.plural, MetaWire), self.copied(), set[str]()
+        lines = self.at.client.watch(
+            resource,
+            namespace or None,
+            version=str(version),
+            metadata_only=True,
+            seconds=_REPLAY_SECONDS,
+            silence=_REPLAY_PATIENCE,
+        )
+        try:
+            async with asyncio.timeout(_REPLAY_PATIENCE), aclosing(lines):
+                async for line in lines:
+                    event = reader.line(line) if line else None
+                    if event is not None and event.kind == "DELETED" and event.metadata.uid in copied:
+                        found.add(event.metadata.uid)
+        except (ApiError, TimeoutError):
+            pass  # the version is too old, watches are not allowed, or the server repeats without end
+        return frozenset(found)
 
     async def _is_witnessed(self, seen: SourceVersion) -> bool:
         if self.doubtful is not None and seen.version in self.doubtful:

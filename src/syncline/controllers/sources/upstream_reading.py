@@ -20,7 +20,7 @@ from syncline.controllers.sources.edited_copies import EditedCopies
 from syncline.controllers.sources.held_objects import HeldObjects, ReadObjects
 from syncline.controllers.sources.object_reader import SourceCluster
 from syncline.controllers.sources.upstream_evidence import Evidence
-from syncline.controllers.sources.upstream_history import UpstreamHistory, compare_all
+from syncline.controllers.sources.upstream_history import UpstreamHistory, compare_all, copied_sources
 from syncline.controllers.sources.upstream_parts import ReadResource, UpstreamPart, UpstreamSet, resource_reports
 from syncline.controllers.sources.upstream_reader import UpstreamReader, UpstreamResource
 from syncline.controllers.sources.upstream_selection import SelectedTargets, UpstreamSelector
@@ -202,7 +202,7 @@ class UpstreamReading:
             unit=unit,
             clusters=clusters,
             items=tuple(selected.items),
-            keep=self._keep_set(found, layout, selected),
+            keep=self._keep_set(found, layout, selected, clusters),
             problem=problem,
             outcomes=tuple(selected.outcomes),
             targets=len(selected.wanted),
@@ -348,7 +348,10 @@ class UpstreamReading:
                 self._defines.append(await _watch_definitions(site.cluster))
         return found
 
-    def _keep_set(self, found: Sequence[ReadResource], layout: Layout, selected: SelectedTargets) -> KeepSet:
+    def _keep_set(
+        self, found: Sequence[ReadResource], layout: Layout, selected: SelectedTargets, clusters: ConnectedClusters
+    ) -> KeepSet:
+        owner = self._lowered.sync.owner.ref
         unread = {one.resource.served_kind for one in found if one.problem is not None}
         recorded = self._lowered.sync.status.upstream
         evidence = {
@@ -369,6 +372,8 @@ class UpstreamReading:
                     recorded=recorded_version(recorded, part),
                     witnesses=part.held.witnesses,
                     doubtful=self._doubtful,
+                    repeated=part.held.repeated,
+                    copied=lambda: frozenset(one.seen.uid for one in copied_sources(clusters, owner)),
                 ),
             )
             for workspace, part in self._parts.items()
@@ -384,6 +389,7 @@ class UpstreamReading:
         return KeepSet(
             targets=frozenset(selected.wanted),
             certain=self._identity.trusted and not selected.refused,
+            doubt=self._identity.problem if not (self._identity.trusted or selected.refused) else None,
             # Of several workspaces, the copies of those that cannot be read are kept one by one.
             unread_kinds=frozenset() if self._upstreams.is_export else frozenset(filter(None, unread)),
             confirm=confirm,

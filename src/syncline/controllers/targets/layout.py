@@ -167,9 +167,14 @@ class LayoutMaker:
         known = read_record(status.recorded_namespaces)
         rule = namespace_rule(spec)
         used = [UpstreamNamespace(name, workspaces[cluster]) for cluster, name in sorted(_namespaces(sources))]
-        recorded = {upstream: one.downstream for upstream, one in known.items()}
+        holders, present = _holders(lowered, clusters), {one.key for one in used}
+        # A namespace without objects keeps its name until its copies are gone. Then another one can have it.
+        recorded = {
+            upstream: one.downstream
+            for upstream, one in known.items()
+            if upstream in present or clusters.incomplete or one.downstream in holders
+        }
         decision = resolve_namespaces(rule, used, recorded, lowered.guarded)
-        holders = _holders(lowered, clusters)
         # If every cluster gets everything, a missing kind in a cluster blocks no other kind there.
         targets = list(_targets(clusters, incompatible if spec.placement.strategy != "All" else ()))
         places = {"": _everywhere(targets)}

@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from functools import partial
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from syncline.api.common import ABANDON, CONFIRM_DELETION
 from syncline.controllers.errors import SyncError
@@ -31,7 +31,7 @@ from syncline.controllers.targets.managed_objects import (
 from syncline.controllers.targets.written_objects import CLEANUP_FAILED, find_written
 from syncline.core.objects import Observed, Target
 from syncline.core.ordering import removal_stages
-from syncline.core.outcome import HOLDS_UNMANAGED, UNPROVEN, Outcome
+from syncline.core.outcome import DELETION_HELD, HOLDS_UNMANAGED, UNPROVEN, Outcome
 from syncline.core.plan import MARK_UNPROVEN, Action, Verb
 from syncline.core.prune_plan import GuardVerdict, deletion_guard, plan_prune
 from syncline.core.scope import Namespace
@@ -92,6 +92,8 @@ class KeepSet(Struct, frozen=True):
     """Kinds whose sources could not be read: none of their objects is pruned, nor a namespace that may hold one."""
     confirm: "Confirm | None" = None
     """Called for each object before it is pruned."""
+    doubt: SyncError | None = None
+    """Why nothing is pruned until a person confirms it, although all names are known."""
 
     def is_orphan(self, site: TargetCluster, observed: Observed) -> bool:
         """Whether the source of a copy does not exist."""
@@ -140,6 +142,9 @@ class Pruner:
         Objects that an edit of the spec removed (`requested`, by `managed_id`) are removed at once. Other removals wait
         until their set stays the same, so that it is judged as a whole. If it is large, it waits for a confirmation.
         """
+        if keep.doubt is not None:
+            unwanted = prune_candidates(lowered, connected, structs.replace(keep, certain=True))
+            return PruneResult(outcomes=_held_outcomes(unwanted, keep.doubt.reason, keep.doubt.message))
         stale = prune_candidates(lowered, connected, keep)
         derived = [one for one in stale if managed_id(*one) not in requested]
         now = time.monotonic()
@@ -147,14 +152,14 @@ class Pruner:
             lambda: {_uid(*one) for one in managed_objects(connected) if not one[1].deleting}, now
         )
         verdict = self._check_guard(lowered, connected, stale, derived, recent)
-        held = SyncError("DeletionHeld", verdict.message) if verdict.held else None
+        held = SyncError(DELETION_HELD, verdict.message) if verdict.held else None
         requeue = NO_REQUEUE
         if verdict.derived and not verdict.held:
             left = unit.settle_delay(frozenset(observed.target for _, observed in derived), now)
             requeue = Requeue(after=left, pending=True) if left > 0 else NO_REQUEUE
         waits = {observed.target for _, observed in derived} if held is not None or requeue.pending else set()
         going = [one for one in stale if one[1].target not in waits]
-        removed: list[Outcome] = []
+        removed = list(_held_outcomes(derived, DELETION_HELD, _asks(verdict))) if verdict.held else []
         if not verdict.derived:
             unit.reset_prune_window()
         unasked = {_uid(*one) for one in derived} if verdict.derived else set()
@@ -172,6 +177,10 @@ class Pruner:
                 for site, request in _requests(group, unasked, verdict.digest)
             ]
             removed += await unit.fan_out.run(jobs, _no_progress)
+        if held is None:
+            # While the set changes, the objects that stay are reported as before.
+            removed += [one for one in unit.left if one.target in waits]
+            unit.left = tuple(one for one in removed if one.gone and one.written is None)
         stays = any(outcome.reason in (HOLDS_UNMANAGED, UNPROVEN) for outcome in removed)
         # No event reports that the objects of others are gone.
         recheck = Requeue(after=RECHECK_INTERVAL) if stays else NO_REQUEUE
@@ -239,7 +248,7 @@ class Pruner:
         stale = prune_candidates(lowered, connected, keep)
         derived = [one for one in stale if managed_id(*one) not in requested]
         verdict = self._check_guard(lowered, connected, stale, derived)
-        held = SyncError("DeletionHeld", verdict.message) if verdict.held else None
+        held = SyncError(DELETION_HELD, verdict.message) if verdict.held else None
         removals = _plan_removals(stale, (PRUNED, lowered.prune_reason))
         if lowered.source_deletion_policy == "Delete" and keep.missing:
             gone = [one for one in managed_objects(connected) if keep.is_orphan(*one) and is_writable(*one)]
@@ -345,6 +354,22 @@ class Pruner:
         if on_delete is not None:
             on_delete(site, observed)
         return await self._writer(site).remove(observed, *why, keep_edited=keep_edited)
+
+
+def _held_outcomes(copies: Iterable[Managed], reason: str, message: str) -> tuple[Outcome, ...]:
+    """Return the outcomes of copies that are no longer wanted, and stay until a person confirms their removal."""
+    return tuple(
+        Outcome(target=action.target, state="Pending", reason=reason, message=message, gone=True)
+        for action in _plan_removals(copies, (PRUNED, message))
+        if action.verb in (Verb.DELETE, Verb.RELEASE)
+    )
+
+
+def _asks(verdict: GuardVerdict) -> str:
+    return (
+        "it is no longer wanted, and stays until its removal is confirmed: annotate the sync with"
+        f" {CONFIRM_DELETION}={verdict.digest}"
+    )
 
 
 def _left_unproven(observed: Observed) -> Outcome:
