@@ -54,9 +54,8 @@ def of_names(*names: str) -> Json:
     return {"matchExpressions": [{"key": NAME_LABEL, "operator": "In", "values": list(names)}]}
 
 
-def test_a_selector_does_not_tell_the_names_of_namespaces_of_others(
-    world: Workspaces, mallory: Tenant, robot: Account
-) -> None:
+@pytest.mark.usefixtures("robot")
+def test_a_selector_does_not_tell_the_names_of_namespaces_of_others(world: Workspaces, mallory: Tenant) -> None:
     world.data(world.above("hidden", audience=world.name))
     sync = reach(mallory, selector={"matchLabels": {"audience": world.name}})
     sync.becomes("UpstreamForbidden")
@@ -69,9 +68,8 @@ def test_a_selector_does_not_tell_the_names_of_namespaces_of_others(
     assert "hidden" not in told(world, mallory, sync)
 
 
-def test_a_selector_does_not_tell_whether_a_namespace_exists(
-    world: Workspaces, mallory: Tenant, robot: Account
-) -> None:
+@pytest.mark.usefixtures("robot")
+def test_a_selector_does_not_tell_whether_a_namespace_exists(world: Workspaces, mallory: Tenant) -> None:
     victim = world.above("hidden")
     world.data(victim)
     sync = reach(mallory, selector=of_names(victim))
@@ -84,9 +82,8 @@ def test_a_selector_does_not_tell_whether_a_namespace_exists(
     assert messages[2] == messages[3]
 
 
-def test_a_selector_that_is_widened_does_not_tell_the_names_of_secrets(
-    world: Workspaces, mallory: Tenant, robot: Account
-) -> None:
+@pytest.mark.usefixtures("robot")
+def test_a_selector_that_is_widened_does_not_tell_the_names_of_secrets(world: Workspaces, mallory: Tenant) -> None:
     victim = world.above("hidden", audience=world.name)
     world.keep(victim, "payroll-key", password="nine")
     world.namespace_object(mallory.namespace).label(audience=world.name)
