@@ -3,12 +3,14 @@
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
-from ipaddress import IPv6Address, ip_address
+from ipaddress import IPv6Address, ip_address, ip_network
 
 Clock = Callable[[], float]
 
 _SITE = 64
 """The bits of an IPv6 address that identify its network. The owner chooses the others."""
+_NEIGHBOURS = {4: 24, 6: 48}
+"""The bits that senders of one owner often share, by the version of the address."""
 
 
 class Buckets:
@@ -35,6 +37,11 @@ class Buckets:
         while len(self._buckets) > self._capacity:
             self._buckets.popitem(last=False)
         return wait
+
+    def wait(self, key: Hashable) -> float:
+        """Return the seconds until there is a token, without taking it."""
+        tokens, since = self._buckets.get(key, (float(self._burst), 0.0))
+        return max(0.0, (1 - tokens) / self._rate - (self._clock() - since)) if tokens < 1 else 0.0
 
     def give_back(self, key: Hashable) -> None:
         """Return a token, because the request was valid."""
@@ -93,3 +100,12 @@ def source_of(address: str | None) -> str:
             return str(found.ipv4_mapped)
         return str(IPv6Address(int(found) >> _SITE << _SITE))
     return str(found)
+
+
+def network_of(source: str) -> str:
+    """Return the network of a sender: 256 addresses of IPv4, or 65,536 networks of IPv6."""
+    try:
+        found = ip_address(source)
+    except ValueError:
+        return ""
+    return str(ip_network((found, _NEIGHBOURS[found.version]), strict=False))

@@ -15,8 +15,10 @@ from aiohttp.typedefs import Handler
 from prometheus_client import REGISTRY
 from prometheus_client.exposition import choose_encoder
 
+from syncline.limits import network_of, source_of
 from syncline.telemetry.bind import OFF, BindError, address_of, listen
 from syncline.telemetry.certificate import ServingCertificate
+from syncline.telemetry.handshakes import Handshakes
 from syncline.telemetry.scrapers import Authorize, ScrapeVerdict
 
 Check = Callable[[], tuple[bool, str]]
@@ -35,14 +37,18 @@ HANDSHAKE_SECONDS = 5.0
 KEEPALIVE_SECONDS = 75.0
 HEADER_BYTES = 8192
 CONNECTIONS = 200
-"""The maximum number of connections. A new connection replaces the connection with the longest idle time."""
+"""The maximum number of connections. A new connection replaces the one with the longest idle time, of the network with
+the most connections."""
 
 PER_ADDRESS = 32
-"""The maximum number of connections from one address."""
+"""The maximum number of connections from one address, or from one IPv6 network."""
 
 HEALTH_FLAG = "--health-bind"
 METRICS_FLAG = "--metrics-bind"
 
+_SCRAPERS = "scrapers"
+_GROUP = web.RequestKey("group", str)
+"""The group of a request that has proven its rights, see `Endpoint.prove`."""
 
 _REFUSALS = {
     ScrapeVerdict.UNAUTHENTICATED: "the API server does not accept the bearer token: send a valid token",
@@ -124,13 +130,15 @@ class Endpoint:
         self._runner = runner
         self._certificate = certificate
         self._limits = limits
+        self._turns = Handshakes()
         self._proven: dict[web.RequestHandler, str] = {}
         self._handshakes: dict[web.RequestHandler, tuple[asyncio.Transport, asyncio.Task[None]]] = {}
         self._listener: asyncio.Server | None = None
+        self._closed = False
         self._shared: Callable[[str], bool] = lambda _: False
         self._newcomers: dict[web.RequestHandler, asyncio.TimerHandle] = {}
-        self._addresses: dict[web.RequestHandler, str] = {}
-        """All connections, the least recently used first."""
+        self._sources: dict[web.RequestHandler, str] = {}
+        """The senders of all connections, the least recently used first."""
 
     @classmethod
     async def start(
@@ -173,32 +181,36 @@ class Endpoint:
         """Stop listening and end all connections."""
         if self._listener is not None:
             self._listener.close()
+        self._closed = True
         for timer in self._newcomers.values():
             timer.cancel()
         unfinished = list(self._handshakes.values())
-        for transport, _ in unfinished:
+        for transport, handshake in unfinished:
+            handshake.cancel()
             transport.abort()
+        self._turns.close()
         await asyncio.gather(*(handshake for _, handshake in unfinished), return_exceptions=True)
         await self._runner.cleanup()
 
     def admit(self, transport: asyncio.Transport) -> None:
         """Accept a new connection, or close it if its address has too many connections."""
         server = self._runner.server
-        if server is None:
+        if server is None or self._closed:  # it was accepted before the end of the listener
             transport.abort()
             return
         open_now = {*server.connections, *self._handshakes}
-        self._addresses = {one: address for one, address in self._addresses.items() if one in open_now}
+        self._sources = {one: known for one, known in self._sources.items() if one in open_now}
         self._proven = {one: group for one, group in self._proven.items() if one in open_now}
         address = str((transport.get_extra_info("peername") or ("",))[0])
+        source = source_of(address)
         most = CONNECTIONS if self._limits.connections is None else self._limits.connections
-        if not most or (self._is_crowded(address) and not self._shared(address)):
+        if not most or (self._is_crowded(source) and not self._shared(address)):
             transport.abort()
             return
-        if len(self._addresses) >= most:
+        if len(self._sources) >= most:
             self._make_room()
         connection = server()
-        self._addresses[connection] = address
+        self._sources[connection] = source
         loop = asyncio.get_running_loop()
         self._newcomers[connection] = loop.call_later(FIRST_REQUEST_SECONDS, self._dismiss, connection)
         if self._certificate is None:
@@ -206,15 +218,21 @@ class Endpoint:
             connection.connection_made(transport)
             return
         transport.pause_reading()
-        handshake = loop.create_task(self._shake_hands(self._certificate, transport, connection))
+        handshake = loop.create_task(self._shake_hands(self._certificate, transport, connection, address))
         self._handshakes[connection] = transport, handshake
+        handshake.add_done_callback(lambda _: self._handshakes.pop(connection))
 
     async def _shake_hands(
-        self, certificate: ServingCertificate, transport: asyncio.Transport, connection: web.RequestHandler
+        self,
+        certificate: ServingCertificate,
+        transport: asyncio.Transport,
+        connection: web.RequestHandler,
+        address: str,
     ) -> None:
-        """Start TLS. The server gets the connection only after the handshake. Until then it is only counted."""
+        """Start TLS, in turn. The server gets the connection only afterwards. Until then it is only counted."""
         early = _Early()
         try:
+            await self._turns.turn(address)
             secure = await asyncio.get_running_loop().start_tls(
                 transport,
                 early,
@@ -226,9 +244,7 @@ class Endpoint:
         except (OSError, EOFError):
             transport.abort()
             return
-        finally:
-            self._handshakes.pop(connection, None)
-        if secure is None or early.ended or self._runner.server is None or connection not in self._addresses:
+        if secure is None or early.ended or self._runner.server is None or connection not in self._sources:
             transport.abort()
             return
         secure.set_protocol(connection)
@@ -242,18 +258,20 @@ class Endpoint:
         It makes room only for others that are proven, if no other is left, and if its group has the most connections.
         """
         self._proven[request.protocol] = group
+        if self._certificate is not None:
+            self._turns.know(request.remote or "")
 
-    def _is_crowded(self, address: str) -> bool:
+    def _is_crowded(self, source: str) -> bool:
         most = PER_ADDRESS if self._limits.per_address is None else self._limits.per_address
-        return sum(known == address and one not in self._proven for one, known in self._addresses.items()) >= most
+        return sum(known == source and one not in self._proven for one, known in self._sources.items()) >= most
 
     def _make_room(self) -> None:
-        """Close the least recently used connection, so that other clients cannot block a probe."""
-        idle = next((one for one in self._addresses if one not in self._proven), None)
-        if idle is None:
-            largest = Counter(self._proven.values()).most_common(1)[0][0]
-            idle = next(one for one in self._addresses if self._proven[one] == largest)
-        del self._addresses[idle]
+        """Close the least recently used connection of the network, or of the group, that has the most."""
+        groups = {one: network_of(source) for one, source in self._sources.items() if one not in self._proven}
+        groups = groups or {one: self._proven[one] for one in self._sources}
+        largest = Counter(groups.values()).most_common(1)[0][0]
+        idle = next(one for one, group in groups.items() if group == largest)
+        del self._sources[idle]
         self._proven.pop(idle, None)
         if timer := self._newcomers.pop(idle, None):
             timer.cancel()
@@ -265,15 +283,17 @@ class Endpoint:
 
     def _end(self, connection: web.RequestHandler) -> None:
         if connection in self._handshakes:
-            self._handshakes[connection][0].abort()
+            transport, handshake = self._handshakes[connection]
+            handshake.cancel()
+            transport.abort()
         connection.force_close()
 
     @web.middleware
     async def _attend(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         if timer := self._newcomers.pop(request.protocol, None):
             timer.cancel()
-        if (address := self._addresses.pop(request.protocol, None)) is not None:
-            self._addresses[request.protocol] = address
+        if (source := self._sources.pop(request.protocol, None)) is not None:
+            self._sources[request.protocol] = source
         if self._limits.answers_slowly:
             return await handler(request)
         try:
@@ -281,6 +301,9 @@ class Endpoint:
                 return await handler(request)
         except TimeoutError:
             return web.Response(status=503, text="the response took too long\n")
+        finally:
+            if _GROUP in request:
+                self.prove(request, request[_GROUP])
 
 
 class _Door(asyncio.Protocol):
@@ -351,6 +374,7 @@ def _metrics(authorize: Authorize | None = None) -> list[web.RouteDef]:
             access = await authorize(request.headers.get("Authorization", ""), request.remote or "")
             if access is not ScrapeVerdict.ALLOWED:
                 return _refuse(access)
+            request[_GROUP] = _SCRAPERS
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
         async with one_at_a_time:
             # The text of thousands of series takes a while. A thread does it, so that the event loop is not blocked.

@@ -19,7 +19,7 @@ from syncline.controllers.sources.copy_marks import is_copy
 from syncline.controllers.sources.held_budget import HeldBudget
 from syncline.controllers.sources.held_objects import HeldObject, HeldObjects, ReadObjects
 from syncline.controllers.sources.object_reader import MOST_NAMES, SourceCluster
-from syncline.controllers.targets.layout import WorkspaceLowered
+from syncline.controllers.targets.layout import WorkspaceLowered, read_record
 from syncline.controllers.targets.open_kind import LIST_PATIENCE, describe_unwatched, open_kind
 from syncline.core.group_kind import GroupKind, GroupResource
 from syncline.core.objects import Target
@@ -31,6 +31,7 @@ from syncline.core.source_names import SourceName
 from syncline.core.spec_scope import SourceScope
 from syncline.core.strip import needs_service_account, protected
 from syncline.core.upstream_objects import why_left
+from syncline.engine.access import AccessRequest
 from syncline.engine.claims import Claims
 from syncline.engine.cluster import Cluster, NotWatchedError
 from syncline.engine.kind_informer import KindInformer, MetaWire
@@ -39,7 +40,7 @@ from syncline.kube.cache import Key
 from syncline.kube.cache_budget import held_size
 from syncline.kube.discovery import KEPT, Served
 from syncline.kube.errors import BadAnswer, Forbidden, KindNotServed, KubeError, NotFound
-from syncline.kube.resources import Resource
+from syncline.kube.resources import NAMESPACES, Resource
 
 # Up to this number, changed objects are read one by one; for more, one list is cheaper.
 _SINGLE_READS = 24
@@ -178,6 +179,7 @@ class UpstreamReader:
         assert informer is not None  # noqa: S101 - the caller looked
         assert resource is not None  # noqa: S101 - the caller looked
         known = held.by_kind.setdefault(informer.kind, {})
+        namespaces = await self._visible(lowered, at, resource, namespaces)
         kind = _WatchedKind(
             lowered=lowered,
             at=at,
@@ -219,6 +221,28 @@ class UpstreamReader:
         ]
         proven = sum(copies.values())
         return ReadObjects(tuple(sources), proven, len(copies) - proven)
+
+    async def _visible(
+        self, lowered: WorkspaceLowered, at: SourceCluster, resource: Resource, namespaces: frozenset[str]
+    ) -> frozenset[str]:
+        """Return the selected namespaces that the account of a sync may know, so that no message names another one.
+
+        In this cluster, it may know those whose objects it may list, those that the sync has read before, and all if
+        it may list namespaces. Raises `SyncError` if the API server does not answer.
+        """
+        user, sync = lowered.user, lowered.sync.owner.sync
+        if user is None or at.cluster is not self._hub or not resource.namespaced:
+            return namespaces
+        access = self._claims.access
+        try:
+            if await access.may(user, AccessRequest(verb="list", resource=NAMESPACES), by=sync):
+                return namespaces
+            unknown = sorted(namespaces - read_record(lowered.sync.status.recorded_namespaces).keys())
+            asked = [AccessRequest(verb="list", resource=resource, namespace=one) for one in unknown]
+            answers = await asyncio.gather(*(access.may(user, one, by=sync) for one in asked))
+        except KubeError as error:
+            raise SyncError("UpstreamUnreadable", f"the upstream: {error}", retry=True) from error
+        return namespaces - {name for name, answer in zip(unknown, answers, strict=True) if not answer}
 
     async def _copies(
         self, lowered: WorkspaceLowered, at: SourceCluster, informer: KindInformer, namespaces: frozenset[str]
@@ -367,7 +391,7 @@ async def _list(kind: _WatchedKind, known: dict[Key, HeldObject]) -> None:
         async for page in kind.at.client.pages(kind.resource, None, labels=labels, type=msgspec.Raw):
             _take(kind, page.items, found, beside)
     except Forbidden:
-        if not kind.resource.namespaced or kind.lowered.user is None:
+        if not kind.resource.namespaced or kind.lowered.user is None or not kind.namespaces:
             raise
         found.clear()  # the account may be allowed to read some namespaces only
         for namespace in sorted(kind.namespaces):
