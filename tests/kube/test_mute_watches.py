@@ -86,9 +86,8 @@ async def test_what_a_mute_watch_holds_back_is_found_by_a_list(follower: Followe
     served.watch = served.probe = MUTE[kind]
     served.change(two="2")
     await follower.until(lambda: follower.held == {"two": "2"})
-    status = follower.reflector.status()
-    assert not status.delivers
-    assert not status.healthy
+    await follower.until(lambda: not follower.reflector.status().delivers)
+    assert not follower.reflector.healthy()
     served.change(three="3")
     await follower.until(lambda: follower.held == {"three": "3"})
     assert {("one", "1", None), ("two", "2", None)} <= set(follower.told)

@@ -97,17 +97,7 @@ class Reflector(Generic[W, T]):
         self._doubt = False
         self._relist_at = float("-inf")
         self._log = log.bind(resource=resource.plural)
-        self._lister: Lister[W, T] = Lister(
-            client,
-            resource,
-            self._reader,
-            self._selection,
-            page=page,
-            timing=self._timing,
-            reduce=self._reduce,
-            on_entry=self._charge_listed,
-            on_answer=self._health.heard,
-        )
+        self._lister = self._new_lister(page)
 
     @property
     def version(self) -> str:
@@ -242,6 +232,19 @@ class Reflector(Generic[W, T]):
         for change in changes:
             self._tell(change, "")
         self.synced.set()
+
+    def _new_lister(self, page: int) -> Lister[W, T]:
+        return Lister(
+            self._client,
+            self.resource,
+            self._reader,
+            self._selection,
+            page=page,
+            timing=self._timing,
+            reduce=self._reduce,
+            on_entry=self._charge_listed,
+            on_answer=self._health.heard,
+        )
 
     def _charge_listed(self, key: Key, entry: CacheEntry[T] | None, known: CacheEntry[T] | None) -> None:
         """Charge an entry of a list in progress. Raises `CacheFull`."""
