@@ -2,7 +2,7 @@
 
 import pytest
 
-from syncline.core.schema_errors import explain_schema_error, is_schema_error, undeclared_fields
+from syncline.core.schema_errors import explain_schema_error, is_schema_error, undeclared_fields, wrong_field
 
 APPLY = "failed to create typed patch object (home/app; apps/v1, Kind=StatefulSet): "
 ONE = f'{APPLY}.spec.template.spec.containers[name="app"].imagee: field not declared in schema'
@@ -21,6 +21,20 @@ def test_the_fields_that_a_kind_does_not_have_are_named(message: str, fields: tu
     assert is_schema_error(message)
     assert undeclared_fields(message) == fields
     assert all(field in explain_schema_error(message) for field in fields)
+
+
+@pytest.mark.parametrize(
+    ("message", "field"),
+    [
+        (ONE, "spec.template.spec.containers[name=app].imagee"),
+        (TWO, "spec.replicass"),
+        (f"{APPLY}.spec.replicas: expected numeric (int or float), got string", "spec.replicas"),
+        (f"{APPLY}.spec.ports: duplicate entries for key [port=80]", "spec.ports"),
+        ("etcdserver: request timed out", ""),
+    ],
+)
+def test_the_first_field_that_is_wrong_is_found(message: str, field: str) -> None:
+    assert wrong_field(message) == field
 
 
 def test_more_than_a_few_are_counted() -> None:

@@ -97,7 +97,7 @@ class Play:
             return listed, version
 
         reflector: Any = self.informer.unmanaged
-        reflector._list_streamed = list_all
+        reflector._lister._list_streamed = list_all
         await reflector._list()
         self.ended |= {key: int(version) for key in OBJECTS if key not in listed}
 

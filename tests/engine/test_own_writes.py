@@ -146,7 +146,7 @@ class Play:
             return listed, str(self.version)
 
         reflector: Any = self.copies.reflector
-        reflector._list_streamed = streamed
+        reflector._lister._list_streamed = streamed
         await reflector._list()
 
 

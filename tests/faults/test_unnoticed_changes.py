@@ -9,7 +9,8 @@ from tests.soak.test_soak import running
 
 from syncline.core.ownership import OWNER_LABEL
 from syncline.engine import cluster
-from syncline.testing.faults import Asked, Fault
+from syncline.kube import Timing, reflector
+from syncline.testing.faults import Asked, Fault, swallowed
 from syncline.testing.proxy import FaultProxy
 
 WATCHES = {
@@ -53,3 +54,29 @@ async def test_a_watch_that_fails_for_long_is_told_by_its_syncs_until_it_works_a
         await asyncio.to_thread(told)
         wall.lift()
         await asyncio.to_thread(scene.wait_for, [target], "1")
+
+
+@pytest.mark.usefixtures("soon")
+async def test_syncs_say_so_where_all_watches_open_and_bring_nothing(
+    scene: Scene, proxy: FaultProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick = Timing(watch_min=3, watch_max=3, grace=3, probe=5)
+    monkeypatch.setattr(reflector, "Timing", lambda: quick)
+    target = scene.namespace("target")
+    scene.source("1")
+    scene.sync()
+
+    def told() -> None:
+        wait_until(lambda: scene.ready().get("reason") == "ChangesUnnoticed", "the failure", instead=scene.ready)
+        assert scene.ready()["status"] == "Unknown"
+        assert "watches open, but bring nothing" in scene.ready()["message"]
+        scene.source("2")
+        scene.wait_until_held(target, "2")
+
+    async with running(proxy.kubeconfig(scene.kubeconfig), tmp_path):
+        await asyncio.to_thread(scene.wait_for, [target], "1")
+        mute = proxy.inject(Fault(events=swallowed), when=lambda asked: asked.verb == "watch")
+        proxy.cut_watches()
+        await asyncio.to_thread(told)
+        mute.lift()
+        await asyncio.to_thread(scene.wait_for, [target], "2")

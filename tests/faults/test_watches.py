@@ -17,6 +17,7 @@ from syncline.testing.faults import (
     expired,
     garbled,
     replayed,
+    swallowed,
     swapped,
     without,
 )
@@ -76,6 +77,32 @@ def test_a_silent_watch_is_found_and_healed_within_a_minute(scene: Scene, proxy:
         scene.wait_for(targets, "2")
         wait_until(operator.is_ready, "the operator to be ready again")
         assert proxy.count(of_a_watch_of_others) == lists, "resumed, not listed anew"
+
+
+def test_a_watch_that_opens_and_brings_nothing_is_found_and_healed_within_two_minutes(
+    scene: Scene, proxy: FaultProxy
+) -> None:
+    """A proxy that holds all events back; the server ends each watch in time, and lists are answered."""
+    targets = [scene.namespace("a"), scene.namespace("b")]
+    scene.source("1")
+    scene.sync()
+    with calm_operator(proxy.kubeconfig(scene.kubeconfig)) as operator:
+        scene.wait_for(targets, "1")
+        mute = proxy.inject(Fault(events=swallowed), when=follows)
+        proxy.cut_watches()
+        wait_until(lambda: proxy.count(follows) >= 2 * WATCHES, "all watches to be open again")
+        scene.delete_config_map(targets[0])
+        scene.source("2")
+        wait_until(lambda: not operator.is_ready(), "the operator to say that it cannot see", 120)
+        wait_until(lambda: is_held(scene, targets, "2"), "the lists to find what the watches held back", 120)
+        mute.lift()
+        wait_until(operator.is_ready, "the operator to be ready again")
+        assert metric(operator, "syncline_watch_restarts_total", reason="NothingDelivered") >= 1
+
+
+def is_held(scene: Scene, targets: list[str], value: str) -> bool:
+    copies = scene.copies()
+    return all(copies.get((target, NAME), {}).get("data") == {"value": value} for target in targets)
 
 
 def test_watches_that_end_every_two_seconds_are_resumed_without_a_list(scene: Scene, proxy: FaultProxy) -> None:

@@ -245,7 +245,7 @@ async def test_a_watch_on_a_cluster_that_falls_silent_is_broken_off_and_resumed_
     await until(lambda: not member.up)
     await until(lambda: bool(reflector.status().failure))
     # By now the reflector would let half a minute pass before its next try.
-    await until(lambda: reflector._streak >= 4)
+    await until(lambda: reflector._health.streak >= 4)
     silence.lift()
     await until(lambda: member.up)
     back = time.monotonic()

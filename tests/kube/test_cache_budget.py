@@ -137,7 +137,7 @@ async def test_what_a_sync_reads_itself_is_limited_too(limited: Limited, until: 
 
 async def test_pages_are_left_as_a_stream_is(limited: Limited, until: Until, scripted: ScriptedServer) -> None:
     cache = limited(10)
-    cache.reflector._streams = False
+    cache.reflector._lister.streams = False
     cache.run(listing(10, *(config_map(f"n{number}", 5) for number in range(100)), more="next"))
     await until(lambda: cache.full)
     assert cache.held == set()

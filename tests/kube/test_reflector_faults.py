@@ -346,7 +346,7 @@ async def test_a_watch_that_holds_clears_the_failure_before_it_brings_anything(f
     await follower.run(ONE, refuses(500), HELD)
     await follower.until(lambda: follower.reflector.status().failure != "")
     await follower.until(lambda: follower.reflector.status().failure == "")
-    assert follower.reflector._streak == 0
+    assert follower.reflector._health.streak == 0
     assert follower.asked == [("stream", ""), ("watch", "10"), ("watch", "10")]
 
 
@@ -356,7 +356,7 @@ async def test_a_server_that_is_back_is_not_spared_any_longer(follower: Follower
 
     def noting(step: Step) -> Step:
         async def note(request: Any) -> Any:
-            streaks.append(follower.reflector._streak)
+            streaks.append(follower.reflector._health.streak)
             return await step(request)
 
         return note
@@ -370,14 +370,14 @@ async def test_watches_closed_at_once_slow_down_and_cost_no_list(follower: Follo
     await follower.run(ONE, streams())
     await follower.until_asked(8)
     assert follower.asked[1:8] == [("watch", "10")] * 7
-    assert follower.reflector._streak >= 6
+    assert follower.reflector._health.streak >= 6
 
 
 async def test_a_list_that_leads_nowhere_is_not_repeated_in_a_hurry(follower: Follower) -> None:
     steps = [step for _ in range(4) for step in (ONE, refuses(410, "Expired"))]
     await follower.run(*steps, ONE, HELD)
     await follower.until_asked(8)
-    assert follower.reflector._streak >= 3
+    assert follower.reflector._health.streak >= 3
 
 
 async def test_an_empty_answer_is_not_taken_for_an_empty_cluster(follower: Follower) -> None:

@@ -244,6 +244,11 @@ spec:
         ("spec.ports[1].prot", 16),
         ("spec.ports[1].port", 15),  # merged: where the item begins
         ("spec.ports[2]", 12),  # missing: where it would be
+        ("spec.ports[name=a].port", 14),
+        ("spec.ports[port=80,name=a].port", 14),
+        ("spec.ports[prot=TCP].port", 15),
+        ("spec.ports[name=other].port", 12),
+        ("spec.ports[x,y].port", 12),
         ("spec.nothing.at.all", 17),
         ("metadata.labels[a.b/c]", 8),
         ("metadata.name", 7),

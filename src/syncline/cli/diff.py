@@ -25,11 +25,12 @@ from syncline.controllers.targets.preview import Preview
 from syncline.core.objects import Target
 from syncline.core.plan import WRITES, Action
 from syncline.core.redact import may_contain_secrets
+from syncline.core.schema_errors import explain_schema_error
 from syncline.engine.cluster import Cluster
 from syncline.engine.sync_object import RawSync
 from syncline.kube.client import Client
 from syncline.kube.config import Connection
-from syncline.kube.errors import KubeError, NotFound
+from syncline.kube.errors import KubeError, NotFound, ServerError
 from syncline.telemetry import configure
 
 SAME, DIFFERENT, WRONG = 0, 1, 2
@@ -135,7 +136,8 @@ async def _part(places: _Places, action: Action) -> _ObjectDiff:
         if (place := places.of(action.target)) is not None:
             return _ObjectDiff(action, await removed(*place, action))
     except KubeError as error:
-        return _ObjectDiff(action, error=str(error))
+        named = explain_schema_error(error.message) if isinstance(error, ServerError) else ""
+        return _ObjectDiff(action, error=named or str(error))
     return _ObjectDiff(action)
 
 

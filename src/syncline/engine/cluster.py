@@ -409,7 +409,7 @@ class Cluster:
         statuses = {NAMESPACES.kind: [self.namespaces.status()]}
         for kind, informer in self._informers.items():
             statuses.setdefault(kind, []).extend(reflector.status() for reflector in informer.reflectors)
-        if not any(one.working >= UNNOTICED_AFTER for found in statuses.values() for one in found):
+        if not any(_is_reached(one) for found in statuses.values() for one in found):
             return {}
         failing = {kind: next(filter(_is_blind, found), None) for kind, found in statuses.items()}
         return {
@@ -449,6 +449,11 @@ async def wait_listed(reflector: AnyReflector, patience: float) -> None:
     if not status.synced or status.full:
         resource = str(reflector.resource.group_resource)
         raise NotWatchedError(resource, status.failure, forbidden=status.forbidden, full=status.full)
+
+
+def _is_reached(status: ReflectorStatus) -> bool:
+    """Whether the server answers, so that it is not the cluster that is unreachable."""
+    return status.working >= UNNOTICED_AFTER or not status.delivers
 
 
 def _is_blind(status: ReflectorStatus) -> bool:

@@ -4,7 +4,6 @@ from syncline.api.common import TargetState
 from syncline.core.objects import Observed, Target
 from syncline.core.outcome import Outcome
 from syncline.core.plan import NAMED, Action
-from syncline.core.remedies import with_cause
 from syncline.core.schema_errors import explain_schema_error, is_schema_error
 from syncline.engine.write_attempts import TRIES
 from syncline.kube.errors import (
@@ -42,7 +41,7 @@ def failure(target: Target, error: KubeError, *, gone: bool = False) -> Outcome:
     elif isinstance(error, NotFound) and error.about == target.namespace:
         state, reason, message = "Pending", "NamespaceNotFound", f"namespace {target.namespace!r} does not exist"
     elif isinstance(error, ServerError) and is_schema_error(error.message):
-        reason, message = INVALID_MANIFEST, with_cause(explain_schema_error(error.message), message)
+        reason, message = INVALID_MANIFEST, explain_schema_error(error.message) or message
     elif isinstance(error, ApiError):
         reason = error.reason
     return Outcome(target=target, state=state, reason=reason, message=message, retry=state != "Skipped", gone=gone)

@@ -2,7 +2,8 @@
 
     config, credentials          kubeconfig and in-cluster settings; tokens and their renewal
     client                       the verbs; it uses session (attempts, limits), transport (one attempt), retry, limiter
-    reflector                    a self-healing cache of one kind; it uses wire (decoding) and cache (order of versions)
+    reflector                    a self-healing cache of one kind; it uses listing, wire (decoding), cache (order of
+                                 versions), watch_health (failures) and watch_trust (whether watches deliver)
     queue                        the work queue
     lease, events                leader election; events for people
     errors, resources, metrics

@@ -7,6 +7,7 @@
     |   `-- Untrusted           its certificate is not trusted
     |-- KindNotServed           the server does not serve the kind; the message names the remedy
     |-- CacheFull               there are more objects than the operator keeps of a cluster
+    |-- NothingDelivered        watches open, but bring nothing
     `-- ApiError                the server refused the request
         |-- BadRequest          400
         |-- Unauthorized        401
@@ -78,6 +79,16 @@ class KindNotServed(KubeError):
 
 class CacheFull(KubeError):
     """A cluster has more objects than the operator has room for."""
+
+
+class NothingDelivered(KubeError):
+    """Watches of a kind open, but bring nothing, not even the refusal of a version that is too old."""
+
+    def __init__(self, resource: str) -> None:
+        super().__init__(
+            f"cannot watch {resource}: watches open, but bring nothing, because a proxy or the API server holds the "
+            "events back; have it pass on every line at once. Until then, the operator lists again about every minute"
+        )
 
 
 class ApiError(KubeError):

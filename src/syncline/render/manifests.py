@@ -37,6 +37,8 @@ _WORDS: dict[str, bool | None] = {
 _ENDLESS = re.compile(r"[-+]?\.(?:inf|Inf|INF)\Z|\.(?:nan|NaN|NAN)\Z")
 _INTEGER = re.compile(r"([-+]?)(?:0[bB]([01]+)|0[xX]([0-9a-fA-F]+)|0[oO]?([0-7]+)|([1-9][0-9]*|0))\Z")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
+# The keys of an item in a path of the API server.
+_ITEM_KEYS = re.compile(r"\[([^\]=,]{1,100}=[^\]=,]{0,300}(?:,[^\]=,]{1,100}=[^\]=,]{0,300})*)\]")
 _NUMBER_BEGINS = frozenset("-+.0123456789")
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml where it is built in
 
@@ -248,6 +250,8 @@ class _Composer:
         found, value, steps = 0, document, list[str | int]()
         while isinstance(value, dict | list):
             known = (self._positions or {}).get(id(value), {})
+            if isinstance(value, list):
+                path = _with_index(path, field_path(steps), value)
             step = next((one for one in known if _leads_to(field_path([*steps, one]), path)), None)
             if step is None:
                 break
@@ -332,6 +336,18 @@ class _Composer:
     def _note(self, container: Any, step: str | int, line: int) -> None:
         if self._positions is not None:
             self._positions[id(container)][step] = line
+
+
+def _with_index(path: str, parent: str, items: list[Any]) -> str:
+    """Return a path with the index of an item of this list that it names by keys, such as `[name=web,port=80]`."""
+    named = _ITEM_KEYS.match(path, len(parent)) if path.startswith(parent) else None
+    if named is None:
+        return path
+    keys = dict(pair.split("=", 1) for pair in named[1].split(","))
+    for index, item in enumerate(items):
+        if isinstance(item, dict) and all(str(item.get(key)) == value for key, value in keys.items()):
+            return f"{parent}[{index}]{path[named.end() :]}"
+    return path
 
 
 def _leads_to(path: str, field: str) -> bool:

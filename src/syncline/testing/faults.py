@@ -220,6 +220,13 @@ async def expired(lines: Lines) -> Lines:
         return
 
 
+async def swallowed(lines: Lines) -> Lines:
+    """Bring nothing, and end when the server ends the watch."""
+    async for line in lines:
+        if not line:
+            yield line  # never: lines have an end
+
+
 def without(*kinds: str) -> Callable[[Lines], Lines]:
     """Leave out events of these kinds: ADDED, MODIFIED, DELETED, BOOKMARK."""
     heads = tuple(f'{{"type":"{kind}"'.encode() for kind in kinds)

@@ -28,6 +28,7 @@ from syncline.core.group_kind import GroupKind
 from syncline.core.objects import Desired, Target
 from syncline.core.outcome import Outcome
 from syncline.core.redact import may_contain_secrets, strip_server_text
+from syncline.core.schema_errors import explain_schema_error
 from syncline.core.validity import Validity, explain, extent_of, invalid
 from syncline.engine.cluster import Cluster
 from syncline.engine.write_outcomes import INVALID_MANIFEST
@@ -220,7 +221,7 @@ class _RevisionCheck:
     def _said(self, refusal: Refusal) -> str:
         message = str(refusal.error)
         is_secret = refusal.desired.target.kind == "Secret" or may_contain_secrets(self._spec)
-        return strip_server_text(message) if is_secret else message
+        return strip_server_text(message) if is_secret else explain_schema_error(refusal.error.message) or message
 
     async def _named(self, errors: Sequence[tuple[Desired, FieldError]]) -> list[str]:
         """Return the messages of errors for a person, each with the file and the line of the field."""

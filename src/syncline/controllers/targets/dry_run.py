@@ -19,7 +19,7 @@ from syncline.core.objects import Desired, Observed
 from syncline.core.ownership import object_id_of
 from syncline.core.plan import WRITES, Action, Verb
 from syncline.core.request_bodies import apply_body, create_body, replace_body, update_patch
-from syncline.core.schema_errors import is_schema_error
+from syncline.core.schema_errors import is_schema_error, wrong_field
 from syncline.core.strip import preserve_allocated
 from syncline.engine.writer import IMMUTABLE, IRREPLACEABLE, Writer
 from syncline.kube.client import PatchKind
@@ -63,7 +63,7 @@ class Refusal(Struct, frozen=True):
         if self.error.fields:
             return self.error.fields[0]
         named = _FIELD_WORDS.search(self.error.message)
-        return next(filter(None, named.groups()), "") if named is not None else ""
+        return next(filter(None, named.groups()), "") if named is not None else wrong_field(self.error.message)
 
 
 class DryRunResult(Struct, frozen=True, kw_only=True):
