@@ -1,31 +1,35 @@
 """One attempt of one HTTP request to one API server, with failures as typed errors.
 
-Nothing is sent twice here, and aiohttp is prevented from it too: whether a request can be repeated depends on its verb
-and on its failure, and the session decides.
+Nothing is sent twice here: whether a request can be repeated depends on its verb and on its failure, and the session
+decides.
 """
 
 import asyncio
 import contextlib
 import os
+import re
 import socket
-import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 from weakref import WeakSet
 
 import aiohttp
-from aiohttp import abc, hdrs
+from aiohttp import abc
 from msgspec import Struct
 from yarl import URL
 
 from syncline import __version__
 from syncline.kube.config import Connection
+from syncline.kube.connections import ContentTooLong, HttpConnection, Pool
 from syncline.kube.credentials import tls_context
 from syncline.kube.errors import BadAnswer, Unreachable, Untrusted
 
 CONNECT_TIMEOUT = 10.0
 MAX_ANSWER = 64 * 1024 * 1024
+# A path starts with a slash: it must not become a part of the host.
+_PATH = re.compile(r"/[!-~]*+")
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _HEADERS = {"User-Agent": f"syncline/{__version__}", "Accept-Encoding": "identity"}
 
 
@@ -55,58 +59,12 @@ class AnswerTooLarge(BadAnswer):
     """The answer is larger than the limit; request less of it."""
 
 
-class _Broken(aiohttp.ClientError):
-    """A connection that failed after the request may have been sent."""
+class _NotSent(Exception):  # noqa: N818 - a state
+    """A request that is not valid HTTP."""
 
 
-async def _no_hidden_retry(
-    request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
-) -> aiohttp.ClientResponse:
-    """Prevent aiohttp from a retry after a broken connection: the request may have been executed.
-
-    This includes reads, because a reflector needs to know about broken connections.
-    """
-    try:
-        return await handler(request)
-    except aiohttp.ClientConnectorError:
-        raise
-    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
-        raise _Broken(_cause(error)) from None
-
-
-_NEVER_REPEATED = {"POST", "PATCH"}
-"""By aiohttp itself, so that they need no guard; and of these there are many."""
 _NOT_CONNECTED = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.ClientHttpProxyError)
-
-
-class _Pool:
-    """Connections with the same settings. After `retire`, they are closed with their last request.
-
-    An earlier close would leave this request without an answer or an error.
-    """
-
-    def __init__(self, session: aiohttp.ClientSession) -> None:
-        self.session = session
-        self.closing: asyncio.Task[None] | None = None
-        self._in_flight = 0
-        self._retired = False
-
-    def __enter__(self) -> aiohttp.ClientSession:
-        self._in_flight += 1
-        return self.session
-
-    def __exit__(self, *_: object) -> None:
-        self._in_flight -= 1
-        self._close_if_done()
-
-    def retire(self) -> None:
-        """Take no more requests."""
-        self._retired = True
-        self._close_if_done()
-
-    def _close_if_done(self) -> None:
-        if self._retired and not self._in_flight and self.closing is None:
-            self.closing = asyncio.get_running_loop().create_task(self.session.close())
+_FAILURES = (aiohttp.ClientError, OSError, _NotSent)
 
 
 class Transport:
@@ -114,9 +72,12 @@ class Transport:
 
     def __init__(self, connection: Connection, *, timeout: float, dialing: Dialing | None = None) -> None:
         self._dialing = dialing or Dialing()
-        self._limits = self._limit(timeout)
-        self._pool: _Pool | None = None
-        self._retired: list[_Pool] = []
+        self._timeout = timeout
+        self._limits = aiohttp.ClientTimeout(
+            total=None, connect=self._dialing.connect_timeout, sock_connect=self._dialing.connect_timeout
+        )
+        self._pool: Pool | None = None
+        self._retired: list[Pool] = []
         self._sockets: WeakSet[socket.socket] = WeakSet()
         self._load(connection)
 
@@ -139,21 +100,28 @@ class Transport:
         """Close all connections."""
         self.break_off()  # including those that wait for the end of TLS
         for pool in self._retired:
-            await (pool.closing or pool.session.close())
+            await pool.close()
 
     def _retire(self) -> None:
         """Use new connections for later requests."""
         if self._pool is not None:
             self._pool.retire()
-            self._retired = [pool for pool in (*self._retired, self._pool) if not pool.session.closed]
+            self._retired = [pool for pool in (*self._retired, self._pool) if not pool.closed]
             self._pool = None
 
     def _load(self, connection: Connection) -> None:
-        tls = tls_context(connection) if connection.server.startswith("https:") else True
-        self._tls: ssl.SSLContext | bool = tls
+        self._tls = tls_context(connection) if connection.server.startswith("https:") else None
         self._server = connection.server
-        self._proxy = connection.proxy_url
+        self._url = URL(connection.server, encoded=True)
+        self._proxy = URL(connection.proxy_url) if connection.proxy_url else None
         self._server_name = connection.tls_server_name
+        # A proxy tunnels TLS, and is asked for everything else itself.
+        self._prefix = connection.server if self._proxy and not self._tls else self._url.raw_path.rstrip("/")
+        self._headers = {"Host": self._url.host_port_subcomponent or "", **_HEADERS}
+        if self._proxy and self._proxy.user and not self._tls:
+            self._headers["Proxy-Authorization"] = aiohttp.encode_basic_auth(
+                self._proxy.user, self._proxy.password or ""
+            )
 
     async def send(
         self,
@@ -170,56 +138,69 @@ class Transport:
         `max_answer` makes the maximum size of the answer smaller.
         """
         most = self._dialing.max_answer or MAX_ANSWER
-        limits = self._limits if timeout is None else self._limit(timeout)
+        most = min(most, max_answer or most)
+        deadline = asyncio.get_running_loop().time() + (self._timeout if timeout is None else timeout)
         try:
-            with self._pool or self._open() as session:
-                async with self._request(session, method, path, headers, body, limits=limits) as response:
-                    content = await _read(response, min(most, max_answer or most))
-                    said = response.headers
-                    return Answer(response.status, content, said.get("Retry-After"), said.get("Date"))
-        except (aiohttp.ClientError, OSError) as error:
+            request = self._encode(method, path, headers, body)
+            connection = await self._connection(deadline)
+            try:
+                connection.ask(request, deadline=deadline, most=most)
+                head, content = await connection.answer()
+            finally:
+                connection.release()
+        except ContentTooLong:
+            raise AnswerTooLarge(f"the answer is larger than {most >> 20} MiB", ambiguous=method != "GET") from None
+        except _FAILURES as error:
             raise self._failure(error, changes=method != "GET") from None
+        return Answer(head.status, content, head.headers.get("retry-after"), head.headers.get("date"))
 
     @asynccontextmanager
     async def stream(
         self, path: str, headers: Mapping[str, str], silence: float
     ) -> AsyncIterator[tuple[int, str | None, AsyncIterator[bytes]]]:
         """GET an endless answer: status, Retry-After, chunks. It fails after `silence` seconds without a byte."""
-        limits = aiohttp.ClientTimeout(total=None, connect=self._dialing.connect_timeout, sock_read=silence)
         try:
-            with self._pool or self._open() as session:
-                async with self._request(session, "GET", path, headers, limits=limits) as response:
-                    try:
-                        yield response.status, response.headers.get("Retry-After"), response.content.iter_any()
-                    finally:
-                        # It is not read to its end: a silent server does not end TLS either.
-                        if response.connection is not None and response.connection.transport is not None:
-                            response.connection.transport.abort()
-        except (aiohttp.ClientError, OSError) as error:
+            request = self._encode("GET", path, headers)
+            connection = await self._connection(None)
+            try:
+                connection.ask_stream(request, silence=silence)
+                head = await connection.head()
+                yield head.status, head.headers.get("retry-after"), connection.pieces()
+            finally:
+                connection.abort()  # it is not read to its end
+        except _FAILURES as error:
             raise self._failure(error, changes=False) from None
 
-    def _request(
-        self,
-        session: aiohttp.ClientSession,
-        method: str,
-        path: str,
-        headers: Mapping[str, str],
-        body: bytes | None = None,
-        *,
-        limits: aiohttp.ClientTimeout,
-    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
-        return session.request(
-            method,
-            # encoded: paths and queries are already quoted, and a second time would reach another object
-            URL(self._server + path, encoded=True),
-            headers=headers,
-            data=body,
-            timeout=limits,
-            allow_redirects=False,
+    async def _connection(self, deadline: float | None) -> HttpConnection:
+        """Return an idle connection, or a new one."""
+        pool = self._pool or self._open()
+        idle = pool.idle()
+        if idle is not None:
+            return idle
+        request = aiohttp.ClientRequest(
+            "GET",
+            self._url,
+            loop=asyncio.get_running_loop(),
             proxy=self._proxy,
             server_hostname=self._server_name,
-            middlewares=() if method in _NEVER_REPEATED else None,
         )
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await pool.dial(request, self._limits)
+        except TimeoutError:
+            raise aiohttp.ConnectionTimeoutError("not in time") from None
+
+    def _encode(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None = None) -> bytes:
+        """Return the bytes of a request. What is not valid in it could be read as another one."""
+        lines = [f"{method} {self._prefix}{path} HTTP/1.1"]
+        lines += [f"{name}: {value}" for name, value in self._headers.items()]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        if body is not None:
+            lines.append(f"Content-Length: {len(body)}")
+        text = "\r\n".join(lines)
+        if not _PATH.fullmatch(path) or _CONTROL.search("".join(lines)):
+            raise _NotSent("its path or a header is not valid")
+        return f"{text}\r\n\r\n".encode() + (body or b"")
 
     def _failure(self, error: Exception, *, changes: bool) -> Unreachable:
         """Return the error for a failure. Exceptions of aiohttp hold the token in the request headers: none is kept."""
@@ -229,27 +210,21 @@ class Transport:
             late = isinstance(error, TimeoutError)
             cause = "not in time" if late else _cause(error)
             return Unreachable(f"cannot connect to {self._server}: {cause}", vague=late)
+        if isinstance(error, _NotSent):
+            return Unreachable(f"cannot send a request to {self._server}: {error}")
         if isinstance(error, TimeoutError):
             return Unreachable(f"{self._server} did not answer in time", ambiguous=changes, vague=True)
         return Unreachable(f"the connection to {self._server} broke: {_cause(error)}", ambiguous=changes, vague=True)
 
-    def _open(self) -> _Pool:
+    def _open(self) -> Pool:
         # No limit: the session limits concurrency, and time in the pool would count as time to connect.
         connector = aiohttp.TCPConnector(
-            ssl=self._tls,
+            ssl=self._tls or True,
             limit=0,
             resolver=self._dialing.resolver,
             socket_factory=self._new_socket,
         )
-        session = aiohttp.ClientSession(
-            connector=connector,
-            headers=_HEADERS,
-            trust_env=False,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            middlewares=(_no_hidden_retry,),
-            requote_redirect_url=False,
-        )
-        self._pool = _Pool(session)
+        self._pool = Pool(connector)
         return self._pool
 
     def _new_socket(self, info: Any) -> socket.socket:
@@ -260,28 +235,6 @@ class Transport:
         made = socket.socket(family, kind, protocol)
         self._sockets.add(made)
         return made
-
-    def _limit(self, timeout: float) -> aiohttp.ClientTimeout:
-        connect = self._dialing.connect_timeout
-        return aiohttp.ClientTimeout(total=timeout, connect=connect, sock_connect=connect)
-
-
-async def _read(response: aiohttp.ClientResponse, most: int) -> bytes:
-    """Read at most this number of bytes, counted after decompression."""
-    announced = response.content_length or 0
-    if 0 < announced <= most and hdrs.CONTENT_ENCODING not in response.headers:
-        return await response.read()
-    size, chunks = 0, []
-    if announced <= most:
-        async for chunk in response.content.iter_any():
-            size += len(chunk)
-            if size > most:
-                break
-            chunks.append(chunk)
-    if max(size, announced) > most:
-        response.close()
-        raise AnswerTooLarge(f"the answer is larger than {most >> 20} MiB", ambiguous=response.method != "GET")
-    return b"".join(chunks)
 
 
 def _cause(error: BaseException) -> str:
@@ -294,8 +247,6 @@ def _cause(error: BaseException) -> str:
         return known or error.strerror or str(error.os_error) or type(error.os_error).__name__
     if isinstance(error, aiohttp.ClientHttpProxyError):
         return f"the proxy answered {error.status}"
-    if isinstance(error, asyncio.IncompleteReadError):
-        return "closed in the middle of an answer"
     return str(error) or type(error).__name__
 
 

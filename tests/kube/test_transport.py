@@ -1,0 +1,320 @@
+"""Connections to servers that do not behave: what they send is bounded, and no connection is used after a doubt."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+from msgspec import Struct, field
+from tests.kube.conftest import Until
+
+from syncline.kube import connections
+from syncline.kube.config import Connection
+from syncline.kube.errors import Unreachable
+from syncline.kube.transport import AnswerTooLarge, Dialing, Transport
+
+OK = b"HTTP/1.1 200 OK\r\n"
+HELLO = OK + b"Content-Length: 5\r\n\r\nhello"
+GET = {"Accept": "application/json"}
+
+Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+class Lines(Struct):
+    """What a server has seen."""
+
+    url: str = ""
+    heads: list[list[str]] = field(default_factory=list)
+    """By connection, the begin of each request."""
+    closed: int = 0
+
+
+@asynccontextmanager
+async def server(talk: Talk) -> AsyncIterator[Lines]:
+    """Serve each connection as told."""
+    seen, tasks = Lines(), set[asyncio.Task[None]]()
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        tasks.add(task)
+        heads: list[str] = []
+        seen.heads.append(heads)
+        try:
+            while head := await _head(reader):
+                heads.append(head)
+                await talk(reader, writer)
+        except ConnectionError:
+            pass
+        finally:
+            seen.closed += 1
+            writer.close()
+
+    listening = await asyncio.start_server(accept, "127.0.0.1", 0)
+    host, port = listening.sockets[0].getsockname()
+    seen.url = f"http://{host}:{port}"
+    try:
+        yield seen
+    finally:
+        listening.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _head(reader: asyncio.StreamReader) -> str:
+    try:
+        return (await reader.readuntil(b"\r\n\r\n")).decode()
+    except asyncio.IncompleteReadError:
+        return ""
+
+
+def says(answer: bytes) -> Talk:
+    async def talk(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(answer)
+        await writer.drain()
+
+    return talk
+
+
+def says_and_closes(answer: bytes) -> Talk:
+    async def talk(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(answer)
+        writer.close()
+
+    return talk
+
+
+@asynccontextmanager
+async def transport(url: str, *, timeout: float = 30.0, proxy: str | None = None) -> AsyncIterator[Transport]:
+    connection = Connection(server=url, name="test", proxy_url=proxy)
+    opened = Transport(connection, timeout=timeout, dialing=Dialing(max_answer=1000))
+    try:
+        yield opened
+    finally:
+        await opened.close()
+
+
+async def test_requests_one_after_the_other_use_one_connection() -> None:
+    async with server(says(HELLO)) as seen, transport(seen.url) as line:
+        for _ in range(3):
+            assert (await line.send("GET", "/x", headers=GET)).body == b"hello"
+    assert [len(heads) for heads in seen.heads] == [3]
+    assert seen.heads[0][0].startswith("GET /x HTTP/1.1\r\nHost: 127.0.0.1:")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        HELLO + b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil",
+        OK + b"Content-Length: 5\r\nConnection: close\r\n\r\nhello",
+        b"HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\nhello",
+    ],
+)
+async def test_a_connection_that_may_be_out_of_step_is_not_used_again(answer: bytes) -> None:
+    async with server(says(answer)) as seen, transport(seen.url) as line:
+        for _ in range(3):
+            assert (await line.send("GET", "/x", headers=GET)).body == b"hello"
+    assert [len(heads) for heads in seen.heads] == [1, 1, 1]
+
+
+async def test_an_answer_that_nobody_asked_for_closes_its_connection(until: Until) -> None:
+    late = asyncio.Event()
+
+    async def talk(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(HELLO)
+        await late.wait()
+        writer.write(OK + b"Content-Length: 4\r\n\r\nevil")
+
+    async with server(talk) as seen, transport(seen.url) as line:
+        assert (await line.send("GET", "/x", headers=GET)).body == b"hello"
+        late.set()
+        await until(lambda: seen.closed == 1)
+        assert (await line.send("GET", "/x", headers=GET)).body == b"hello"
+
+
+async def test_a_connection_that_the_server_closed_is_not_used_again(until: Until) -> None:
+    async with server(says_and_closes(HELLO)) as seen, transport(seen.url) as line:
+        for number in range(1, 4):
+            assert (await line.send("POST", "/x", headers=GET, body=b"")).body == b"hello"
+            await until(lambda: seen.closed == number)  # noqa: B023 - it is awaited at once
+            await asyncio.to_thread(lambda: None)  # the end of the connection has been read
+    assert len(seen.heads) == 3
+
+
+async def test_an_answer_may_end_with_its_connection() -> None:
+    async with server(says_and_closes(OK + b"\r\nhello")) as seen, transport(seen.url) as line:
+        assert (await line.send("GET", "/x", headers=GET)).body == b"hello"
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+@pytest.mark.parametrize(
+    "answer",
+    [b"", OK, OK + b"Content-Length: 9\r\n\r\nhello", OK + b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"],
+)
+async def test_a_request_whose_answer_is_cut_is_not_repeated(method: str, answer: bytes) -> None:
+    async with server(says_and_closes(answer)) as seen, transport(seen.url) as line:
+        with pytest.raises(Unreachable, match="broke: closed") as caught:
+            await line.send(method, "/x", headers=GET, body=b"{}" if method == "POST" else None)
+    assert caught.value.ambiguous == (method == "POST")
+    assert [len(heads) for heads in seen.heads] == [1]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        OK + b"Content-Length: 1001\r\n\r\n",
+        OK + b"Content-Length: 1001\r\n\r\n" + b"x" * 1001,
+        OK + b"Transfer-Encoding: chunked\r\n\r\n" + b"64\r\n" + b"x" * 100 + b"\r\n",
+        OK + b"\r\n" + b"x" * 100,
+    ],
+)
+async def test_an_answer_above_the_limit_is_left(answer: bytes) -> None:
+    async def talk(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(answer)
+        while b"Content-Length" not in answer:
+            chunk = b"x" * 100 if answer.endswith(b"x") else b"64\r\n" + b"x" * 100 + b"\r\n"
+            writer.write(chunk)
+            await writer.drain()
+
+    async with server(talk) as seen, transport(seen.url) as line:
+        with pytest.raises(AnswerTooLarge) as caught:
+            await line.send("PUT", "/x", headers=GET, body=b"")
+        assert caught.value.ambiguous
+
+
+async def test_an_answer_that_never_ends_is_given_up() -> None:
+    async def talk(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(OK + b"X-Slow: ")
+        while True:
+            writer.write(b"x")
+            await writer.drain()
+            await asyncio.sleep(0.01)
+
+    async with server(talk) as seen, transport(seen.url, timeout=0.5) as line:
+        with pytest.raises(Unreachable, match="did not answer in time") as caught:
+            await line.send("DELETE", "/x", headers=GET)
+        assert caught.value.ambiguous
+
+
+async def test_each_request_has_its_own_timeout_on_a_connection_that_is_used_again() -> None:
+    silent = asyncio.Event()
+
+    async def talk(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if silent.is_set():
+            await asyncio.Event().wait()
+        writer.write(HELLO)
+
+    async with server(talk) as seen, transport(seen.url, timeout=3600) as line:
+        await line.send("GET", "/x", headers=GET)
+        silent.set()
+        with pytest.raises(Unreachable, match="did not answer in time"):
+            await line.send("GET", "/x", headers=GET, timeout=0.2)
+    assert [len(heads) for heads in seen.heads] == [2]
+
+
+async def test_a_cancelled_request_closes_its_connection(until: Until) -> None:
+    async def talk(_: asyncio.StreamReader, __: asyncio.StreamWriter) -> None:
+        await asyncio.Event().wait()
+
+    async with server(talk) as seen, transport(seen.url) as line:
+        task = asyncio.create_task(line.send("GET", "/x", headers=GET))
+        await until(lambda: any(seen.heads))
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert line._pool is not None
+        await until(lambda: not line._pool._open)  # type: ignore[union-attr]
+
+
+async def test_an_idle_connection_is_closed(monkeypatch: pytest.MonkeyPatch, until: Until) -> None:
+    monkeypatch.setattr(connections, "KEEP_IDLE", 0.05)
+    async with server(says(HELLO)) as seen, transport(seen.url, timeout=0.3) as line:
+        await line.send("GET", "/x", headers=GET)
+        await until(lambda: seen.closed == 1)
+
+
+async def test_a_stream_is_read_only_as_fast_as_its_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "_STREAM_BUFFER", 10_000)
+    sent = 0
+
+    async def talk(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        writer.write(OK + b"Transfer-Encoding: chunked\r\n\r\n")
+        for number in range(1000):
+            writer.write(b"2710\r\n" + str(number).encode().rjust(10_000) + b"\r\n")
+            sent = number
+            await writer.drain()
+        writer.write(b"0\r\n\r\n")
+
+    async with server(talk) as seen, transport(seen.url) as line:
+        async with line.stream("/x", GET, 0.5) as (status, _, pieces):
+            assert status == 200
+            assert sent < 999  # the rest waits: at the server, and in the sockets
+            content = b"".join([piece async for piece in pieces])
+        assert content.split() == [str(number).encode() for number in range(1000)]
+
+
+async def test_a_stream_that_falls_silent_fails() -> None:
+    async def talk(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(OK + b"Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n")
+        await asyncio.Event().wait()
+
+    async with server(talk) as seen, transport(seen.url) as line:
+        with pytest.raises(Unreachable, match="did not answer in time"):
+            async with line.stream("/x", GET, 0.2) as (_, _, pieces):
+                assert [piece async for piece in pieces] == [b"x"]
+
+
+async def test_a_stream_that_is_left_closes_its_connection(until: Until) -> None:
+    async with server(says(OK + b"Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n")) as seen, transport(seen.url) as line:
+        async with line.stream("/x", GET, 30.0) as (_, _, pieces):
+            assert await anext(pieces) == b"x"
+        await until(lambda: seen.closed == 1)
+
+
+async def test_after_other_settings_requests_in_flight_finish_and_their_connection_is_closed(until: Until) -> None:
+    go_on = asyncio.Event()
+
+    async def talk(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await go_on.wait()
+        writer.write(HELLO)
+
+    async with server(talk) as seen, transport(seen.url) as line:
+        task = asyncio.create_task(line.send("GET", "/x", headers=GET))
+        await until(lambda: any(seen.heads))
+        line.use(Connection(server=seen.url, name="test"))
+        go_on.set()
+        assert (await task).body == b"hello"
+        await until(lambda: seen.closed == 1)
+        assert (await line.send("GET", "/x", headers=GET)).body == b"hello"
+
+
+@pytest.mark.parametrize(
+    ("path", "headers"),
+    [
+        ("/x HTTP/1.1\r\nX-Evil: y", GET),
+        ("/x y", GET),
+        ("@evil.example.com/x", GET),
+        ("/\u00e4", GET),
+        ("/x", {"Impersonate-User": "me\r\nImpersonate-Group: system:masters"}),
+        ("/x", {"Impersonate-User": "me\nx"}),
+        ("/x", {"Impersonate-User": "me\0x"}),
+    ],
+)
+async def test_a_request_cannot_be_made_into_two(path: str, headers: dict[str, str]) -> None:
+    async with server(says(HELLO)) as seen, transport(seen.url) as line:
+        with pytest.raises(Unreachable, match="cannot send a request") as caught:
+            await line.send("POST", path, headers=headers, body=b"{}")
+        assert not caught.value.ambiguous
+    assert seen.heads == []
+
+
+async def test_a_proxy_is_asked_for_the_whole_address() -> None:
+    async with server(says(HELLO)) as seen:
+        proxy = seen.url.replace("//", "//user:pass@")
+        async with transport("http://cluster.example.com/base", proxy=proxy) as line:
+            assert (await line.send("GET", "/x", headers=GET)).body == b"hello"
+    [[head]] = seen.heads
+    assert head.startswith("GET http://cluster.example.com/base/x HTTP/1.1\r\nHost: cluster.example.com\r\n")
+    assert "Proxy-Authorization: Basic dXNlcjpwYXNz\r\n" in head
