@@ -3,12 +3,14 @@
 import asyncio
 import contextlib
 import datetime as dt
+import os
 import select
 import socket
 import ssl
 import threading
 import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 from cryptography import x509
@@ -105,6 +107,27 @@ async def flood(endpoint: Endpoint) -> AsyncIterator[None]:
         for thread in threads:
             await asyncio.to_thread(thread.join)
         assert await asyncio.to_thread(ask, endpoint, ELSEWHERE) == 401  # all connections were accepted
+
+
+def open_sockets(port: int) -> int:
+    """Count the sockets of this process at a port."""
+    count = 0
+    for found_at in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(int(found_at.name))) as found:
+            count += found.family == socket.AF_INET and found.getsockname()[1] == port
+    return count
+
+
+async def test_the_end_closes_connections_whose_clients_do_not_answer_the_end_of_tls() -> None:
+    async with listening() as endpoint:
+        port = int(endpoint.address.rpartition(":")[2])
+        plain = await asyncio.to_thread(connect, endpoint, NEIGHBOUR)
+        secure = await asyncio.to_thread(trusting().wrap_socket, plain)
+        secure.sendall(b"GET /metrics HTTP/1.1\r\nHost: operator\r\n\r\n")
+        assert await asyncio.to_thread(secure.recv, 65536)
+        assert open_sockets(port) == 2  # the listener, and the connection
+    with secure:
+        assert open_sockets(port) == 0
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
+from weakref import WeakSet
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -137,6 +138,8 @@ class Endpoint:
         self._closed = False
         self._shared: Callable[[str], bool] = lambda _: False
         self._newcomers: dict[web.RequestHandler, asyncio.TimerHandle] = {}
+        self._transports: WeakSet[asyncio.Transport] = WeakSet()
+        """The TCP connections, below TLS."""
         self._sources: dict[web.RequestHandler, str] = {}
         """The senders of all connections, the least recently used first."""
 
@@ -191,6 +194,9 @@ class Endpoint:
         self._turns.close()
         await asyncio.gather(*(handshake for _, handshake in unfinished), return_exceptions=True)
         await self._runner.cleanup()
+        for transport in self._transports:
+            transport.abort()  # a client that does not answer the end of TLS would keep its connection
+        await asyncio.sleep(0)
 
     def admit(self, transport: asyncio.Transport) -> None:
         """Accept a new connection, or close it if its address has too many connections."""
@@ -198,6 +204,7 @@ class Endpoint:
         if server is None or self._closed:  # it was accepted before the end of the listener
             transport.abort()
             return
+        self._transports.add(transport)
         open_now = {*server.connections, *self._handshakes}
         self._sources = {one: known for one, known in self._sources.items() if one in open_now}
         self._proven = {one: group for one, group in self._proven.items() if one in open_now}
