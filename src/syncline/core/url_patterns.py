@@ -4,7 +4,7 @@
 
 A part of a pattern is matched against the same part of a URL: a `*` in the host never reaches into the path, one in a
 folder never beyond it, and `**` stands for any number of folders. What could be read in two ways (dot segments, encoded
-slashes, a second `@`) is no URL here, and so is matched by nothing.
+slashes, semicolons, a second `@`) is no URL here, and so is matched by nothing.
 """
 
 import re
@@ -24,6 +24,8 @@ _URL = re.compile(r"(https?|ssh)://(?:([^/@:%]+)@)?([^/@]+)((?:/.*)?)", re.IGNOR
 _SCP = re.compile(r"([^/@:%]+)@([^/@:]+):(.+)", re.DOTALL)
 _PLACE = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9*_](?:[a-z0-9*_.-]*[a-z0-9*_])?\.?)(?::([0-9]{1,5}))?")
 _STRANGE = re.compile(r"[\x00-\x1f\x7f-\x9f\\\"'`<>|{}?#]")
+# Some servers drop what follows a semicolon, or dots and spaces at the end of a folder: `..;x` is `..` to them.
+_NO_FOLDER = re.compile(r"[. ]*|.*[;/%].*", re.DOTALL)
 _ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
@@ -85,7 +87,7 @@ def _folders(path: str) -> tuple[str, ...] | None:
             folder = unquote_to_bytes(segment).decode()
         except UnicodeDecodeError:
             return None
-        if folder in ("", ".", "..") or "/" in folder or "%" in folder or _STRANGE.search(folder):
+        if _NO_FOLDER.fullmatch(folder) or _STRANGE.search(folder):
             return None
         found.append(folder)
     if found and found[-1] not in (".git", ANY_FOLDERS):
