@@ -72,6 +72,29 @@ def test_an_operator_that_comes_back_writes_only_what_it_has_missed(world: GitWo
     assert sync.history == [second, first]
 
 
+def test_the_worker_that_builds_a_new_sync_starts_while_its_repository_is_checked(
+    world: GitWorld, start: Start
+) -> None:
+    first = world.push({"app.yaml": config_map("app")})
+    operator = start()
+    world.server.hold(world.name)
+    try:
+        sync = world.csync()
+        until(lambda: world.server.waiting(world.name), lambda waiting: waiting == 1)
+        until(lambda: _workers(operator.pid), bool)
+        assert world.server.waiting(world.name) == 1  # the check has not ended
+    finally:
+        world.server.release(world.name)
+    sync.at(first)
+
+
+def _workers(pid: int) -> list[Path]:
+    """Return the processes of an operator that build."""
+    children = [task / "children" for task in Path(f"/proc/{pid}/task").iterdir()]
+    found = [Path("/proc", child) for task in children for child in task.read_text(encoding="ascii").split()]
+    return [process for process in found if b"syncline.render.workers.build" in (process / "cmdline").read_bytes()]
+
+
 class Mortal:
     """An operator that dies over writes, and is started again."""
 

@@ -1,6 +1,7 @@
 """Connections to servers that do not behave: what they send is bounded, and no connection is used after a doubt."""
 
 import asyncio
+import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -181,6 +182,20 @@ async def test_an_answer_above_the_limit_is_left(answer: bytes) -> None:
         with pytest.raises(AnswerTooLarge) as caught:
             await line.send("PUT", "/x", headers=GET, body=b"")
         assert caught.value.ambiguous
+
+
+async def test_an_answer_in_pieces_of_one_byte_takes_no_more_memory() -> None:
+    answer = OK + b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 400_000 + b"0\r\n\r\n"
+    async with server(says(answer)) as seen:
+        line = Transport(Connection(server=seen.url, name="test"), timeout=60.0)
+        tracemalloc.start()
+        try:
+            assert (await line.send("GET", "/x", headers=GET)).body == b"x" * 400_000
+            _, most = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+            await line.close()
+    assert most < 9_000_000  # a list of pieces took 36 MB
 
 
 async def test_an_answer_that_never_ends_is_given_up() -> None:

@@ -239,17 +239,18 @@ class Triggers:
         return Key(namespace, name) if kind == self._kind and namespace and name else None
 
     def _managed_changed(self, cluster: Cluster, old: Observed | None, new: Observed | None, by: str) -> None:
-        for observed in (old, new):
-            if observed is None:
+        refs = {one.marker.sync for one in (old, new) if one is not None and one.marker is not None}
+        for key in filter(None, map(self._named, refs)):
+            is_own = self._ref(key) == by
+            if (is_own and key not in self.ended) or not self._is_concerned(key, old, new):
                 continue
-            key = self._named(observed.marker.sync) if observed.marker is not None else None
-            if key is not None and self._is_concerned(key, old, new):
-                if key in self.ended and new is not None:
-                    self.ended[key] = True
-                if self._ref(key) != by and (self._watch_index.get(key) is not None or key in self.ended):
-                    self._queue.add(key)
-            # A clone of a copy has our label too. It may be a source, or block a target.
-            self._unmanaged_changed(cluster, observed.target, by)
+            if key in self.ended and new is not None:
+                self.ended[key] = True
+            if not is_own and (self._watch_index.get(key) is not None or key in self.ended):
+                self._queue.add(key)
+        # A clone of a copy has our label too. It may be a source, or block a target.
+        for target in {observed.target for observed in (old, new) if observed is not None}:
+            self._unmanaged_changed(cluster, target, by)
 
     def _is_concerned(self, key: Key, old: Observed | None, new: Observed | None) -> bool:
         """Whether a change of an object can change the plan of its sync.

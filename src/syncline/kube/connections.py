@@ -41,8 +41,8 @@ class HttpConnection(asyncio.Protocol):
         self._transport = transport
         self._pool = pool
         self._reader: AnswerReader | None = None
-        self._pieces: list[bytes] = []
-        self._size = 0
+        # Not a list of pieces: a server can send any number of them, of one byte each.
+        self._content = bytearray()
         self._most: int | None = 0
         self._waiter: asyncio.Future[None] | None = None
         self._failure: Exception | None = None
@@ -78,7 +78,7 @@ class HttpConnection(asyncio.Protocol):
         if self._failure is not None:  # it has ended, and is too large
             raise self._failure
         assert reader.head is not None  # noqa: S101 - it has ended
-        return reader.head, self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        return reader.head, bytes(self._content)
 
     async def head(self) -> AnswerHead:
         """Return the begin of the answer."""
@@ -93,13 +93,14 @@ class HttpConnection(asyncio.Protocol):
         reader = self._reader
         assert reader is not None  # noqa: S101 - it was asked
         while True:
-            if self._pieces:
-                pieces, self._pieces, self._size = self._pieces, [], 0
+            if self._content:
+                piece = bytes(self._content)
+                self._content.clear()
                 if self._paused:
                     self._paused = False
                     self._transport.resume_reading()
                     self._hear()
-                yield pieces[0] if len(pieces) == 1 else b"".join(pieces)
+                yield piece
             elif reader.ended:
                 return
             else:
@@ -108,7 +109,7 @@ class HttpConnection(asyncio.Protocol):
     def release(self) -> None:
         """Keep the connection for the next request if the answer has ended as announced; close it otherwise."""
         reader, self._reader = self._reader, None
-        self._pieces, self._size = [], 0
+        self._content = bytearray()
         sent = not self._transport.get_write_buffer_size()
         if reader is not None and reader.ends_clean and sent and not self._closed:
             # The timer of the request is late for this, and closes it then.
@@ -131,18 +132,16 @@ class HttpConnection(asyncio.Protocol):
             return
         reader = self._reader
         try:
-            pieces = reader.feed(data)
+            for piece in reader.feed(data):
+                self._content += piece
         except MalformedAnswer as error:
             self._fail(error)
             return
         self._hear()
-        if pieces:
-            self._pieces += pieces
-            self._size += sum(map(len, pieces))
         if self._most is None:
             self._bound()
             self._wake()
-        elif self._size > self._most or _announced(reader) > self._most:
+        elif len(self._content) > self._most or _announced(reader) > self._most:
             self._failure = ContentTooLong()
             self.abort()
         elif reader.ended:
@@ -174,7 +173,7 @@ class HttpConnection(asyncio.Protocol):
 
     def _bound(self) -> None:
         """Read no more of a stream, while too much of it waits for its reader."""
-        if self._size > _STREAM_BUFFER and not self._paused:
+        if len(self._content) > _STREAM_BUFFER and not self._paused:
             self._paused = True
             self._transport.pause_reading()
         if self._paused:

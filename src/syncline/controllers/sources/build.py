@@ -136,10 +136,6 @@ class RevisionBuilder:
         self._large_values = FairSemaphore(LARGE_VALUES, share=LARGE_VALUES // 2)
         self._threads = FairSemaphore(2, share=1)
 
-    def warm(self) -> None:
-        """Get ready: something is to be built soon."""
-        self._builder.warm()
-
     async def make(
         self, request: BuildRequest, source_tree: SourceTree, before: BuildArtifact | None, revision: str
     ) -> BuildArtifact:

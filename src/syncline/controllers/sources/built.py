@@ -150,6 +150,7 @@ class BuiltSource:
         references = ReferenceReader(hub)
         self._git = GitSources(references, mirrors, quotas)
         self._selector = RevisionSelector(self._git, RevisionBuilder(hub, references, builder, quotas))
+        self._builder = builder
         self._validator = RevisionValidator(builder, host.writer)
         self._dependencies = DependencyGraph()
         self._push_records = PushRecords(hub.client, resource)
@@ -192,6 +193,8 @@ class BuiltSource:
         requester = self._requester(sync, spec)
         environments = environments_of(spec, sync.metadata.namespace)
         unready: SyncError | None = None
+        if not sync.status.observed_generation:
+            self._builder.warm()  # a new sync builds everything: the worker starts during the check and the fetch
         if not preview:
             with suppress(SyncError):  # each environment reports it
                 await self._git.follow(requester, environments)

@@ -34,8 +34,6 @@ class RevisionSelector:
         prepared = PreparedRevision(
             environment=request.environment, recorded=recorded, revision=recorded.revision, artifact=known.artifact
         )
-        if not status.observed_generation:
-            self._builds.warm()  # a new sync builds everything after the fetch
         try:
             prepared, commits = await self._choose(request, prepared, known, requested=is_reconcile_requested(sync))
             trouble = prepared.problem
