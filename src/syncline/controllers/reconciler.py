@@ -377,7 +377,12 @@ class Reconciler(BaseReconciler[Spec, Status], Generic[Spec, Status, Source]):
         if cluster is None or error is None:
             return None
         names = {site.cluster.name: site.destination.cluster for site in clusters.sites}
-        told = describe_unwatched(error, cluster=names.get(cluster.name, ""), reads_as_account=lowered.user is not None)
+        told = describe_unwatched(
+            error,
+            cluster=names.get(cluster.name, ""),
+            upstream=bool(cluster.name) and cluster.name not in names,
+            reads_as_account=lowered.user is not None,
+        )
         return SyncError("ChangesUnnoticed", f"{told}; changes are not noticed meanwhile", status="Unknown")
 
     async def _dry_run(
