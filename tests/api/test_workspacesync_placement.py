@@ -2,7 +2,7 @@
 
 import pytest
 from tests.api.trial import Bad
-from tests.api.workspacesync_specs import is_refused, placement, spec, upstream
+from tests.api.workspacesync_specs import placement, refusal, spec, upstream
 
 from syncline.sandbox import Sandbox
 
@@ -69,5 +69,8 @@ BAD = RULES | SCHEMA
 
 
 @pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
-def test_a_bad_placement_is_refused_with_what_to_write_instead(sandbox: Sandbox, bad: Bad) -> None:
-    is_refused(sandbox, bad)
+def test_a_bad_placement_refusal_with_what_to_write_instead(sandbox: Sandbox, bad: Bad) -> None:
+    given, where, words = bad
+    told = refusal(sandbox, given)
+    assert where in told
+    assert words in told

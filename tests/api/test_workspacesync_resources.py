@@ -6,8 +6,8 @@ from tests.api.workspacesync_specs import (
     CONFIG_MAPS,
     DEPLOYMENTS,
     TWO_WAY,
-    is_refused,
     mapping,
+    refusal,
     resources,
     spec,
     upstream,
@@ -142,5 +142,8 @@ BAD = RULES | SCHEMA
 
 
 @pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
-def test_a_bad_resource_or_namespace_is_refused_with_what_to_write_instead(sandbox: Sandbox, bad: Bad) -> None:
-    is_refused(sandbox, bad)
+def test_a_bad_resource_or_namespace_refusal_with_what_to_write_instead(sandbox: Sandbox, bad: Bad) -> None:
+    given, where, words = bad
+    told = refusal(sandbox, given)
+    assert where in told
+    assert words in told

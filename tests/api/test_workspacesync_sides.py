@@ -2,7 +2,7 @@
 
 import pytest
 from tests.api.trial import Bad
-from tests.api.workspacesync_specs import BY_NAME, EU, TOKEN, TWO_WAY, downstream, is_refused, spec, upstream
+from tests.api.workspacesync_specs import BY_NAME, EU, TOKEN, TWO_WAY, downstream, refusal, spec, upstream
 
 from syncline.sandbox import Sandbox
 
@@ -93,5 +93,8 @@ BAD = RULES | SCHEMA
 
 
 @pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
-def test_a_bad_side_is_refused_with_what_to_write_instead(sandbox: Sandbox, bad: Bad) -> None:
-    is_refused(sandbox, bad)
+def test_a_bad_side_refusal_with_what_to_write_instead(sandbox: Sandbox, bad: Bad) -> None:
+    given, where, words = bad
+    told = refusal(sandbox, given)
+    assert where in told
+    assert words in told

@@ -80,6 +80,24 @@ def test_an_account_without_rights_is_told(world: Workspaces) -> None:
     world.down("ConfigMap", namespace).appears()
 
 
+def test_a_missing_right_to_read_a_resource_upstream_asks_for_no_right_to_write_there(world: Workspaces) -> None:
+    reader = Remote(world.sandbox)
+    reader.allow(read=("namespaces", "configmaps"))
+    world.credential(UPSTREAM, reader)
+    namespace = world.above("shop")
+    world.data(namespace)
+    sync = world.wsync("sync", "configmaps", "secrets")
+    ready = sync.has_trouble("secrets")
+    assert ready["reason"] == "UpstreamForbidden"
+    assert ready["message"].startswith(
+        "give get, list and watch of secrets to the account of the upstream's credential"
+    )
+    world.down("ConfigMap", namespace).appears()
+    reader.allow(read=("namespaces", "configmaps", "secrets"))
+    sync.now()
+    sync.is_ready()
+
+
 def test_a_server_that_is_not_there_is_unknown(world: Workspaces) -> None:
     world.credential(UPSTREAM, world.upstream, server="https://127.0.0.1:1")
     sync = world.wsync()

@@ -378,7 +378,10 @@ class Reconciler(BaseReconciler[Spec, Status], Generic[Spec, Status, Source]):
             return None
         names = {site.cluster.name: site.destination.cluster for site in clusters.sites}
         described = describe_unwatched(
-            error, cluster=names.get(cluster.name, ""), reads_as_account=lowered.user is not None
+            error,
+            cluster=names.get(cluster.name, ""),
+            upstream=bool(cluster.name) and cluster.name not in names,
+            reads_as_account=lowered.user is not None,
         )
         return SyncError("ChangesUnnoticed", f"{described}; changes are not noticed meanwhile", status="Unknown")
 

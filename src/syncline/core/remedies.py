@@ -52,6 +52,11 @@ def grant_credential(resource: str, cluster: str) -> str:
     return f"give {EVERY_VERB} of {resource} to the account of the credential in cluster {cluster}"
 
 
+def grant_upstream(resource: str) -> str:
+    """Return the remedy for an upstream, whose objects are only read."""
+    return f"give get, list and watch of {resource} to the account of the upstream's credential"
+
+
 def grant(who: str | None, verb: str, resource: str) -> str:
     """Return the remedy for a single missing right; None is the operator itself."""
     return f"give {who or OPERATOR} the right to {verb} {resource} there"

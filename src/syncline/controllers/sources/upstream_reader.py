@@ -20,11 +20,11 @@ from syncline.controllers.sources.held_budget import HeldBudget
 from syncline.controllers.sources.held_objects import HeldObject, HeldObjects, ReadObjects
 from syncline.controllers.sources.object_reader import MOST_NAMES, SourceCluster
 from syncline.controllers.targets.layout import WorkspaceLowered, read_record
-from syncline.controllers.targets.open_kind import LIST_PATIENCE, describe_unwatched, open_kind
+from syncline.controllers.targets.open_kind import LIST_PATIENCE, describe_unwatched, open_kind, unwatched_reason
 from syncline.core.group_kind import GroupKind, GroupResource
 from syncline.core.objects import Target
 from syncline.core.ownership import OWNER_LABEL, Marks, read_marks
-from syncline.core.remedies import grant, grant_credential, with_cause
+from syncline.core.remedies import grant, grant_upstream, with_cause
 from syncline.core.scope import Scope
 from syncline.core.selectors import selector_matches, selector_words
 from syncline.core.source_names import SourceName
@@ -139,14 +139,14 @@ class UpstreamReader:
         except KindNotServed as error:
             return UpstreamResource(spec=spec, reason="NotServed", problem=f"the upstream: {error}")
         except NotWatchedError as error:
-            where = "the upstream" if at.cluster.name else ""
-            message = describe_unwatched(error, cluster=where, reads_as_account=lowered.user is not None)
+            is_remote = bool(at.cluster.name)
+            message = describe_unwatched(error, upstream=is_remote, reads_as_account=lowered.user is not None)
             if error.full:
                 message = f"{message}; write a selector for the resource, so that fewer objects are followed"
             return UpstreamResource(
                 spec=spec,
                 resource=resource,
-                reason="UpstreamTooLarge" if error.full else "KindNotWatched",
+                reason=unwatched_reason(error) if is_remote or error.full else "KindNotWatched",
                 problem=message,
                 retry=not error.forbidden,
             )
@@ -210,7 +210,7 @@ class UpstreamReader:
             raise SyncError("UpstreamUnreadable", message, retry=True) from None
         except Forbidden as error:
             who = grant(lowered.user, error.verb, error.resource) if not at.cluster.name else ""
-            remedy = who or grant_credential(error.resource, "the upstream")
+            remedy = who or grant_upstream(error.resource)
             raise SyncError("UpstreamForbidden", with_cause(remedy, error), retry=True) from error
         except KubeError as error:
             raise SyncError("UpstreamUnreadable", f"the upstream: {error}", retry=True) from error

@@ -28,7 +28,7 @@ from syncline.core.api_exports import (
     read_endpoint,
 )
 from syncline.core.namespace_mapping import Workspace, WorkspaceError
-from syncline.core.remedies import grant_credential, with_cause
+from syncline.core.remedies import grant_upstream, with_cause
 from syncline.engine.bound_workspaces import APIBINDINGS, BoundWorkspaces
 from syncline.engine.cluster import Cluster, NotWatchedError
 from syncline.fleet import IdentityProbe, MemberKey, RemoteCluster, Resolved
@@ -280,7 +280,7 @@ async def _read_export(client: Client, export: ApiExportRef) -> tuple[str, Seque
         )
         raise SyncError("ApiExportNotFound", message, retry=True) from error
     except Forbidden as error:
-        remedy = grant_credential(error.resource, "the upstream")
+        remedy = grant_upstream(error.resource)
         raise SyncError("UpstreamForbidden", with_cause(remedy, error), retry=True) from error
     except KubeError as error:
         raise SyncError("UpstreamUnreadable", f"the upstream: {error}", retry=True) from error

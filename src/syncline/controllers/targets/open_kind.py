@@ -1,7 +1,7 @@
 """Opens a kind in a cluster: it is watched, and its first list is complete."""
 
 from syncline.core.group_kind import GroupKind
-from syncline.core.remedies import grant_credential, grant_operator, with_cause
+from syncline.core.remedies import grant_credential, grant_operator, grant_upstream, with_cause
 from syncline.engine.cluster import Cluster, NotWatchedError
 from syncline.engine.kind_informer import KindInformer
 from syncline.kube.errors import KindNotServed
@@ -40,10 +40,14 @@ def unwatched_reason(error: NotWatchedError) -> str:
     return "UpstreamForbidden" if error.forbidden else "UpstreamUnreadable"
 
 
-def describe_unwatched(error: NotWatchedError, *, cluster: str = "", reads_as_account: bool = False) -> str:
-    """Describe the missing right to watch a kind: of the operator, or of the credential of a cluster."""
+def describe_unwatched(
+    error: NotWatchedError, *, cluster: str = "", upstream: bool = False, reads_as_account: bool = False
+) -> str:
+    """Describe the missing right to watch a kind: of the operator, or of the credential of a cluster or an upstream."""
     if not error.forbidden:
         return with_cause("", error)
+    if upstream:
+        return with_cause(grant_upstream(error.resource), error)
     remedy = (
         grant_credential(error.resource, cluster) if cluster else grant_operator(error.resource, read=reads_as_account)
     )
