@@ -32,7 +32,7 @@ CANARIES = pytest.StashKey[Canaries]()
 OperatorProcess.launch = staticmethod(forks.launch)
 
 
-# Each process of a control plane uses one core: there are more of them than cores, and a request costs a fifth less.
+# One core for each process of a control plane: there are more of them than cores. CONTRIBUTING has the measurements.
 os.environ.setdefault("GOMAXPROCS", "1")
 
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 import msgspec.inspect as mi
@@ -23,6 +24,7 @@ numbers = st.sampled_from([0, 1, -1, 2**63, -(2**70)])
 anything = st.none() | st.booleans() | numbers | texts | st.just([]) | st.just({}) | st.just([{"name": 1}])
 
 
+@cache
 def hostile(type_: type[Struct]) -> st.SearchStrategy[Struct]:
     """Statuses of the right shape with values that are not."""
     return _values(mi.type_info(type_))
@@ -53,7 +55,7 @@ def _values(info: mi.Type) -> st.SearchStrategy[Any]:
             found = st.none() | _values(info.types[0])
         case mi.StructType():
             fields = {field.name: _values(field.type) for field in info.fields}
-            found = st.fixed_dictionaries({}, optional=fields).flatmap(lambda given: _made(info, given))
+            found = st.fixed_dictionaries({}, optional=fields).flatmap(lambda given: _made(info, fields, given))
         case mi.ListType():
             found = _lists(info)
         case mi.DictType():
@@ -75,8 +77,11 @@ def _lists(info: mi.ListType) -> st.SearchStrategy[Any]:
     return few | st.builds(lambda item: [item] * more, items)
 
 
-def _made(info: mi.StructType, given: dict[str, Any]) -> st.SearchStrategy[Any]:
-    missing = {field.name: _values(field.type) for field in info.fields if field.required and field.name not in given}
+def _made(
+    info: mi.StructType, fields: dict[str, st.SearchStrategy[Any]], given: dict[str, Any]
+) -> st.SearchStrategy[Any]:
+    required = (field.name for field in info.fields if field.required)
+    missing = {name: fields[name] for name in required if name not in given}
     return st.fixed_dictionaries(missing).map(lambda rest: info.cls(**given, **rest))
 
 

@@ -1,5 +1,6 @@
 """A status can always be stored: whatever is in it, it is made to fit the schema of its kind."""
 
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -28,11 +29,19 @@ from syncline.api.fitting import (
 )
 from syncline.api.kinds import ALL_KINDS, Kind
 from syncline.api.manifestsync import ManifestSyncStatus
+from syncline.api.schema import Schema
 from syncline.api.status import MAX_CLUSTERS, MAX_KEPT
 
 ETCD = 3 * 512 * 1024
 NOW = "2026-01-02T03:04:05Z"
 every_kind = pytest.mark.parametrize("kind", ALL_KINDS, ids=lambda kind: kind.kind)
+
+
+@cache
+def status_schema(kind: Kind) -> Schema:
+    """Return the schema of the status of a kind."""
+    found: Schema = schema(kind)["properties"]["status"]
+    return found
 
 
 def condition(type_: str, reason: str = "Synced", message: str = "") -> Condition:
@@ -50,7 +59,7 @@ def test_whatever_a_status_holds_it_is_made_to_satisfy_the_crd(kind: Kind, data:
     status = data.draw(hostile(kind.status))
     fitted = fit(status)
     value = msgspec.to_builtins(fitted)
-    assert list(violations(schema(kind)["properties"]["status"], value)) == []
+    assert list(violations(status_schema(kind), value)) == []
     assert stored_size(value) <= STATUS_BYTES or overfull(status)
     assert fit(fitted) == fitted
     ready = [one for one in status.conditions if one.type == "Ready"]
@@ -62,7 +71,7 @@ def test_whatever_a_status_holds_it_is_made_to_satisfy_the_crd(kind: Kind, data:
 @given(data=st.data())
 def test_whatever_is_stored_is_read_as_far_as_it_goes(kind: Kind, data: st.DataObject) -> None:
     read = repair(kind.status, data.draw(raw(mi.type_info(kind.status))))
-    assert list(violations(schema(kind)["properties"]["status"], msgspec.to_builtins(read))) == []
+    assert list(violations(status_schema(kind), msgspec.to_builtins(read))) == []
 
 
 @every_kind
@@ -71,7 +80,7 @@ def test_whatever_is_stored_is_read_as_far_as_it_goes(kind: Kind, data: st.DataO
 def test_the_essential_of_any_status_satisfies_the_crd_too(kind: Kind, data: st.DataObject) -> None:
     status = data.draw(hostile(kind.status))
     least = essential(status, conditions=[condition("Ready", "StatusRefused")], observed_generation=3)
-    assert list(violations(schema(kind)["properties"]["status"], msgspec.to_builtins(least))) == []
+    assert list(violations(status_schema(kind), msgspec.to_builtins(least))) == []
     assert [one.reason for one in least.conditions] == ["StatusRefused"]
 
 
