@@ -17,12 +17,16 @@ from syncline.engine.kind_informer import KindInformer
 from syncline.fleet import RemoteCluster
 from syncline.fleet.gated_transport import GatedTransport
 from syncline.kube.client import Client
+from syncline.kube.connections import HttpConnection
 from syncline.kube.discovery import Discovery
 from syncline.kube.reflector import Reflector
 from syncline.operator import Operator
 from syncline.reconcilers import BuildTools
 
-TYPES = (Client, Cluster, Discovery, FanOut, GatedTransport, RemoteCluster, SyncState, Reflector, KindInformer)
+TYPES = (
+    *(Client, Cluster, Discovery, FanOut, GatedTransport, HttpConnection),
+    *(RemoteCluster, SyncState, Reflector, KindInformer),
+)
 # Their series name syncs, clusters or kinds, so they must go with them.
 SERIES = (
     "syncline_cached_objects",
@@ -46,6 +50,8 @@ BOUNDED = frozenset(
         "MemberClusters._triggers",  # one for each kind of sync
         "Mirrors._watches",  # 100 that nobody follows
         "OpenAPI._index",  # one
+        "Pool._idle",  # connections, which are counted as objects and as sockets
+        "Pool._open",
         "ReadingCache._held",  # the bytes of those
         "ReadingCache._readings",  # 32 MiB at most
     }
@@ -66,7 +72,7 @@ def census(operator: Operator) -> Counter[str]:
 
 def surplus(now: Counter[str], before: Counter[str]) -> dict[str, tuple[int, int]]:
     """Return of what there is more now, and how much there was before."""
-    known = before + Counter(sockets=SPARE_CONNECTIONS)
+    known = before + Counter({"sockets": SPARE_CONNECTIONS, "objects: HttpConnection": SPARE_CONNECTIONS})
     return {name: (before[name], number) for name, number in sorted(now.items()) if number > known[name]}
 
 
