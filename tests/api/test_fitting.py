@@ -8,6 +8,7 @@ import msgspec.inspect as mi
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from tests.api.hostile import hostile, raw, violations
 from tests.sampling import quick
 
@@ -64,6 +65,20 @@ def test_whatever_a_status_holds_it_is_made_to_satisfy_the_crd(kind: Kind, data:
     assert fit(fitted) == fitted
     ready = [one for one in status.conditions if one.type == "Ready"]
     assert bool(ready) == any(one.type == "Ready" for one in fitted.conditions)
+
+
+@every_kind
+@quick
+@given(data=st.data())
+def test_what_is_stored_already_makes_no_difference(kind: Kind, data: st.DataObject) -> None:
+    stored = fit(data.draw(hostile(kind.status)))
+    new = data.draw(hostile(kind.status))
+    for name in data.draw(st.sets(st.sampled_from(kind.status.__struct_fields__))):
+        kept = getattr(stored, name)
+        if isinstance(kept, list) and isinstance(getattr(new, name), list):
+            kept = [*kept, *getattr(new, name)]
+        new = structs.replace(new, **{name: kept})
+    assert fit(new, stored=stored) == fit(new)
 
 
 @every_kind

@@ -348,13 +348,13 @@ def _raw(name: str, size: int = 0, namespace: str = "web") -> msgspec.Raw:
 def test_an_upstream_that_serves_more_than_there_is_room_for_is_left_at_once() -> None:
     known: dict[Key, Any] = {}
     with pytest.raises(_TooMuch):
-        _take(_watched(1_000_000), (_raw(f"n{number}", 100_000) for number in range(1_000_000)), known)
+        _take(_watched(1_000_000), (_raw(f"n{number}", 100_000) for number in range(1_000_000)), known, 0)
     assert len(known) < 12
 
 
 def test_what_is_in_namespaces_that_nobody_selects_takes_no_room() -> None:
     known: dict[Key, Any] = {}
-    _take(_watched(10_000), (_raw(f"n{number}", 10_000, "other") for number in range(100)), known)
+    _take(_watched(10_000), (_raw(f"n{number}", 10_000, "other") for number in range(100)), known, 0)
     assert not known
 
 

@@ -252,3 +252,43 @@ def test_what_we_have_deleted_ourselves_was_not_told_to_be_deleted() -> None:
     cache.vanish(KEY, "u", None)
     cache.vanish(KEY, "u", "9")
     assert not cache.has_told_end(KEY, "u")
+
+
+_moves = st.lists(st.tuples(st.sampled_from(["observe", "amend", "vanish", "list"]), st.integers(0, 5)), max_size=40)
+
+
+@given(moves=_moves, at=st.integers(0, 40))
+def test_what_has_changed_since_a_position_is_known(moves: list[tuple[str, int]], at: int) -> None:
+    cache: Cache[str] = Cache()
+    position, before = 0, dict(cache.items())
+    for number, (move, one) in enumerate(moves):
+        if number == at:
+            position, before = cache.changes.position, dict(cache.items())
+        key, version = Key("team", str(one)), str(number + 1)
+        held = cache.entry(key)
+        if move == "observe":
+            cache.observe(key, "u", version, f"v{number}")
+        elif move == "amend" and held is not None:
+            cache.amend(key, held.uid, held.version, f"v{number}")
+        elif move == "vanish":
+            cache.vanish(key, "u", version)
+        elif move == "list":
+            cache.begin_list()
+            cache.replace({key: CacheEntry("u", version, f"v{number}")}, version)
+    now, since = dict(cache.items()), cache.changes.since(position)
+    differ = {key for key in before.keys() | now.keys() if before.get(key) != now.get(key)}
+    assert since is not None
+    assert differ <= set(since)
+    assert len(since) == len(set(since))
+
+
+def test_changes_that_are_too_many_to_remember_are_not_known() -> None:
+    cache: Cache[str] = Cache()
+    early = cache.changes.position
+    for number in range(1000):
+        cache.observe(Key("team", str(number)), "u", "1", "new")
+    late = cache.changes.position
+    cache.observe(KEY, "u", "1", "new")
+    assert cache.changes.since(early) is None
+    assert cache.changes.since(late) == [KEY]
+    assert cache.changes.since(cache.changes.position) == []

@@ -45,6 +45,7 @@ CONTAINERS = (dict, set, frozenset, list, tuple, deque)
 BOUNDED = frozenset(
     {
         "Cache._gone",  # the last 4096
+        "ChangeLog._last",  # the last 256
         "EventRecorder._buckets",  # the last 4096
         "EventRecorder._sent",
         "MemberClusters._triggers",  # one for each kind of sync

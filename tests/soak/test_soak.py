@@ -2,37 +2,26 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.fleet.world import QUICK
+from tests.inside import running
 from tests.soak.census import census, missing, surplus
 from tests.soak.rounds import GROUP, Round, allow_kinds
 
 from syncline.api.common import ObjectMeta
-from syncline.cli.shipped import shipped
 from syncline.controllers import deleted_syncs
 from syncline.controllers.targets import clusters
-from syncline.engine.cluster import Cluster
 from syncline.engine.sync_object import RawSync
-from syncline.fleet import Fleet
-from syncline.kube import Client, load_kubeconfig
 from syncline.operator import Operator
-from syncline.reconcilers import BuildTools
-from syncline.render.build_pool import BuildPool
-from syncline.render.transform_pool import TransformPool
 from syncline.render.workers import pool
 from syncline.sandbox import Options, Sandbox
-from syncline.settings import Settings
 from syncline.testing.operator import install
 
 ROUNDS = 2
 # What is let go of after minutes goes after this many seconds here.
 SOON = 0.5
-# A kind that a reconcile has opened must not be closed before that has ended, on a busy machine either.
-VIEW_GRACE = 15.0
 
 
 @pytest.fixture
@@ -41,28 +30,6 @@ def quiet_hub() -> Iterator[Sandbox]:
     with Sandbox.create(Options()) as running:
         allow_kinds(running)
         yield running
-
-
-@asynccontextmanager
-async def running(kubeconfig: Path, cache: Path) -> AsyncIterator[Operator]:
-    """Run the operator in this process, with its own rights."""
-    settings = Settings(allow_loopback=True, git_cache=str(cache))
-    stop = asyncio.Event()
-    async with (
-        Client(load_kubeconfig(kubeconfig)) as client,
-        TransformPool() as renderer,
-        BuildPool() as builder,
-        settings.mirrors() as mirrors,
-        Fleet(allow_loopback=True, timeouts=QUICK) as fleet,
-    ):
-        hub, tools = Cluster(client, grace=VIEW_GRACE), BuildTools(renderer, builder, mirrors)
-        operator = Operator(hub, tools, fleet, settings, shipped(settings.namespace))
-        work = asyncio.create_task(operator.run(stop))
-        try:
-            yield operator
-        finally:
-            stop.set()
-            await work
 
 
 @pytest.mark.timeout(900)

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
+from itertools import chain, repeat
 from typing import Any, TypeVar
 
 import msgspec
@@ -31,26 +32,33 @@ _EPOCH = "1970-01-01T00:00:00Z"
 _INT64 = 2**63 - 1
 _UNKNOWN = "Unknown"
 _DROPPED = object()
+_NOTHING: Mapping[str, Any] = {}
 
 _is_reason = re.compile(REASON).fullmatch
 _is_time = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)", re.ASCII).fullmatch
 _parts = re.compile(r"[A-Za-z0-9]+").findall
 
 
-def fit(status: S, limit: int = STATUS_BYTES) -> S:
+def fit(status: S, limit: int = STATUS_BYTES, *, stored: S | None = None) -> S:
     """Return the status without values that the API server would refuse: they are shortened or repaired. Pure.
 
-    Reports are shortened until the whole status has at most `limit` bytes. The most important items of each list stay.
+    Values of the `stored` status are accepted as they are. Reports are shortened until the whole status has at most
+    `limit` bytes. The most important items of each list stay.
     The inventory is not shortened. An entry that violates the schema is dropped, and `overfull` reports it in advance.
     """
-    return repair(type(status), msgspec.to_builtins(status), limit)
+    known = msgspec.to_builtins(stored) if stored is not None else None
+    return repair(type(status), msgspec.to_builtins(status), limit, known=known)
 
 
-def repair(type_: type[S], value: Json, limit: int = STATUS_BYTES) -> S:
-    """Return the valid part of a status: values that violate their type are shortened or dropped, all others stay."""
+def repair(type_: type[S], value: Json, limit: int = STATUS_BYTES, *, known: Mapping[str, Json] | None = None) -> S:
+    """Return the valid part of a status: values that violate their type are shortened or dropped, all others stay.
+
+    `known` is a valid status: what the two have in common is not looked at.
+    """
     fitted: Json = {}
     for share in _SHARES:
-        fitted = _struct(_info(type_), value, share, exact=False)
+        same = known if known is not None and share == 1.0 else {}
+        fitted = _struct(_info(type_), value, share, exact=False, known=same)
         if fitted is _DROPPED:
             return type_()
         if stored_size(fitted) <= limit:
@@ -127,8 +135,11 @@ def _unwrap(info: mi.Type) -> tuple[mi.Type, Role | None, Mapping[str, Any]]:
                 return info, role, schema
 
 
-def _value(info: mi.Type, value: Json, share: float, *, exact: bool) -> Json:
-    """Fit one value. An `exact` value is part of the inventory: a shortened text would name another object."""
+def _value(info: mi.Type, value: Json, share: float, *, exact: bool, known: Json = None) -> Json:
+    """Fit one value. An `exact` value is part of the inventory: a shortened text would name another object.
+
+    `known`: a valid list of the same type, or None.
+    """
     inner, role, schema = _unwrap(info)
     is_report = role in (Role.REPORT, Role.MEMORY)
     exact = (exact or role is Role.INVENTORY) and not is_report
@@ -137,7 +148,7 @@ def _value(info: mi.Type, value: Json, share: float, *, exact: bool) -> Json:
         case mi.StructType():
             return _struct(inner, value, share, exact=exact)
         case mi.ListType():
-            items = _items(inner, value, share, exact=exact)
+            items = _items(inner, value, share, exact=exact, known=known)
             return _cut_list(inner, items, own, schema.get("x-kubernetes-list-map-keys", ()))
         case mi.DictType():
             return _map(inner, value, exact=exact)
@@ -149,14 +160,22 @@ def _value(info: mi.Type, value: Json, share: float, *, exact: bool) -> Json:
             return _scalar(inner, value)
 
 
-def _struct(info: mi.StructType, value: Json, share: float, *, exact: bool) -> Json:
+def _struct(
+    info: mi.StructType, value: Json, share: float, *, exact: bool, known: Mapping[str, Json] = _NOTHING
+) -> Json:
     if not isinstance(value, Mapping):
         return _DROPPED
     value = _with_told_reason(value)
     fitted: dict[str, Json] = {}
     for field in info.fields:
         given = value.get(field.encode_name)
-        kept = _DROPPED if given is None else _value(field.type, given, share, exact=exact)
+        same = known.get(field.encode_name)
+        if given is None:
+            kept = _DROPPED
+        elif given == same:
+            kept = given
+        else:
+            kept = _value(field.type, given, share, exact=exact, known=same)
         if kept is _DROPPED and field.required:
             kept = _stand_in(field.type)
             if kept is _DROPPED:
@@ -182,10 +201,14 @@ def _with_told_reason(value: Mapping[str, Json]) -> Mapping[str, Json]:
     return value if reason in message else {**value, "message": f"{reason}: {message}" if message else reason}
 
 
-def _items(info: mi.ListType, value: Json, share: float, *, exact: bool) -> list[Json]:
+def _items(info: mi.ListType, value: Json, share: float, *, exact: bool, known: Json) -> list[Json]:
     if not isinstance(value, Sequence) or isinstance(value, str):
         return []
-    fitted = (_value(info.item_type, item, share, exact=exact) for item in value)
+    same = known if isinstance(known, list) else ()
+    fitted = (
+        item if item == before else _value(info.item_type, item, share, exact=exact)
+        for item, before in zip(value, chain(same, repeat(None)), strict=False)
+    )
     return [item for item in fitted if item is not _DROPPED]
 
 

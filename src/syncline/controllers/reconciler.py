@@ -246,10 +246,10 @@ class Reconciler(BaseReconciler[Spec, Status], Generic[Spec, Status, Source]):
         written = await self._apply(lowered, desired, state, marks)
         if lowered.independent:
             written = [_as_means(outcome) for outcome in written]
-        outcomes = (*written, *desired.outcomes)
+        outcomes = (*written, *(desired.rest or ()), *desired.outcomes)
         pruned = orphaned = PruneResult()
         applied = desired.certain and all(outcome.state in _APPLIED for outcome in outcomes)
-        if applied or not lowered.prunes_after_all:
+        if desired.rest is None and (applied or not lowered.prunes_after_all):
             self.kind.tenancy.confirm(lowered.sync.metadata.namespace, lowered.limits)
             pruned = await self._pruner.prune(lowered, unit, mine, desired.keep, edit.requested)
             orphaned = await self._pruner.prune_orphans(lowered, unit, mine, desired.keep)
@@ -269,6 +269,7 @@ class Reconciler(BaseReconciler[Spec, Status], Generic[Spec, Status, Source]):
             outcomes=(*outcomes, *removed),
             attempted=(*written, *desired.withheld),
             orphaned=orphaned.outcomes,
+            removes=pruned != PruneResult() or orphaned != PruneResult(),
             health=health.state,
             upward=upward,
             problem=problem,
@@ -294,6 +295,7 @@ class Reconciler(BaseReconciler[Spec, Status], Generic[Spec, Status, Source]):
             lowered=lowered,
             fan_out=state.fan_out,
             unit=state.unit(desired.unit),
+            whole=desired.rest is None,
             look_again=partial(self.queue.add, key_of(lowered.sync), delay=LOOK_AGAIN),
             marks=marks,
             visibility=self._visibility(lowered),

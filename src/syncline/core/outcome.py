@@ -3,6 +3,8 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import chain, islice
+from operator import attrgetter
 
 from msgspec import Struct
 
@@ -61,48 +63,58 @@ def outcome_of(action: Action, *, written: bool = False, gone: bool = False) -> 
 def count(outcomes: Iterable[Outcome]) -> TargetCounts:
     """Count the targets by state, and the objects that are left although they are no targets any more."""
     outcomes = list(outcomes)
-    states = Counter(outcome.state for outcome in outcomes if not outcome.gone)
+    tally = _tally(outcomes)
+    states = {state: number for (state, gone), number in tally.items() if not gone}
+    has_gone = any(gone for _, gone in tally)
     desired = sum(states.values())
     return TargetCounts(
         desired=desired,
-        synced=states["Synced"],
-        pending=states["Pending"],
-        failed=states["Failed"],
-        conflicted=states["Conflict"],
-        skipped=states["Skipped"],
-        unknown=states["Unknown"],
-        unwanted=sum(outcome.gone and _is_left(outcome) for outcome in outcomes),
-        summary=f"{states['Synced']}/{desired}",
+        synced=states.get("Synced", 0),
+        pending=states.get("Pending", 0),
+        failed=states.get("Failed", 0),
+        conflicted=states.get("Conflict", 0),
+        skipped=states.get("Skipped", 0),
+        unknown=states.get("Unknown", 0),
+        unwanted=sum(outcome.gone and _is_left(outcome) for outcome in outcomes) if has_gone else 0,
+        summary=f"{states.get('Synced', 0)}/{desired}",
     )
+
+
+def _tally(outcomes: Iterable[Outcome]) -> Counter[tuple[TargetState, bool]]:
+    """Count the outcomes by their state, and by whether they are gone."""
+    return Counter(map(attrgetter("state", "gone"), outcomes))
 
 
 def listing(outcomes: Sequence[Outcome], known: Iterable[TargetStatus], now: str) -> list[TargetStatus]:
     """List the targets for the status: failures first, at most 100."""
-    times = {
-        (entry.cluster_name, entry.kind or "ConfigMap", entry.namespace, entry.name): entry.last_sync_time
-        for entry in known
-    }
-    shown = sorted(
-        (outcome for outcome in outcomes if not outcome.gone or _is_left(outcome)),
-        key=_worst_first,
+    entries = {(entry.namespace, entry.name, entry.kind or "ConfigMap", entry.cluster_name): entry for entry in known}
+    by_state: dict[TargetState, list[Outcome]] = {}
+    for outcome in outcomes:
+        if not outcome.gone or _is_left(outcome):
+            by_state.setdefault(outcome.state, []).append(outcome)
+    shown = chain.from_iterable(
+        sorted(by_state[state], key=attrgetter("target")) for state in WORST_FIRST if state in by_state
     )
-    return [
-        TargetStatus(
-            type="RemoteCluster" if target.cluster else "InCluster",
-            cluster_name=target.cluster,
-            kind="" if target.kind == "ConfigMap" else target.kind,
-            namespace=target.namespace,
-            name=target.name,
-            status=outcome.state,
-            reason="" if outcome.state == "Synced" else outcome.reason,
-            message="" if outcome.state == "Synced" else shorten(outcome.message, 1000),
-            last_sync_time=now
-            if outcome.written
-            else times.get((target.cluster, target.kind, target.namespace, target.name), ""),
-        )
-        for outcome in shown[:LISTED]
-        for target in (outcome.target,)
-    ]
+    return [_entry(outcome, entries.get(outcome.target), now) for outcome in islice(shown, LISTED)]
+
+
+def _entry(outcome: Outcome, known: TargetStatus | None, now: str) -> TargetStatus:
+    """Return the entry of a target; the known one if nothing of it has changed."""
+    target, is_synced = outcome.target, outcome.state == "Synced"
+    if known is not None and is_synced and known.status == "Synced" and not outcome.written:
+        return known
+    written = known.last_sync_time if known is not None else ""
+    return TargetStatus(
+        type="RemoteCluster" if target.cluster else "InCluster",
+        cluster_name=target.cluster,
+        kind="" if target.kind == "ConfigMap" else target.kind,
+        namespace=target.namespace,
+        name=target.name,
+        status=outcome.state,
+        reason="" if is_synced else outcome.reason,
+        message="" if is_synced else shorten(outcome.message, 1000),
+        last_sync_time=now if outcome.written else written,
+    )
 
 
 def readiness(outcomes: Sequence[Outcome], unmatched: Sequence[str] = ()) -> Finding:
@@ -110,21 +122,24 @@ def readiness(outcomes: Sequence[Outcome], unmatched: Sequence[str] = ()) -> Fin
 
     `unmatched` describes the selectors that match nothing. That is no failure: later matches are synced.
     """
+    states_found = _tally(outcomes)
     for states, status in ((NOT_READY, "False"), (frozenset({"Unknown"}), "Unknown")):
+        if not any(state in states for state, _ in states_found):
+            continue
         bad = sorted((outcome for outcome in outcomes if outcome.state in states), key=_worst_first)
         if bad:
             reasons = {outcome.reason for outcome in bad}
             reason = reasons.pop() if len(reasons) == 1 else "TargetsNotSynced"
             return Finding("Ready", "False" if status == "False" else "Unknown", reason, _explain(bad, outcomes))
-    synced = sum(outcome.state == "Synced" and not outcome.gone for outcome in outcomes)
-    skipped = sum(outcome.state == "Skipped" and not outcome.gone for outcome in outcomes)
+    synced, skipped = states_found["Synced", False], states_found["Skipped", False]
     message = f"{synced} {'target agrees' if synced == 1 else 'targets agree'} with the source"
     message += f", {skipped} skipped" if skipped else ""
     if unmatched:
         rest = f"; and {len(unmatched) - NAMED} more" if len(unmatched) > NAMED else ""
         nothing = f"{'; '.join(shorten(one, 300) for one in unmatched[:NAMED])}{rest}"
         message = f"{message}; {nothing}" if synced or skipped else f"there is nothing to write yet: {nothing}"
-    left = sorted((outcome for outcome in outcomes if _stays(outcome)), key=_worst_first)
+    stay = (outcome for outcome in outcomes if _stays(outcome)) if states_found["Skipped", True] else ()
+    left = sorted(stay, key=_worst_first)
     message += f"; {left[0].target}: {shorten(left[0].message, 300)}" if left else ""
     return Finding("Ready", "True", "Synced", message)
 

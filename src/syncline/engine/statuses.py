@@ -46,7 +46,7 @@ async def store(
     """
     if sync_objects.signed(metadata, new) == old:
         return Stored(status=old)
-    new = sync_objects.signed(metadata, fit(new))
+    new = sync_objects.signed(metadata, fit(new, stored=old))
     try:
         return Stored(status=new, wire=await sync_objects.write_status(metadata, old, new))
     except ApiError as error:

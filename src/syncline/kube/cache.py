@@ -13,6 +13,8 @@ T = TypeVar("T")
 
 _BURIED = 4096
 """The number of remembered deletions: enough for all requests in flight."""
+_NOTED = 256
+"""The number of objects whose last change is remembered in order."""
 
 
 class Key(NamedTuple):
@@ -62,6 +64,36 @@ class _Gone(NamedTuple):
         return self.version is None or version == self.version or is_older(version, self.version)
 
 
+class ChangeLog:
+    """The objects that have changed last, in order. A reader who knows a position gets what has changed since."""
+
+    def __init__(self) -> None:
+        self.position = 0
+        """The number of changes so far."""
+        self._last: dict[Key, int] = {}
+        """The position of the last change of each object, the oldest first."""
+        self._forgotten = 0
+
+    def note(self, key: Key) -> None:
+        """Add a change of an object."""
+        self.position += 1
+        self._last.pop(key, None)
+        self._last[key] = self.position
+        if len(self._last) > _NOTED:
+            self._forgotten = self._last.pop(next(iter(self._last)))
+
+    def since(self, position: int) -> list[Key] | None:
+        """Return the objects that have changed since a position; None if there are too many to know."""
+        if position < self._forgotten:
+            return None
+        found: list[Key] = []
+        for key in reversed(self._last):
+            if self._last[key] <= position:
+                break
+            found.append(key)
+        return found
+
+
 class Cache(Generic[T]):
     """The newest known state of each object.
 
@@ -74,6 +106,7 @@ class Cache(Generic[T]):
         """`weigh` estimates the size of an entry; without it, sizes are not counted."""
         self.size = 0
         """The approximate size of all entries."""
+        self.changes = ChangeLog()
         self._weigh = weigh
         self._entries: dict[Key, CacheEntry[T]] = {}
         self._gone: dict[Key, _Gone] = {}
@@ -187,6 +220,8 @@ class Cache(Generic[T]):
             old = before.get(key)
             if old is None or (old.uid, old.version) != (entry.uid, entry.version):
                 changes.append(CacheChange(key, old.value if old else None, entry.value))
+        for change in changes:
+            self.changes.note(change.key)
         return changes
 
     def weight(self, key: Key, entry: CacheEntry[T] | None) -> int:
@@ -197,9 +232,11 @@ class Cache(Generic[T]):
         if self._weigh is not None:
             self.size += self.weight(key, entry) - self.weight(key, self._entries.get(key))
         self._entries[key] = entry
+        self.changes.note(key)
 
     def _drop(self, key: Key) -> None:
         self.size -= self.weight(key, self._entries.pop(key))
+        self.changes.note(key)
 
     def _is_news(self, key: Key, uid: str, version: str) -> bool:
         held, gone = self._entries.get(key), self._gone.get(key)

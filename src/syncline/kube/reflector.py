@@ -112,6 +112,15 @@ class Reflector(Generic[W, T]):
         """
         return self._former
 
+    @property
+    def position(self) -> int:
+        """The number of changes of the cache so far; see `changed_since`."""
+        return self._cache.changes.position
+
+    def changed_since(self, position: int) -> list[Key] | None:
+        """Return the objects whose cached state has changed since a position; None if there are too many to know."""
+        return self._cache.changes.since(position)
+
     def get(self, key: Key) -> T | None:
         """Return the cached state of an object."""
         return self._cache.get(key)

@@ -139,9 +139,12 @@ class CopyMaker:
         """Whether the copy in a cluster is to be written to its source."""
         return self._rules.is_writer(site.destination.cluster, source.target)
 
-    def end(self) -> None:
-        """Keep the copies of this reconcile for the next one."""
-        self._held.copies = self._made
+    def end(self, *, whole: bool) -> None:
+        """Keep the copies of this reconcile for the next one; if they are not all, the others stay."""
+        if whole:
+            self._held.copies = self._made
+        else:
+            self._held.copies.update(self._made)
 
     def _make(
         self, site: TargetCluster, source: SourceObject, target: Target, replicas: ReplicaShare

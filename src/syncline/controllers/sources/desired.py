@@ -33,6 +33,9 @@ class DesiredSet(Struct, frozen=True, kw_only=True):
     clusters: ConnectedClusters = ConnectedClusters()
     """The clusters, as the unit writes to them."""
     items: tuple[DesiredAt, ...] = ()
+    rest: tuple[Outcome, ...] | None = None
+    """The outcomes of all other targets, if no input of theirs has changed since the last reconcile, and nothing has
+    become unwanted; None: `items` are all."""
     keep: KeepSet = KEEP_NOTHING
     """The objects that stay, including those that are not written now."""
     certain: bool = True
@@ -71,6 +74,8 @@ class UnitResult(Struct, frozen=True, kw_only=True):
     """The outcomes of writes, and of targets that are withheld."""
     orphaned: tuple[Outcome, ...] = ()
     """The outcomes of objects whose source is gone."""
+    removes: bool = False
+    """Whether something was removed, or may have to be."""
     health: RevisionHealth = "Pending"
     upward: UpwardResult | None = None
     """The result of writing statuses upstream; None if the sync writes none."""

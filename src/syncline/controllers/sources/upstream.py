@@ -10,11 +10,13 @@ from syncline.controllers.lowered import key_of, spec_of
 from syncline.controllers.sources.api_export import ExportReader, known_workspaces
 from syncline.controllers.sources.desired import DesiredSet, UnitResult
 from syncline.controllers.sources.held_objects import HeldObjects
+from syncline.controllers.sources.last_selection import LastSelection
 from syncline.controllers.sources.object_reader import SourceCluster
+from syncline.controllers.sources.upstream_context import UpstreamContext
 from syncline.controllers.sources.upstream_identity import UpstreamIdentity, check_identity, refuse_unfinished
 from syncline.controllers.sources.upstream_parts import UpstreamPart, UpstreamSet
 from syncline.controllers.sources.upstream_reader import UPSTREAM_AGAIN
-from syncline.controllers.sources.upstream_reading import UpstreamContext, UpstreamReading
+from syncline.controllers.sources.upstream_reading import UpstreamReading
 from syncline.controllers.sources.upstream_versions import (
     with_shard_versions,
     with_version,
@@ -69,20 +71,27 @@ class UpstreamSource:
         self._exports = ExportClusters(clusters.upstreams)
         self._held: dict[Key, dict[str, HeldObjects]] = {}
         """By workspace."""
+        self._readings: dict[Key, UpstreamReading] = {}
+        """The readings of the present reconciles."""
+        self._last: dict[Key, LastSelection] = {}
+        """The selections of the last reconciles, if these were complete."""
         self._at: dict[Key, dict[str, SourceCluster]] = {}
         """The upstreams of each sync in the present reconcile, by workspace."""
 
     async def read(self, lowered: WorkspaceLowered, state: SyncState, *, preview: bool = False) -> UpstreamReading:  # noqa: ARG002 - see the protocol
         """Connect to the upstream and watch its resources. Raises `SyncError` if it cannot be reached."""
         spec, key = spec_of(lowered.sync), key_of(lowered.sync)
+        last = self._last.pop(key, None) if not preview else None
         held = defaultdict(lambda: HeldObjects(key.namespace), {} if preview else self._held.get(key, {}))
         upstreams = await (self._read_export if spec.upstream.api_export else self._read_one)(lowered, spec, held)
         versioned = with_shard_versions if upstreams.is_export else with_version
         upstreams = await versioned(lowered.sync, lowered.sync.status.upstream, upstreams)
-        if not preview:
-            self._at[key] = {part.at.workspace: part.at for part in upstreams.parts}
-            self._hold(key, {part.at.workspace: part.held for part in upstreams.parts})
-        return UpstreamReading(self._context, lowered, upstreams)
+        if preview:
+            return UpstreamReading(self._context, lowered, upstreams)
+        self._at[key] = {part.at.workspace: part.at for part in upstreams.parts}
+        self._hold(key, {part.at.workspace: part.held for part in upstreams.parts})
+        reading = self._readings[key] = UpstreamReading(self._context, lowered, upstreams, last)
+        return reading
 
     def _hold(self, key: Key, held: dict[str, HeldObjects]) -> None:
         """Keep the held objects of these workspaces, and stop reading others."""
@@ -164,10 +173,16 @@ class UpstreamSource:
         """Do nothing."""
 
     def end(self, key: Key) -> None:
-        """Release nothing: upstream objects are cached for the next reconcile, within their own budget."""
+        """Release the reading. Upstream objects are cached for the next reconcile, within their own budget."""
+        self._readings.pop(key, None)
 
-    def finished(self, lowered: WorkspaceLowered, units: Sequence[UnitResult], *, settled: bool) -> None:
-        """Do nothing."""
+    def finished(self, lowered: WorkspaceLowered, units: Sequence[UnitResult], *, settled: bool) -> None:  # noqa: ARG002 - see the protocol
+        """Keep the selection for the next reconcile."""
+        key = key_of(lowered.sync)
+        reading, is_renewed = self._readings.get(key), self._hub.marks.is_finished(lowered.sync.owner.sync)
+        last = reading.remember(units[0]) if reading is not None and is_renewed else None
+        if last is not None:
+            self._last[key] = last
 
     async def report_upward(
         self, lowered: WorkspaceLowered, desired: DesiredSet, state: SyncState
@@ -202,6 +217,7 @@ class UpstreamSource:
     def forget(self, key: Key) -> None:
         """Release the state of a sync."""
         self._hold(key, {})
+        self._last.pop(key, None)
         self._at.pop(key, None)
         self._context.rights.forget(f"{KIND}/{key.namespace}/{key.name}")
         self._upward.forget(f"{KIND}/{key.namespace}/{key.name}")

@@ -5,7 +5,7 @@ cached for the sync.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -43,13 +43,15 @@ from syncline.kube.errors import BadAnswer, Forbidden, KindNotServed, KubeError,
 from syncline.kube.resources import NAMESPACES, Resource
 
 # Up to this number, changed objects are read one by one; for more, one list is cheaper.
-_SINGLE_READS = 24
+SINGLE_READS = 24
 _AT_ONCE = 8
 _SHORT = 0.2
 # The delay of a retry after a bad answer, because no event reports the recovery.
 UPSTREAM_AGAIN = 3.0
 # The interval of discovery for a resource that is not served: it may be defined later.
 DISCOVERY_AGE = 10.0
+# The time that a reconcile waits for the objects of one resource.
+READ_PATIENCE = 5.0
 # The timeout of reading one resource: an upstream may send pages without end.
 _READ_SECONDS = 300.0
 EVERYTHING = LabelSelector()
@@ -180,16 +182,7 @@ class UpstreamReader:
         assert resource is not None  # noqa: S101 - the caller looked
         known = held.by_kind.setdefault(informer.kind, {})
         namespaces = await self._visible(lowered, at, resource, namespaces)
-        kind = _WatchedKind(
-            lowered=lowered,
-            at=at,
-            spec=one.spec,
-            resource=resource,
-            informer=informer,
-            namespaces=namespaces,
-            held=held,
-            budget=self.budget,
-        )
+        kind = self._kind(lowered, at, one, namespaces, held)
         listing = (f"{at.cluster.name} {resource.version}", one.query)
         try:
             async with asyncio.timeout(_READ_SECONDS):
@@ -243,6 +236,51 @@ class UpstreamReader:
         except KubeError as error:
             raise SyncError("UpstreamUnreadable", f"the upstream: {error}", retry=True) from error
         return namespaces - {name for name, answer in zip(unknown, answers, strict=True) if not answer}
+
+    async def read_again(
+        self,
+        lowered: WorkspaceLowered,
+        at: SourceCluster,
+        one: UpstreamResource,
+        namespaces: frozenset[str],
+        held: HeldObjects,
+        *,
+        keys: Collection[Key],
+    ) -> bool:
+        """Read objects again whose version has changed. Return whether all of them are known; the others are as before.
+
+        A failure is left to `read`, which reports it.
+        """
+        assert one.informer is not None  # noqa: S101 - the caller looked
+        kind, known = self._kind(lowered, at, one, namespaces, held), held.by_kind.get(one.kind, {})
+        changed = [key for key in keys if key in known and known[key].version != one.informer.unmanaged.get(key)]
+        try:
+            async with asyncio.timeout(READ_PATIENCE):
+                await _read_each(kind, known, changed)
+        except (_TooMuch, TimeoutError, KubeError):
+            return False
+        return all(key in known for key in keys)
+
+    def _kind(
+        self,
+        lowered: WorkspaceLowered,
+        at: SourceCluster,
+        one: UpstreamResource,
+        namespaces: frozenset[str],
+        held: HeldObjects,
+    ) -> "_WatchedKind":
+        assert one.informer is not None  # noqa: S101 - the caller looked
+        assert one.resource is not None  # noqa: S101 - the caller looked
+        return _WatchedKind(
+            lowered=lowered,
+            at=at,
+            spec=one.spec,
+            resource=one.resource,
+            informer=one.informer,
+            namespaces=namespaces,
+            held=held,
+            budget=self.budget,
+        )
 
     async def _copies(
         self, lowered: WorkspaceLowered, at: SourceCluster, informer: KindInformer, namespaces: frozenset[str]
@@ -386,17 +424,18 @@ async def _list(kind: _WatchedKind, known: dict[Key, HeldObject]) -> None:
     labels = selector_words(kind.spec.selector)
     reported = _present(kind.informer, kind.namespaces)  # before the list, which is never older
     found: dict[Key, HeldObject] = {}
-    beside = sum(one.size for one in known.values())
+    size = replaced = sum(one.size for one in known.values())
     try:
         async for page in kind.at.client.pages(kind.resource, None, labels=labels, type=msgspec.Raw):
-            _take(kind, page.items, found, beside)
+            size = _take(kind, page.items, found, size)
     except Forbidden:
         if not kind.resource.namespaced or kind.lowered.user is None or not kind.namespaces:
             raise
+        size = replaced
         found.clear()  # the account may be allowed to read some namespaces only
         for namespace in sorted(kind.namespaces):
             async for page in kind.at.client.pages(kind.resource, namespace, labels=labels, type=msgspec.Raw):
-                _take(kind, page.items, found, beside)
+                size = _take(kind, page.items, found, size)
     known.clear()
     known.update(found)
     if labels:  # the watch also reports objects that only other syncs select: this version of them is not read
@@ -410,9 +449,14 @@ async def _follow(kind: _WatchedKind, known: dict[Key, HeldObject]) -> None:
     for key in known.keys() - present.keys():
         del known[key]
     changed = [key for key, version in present.items() if key not in known or known[key].version != version]
-    if len(changed) > _SINGLE_READS:
+    if len(changed) > SINGLE_READS:
         await _list(kind, known)
         return
+    await _read_each(kind, known, changed)
+
+
+async def _read_each(kind: _WatchedKind, known: dict[Key, HeldObject], changed: Iterable[Key]) -> None:
+    """Read objects one by one."""
     limit = asyncio.Semaphore(_AT_ONCE)
 
     async def read(key: Key) -> None:
@@ -424,17 +468,16 @@ async def _follow(kind: _WatchedKind, known: dict[Key, HeldObject]) -> None:
                     raise
                 known.pop(key, None)
                 return
-        _take(kind, [raw], known)
+        _take(kind, [raw], known, kind.held.sizes.get(kind.informer.kind, 0))
 
     await asyncio.gather(*map(read, changed))
 
 
-def _take(kind: _WatchedKind, objects: Iterable[msgspec.Raw], known: dict[Key, HeldObject], beside: int = 0) -> None:
+def _take(kind: _WatchedKind, objects: Iterable[msgspec.Raw], known: dict[Key, HeldObject], size: int) -> int:
     """Cache objects, and add them to the watch: its first list may lack them.
 
-    `beside`: the bytes that are held in addition. Raises `_TooMuch` if there is no room.
+    `size`: the bytes that are held. Return them with the new objects. Raises `_TooMuch` if there is no room.
     """
-    size = beside + sum(one.size for one in known.values())
     room = kind.budget.room(kind.held, kind.informer.kind)
     for raw in objects:
         try:
@@ -452,6 +495,7 @@ def _take(kind: _WatchedKind, objects: Iterable[msgspec.Raw], known: dict[Key, H
         if size > room:
             raise _TooMuch
     kind.held.sizes[kind.informer.kind] = size
+    return size
 
 
 def _held(kind: _WatchedKind, meta: ObjectMeta, manifest: dict[str, Any], raw: msgspec.Raw) -> HeldObject:

@@ -1,7 +1,7 @@
 """Upstream reading: one reconcile reads its upstreams, and makes the desired copies."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import reduce
 from operator import or_
@@ -11,18 +11,26 @@ from msgspec import structs
 from syncline.api.common import LabelSelector
 from syncline.api.workspacesync import WorkspaceSyncSpec
 from syncline.controllers.errors import SyncError
-from syncline.controllers.lowered import SourceObject, WorkspaceRecord, WriteRef, key_of, spec_of
+from syncline.controllers.lowered import SourceObject, WorkspaceRecord, WriteRef, spec_of
 from syncline.controllers.requeue import NO_REQUEUE, Requeue
 from syncline.controllers.sources.api_export import UNBOUND, UnseenCopies
 from syncline.controllers.sources.copies import CopyMaker, CopyRules, copy_rules
-from syncline.controllers.sources.desired import DesiredSet
+from syncline.controllers.sources.desired import DesiredSet, UnitResult
 from syncline.controllers.sources.edited_copies import EditedCopies
-from syncline.controllers.sources.held_objects import HeldObjects, ReadObjects
+from syncline.controllers.sources.last_selection import (
+    Inputs,
+    LastSelection,
+    Watches,
+    inputs_of,
+    is_certain,
+    may_be_followed,
+)
 from syncline.controllers.sources.object_reader import SourceCluster
+from syncline.controllers.sources.upstream_context import UpstreamContext
 from syncline.controllers.sources.upstream_evidence import Evidence
 from syncline.controllers.sources.upstream_history import UpstreamHistory, compare_all, copied_sources
 from syncline.controllers.sources.upstream_parts import ReadResource, UpstreamPart, UpstreamSet, resource_reports
-from syncline.controllers.sources.upstream_reader import UpstreamReader, UpstreamResource
+from syncline.controllers.sources.upstream_reader import UpstreamResource
 from syncline.controllers.sources.upstream_selection import SelectedTargets, UpstreamSelector
 from syncline.controllers.sources.upstream_versions import (
     recorded_version,
@@ -30,15 +38,12 @@ from syncline.controllers.sources.upstream_versions import (
 )
 from syncline.controllers.sources.upward import writes_status
 from syncline.controllers.sources.workspace_report import WorkspaceReport
-from syncline.controllers.targets.apply import WriterOf
 from syncline.controllers.targets.cascade_guard import NAMESPACE
 from syncline.controllers.targets.clusters import ConnectedClusters, TargetCluster
-from syncline.controllers.targets.fleet_clusters import FleetClusters
-from syncline.controllers.targets.layout import Layout, LayoutMaker, WorkspaceLowered
+from syncline.controllers.targets.layout import Layout, WorkspaceLowered
 from syncline.controllers.targets.prune import KeepSet, RemovalRequest
 from syncline.controllers.targets.upward_memory import RightKey, right_of
-from syncline.controllers.targets.upward_rights import UpwardRight, UpwardRights
-from syncline.controllers.triggers import Triggers
+from syncline.controllers.targets.upward_rights import UpwardRight
 from syncline.core.group_kind import GroupKind
 from syncline.core.objects import Target
 from syncline.core.outcome import Outcome
@@ -49,88 +54,36 @@ from syncline.core.source_names import read_source_name
 from syncline.core.spec_scope import SourceScope
 from syncline.core.tenancy import NOT_ALLOWED
 from syncline.engine.access import AccessRequest
-from syncline.engine.claims import Claim, ClaimedTarget, Claims
 from syncline.engine.cluster import Cluster, NotWatchedError
-from syncline.engine.pair_memory import PairMemory
 from syncline.engine.status_writers import place_of
 from syncline.engine.watch_filter import LabelQuery
-from syncline.engine.watch_index import UpstreamWatch, WatchSet
+from syncline.engine.watch_index import UpstreamWatch
+from syncline.kube.cache import Key
 from syncline.kube.errors import KindNotServed, KubeError
 
 DEFINITIONS = GroupKind("apiextensions.k8s.io", "CustomResourceDefinition")
 # The delay of a retry for a resource that is not served: some servers announce new resources late.
 LOOK_FOR_KINDS = 20.0
-# The time that a reconcile waits for the objects of one resource.
-READ_PATIENCE = 5.0
-
-
-class UpstreamContext:
-    """The dependencies that the readings of all syncs share."""
-
-    def __init__(
-        self,
-        hub: Cluster,
-        clusters: FleetClusters,
-        triggers: Triggers,
-        *,
-        claims: Claims,
-        allowed_kinds: frozenset[str],
-        writer: WriterOf,
-        pairs: PairMemory,
-    ) -> None:
-        self.hub = hub
-        self.claims = claims
-        self.writer = writer
-        self.pairs = pairs
-        self.reader = UpstreamReader(hub, claims, allowed_kinds)
-        self.layouts = LayoutMaker()
-        self.rights = UpwardRights()
-        self._clusters = clusters
-        self._triggers = triggers
-
-    async def read_resource(
-        self,
-        lowered: WorkspaceLowered,
-        at: SourceCluster,
-        one: UpstreamResource,
-        namespaces: frozenset[str],
-        held: HeldObjects,
-    ) -> ReadObjects:
-        """Read one resource. A slow resource is read in the background, so that it blocks no other.
-
-        Raises `SyncError` if it cannot be read, or not yet: then the sync is enqueued later.
-        """
-        begun = held.reading.pop(one.kind, None)
-        if begun is not None and begun.done():
-            begun = None  # it was started before the last changes
-        task = begun or asyncio.create_task(self.reader.read(lowered, at, one, namespaces, held))
-        done, _ = await asyncio.wait([task], timeout=READ_PATIENCE)
-        if done:
-            return await task
-        held.reading[one.kind] = task
-        if begun is None:
-            key = key_of(lowered.sync)
-            task.add_done_callback(lambda _: self._triggers.look_again(key))
-        message = f"the upstream has not answered yet about {one.spec.resource}"
-        raise SyncError("UpstreamSlow", message, status="Unknown")
-
-    async def verify(self, lowered: WorkspaceLowered, layout: Layout, clusters: ConnectedClusters) -> None:
-        """Check that newly chosen clusters of a layout still accept new namespaces. Raises `KubeError`."""
-        chosen = [site for site in clusters.sites if site.destination.cluster in layout.chosen_anew]
-        await self._clusters.verify(lowered, chosen)
-
-    def watch(self, reading: "UpstreamReading", clusters: ConnectedClusters) -> None:
-        """Set the watches of a reading before it reads, and keep the present claims until then."""
-        watches = reading.watches(clusters)
-        if watches is not None:
-            key = key_of(reading.lowered.sync)
-            self._triggers.extend_watches(key, watches[0].upstream, watches[0].clusters)
 
 
 class UpstreamReading:
     """The upstreams of one reconcile."""
 
-    def __init__(self, context: UpstreamContext, lowered: WorkspaceLowered, upstreams: UpstreamSet) -> None:
+    def __init__(
+        self,
+        context: UpstreamContext,
+        lowered: WorkspaceLowered,
+        upstreams: UpstreamSet,
+        last: LastSelection | None = None,
+    ) -> None:
+        """`last`: the selection of the last reconcile, if it was complete."""
+        self._last = last
+        self._inputs: Inputs | None = None
+        """The inputs of the selection, if the next reconcile may follow from it."""
+        self._watches: Watches | None = None
+        self._selected = SelectedTargets()
+        self._older: Mapping[Target, str] = {}
+        """The upstream objects that older syncs write."""
         self._context = context
         self._lowered = lowered
         self._upstreams = upstreams
@@ -138,8 +91,6 @@ class UpstreamReading:
         self._identity = upstreams.identity
         self._spec = spec_of(lowered.sync)
         self._layout: Layout | None = None
-        self._claims: tuple[ClaimedTarget, ...] = ()
-        self._targets: frozenset[tuple[str, str]] = frozenset()
         self._defines: list[str] = []
         """Clusters in which a kind is missing: its definition there enqueues the sync."""
         recorded = lowered.sync.status.upstream
@@ -168,8 +119,12 @@ class UpstreamReading:
         """Read the upstream, find where each object belongs, and render its copies."""
         for part in self._upstreams.parts:
             refuse_same_cluster(self._spec, part.at, clusters)
-        self._context.watch(self, clusters)  # before anything is read, so that no change is missed
+        # Before anything is read, so that no change is missed.
+        self._context.watch(self._lowered, self.watches(clusters)[0])
         names = {workspace: self._namespaces(part) for workspace, part in self._parts.items()}
+        if (again := await self._select_again(clusters, names)) is not None:
+            return again
+        inputs = self._inputs_of(clusters, names, {})
         found = await asyncio.gather(
             *(
                 self._read(part, one, names[part.at.workspace])
@@ -179,22 +134,20 @@ class UpstreamReading:
         )
         self.sources = tuple(source for one in found for source in one.sources)
         self._doubtful = compare_all(found, clusters, self._lowered.sync.owner.ref, self._doubtful)
-        unserved = await self._unserved(clusters)
+        unserved = await self._unserved(clusters, {source.target.kind for source in self.sources})
         for part in self._upstreams.parts:
             if any(one.reason == "NotServed" for one in part.resources):
                 self._defines.append(await _watch_definitions(part.at.cluster))
         self._layout = layout = await self._lay_out(clusters, unserved)
         await self._open_namespaces(clusters)
         yielded = await self._yielded()
-        generation = self._lowered.sync.metadata.generation
-        copies = {
-            workspace: CopyMaker(structs.replace(self._rules(part), yielded=frozenset(yielded)), generation, part.held)
-            for workspace, part in self._parts.items()
-        }
-        selected = self._selector(layout, clusters).select(self.sources, copies, unserved)
+        copies = self._copy_makers(yielded)
+        self._selected = selected = self._selector(layout, clusters).select(self.sources, copies, unserved)
         if await self._lose_regressed(copies):
             return await self.desired(unit, clusters)
-        self._claims, self._targets = tuple(selected.claims), frozenset(selected.namespaces)
+        self._older = yielded
+        if may_be_followed(self._lowered, self._upstreams, layout, doubtful=self._doubtful is not None):
+            self._inputs = inputs._replace(basis=structs.replace(inputs.basis, unserved=unserved))
         problem = self._problem(found, selected, clusters)
         resources = resource_reports(found, self._spec)
         absent = tuple(one.message for one in resources if one.reason == "NotServed")
@@ -213,12 +166,94 @@ class UpstreamReading:
                 layout=layout,
                 copies=sum(one.objects.copies for one in found),
                 reports=tuple(selected.reports),
+                sources=selected.sources,
                 workspaces=len(self._parts) + len(self._upstreams.lost) if self._upstreams.is_export else 0,
                 shards=self._upstreams.shards,
                 problem=problem if self._upstreams.is_export else None,
             ),
             requeue=self._requeue(found) | layout.requeue,
         )
+
+    async def _select_again(
+        self, clusters: ConnectedClusters, names: Mapping[str, frozenset[str]]
+    ) -> DesiredSet | None:
+        """Select only what has changed since the last reconcile. None: everything must be selected."""
+        last = self._last
+        if last is None or not is_certain(clusters):
+            return None
+        unserved = await self._unserved(clusters, last.kinds)
+        inputs = self._inputs_of(clusters, names, unserved)
+        changed = last.changed(inputs, self._upstreams.parts, clusters)
+        report = last.desired.workspace
+        if changed is None or report is None or (sources := await self._read_again(changed, names)) is None:
+            return None
+        copies = self._copy_makers(last.older)
+        selected = self._selector(report.layout, clusters).select(sources, copies, unserved, whole=False)
+        outcomes = last.refused_again(selected)
+        if outcomes is None or await self._lose_regressed(copies):
+            return None
+        self._layout, self._inputs, self._watches = report.layout, inputs, last.watches
+        rest = dict(last.outcomes)
+        for item in selected.items:
+            rest.pop(item.desired.target, None)
+        return structs.replace(
+            last.desired,
+            clusters=clusters,
+            items=tuple(selected.items),
+            rest=tuple(rest.values()),
+            outcomes=outcomes,
+            workspace=structs.replace(
+                report, identity=self._identity, shards=self._upstreams.shards, reports=tuple(selected.reports)
+            ),
+        )
+
+    async def _read_again(
+        self, changed: Collection[Target], names: Mapping[str, frozenset[str]]
+    ) -> list[SourceObject] | None:
+        """Return the present state of these objects; None if one of them is no source any more."""
+        found: list[SourceObject] = []
+        for workspace, part in self._parts.items():
+            for one in part.resources:
+                keys = {
+                    Key(target.namespace, target.name)
+                    for target in changed
+                    if (target.kind, target.cluster) == (one.kind, workspace)
+                }
+                if not keys:
+                    continue
+                namespaces, held = names[workspace], part.held
+                reader = self._context.reader
+                if not await reader.read_again(self._lowered, part.at, one, namespaces, held, keys=keys):
+                    return None
+                entries = [held.by_kind[one.kind][key].source for key in sorted(keys)]
+                found += [source for source in entries if source is not None]
+        return found if len(found) == len(changed) else None
+
+    def remember(self, result: UnitResult) -> LastSelection | None:
+        """Return the selection for the next reconcile, after this one; None if that must look at everything."""
+        if self._inputs is None or self._layout is None:
+            return None
+        last = self._last if result.desired.rest is not None else None
+        if last is None:
+            kinds = frozenset(source.target.kind for source in self.sources)
+            last = LastSelection(self._selected.sources, self._watches, kinds=kinds, older=self._older)
+        return last if last.take(self._inputs, self._layout, result) else None
+
+    def _inputs_of(
+        self,
+        clusters: ConnectedClusters,
+        names: Mapping[str, frozenset[str]],
+        unserved: Mapping[str, frozenset[str]],
+    ) -> Inputs:
+        claims, key = self._context.claims, self._context.hub.key
+        return inputs_of(self._lowered, self._upstreams, clusters, names, unserved, claims=claims, key=key)
+
+    def _copy_makers(self, yielded: Mapping[Target, str]) -> dict[str, CopyMaker]:
+        generation = self._lowered.sync.metadata.generation
+        return {
+            workspace: CopyMaker(structs.replace(self._rules(part), yielded=frozenset(yielded)), generation, part.held)
+            for workspace, part in self._parts.items()
+        }
 
     def _selector(self, layout: Layout, clusters: ConnectedClusters) -> UpstreamSelector:
         return UpstreamSelector(
@@ -337,9 +372,8 @@ class UpstreamReading:
         names = {older: await self._context.claims.name_for(older, by=owner) for older in set(lost.values())}
         return {target: names[older] for (_, target), older in lost.items()}
 
-    async def _unserved(self, clusters: ConnectedClusters) -> dict[str, frozenset[str]]:
-        """Return the kinds that a cluster does not serve, and watch its CRDs for them."""
-        kinds = {source.target.kind for source in self.sources}
+    async def _unserved(self, clusters: ConnectedClusters, kinds: Collection[str]) -> dict[str, frozenset[str]]:
+        """Return the kinds of objects that a cluster does not serve, and watch its CRDs for them."""
         found: dict[str, frozenset[str]] = {}
         for site in clusters.sites:
             missing = frozenset([kind for kind in kinds if not await _is_served(site.cluster, GroupKind.parse(kind))])
@@ -401,8 +435,10 @@ class UpstreamReading:
         problems = [*(one.problem for one in found), *self._upstreams.lost.values(), self._upstreams.unreached]
         return reduce(or_, (one.requeue for one in problems if one is not None), look)
 
-    def watches(self, clusters: ConnectedClusters) -> tuple[WatchSet, Claim | None] | None:
+    def watches(self, clusters: ConnectedClusters) -> Watches:
         """Watch the upstream and its namespaces, the clusters, and the places of the copies."""
+        if self._watches is not None:
+            return self._watches
         scope, parts = upstream_scope(self._spec), self._upstreams.parts
         basic = self._lowered.watches()
         # Also for kinds that cannot be watched yet: the sync is enqueued when they can.
@@ -416,17 +452,20 @@ class UpstreamReading:
         )
         names = frozenset(part.at.cluster.name for part in parts) | self._upstreams.watched
         placed: dict[str, set[str]] = {}
-        for cluster, namespace in self._targets:
+        for cluster, namespace in self._selected.namespaces:
             placed.setdefault(cluster, set()).add(namespace)
         places = tuple((name, Scope(names=frozenset(found))) for name, found in sorted(placed.items()))
         watches = structs.replace(
             basic,
-            names=frozenset(claimed.name for claimed in self._claims),
+            names=frozenset(claimed.name for claimed in self._selected.claims),
             scopes=(*((part.at.cluster.name, scope) for part in parts), *places),
             clusters=clusters.clusters | (names - {""}),
             upstream=(*upstream, *(_definitions(name) for name in self._defines)),
         )
-        return watches, self._lowered.claim(self._claims)
+        found = watches, self._lowered.claim(tuple(self._selected.claims))
+        if self._inputs is not None:
+            self._watches = found
+        return found
 
     async def selected(self, scopes: Sequence[SourceScope]) -> Mapping[str, frozenset[str]]:
         """Return the objects that the resources of scopes select now, as marks name them, and their namespaces."""

@@ -35,6 +35,8 @@ class SelectedTargets(Struct, kw_only=True):
     items: list[DesiredAt] = field(default_factory=list)
     wanted: set[ObjectKey] = field(default_factory=set)
     """All objects that stay, also those that are not written now."""
+    sources: dict[Target, Target] = field(default_factory=dict)
+    """The source of each target; of a namespace, one of the objects that need it."""
     outcomes: list[Outcome] = field(default_factory=list)
     """The targets that are not written."""
     claims: list[ClaimedTarget] = field(default_factory=list)
@@ -81,9 +83,17 @@ class UpstreamSelector:
         self.selected = SelectedTargets(outcomes=list(layout.outcomes))
 
     def select(
-        self, sources: Sequence[SourceObject], copies: Mapping[str, CopyMaker], unserved: Mapping[str, frozenset[str]]
+        self,
+        sources: Sequence[SourceObject],
+        copies: Mapping[str, CopyMaker],
+        unserved: Mapping[str, frozenset[str]],
+        *,
+        whole: bool = True,
     ) -> SelectedTargets:
-        """Find the targets of all objects; `copies` are by workspace, `unserved` the kinds that a cluster lacks."""
+        """Find the targets of objects; `copies` are by workspace, `unserved` the kinds that a cluster lacks.
+
+        `whole`: these are all objects of the sync.
+        """
         for source in sources:
             place = self._layout.place_of(source)
             if place is None:
@@ -101,7 +111,7 @@ class UpstreamSelector:
                     self.selected.outcomes.append(_lost(source, place.namespace, name))
                 elif source.target.kind in unserved.get(name, ()):
                     target = _target(site, source, place.namespace)
-                    self.selected.wanted.add(object_key(site, target))
+                    self._want(site, target, source)
                     self.selected.outcomes.append(_incompatible(target))
                 else:
                     target = _target(site, source, place.namespace)
@@ -110,7 +120,7 @@ class UpstreamSelector:
                     self._select_copy(copies[source.target.cluster], site, source, target, replicas.get(name, _WHOLE))
             self._select_report(UpwardItem(source=source, copies=tuple(copied), unreachable=tuple(away)))
         for one in copies.values():
-            one.end()
+            one.end(whole=whole)
         self._keep_leaving(sources)
         return self.selected
 
@@ -123,6 +133,10 @@ class UpstreamSelector:
         elif self._reports_status or (self._spec.endpoints and source.kind == SERVICE):
             self.selected.unreported = self.selected.unreported or violation
 
+    def _want(self, site: TargetCluster, target: Target, source: SourceObject) -> None:
+        self.selected.wanted.add(object_key(site, target))
+        self.selected.sources[target] = source.target
+
     def _select_namespace(self, site: TargetCluster, source: SourceObject, namespace: str) -> None:
         """Add a namespace that is missing. A namespace of others is used only if the spec allows it."""
         if not source.target.namespace or (site.destination.cluster, namespace) in self._made:
@@ -133,12 +147,12 @@ class UpstreamSelector:
         if site.cluster.namespace(namespace) is None or self._own.has(site, namespace):
             item = own_namespace(site, namespace, source.target, self._key)
             self.selected.items.append(item)
-            self.selected.wanted.add(object_key(site, item.desired.target))
+            self._want(site, item.desired.target, source)
 
     def _select_copy(
         self, copies: CopyMaker, site: TargetCluster, source: SourceObject, target: Target, replicas: ReplicaShare
     ) -> None:
-        self.selected.wanted.add(object_key(site, target))
+        self._want(site, target, source)
         if target.namespace:
             self.selected.namespaces.add((site.cluster.name, target.namespace))
         own = bool(target.namespace) and self._spec.namespaces.existing == "Refuse"

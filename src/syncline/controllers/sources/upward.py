@@ -69,7 +69,7 @@ class UpwardReporter:
                 requested=requested_by_user(lowered.sync),
                 workspaces={name: (one.cluster, one.client) for name, one in upstreams.items()},
             )
-            status = await self._statuses.run(report.reports, one)
+            status = await self._statuses.run(report.reports, one, whole=desired.rest is None)
         else:
             self._statuses.forget(lowered.sync.owner.sync)
         if (only := upstreams.get("")) is None:

@@ -9,6 +9,7 @@ from syncline.controllers.errors import SyncError
 from syncline.controllers.sources.upstream_identity import UpstreamIdentity
 from syncline.controllers.targets.copy_statuses import UpwardItem
 from syncline.controllers.targets.layout import Layout
+from syncline.core.objects import Target
 
 
 class ResourceReport(Struct, frozen=True, kw_only=True):
@@ -31,7 +32,9 @@ class WorkspaceReport(Struct, frozen=True, kw_only=True):
     copies: int = 0
     """The number of skipped upstream objects that a sync has written."""
     reports: tuple[UpwardItem, ...] = ()
-    """The objects whose copies report a status."""
+    """The objects whose copies report a status, as far as they may have changed."""
+    sources: Mapping[Target, Target] = {}
+    """The source of each target."""
     workspaces: int = 0
     """The number of workspaces that are bound to the APIExport, if the upstream is one."""
     shards: Mapping[str, str] = {}

@@ -26,6 +26,7 @@ from syncline.controllers.targets.layout import REFUSED
 from syncline.controllers.targets.own_namespaces import NOT_OURS
 from syncline.core.conditions import Finding, shorten, update_conditions
 from syncline.core.group_kind import GroupResource
+from syncline.core.objects import Target
 from syncline.core.outcome import Outcome, describe_changes
 
 UPSTREAM_READY = "UpstreamReady"
@@ -197,12 +198,10 @@ def _conflicts(found: WorkspaceReport, outcomes: Sequence[Outcome]) -> list[Path
         return []
     names = {one.kind: str(GroupResource(one.spec.group, one.spec.resource)) for one in found.resources}
     upstream = {place.namespace: name for (_, name), place in _named(found.layout.places)}
-    # A fixed namespace has the copies of several.
-    sources = {copy: item.source.target.namespace for item in found.reports for _, copy in item.copies}
     return [
         PathConflict(
             resource=names.get(outcome.target.kind, outcome.target.kind),
-            namespace=sources.get(outcome.target, upstream.get(outcome.target.namespace, outcome.target.namespace)),
+            namespace=_source_namespace(found, upstream, outcome.target),
             name=outcome.target.name,
             cluster=outcome.target.cluster,
             paths=[f"/{path.removeprefix('/')}"[:512] for path in outcome.conflicts[:_MAX_PATHS]],
@@ -210,3 +209,9 @@ def _conflicts(found: WorkspaceReport, outcomes: Sequence[Outcome]) -> list[Path
         )
         for outcome in conflicted
     ]
+
+
+def _source_namespace(found: WorkspaceReport, upstream: Mapping[str, str], target: Target) -> str:
+    """Return the upstream namespace of a target. A fixed namespace has the copies of several."""
+    source = found.sources.get(target)
+    return source.namespace if source is not None else upstream.get(target.namespace, target.namespace)

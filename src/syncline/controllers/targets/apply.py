@@ -58,6 +58,8 @@ class ApplyPass(Struct, frozen=True, kw_only=True):
     progress: Progress
     is_wanted: Callable[[], bool]
     unit: UnitState
+    whole: bool = True
+    """Whether the items are all of the unit."""
     look_again: Callable[[], None]
     """Enqueues the sync, to check whether the written object is in sync."""
 
@@ -110,7 +112,7 @@ class UnitApplier:
             outcomes = await apply_in_stages(items, write, one.is_wanted, independent=one.lowered.independent)
         else:
             outcomes = await write(items)
-        if one.unit.in_sync or one.unit.refused:
+        if one.whole and (one.unit.in_sync or one.unit.refused):
             _forget_unwanted(one.unit, {_place(item) for item in items})
         return self._followed(one, items, outcomes)
 

@@ -111,6 +111,8 @@ class UpwardResult(Struct, frozen=True, kw_only=True):
     """The kinds that have no status subresource upstream: their objects are skipped."""
     updated: tuple[SourceObject, ...] = ()
     """The objects as the server answered to our writes."""
+    open: frozenset[Target] = frozenset()
+    """The objects whose status is not up to date yet."""
     requeue: Requeue = NO_REQUEUE
 
 
@@ -191,8 +193,12 @@ class StatusUpward:
         self._claims.status_writers.drop(sync)
         self._rights.forget(sync)
 
-    async def run(self, items: Sequence[UpwardItem], one: UpwardPass) -> UpwardResult:
-        """Write the statuses that differ; an error of the API server becomes part of the result."""
+    async def run(self, items: Sequence[UpwardItem], one: UpwardPass, *, whole: bool = True) -> UpwardResult:
+        """Write the statuses that differ; an error of the API server becomes part of the result.
+
+        `whole`: these are all objects of the sync. Else nothing has changed for the others since the last pass, in
+        which all was in order.
+        """
         memory = self._syncs.setdefault(one.sync, UpwardMemory())
         found = _Pass(memory, one)
         memory.note_request(one.requested)
@@ -203,10 +209,11 @@ class StatusUpward:
             log.warning("cannot tell which kinds have a status upstream", error=str(error))
             return UpwardResult(requeue=Requeue(backoff=True))
         items = [item for item in items if _kind_at(item) in found.resources]
-        memory.kept.keep(items)
-        self._take(items, found)
+        if whole:
+            memory.kept.keep(items)
+        self._take(items, found, whole=whole)
         await self._review_rights(found)
-        failed = await self._yield_to_older(items, found)
+        failed = await self._yield_to_older(items, found) if whole else []
         lost = {outcome.target for outcome in failed}
         due: list[UpwardItem] = []
         for item in items:
@@ -219,9 +226,15 @@ class StatusUpward:
                 due.append(item)
             elif memo.outcome is not None:
                 failed.append(memo.outcome)
-        memory.note_away(found.away)
+        if whole:
+            memory.note_away(found.away)
         failed += await self._write_due(due, found)
-        return self._result(failed, found)
+        late = frozenset(
+            item.source.target
+            for item in due
+            if not found.view.inputs(item).is_same(memory.memos[item.source.target].inputs)
+        )
+        return structs.replace(self._result(failed, found), open=late)
 
     async def _write_due(self, due: Sequence[UpwardItem], found: _Pass) -> list[Outcome]:
         if not await found.memory.kept.read_missing([found.view.inputs(item) for item in due]):
@@ -273,16 +286,18 @@ class StatusUpward:
             else:
                 found.without_status.add(kind)
 
-    def _take(self, items: Sequence[UpwardItem], found: _Pass) -> None:
-        """Record the objects of this pass, and forget all others."""
-        before, memos = found.memory.memos, {}
+    def _take(self, items: Sequence[UpwardItem], found: _Pass, *, whole: bool) -> None:
+        """Record the objects of this pass, and forget all others if these are all of the sync."""
+        before = found.memory.memos
+        memos = {} if whole else before
         for item in items:
             target = item.source.target
             memo = memos[target] = before.get(target) or StatusMemo(item.source)
             memo.take(item.source)
-        found.memory.memos = memos
-        rights = {right_of(target) for target in memos}
-        found.memory.refused = {right: one for right, one in found.memory.refused.items() if right in rights}
+        if whole:
+            found.memory.memos = memos
+            rights = {right_of(target) for target in memos}
+            found.memory.refused = {right: one for right, one in found.memory.refused.items() if right in rights}
 
     async def _review_rights(self, found: _Pass) -> None:
         """Review missing rights again."""
