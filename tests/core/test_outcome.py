@@ -68,6 +68,7 @@ class TestCounts:
             "conflicted": 1,
             "skipped": 1,
             "unknown": 1,
+            "unwanted": 0,
             "summary": "2/7",
         }
 
@@ -75,6 +76,7 @@ class TestCounts:
     @given(outcomes)
     def test_the_states_add_up_to_the_targets(self, found: list[Outcome]) -> None:
         counts = structs.asdict(count(found))
+        assert counts.pop("unwanted") <= sum(outcome.gone for outcome in found)
         assert counts.pop("summary") == f"{counts['synced']}/{counts['desired']}"
         assert counts.pop("desired") == sum(counts.values()) == sum(not outcome.gone for outcome in found)
 

@@ -76,7 +76,7 @@ def add_address(export: KcpExport, url: str) -> None:
     def change(told: Json) -> None:
         told["status"]["endpoints"].append({"url": url})
 
-    edit_at(export.workspace, f"{SLICES}/{export.name}", change, "status")
+    edit_at(export.workspace, f"{SLICES}/{export.name}", change, "/status")
 
 
 def held(sync: WorkspaceSync, namespace: str) -> dict[str, str]:

@@ -166,7 +166,7 @@ class _Initializing:
 
     def edit(self, change: Callable[[Json], object], part: str) -> None:
         """Edit its LogicalCluster; once more if kcp was faster."""
-        edit_at(self._access, LOGICAL_CLUSTER, change, part)
+        edit_at(self._access, LOGICAL_CLUSTER, change, f"/{part}")
 
 
 @contextmanager

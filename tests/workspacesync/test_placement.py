@@ -5,7 +5,7 @@ from typing import Any
 
 from tests.configmapsync.world import until
 from tests.fleet.world import Remote, proxied
-from tests.workspacesync.world import Workspaces, WorkspaceSync
+from tests.workspacesync.world import Workspaces, WorkspaceSync, edit_at
 
 from syncline.sandbox import Sandbox
 from syncline.testing.faults import Fault
@@ -307,9 +307,12 @@ def test_replicas_that_an_autoscaler_has_set_stay_and_the_sum_is_not_claimed(wid
     divided = Divided(wide, 4)
     divided.become(2, 2)
     east = divided.copies["east"]
-    scale = wide.clusters["east"].sandbox.request("GET", f"{east.path}/scale")
-    scale["spec"]["replicas"] = 9
-    wide.clusters["east"].sandbox.request("PUT", f"{east.path}/scale?fieldManager=autoscaler", scale)
+    edit_at(
+        wide.clusters["east"].sandbox,
+        f"{east.path}/scale",
+        lambda scale: scale["spec"].update(replicas=9),
+        "?fieldManager=autoscaler",
+    )
     divided.sync.now()
     divided.source.put("spec", "minReadySeconds", value=3)
     east.shows("spec", "minReadySeconds", value=3)

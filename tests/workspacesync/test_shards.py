@@ -47,7 +47,7 @@ class TwoShards:
         def change(told: Json) -> None:
             told["status"]["endpoints"] = [{"url": url} for url in urls]
 
-        edit_at(provider, f"{SLICES}/{name}", change, "status")
+        edit_at(provider, f"{SLICES}/{name}", change, "/status")
 
 
 @pytest.fixture

@@ -461,13 +461,13 @@ _LONG_AGO = "2026-01-01T00:00:00Z"
 
 
 def edit_at(access: Access, path: str, change: Callable[[Json], object], part: str) -> None:
-    """Change a part of an object, such as its status; once more if somebody was faster."""
+    """Change an object, or a part of it such as `/status`; once more if somebody was faster."""
     while True:
         body = access.request("GET", path)
         body["metadata"].pop("managedFields", None)
         change(body)
         try:
-            access.request("PUT", f"{path}/{part}", body)
+            access.request("PUT", f"{path}{part}", body)
         except RequestError as error:
             if error.status != 409:
                 raise

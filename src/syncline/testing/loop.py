@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, ClassVar, Self, TypeVar
@@ -36,6 +36,15 @@ class LoopThread:
         # The runner ends the remaining tasks, async generators and the executor.
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
             runner.get_loop().run_forever()
+            runner.run(_end_connections())
+
+
+async def _end_connections() -> None:
+    """Close all connections of the loop: one whose client does not answer the end of TLS would outlive it, open."""
+    transports: Mapping[int, asyncio.Transport] = asyncio.get_running_loop()._transports  # type: ignore[attr-defined]  # noqa: SLF001 - there is no other list
+    for transport in tuple(transports.values()):
+        transport.abort()
+    await asyncio.sleep(0)
 
 
 class OnLoop(ABC):
