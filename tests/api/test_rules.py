@@ -8,7 +8,10 @@ from tests.api import (
     test_manifestsync,
     test_synctarget,
     test_tenantpolicy,
-    test_workspacesync,
+    test_workspacesync_placement,
+    test_workspacesync_resources,
+    test_workspacesync_sides,
+    test_workspacesync_transforms,
 )
 from tests.api.trial import messages
 
@@ -24,7 +27,10 @@ PROVEN = tuple(
         test_manifestsync,
         test_synctarget,
         test_tenantpolicy,
-        test_workspacesync,
+        test_workspacesync_placement,
+        test_workspacesync_resources,
+        test_workspacesync_sides,
+        test_workspacesync_transforms,
     )
     for _, _, words in module.RULES.values()
 )

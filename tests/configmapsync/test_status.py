@@ -24,7 +24,7 @@ def test_a_synced_sync_has_one_condition_and_counts(world: World) -> None:
     status = sync.status
     assert status["observedGeneration"] == 1
     assert status["targets"] == {
-        **dict.fromkeys(("pending", "failed", "conflicted", "skipped", "unknown"), 0),
+        **dict.fromkeys(("pending", "failed", "conflicted", "skipped", "unknown", "unwanted"), 0),
         "desired": 2,
         "synced": 2,
         "summary": "2/2",

@@ -12,7 +12,7 @@ from tests.acting import account_of_tests, acting, empower
 from syncline.api.common import API_VERSION, FINALIZER, REQUESTED_AT
 from syncline.api.configmapsync import KIND, PLURAL
 from syncline.core.ownership import MARKER, OWNER_LABEL
-from syncline.sandbox import RequestError, Sandbox
+from syncline.sandbox import Access, RequestError, Sandbox
 from syncline.testing.audit import OPERATOR, AuditLog, Entry
 
 T = TypeVar("T")
@@ -247,6 +247,21 @@ class Sync(Thing):
         """Wait for an event with this reason."""
         seen = until(self.events, lambda events: any(event["reason"] == reason for event in events))
         return next(event for event in seen if event["reason"] == reason)
+
+
+def edit_at(access: Access, path: str, change: Callable[[Json], object], part: str) -> None:
+    """Change an object, or a part of it such as `/status`; once more if somebody was faster."""
+    while True:
+        body = access.request("GET", path)
+        body["metadata"].pop("managedFields", None)
+        change(body)
+        try:
+            access.request("PUT", f"{path}{part}", body)
+        except RequestError as error:
+            if error.status != 409:
+                raise
+        else:
+            return
 
 
 class World:

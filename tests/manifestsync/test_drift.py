@@ -1,7 +1,7 @@
 """What others change of a copy is repaired; what they or the server add beside it is theirs, and no reason to write."""
 
 import pytest
-from tests.configmapsync.world import Json, until
+from tests.configmapsync.world import Json, edit_at, until
 from tests.manifestsync.world import Manifests, ManifestSync, Object, deployment_spec
 
 CONTAINER = ("spec", "template", "spec", "containers", 0)
@@ -147,9 +147,8 @@ def test_what_others_add_beside_our_fields_is_theirs(world: Manifests) -> None:
 def test_status_is_no_change(world: Manifests) -> None:
     _, copy, sync = scene(world)
     mark = world.mark()
-    body = copy.read()
-    body["status"] = {"observedGeneration": 1, "replicas": 2, "readyReplicas": 2, "availableReplicas": 2}
-    copy.sandbox.request("PUT", f"{copy.path}/status?fieldManager=kubelet", body)
+    status = {"observedGeneration": 1, "replicas": 2, "readyReplicas": 2, "availableReplicas": 2}
+    edit_at(copy.sandbox, copy.path, lambda body: body.update(status=status), "/status?fieldManager=kubelet")
     sync.now()
     assert world.copying(mark) == []
 
@@ -157,9 +156,8 @@ def test_status_is_no_change(world: Manifests) -> None:
 def test_the_status_of_a_source_is_not_copied_and_writes_nothing(world: Manifests) -> None:
     source, copy, sync = scene(world)
     mark = world.mark()
-    body = source.read()
-    body["status"] = {"observedGeneration": 1, "replicas": 2, "readyReplicas": 2}
-    source.sandbox.request("PUT", f"{source.path}/status?fieldManager=kubelet", body)
+    status = {"observedGeneration": 1, "replicas": 2, "readyReplicas": 2}
+    edit_at(source.sandbox, source.path, lambda body: body.update(status=status), "/status?fieldManager=kubelet")
     sync.now()
     assert world.copying(mark) == []
     assert not copy.at("status", "readyReplicas")

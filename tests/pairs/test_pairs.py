@@ -173,11 +173,14 @@ async def test_an_annotation_settles_a_conflict_and_goes(pair: MakePair, side: s
     await world.quiet(REPORT)
 
 
-async def test_a_decision_upstream_counts_only_where_the_upstream_may_be_written(pair: MakePair) -> None:
+async def test_a_decision_upstream_counts_once_where_the_upstream_is_not_written(pair: MakePair) -> None:
     rules = PairRules(strategy="Skip")
     world = await configmap(pair, rules)
     await world.down(lambda live: live["data"].update(a="3"))
     await world.up(lambda live: live["metadata"].setdefault("annotations", {}).update({RESOLVE: "Upstream"}))
+    assert (await world.sync(rules)).state == "Synced"
+    assert (await world.live(world.target))["data"]["a"] == "1"
+    await world.down(lambda live: live["data"].update(a="4"))
     assert (await world.sync(rules)).state == "Conflict"
     await world.down(lambda live: live["metadata"]["annotations"].update({RESOLVE: "Upstream"}))
     assert (await world.sync(rules)).state == "Synced"

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 import pytest
-from tests.configmapsync.world import Json, until
+from tests.configmapsync.world import Json, edit_at, until
 from tests.fleet.world import Remote
 from tests.manifestsync.world import Object, deployment_spec, service_spec
-from tests.workspacesync.world import SERVED, UPSTREAM, KcpUpstream, Workspaces, WorkspaceSync, edit_at, report
+from tests.workspacesync.world import SERVED, UPSTREAM, KcpUpstream, Workspaces, WorkspaceSync, report
 
 from syncline.api.common import CONFIRM_DELETION
 from syncline.sandbox import Sandbox

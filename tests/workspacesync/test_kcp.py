@@ -6,14 +6,13 @@ from contextlib import contextmanager
 
 import pytest
 import yaml
-from tests.configmapsync.world import Json, Thing, until
+from tests.configmapsync.world import Json, Thing, edit_at, until
 from tests.workspacesync.world import (
     RESOLVE,
     UPSTREAM,
     KcpUpstream,
     Workspaces,
     WorkspaceSync,
-    edit_at,
     report,
     resource,
     run_pods,

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from tests.configmapsync.world import until
+from tests.configmapsync.world import edit_at, until
 from tests.fleet.world import Remote, proxied
-from tests.workspacesync.world import Workspaces, WorkspaceSync, edit_at
+from tests.workspacesync.world import Workspaces, WorkspaceSync
 
 from syncline.sandbox import Sandbox
 from syncline.testing.faults import Fault

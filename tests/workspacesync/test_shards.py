@@ -8,11 +8,10 @@ TenantPolicy has to list it.
 from collections.abc import Iterator
 
 import pytest
-from tests.configmapsync.world import Json, until
+from tests.configmapsync.world import Json, edit_at, until
 from tests.fleet.world import Remote
 from tests.tenancy.policies import Policy
 from tests.workspacesync.test_api_export import SLICES, Exported, bound
-from tests.workspacesync.world import edit_at
 
 from syncline.api.common import CONFIRM_DELETION
 from syncline.sandbox import Sandbox

@@ -16,7 +16,7 @@ from syncline.api.common import ABANDON, API_VERSION, ObjectMeta
 from syncline.api.workspacesync import KIND, PLURAL
 from syncline.core.ownership import OWNER_LABEL
 from syncline.fleet import SecretWire
-from syncline.sandbox import Access, RequestError, Sandbox
+from syncline.sandbox import RequestError, Sandbox
 from syncline.testing.audit import AuditLog, Entry
 from syncline.testing.kcp import KcpWorkspace
 
@@ -458,21 +458,6 @@ def _say(pod: Object, ready: str) -> None:
 
 
 _LONG_AGO = "2026-01-01T00:00:00Z"
-
-
-def edit_at(access: Access, path: str, change: Callable[[Json], object], part: str) -> None:
-    """Change an object, or a part of it such as `/status`; once more if somebody was faster."""
-    while True:
-        body = access.request("GET", path)
-        body["metadata"].pop("managedFields", None)
-        change(body)
-        try:
-            access.request("PUT", f"{path}{part}", body)
-        except RequestError as error:
-            if error.status != 409:
-                raise
-        else:
-            return
 
 
 def _created(thing: Object, body: Json) -> bool:

@@ -269,11 +269,11 @@ class Reflector(Generic[W, T]):
             await self._follow_watch()
             return
         try:
-            async with asyncio.TaskGroup() as both:
-                both.create_task(self._follow_watch())
-                both.create_task(self._probe())
-        except ExceptionGroup as group:
-            raise group.exceptions[0] from None
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._probe())
+                await self._follow_watch()
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from None
 
     async def _probe(self) -> None:
         """Raise `NothingDelivered` if watches open, but bring nothing."""
