@@ -1,5 +1,7 @@
 """Answers are read alike however their bytes are cut, and ambiguous ones are errors."""
 
+from itertools import combinations
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,6 +32,14 @@ def test_an_answer_is_the_same_however_its_bytes_are_cut(answer: bytes, cuts: li
     assert (content, reader.ended, reader.ends_clean) == (b"hello", True, True)
     assert reader.head is not None
     assert reader.head.status == 200
+
+
+@pytest.mark.parametrize("answer", [SIZED, CHUNKED, TRAILED, WAITED_FOR])
+def test_an_answer_is_the_same_in_any_three_pieces_and_byte_by_byte(answer: bytes) -> None:
+    last = range(len(answer) - 40, len(answer))
+    for cuts in [*map(list, combinations(last, 2)), list(range(len(answer)))]:
+        reader, content = read(answer, cuts)
+        assert (content, reader.ends_clean) == (b"hello", True)
 
 
 @given(st.sampled_from([SIZED, CHUNKED, TRAILED, WAITED_FOR]), st.integers(0, 400))
@@ -101,6 +111,8 @@ def test_after_some_answers_the_connection_is_not_used_again(answer: bytes) -> N
         OK + b"Content-Length: \r\n\r\nhello",
         OK + b"Content-Length: 1234567890123456\r\n\r\nhello",
         OK + b"Content-Length : 5\r\n\r\nhello",
+        OK + b"Content-Length: 5\xa0\r\n\r\nhello",
+        OK + b"Transfer-Encoding: \x85chunked\r\n\r\n0\r\n\r\n",
         OK + b"Content-Length: 5\r\n folded\r\n\r\nhello",
         OK + b"Content-Length: 5\n\r\n\r\nhello",
         OK + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",

@@ -30,6 +30,7 @@ from syncline.kube import (
 )
 from syncline.kube import client as client_module
 from syncline.kube.errors import CacheFull
+from syncline.kube.retry import Retry
 from syncline.sandbox import Sandbox
 
 
@@ -181,6 +182,16 @@ async def test_an_answer_of_another_shape_is_not_shown(client: Client, namespace
     with pytest.raises(BadAnswer) as caught:
         await client.get(SECRETS, "s", namespace, type=Odd)
     assert not caught.value.ambiguous
+
+
+@pytest.mark.parametrize("user", ["", " ", "alice ", "alice\r\nImpersonate-Group: system:masters"])
+async def test_a_user_that_the_server_would_read_otherwise_is_not_sent(scripted: ScriptedServer, user: str) -> None:
+    scripted.answer(says({}))
+    async with Client(scripted.connection, retry=Retry(tries=1)) as client:
+        with pytest.raises(Unreachable, match="cannot send a request") as caught:
+            await client.impersonating(user).get(CONFIGMAPS, "a", "team")
+    assert scripted.requests == []
+    assert TOKEN not in str(caught.value)
 
 
 async def test_who_we_are_is_told_in_the_header_and_nowhere_else(scripted: ScriptedServer) -> None:

@@ -2,98 +2,15 @@
 
 import asyncio
 import tracemalloc
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 
 import pytest
-from msgspec import Struct, field
 from tests.kube.conftest import Until
+from tests.kube.raw import GET, HELLO, OK, says, says_and_closes, server, transport
 
 from syncline.kube import connections
 from syncline.kube.config import Connection
 from syncline.kube.errors import Unreachable
-from syncline.kube.transport import AnswerTooLarge, Dialing, Transport
-
-OK = b"HTTP/1.1 200 OK\r\n"
-HELLO = OK + b"Content-Length: 5\r\n\r\nhello"
-GET = {"Accept": "application/json"}
-
-Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-
-
-class Lines(Struct):
-    """What a server has seen."""
-
-    url: str = ""
-    heads: list[list[str]] = field(default_factory=list)
-    """By connection, the begin of each request."""
-    closed: int = 0
-
-
-@asynccontextmanager
-async def server(talk: Talk) -> AsyncIterator[Lines]:
-    """Serve each connection as told."""
-    seen, tasks = Lines(), set[asyncio.Task[None]]()
-
-    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        tasks.add(task)
-        heads: list[str] = []
-        seen.heads.append(heads)
-        try:
-            while head := await _head(reader):
-                heads.append(head)
-                await talk(reader, writer)
-        except ConnectionError:
-            pass
-        finally:
-            seen.closed += 1
-            writer.close()
-
-    listening = await asyncio.start_server(accept, "127.0.0.1", 0)
-    host, port = listening.sockets[0].getsockname()
-    seen.url = f"http://{host}:{port}"
-    try:
-        yield seen
-    finally:
-        listening.close()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def _head(reader: asyncio.StreamReader) -> str:
-    try:
-        return (await reader.readuntil(b"\r\n\r\n")).decode()
-    except asyncio.IncompleteReadError:
-        return ""
-
-
-def says(answer: bytes) -> Talk:
-    async def talk(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(answer)
-        await writer.drain()
-
-    return talk
-
-
-def says_and_closes(answer: bytes) -> Talk:
-    async def talk(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(answer)
-        writer.close()
-
-    return talk
-
-
-@asynccontextmanager
-async def transport(url: str, *, timeout: float = 30.0, proxy: str | None = None) -> AsyncIterator[Transport]:
-    connection = Connection(server=url, name="test", proxy_url=proxy)
-    opened = Transport(connection, timeout=timeout, dialing=Dialing(max_answer=1000))
-    try:
-        yield opened
-    finally:
-        await opened.close()
+from syncline.kube.transport import AnswerTooLarge, Transport
 
 
 async def test_requests_one_after_the_other_use_one_connection() -> None:
@@ -315,6 +232,10 @@ async def test_after_other_settings_requests_in_flight_finish_and_their_connecti
         ("/x", {"Impersonate-User": "me\r\nImpersonate-Group: system:masters"}),
         ("/x", {"Impersonate-User": "me\nx"}),
         ("/x", {"Impersonate-User": "me\0x"}),
+        ("/x", {"Impersonate-User": "admin "}),  # a server takes this for admin
+        ("/x", {"Impersonate-User": "\tadmin"}),
+        ("/x", {"Impersonate-User": ""}),  # and this for the operator
+        ("/x", {"Impersonate-User": "me\ud800"}),
     ],
 )
 async def test_a_request_cannot_be_made_into_two(path: str, headers: dict[str, str]) -> None:

@@ -135,8 +135,11 @@ class AnswerReader:
         if line is None:
             raise MalformedAnswer("a chunk of its answer has no length")
         self._left = int(line[1], 16)
-        self._take = self._take_chunk_end if self._left else self._take_trailers
-        return end
+        if self._left:
+            self._take = self._take_chunk_end
+            return end
+        self._take = self._take_trailers
+        return end - 2
 
     def _take_chunk_end(self, data: bytes, at: int) -> int:
         if len(data) - at < 2:  # noqa: PLR2004
@@ -147,20 +150,21 @@ class AnswerReader:
         return at + 2
 
     def _take_trailers(self, data: bytes, at: int) -> int:
-        """Read the end of the last chunk. Trailers are not used."""
-        end = at if data.startswith(b"\r\n", at) else data.find(b"\r\n\r\n", at) + 2
-        if end < at or end + 2 > len(data):
+        """Read what follows the line of the last chunk, from the end of that line. Trailers are not used."""
+        end = data.find(b"\r\n\r\n", at)
+        if end < 0:
             return -1
-        if _FIELDS.fullmatch(data, at, end) is None:
+        if _FIELDS.fullmatch(data, at + 2, end + 2) is None:
             raise MalformedAnswer("the end of its answer is not HTTP/1.1")
         self.ended = True
-        return end + 2
+        return end + 4
 
 
 def _headers(fields: bytes) -> dict[str, str]:
     headers: dict[str, str] = {}
     for found in _READ.findall(fields):
-        name, value = found[0].decode().lower(), found[1].decode("latin-1").strip()
+        # Only these are blank here: others are a part of the value.
+        name, value = found[0].decode().lower(), found[1].decode("latin-1").strip(" \t")
         if name not in headers:
             headers[name] = value
         elif name == "connection":

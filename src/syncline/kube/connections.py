@@ -16,6 +16,8 @@ from syncline.kube.answers import AnswerHead, AnswerReader, MalformedAnswer
 
 # Less than any server keeps an idle connection.
 KEEP_IDLE = 15.0
+# TLS passes on what it gets at once, however much it is, and counts it as sent.
+_PIECE = 64 * 1024
 # What of a stream may wait for its reader.
 _STREAM_BUFFER = 1024 * 1024
 
@@ -62,7 +64,8 @@ class HttpConnection(asyncio.Protocol):
     def ask(self, request: bytes, *, deadline: float, most: int) -> None:
         """Send a request. Its answer, of `most` bytes at most, must be complete at the deadline."""
         self._begin(deadline, most, None)
-        self._transport.write(request)
+        for at in range(0, len(request), _PIECE):
+            self._transport.write(request[at : at + _PIECE])
 
     def ask_stream(self, request: bytes, *, silence: float) -> None:
         """Send a request with an endless answer. It fails after `silence` seconds without a byte."""
@@ -127,6 +130,8 @@ class HttpConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Read the next bytes of the answer."""
+        if self._closed:
+            return
         if self._reader is None or self._reader.ended:  # nobody asked
             self.abort()
             return
@@ -146,6 +151,10 @@ class HttpConnection(asyncio.Protocol):
             self.abort()
         elif reader.ended:
             self._wake()
+
+    def eof_received(self) -> None:
+        """Note that the server sends nothing more. TLS needs a while to end after that."""
+        self._closed = True
 
     def connection_lost(self, error: Exception | None) -> None:
         """Let the request fail, except where an answer ends with its connection."""
@@ -211,7 +220,8 @@ class HttpConnection(asyncio.Protocol):
         self._closed = True
         if self._reader is not None and not self._reader.ended:
             self._failure = self._failure or error
-        self._transport.abort()
+        # Not at once: TLS may be in the middle of passing on the bytes that are the cause.
+        self._loop.call_soon(self._transport.abort)
         self._wake()
 
 

@@ -148,7 +148,7 @@ def _headers(request: Request, token: str | None, user: str | None) -> dict[str,
         headers["Authorization"] = f"Bearer {token}"
     if request.content_type:
         headers["Content-Type"] = request.content_type
-    if user:
+    if user is not None:  # an empty one is refused, since it would be the operator itself
         headers["Impersonate-User"] = user
     return headers
 

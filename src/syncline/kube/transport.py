@@ -23,7 +23,7 @@ from syncline import __version__
 from syncline.kube.config import Connection
 from syncline.kube.connections import ContentTooLong, HttpConnection, Pool
 from syncline.kube.credentials import tls_context
-from syncline.kube.errors import BadAnswer, Unreachable, Untrusted
+from syncline.kube.errors import BadAnswer, ConfigError, Unreachable, Untrusted
 
 CONNECT_TIMEOUT = 10.0
 MAX_ANSWER = 64 * 1024 * 1024
@@ -110,10 +110,17 @@ class Transport:
             self._pool = None
 
     def _load(self, connection: Connection) -> None:
-        self._tls = tls_context(connection) if connection.server.startswith("https:") else None
+        try:
+            url = URL(connection.server, encoded=True)
+            proxy = URL(connection.proxy_url) if connection.proxy_url else None
+        except ValueError:
+            raise ConfigError(f"{connection.name}: {connection.server} is not the address of a server") from None
+        if connection.tls_server_name is not None and not _is_host_name(connection.tls_server_name):
+            raise ConfigError(f"{connection.name}: tls-server-name is not a host name")
+        self._tls = tls_context(connection) if url.scheme == "https" else None
         self._server = connection.server
-        self._url = URL(connection.server, encoded=True)
-        self._proxy = URL(connection.proxy_url) if connection.proxy_url else None
+        self._url = url
+        self._proxy = proxy
         self._server_name = connection.tls_server_name
         # A proxy tunnels TLS, and is asked for everything else itself.
         self._prefix = connection.server if self._proxy and not self._tls else self._url.raw_path.rstrip("/")
@@ -200,7 +207,14 @@ class Transport:
         text = "\r\n".join(lines)
         if not _PATH.fullmatch(path) or _CONTROL.search("".join(lines)):
             raise _NotSent("its path or a header is not valid")
-        return f"{text}\r\n\r\n".encode() + (body or b"")
+        for name, value in headers.items():
+            # A server takes it without its outer blanks: as another user, or as no user.
+            if not value or value != value.strip():
+                raise _NotSent(f"its header {name} is empty or has outer blanks")
+        try:
+            return f"{text}\r\n\r\n".encode() + (body or b"")
+        except UnicodeEncodeError:  # its text is not quoted: the error holds the whole request
+            raise _NotSent("a header is not valid Unicode") from None
 
     def _failure(self, error: Exception, *, changes: bool) -> Unreachable:
         """Return the error for a failure. Exceptions of aiohttp hold the token in the request headers: none is kept."""
@@ -235,6 +249,14 @@ class Transport:
         made = socket.socket(family, kind, protocol)
         self._sockets.add(made)
         return made
+
+
+def _is_host_name(name: str) -> bool:
+    """Whether TLS can compare a certificate with this name: with a name of dots only, it would compare nothing."""
+    try:
+        return bool(name.strip(".")) and b"\0" not in name.encode("idna")
+    except UnicodeError:
+        return False
 
 
 def _cause(error: BaseException) -> str:
