@@ -18,7 +18,7 @@ from tests.kube.test_reflector_faults import Follower, initial
 from syncline.kube import CONFIGMAPS, NAMESPACES, Client, Connection, Timing, load_kubeconfig
 from syncline.testing.fixtures import SandboxFactory
 
-QUICK = Timing(watch_min=1, watch_max=1, grace=1, probe=1, settled=0.05, backoff_min=0.01, backoff_max=0.05)
+QUICK = Timing(watch_min=3, watch_max=3, grace=1, probe=1, settled=0.05, backoff_min=0.01, backoff_max=0.05)
 TOO_OLD = streams({"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired"}})
 NEVER = 3600.0
 
