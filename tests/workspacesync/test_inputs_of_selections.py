@@ -44,3 +44,23 @@ def test_a_sync_whose_first_reconcile_yields_to_an_older_one_writes_once_that_on
     until(younger.read, lambda body: "older is older" not in told(body))
     wide.down("ConfigMap", namespace, at="west").put("data", "colour", value="western")
     source.holds_data(colour="western")
+
+
+def test_of_several_objects_in_trouble_the_same_one_is_named_after_each_reconcile(world: Workspaces) -> None:
+    namespace = world.above("shop")
+    edited = world.data(namespace, "b")
+    sync = world.wsync(conflictStrategy="MergeChanges", onConflict="Report")
+    sync.is_ready()
+    world.down("ConfigMap", namespace, "a").create({"metadata": {"name": "a"}, "data": {"colour": "theirs"}})
+    with world.asleep(sync):
+        edited.put("data", "colour", value="blue")
+        world.down("ConfigMap", namespace, "b").put("data", "colour", value="green")
+        world.data(namespace, "a")
+    until(lambda: sync.counts, lambda seen: seen.get("conflicted") == 2)
+    other = world.data(namespace, "c")
+    for size in ("small", "large"):
+        sync.now()
+        version = sync.status["upstream"]["resourceVersion"]
+        other.put("data", "size", value=size)
+        until(lambda: sync.status["upstream"]["resourceVersion"], lambda seen: seen != version)  # noqa: B023 - called at once
+        assert f"{namespace}/a: " in sync.status["resources"][0]["message"]

@@ -155,8 +155,8 @@ class UpstreamReading:
         is_unsure = self._doubtful is not None or self._context.rights.is_unsure(self._lowered.sync.owner.sync)
         if may_be_followed(self._lowered, self._upstreams, layout, doubtful=is_unsure):
             # A status that an older sync writes fails, and then everything is selected again.
-            older = (self._lost, {})
-            self._inputs = inputs._replace(basis=structs.replace(inputs.basis, unserved=unserved, older=older))
+            basis = structs.replace(inputs.basis, unserved=unserved, older=(self._lost, {}))
+            self._inputs = inputs._replace(basis=basis)
         problem = self._problem(found, selected, clusters)
         resources = resource_reports(found, self._spec)
         absent = tuple(one.message for one in resources if one.reason == "NotServed")
