@@ -151,12 +151,7 @@ class UpstreamReading:
         if await self._lose_regressed(copies):
             return await self.desired(unit, clusters)
         self._older = yielded
-        self._owners = {name: exists for one in found for name, exists in one.objects.owners.items()}
-        is_unsure = self._doubtful is not None or self._context.rights.is_unsure(self._lowered.sync.owner.sync)
-        if may_be_followed(self._lowered, self._upstreams, layout, doubtful=is_unsure):
-            # A status that an older sync writes fails, and then everything is selected again.
-            basis = structs.replace(inputs.basis, unserved=unserved, older=(self._lost, {}))
-            self._inputs = inputs._replace(basis=basis)
+        self._follow(inputs, found, unserved)
         problem = self._problem(found, selected, clusters)
         resources = resource_reports(found, self._spec)
         absent = tuple(one.message for one in resources if one.reason == "NotServed")
@@ -182,6 +177,16 @@ class UpstreamReading:
             ),
             requeue=self._requeue(found) | layout.requeue,
         )
+
+    def _follow(self, inputs: Inputs, found: Sequence[ReadResource], unserved: Mapping[str, frozenset[str]]) -> None:
+        """Let the next reconcile follow from this one, if nothing else than its inputs decides about it."""
+        assert self._layout is not None  # noqa: S101 - everything is selected
+        self._owners = {name: exists for one in found for name, exists in one.objects.owners.items()}
+        is_unsure = self._doubtful is not None or self._context.rights.is_unsure(self._lowered.sync.owner.sync)
+        if may_be_followed(self._lowered, self._upstreams, self._layout, doubtful=is_unsure):
+            # A status that an older sync writes fails, and then everything is selected again.
+            basis = structs.replace(inputs.basis, unserved=unserved, older=(self._lost, {}))
+            self._inputs = inputs._replace(basis=basis)
 
     async def _select_again(
         self, clusters: ConnectedClusters, names: Mapping[str, frozenset[str]]
