@@ -11,7 +11,7 @@ def test_a_copy_upstream_whose_sync_is_gone_becomes_a_source_like_any_other(worl
     world.put(world.home, colour="red")
     writer = world.sync("writer", destinationNamespaces=[inner])
     world.config_map(inner).appears()
-    world.data(shop, "other")
+    other = world.data(shop, "other")
     sync = world.wsync()
     sync.is_ready()
     until(lambda: sync.status.get("copiesSkipped"), lambda seen: seen == 1)
@@ -23,6 +23,7 @@ def test_a_copy_upstream_whose_sync_is_gone_becomes_a_source_like_any_other(worl
     writer.annotate({ABANDON: "true"})
     writer.delete()
     writer.gone()
+    other.put("data", "colour", value="blue")
     world.down("ConfigMap", inner).holds_data(colour="red")
     until(lambda: sync.status.get("copiesSkipped", 0), lambda seen: seen == 0)
 
