@@ -17,6 +17,7 @@ from syncline.engine.claims import ANOTHER
 from syncline.kube import Client, load_kubeconfig
 from syncline.kube.cache import Key
 from syncline.kube.client import PatchKind
+from syncline.kube.discovery import Discovery
 from syncline.kube.resources import Resource
 
 Json = dict[str, Any]
@@ -503,3 +504,16 @@ async def test_a_mark_that_names_an_earlier_generation_is_renewed_with_one_write
     assert after.marker is not None
     assert after.marker.revision == "8"
     assert after.generation == before.generation
+
+
+async def test_a_pass_is_incomplete_if_the_upstream_does_not_say_what_it_serves(world: UpwardWorld) -> None:
+    item = await reported(world)
+    nowhere = structs.replace(load_kubeconfig(world.sandbox.kubeconfig), server="https://127.0.0.1:1")
+    known = world.upstream.discovery
+    async with Client(nowhere) as client:
+        world.upstream.discovery = Discovery(client)
+        result = await world.run(item)
+    assert (result.incomplete, result.requeue.backoff, result.open) == (True, True, frozenset())
+    world.upstream.discovery = known
+    result = await world.run(item)
+    assert (result.incomplete, result.written) == (False, 1)

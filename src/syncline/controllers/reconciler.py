@@ -48,7 +48,7 @@ from syncline.controllers.targets.status_upward import UpwardResult
 from syncline.controllers.targets.visibility import Visibility
 from syncline.controllers.targets.write_access import UNCHECKED, WriteAccess
 from syncline.core.inventory import without_kinds
-from syncline.core.outcome import Outcome
+from syncline.core.outcome import Outcome, worst_first
 from syncline.core.plan import Policy
 from syncline.core.tenancy import NOT_ALLOWED
 from syncline.engine.claims import Claim
@@ -511,7 +511,7 @@ def _upward_problem(upward: UpwardResult | None) -> SyncError | None:
     """Return the problem with the upstream statuses. Statuses that an older sync writes are not a problem."""
     if upward is None:
         return None
-    failed = next((one for one in upward.failed if one.state not in _GOOD), None)
+    failed = min((one for one in upward.failed if one.state not in _GOOD), key=worst_first, default=None)
     if upward.forbidden:
         return SyncError("UpstreamForbidden", upward.forbidden)
     return SyncError(failed.reason, f"{failed.target}: {failed.message}") if failed is not None else None

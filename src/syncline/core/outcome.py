@@ -126,7 +126,7 @@ def readiness(outcomes: Sequence[Outcome], unmatched: Sequence[str] = ()) -> Fin
     for states, status in ((NOT_READY, "False"), (frozenset({"Unknown"}), "Unknown")):
         if not any(state in states for state, _ in states_found):
             continue
-        bad = sorted((outcome for outcome in outcomes if outcome.state in states), key=_worst_first)
+        bad = sorted((outcome for outcome in outcomes if outcome.state in states), key=worst_first)
         if bad:
             reasons = {outcome.reason for outcome in bad}
             reason = reasons.pop() if len(reasons) == 1 else "TargetsNotSynced"
@@ -139,14 +139,14 @@ def readiness(outcomes: Sequence[Outcome], unmatched: Sequence[str] = ()) -> Fin
         nothing = f"{'; '.join(shorten(one, 300) for one in unmatched[:NAMED])}{rest}"
         message = f"{message}; {nothing}" if synced or skipped else f"there is nothing to write yet: {nothing}"
     stay = (outcome for outcome in outcomes if _stays(outcome)) if states_found["Skipped", True] else ()
-    left = sorted(stay, key=_worst_first)
+    left = sorted(stay, key=worst_first)
     message += f"; {left[0].target}: {shorten(left[0].message, 300)}" if left else ""
     return Finding("Ready", "True", "Synced", message)
 
 
 def conflicted(outcomes: Sequence[Outcome]) -> Finding | None:
     """Return the Conflicted condition, present only while there is a conflict."""
-    bad = sorted((outcome for outcome in outcomes if outcome.state == "Conflict"), key=_worst_first)
+    bad = sorted((outcome for outcome in outcomes if outcome.state == "Conflict"), key=worst_first)
     return Finding("Conflicted", "True", bad[0].reason, _explain(bad, outcomes)) if bad else None
 
 
@@ -189,7 +189,8 @@ def _is_left(outcome: Outcome) -> bool:
     return outcome.state in NOT_READY or outcome.state == "Unknown" or outcome.reason == ORPHANED or _stays(outcome)
 
 
-def _worst_first(outcome: Outcome) -> tuple[int, Target]:
+def worst_first(outcome: Outcome) -> tuple[int, Target]:
+    """Return the place of an outcome in an order that depends on nothing but the outcomes."""
     return WORST_FIRST.index(outcome.state), outcome.target
 
 

@@ -1,7 +1,7 @@
 """Held objects: the upstream objects that are cached for one sync, and what its reconciles know of them."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from syncline.controllers.lowered import SourceObject
@@ -48,6 +48,8 @@ class ReadObjects(NamedTuple):
     """The number of skipped objects that a sync has written."""
     unverified: int = 0
     """The number of skipped objects with marks of unknown origin."""
+    owners: Mapping[str, bool] = {}
+    """The syncs that the marks of objects name, and whether they exist: a copy of one that does not is a source."""
 
 
 RepeatedDeletions = dict[tuple[str, str, int], asyncio.Task[frozenset[str]]]

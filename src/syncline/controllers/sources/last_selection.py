@@ -141,6 +141,7 @@ class LastSelection:
         *,
         kinds: frozenset[str],
         older: Mapping[Target, str],
+        owners: Mapping[str, bool],
     ) -> None:
         self.sources = sources
         """The source of each target."""
@@ -149,6 +150,8 @@ class LastSelection:
         """The kinds of all sources."""
         self.older = older
         """The upstream objects that older syncs write."""
+        self.owners = owners
+        """The syncs that upstream objects name as their owner, and whether they existed."""
         self.desired = DesiredSet()
         """The desired set, without items."""
         self.outcomes: dict[Target, Outcome] = {}
@@ -251,7 +254,7 @@ class LastSelection:
                 if source is None or len(self._open) >= MOST_OBJECTS:
                     return False
                 self._open.add(source)
-        is_done = upward is None or not (upward.failed or upward.forbidden)
+        is_done = upward is None or not (upward.failed or upward.forbidden or upward.incomplete)
         return is_done and not result.removes and result.desired.problem is None and is_certain(result.desired.clusters)
 
 
@@ -265,9 +268,13 @@ def may_be_followed(lowered: WorkspaceLowered, upstreams: UpstreamSet, layout: L
     spec: WorkspaceSyncSpec = spec_of(lowered.sync)
     by_all = spec.delete_propagation == "Both" or spec.endpoints or has_endpoints(lowered)
     is_moving = layout.is_partial or bool(layout.shared) or any(place.leaving for place in layout.places.values())
-    is_whole = not (upstreams.lost or upstreams.problem or upstreams.unreached) and upstreams.identity.trusted
     keeps = spec.resource_management_policy == "Keep"
-    return is_whole and not (by_all or is_moving or keeps or doubtful)
+    return is_whole(upstreams) and not (by_all or is_moving or keeps or doubtful)
+
+
+def is_whole(upstreams: UpstreamSet) -> bool:
+    """Whether all upstreams of a sync can be read, and are those of its copies."""
+    return not (upstreams.lost or upstreams.problem or upstreams.unreached) and upstreams.identity.trusted
 
 
 def _is_in(key: Key, namespaces: frozenset[str]) -> bool:

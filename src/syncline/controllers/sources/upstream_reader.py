@@ -208,12 +208,12 @@ class UpstreamReader:
         except KubeError as error:
             raise SyncError("UpstreamUnreadable", f"the upstream: {error}", retry=True) from error
         held.sizes[informer.kind] = sum(one.size for one in known.values())
-        copies = await self._copies(lowered, at, informer, namespaces)
+        copies, owners = await self._copies(lowered, at, informer, namespaces)
         sources = [
             entry.source for key, entry in sorted(known.items()) if entry.source is not None and key not in copies
         ]
         proven = sum(copies.values())
-        return ReadObjects(tuple(sources), proven, len(copies) - proven)
+        return ReadObjects(tuple(sources), proven, len(copies) - proven, owners)
 
     async def _visible(
         self, lowered: WorkspaceLowered, at: SourceCluster, resource: Resource, namespaces: frozenset[str]
@@ -284,8 +284,11 @@ class UpstreamReader:
 
     async def _copies(
         self, lowered: WorkspaceLowered, at: SourceCluster, informer: KindInformer, namespaces: frozenset[str]
-    ) -> dict[Key, bool]:
-        """Return the objects that a sync has written, and whether that is verified. A copy is never a source."""
+    ) -> tuple[dict[Key, bool], dict[str, bool]]:
+        """Return the objects that a sync has written, and whether that is verified. A copy is never a source.
+
+        The other value are the named syncs, and whether they exist.
+        """
         sync = lowered.sync.owner.sync
         found: dict[Key, bool] = {}
         exists: dict[str, bool] = {}
@@ -302,7 +305,7 @@ class UpstreamReader:
             if exists[marker.sync]:
                 self._claims.wait(sync, at.cluster.name, observed.target, marker.sync)
                 found[key] = True
-        return found
+        return found, exists
 
     def is_copy(self, sync: str, at: SourceCluster, kind: str, meta: ObjectMeta) -> bool:
         """Whether the marks of an object say that a sync has written it, so that it is no source."""

@@ -23,6 +23,7 @@ from syncline.controllers.sources.last_selection import (
     Watches,
     inputs_of,
     is_certain,
+    is_whole,
     may_be_followed,
 )
 from syncline.controllers.sources.object_reader import SourceCluster
@@ -55,7 +56,7 @@ from syncline.core.spec_scope import SourceScope
 from syncline.core.tenancy import NOT_ALLOWED
 from syncline.engine.access import AccessRequest
 from syncline.engine.cluster import Cluster, NotWatchedError
-from syncline.engine.status_writers import place_of
+from syncline.engine.status_writers import UpstreamObject, place_of
 from syncline.engine.watch_filter import LabelQuery
 from syncline.engine.watch_index import UpstreamWatch
 from syncline.kube.cache import Key
@@ -84,6 +85,10 @@ class UpstreamReading:
         self._selected = SelectedTargets()
         self._older: Mapping[Target, str] = {}
         """The upstream objects that older syncs write."""
+        self._lost: Mapping[UpstreamObject, str] = {}
+        """The same, as the index of writers has them."""
+        self._owners: Mapping[str, bool] = {}
+        """The syncs that upstream objects name as their owner, and whether they exist."""
         self._context = context
         self._lowered = lowered
         self._upstreams = upstreams
@@ -146,8 +151,7 @@ class UpstreamReading:
         if await self._lose_regressed(copies):
             return await self.desired(unit, clusters)
         self._older = yielded
-        if may_be_followed(self._lowered, self._upstreams, layout, doubtful=self._doubtful is not None):
-            self._inputs = inputs._replace(basis=structs.replace(inputs.basis, unserved=unserved))
+        self._follow(inputs, found, unserved)
         problem = self._problem(found, selected, clusters)
         resources = resource_reports(found, self._spec)
         absent = tuple(one.message for one in resources if one.reason == "NotServed")
@@ -174,13 +178,26 @@ class UpstreamReading:
             requeue=self._requeue(found) | layout.requeue,
         )
 
+    def _follow(self, inputs: Inputs, found: Sequence[ReadResource], unserved: Mapping[str, frozenset[str]]) -> None:
+        """Let the next reconcile follow from this one, if nothing else than its inputs decides about it."""
+        assert self._layout is not None  # noqa: S101 - everything is selected
+        self._owners = {name: exists for one in found for name, exists in one.objects.owners.items()}
+        is_unsure = self._doubtful is not None or self._context.rights.is_unsure(self._lowered.sync.owner.sync)
+        if may_be_followed(self._lowered, self._upstreams, self._layout, doubtful=is_unsure):
+            # A status that an older sync writes fails, and then everything is selected again.
+            basis = structs.replace(inputs.basis, unserved=unserved, older=(self._lost, {}))
+            self._inputs = inputs._replace(basis=basis)
+
     async def _select_again(
         self, clusters: ConnectedClusters, names: Mapping[str, frozenset[str]]
     ) -> DesiredSet | None:
         """Select only what has changed since the last reconcile. None: everything must be selected."""
         last = self._last
-        if last is None or not is_certain(clusters):
+        if last is None or not is_certain(clusters) or not is_whole(self._upstreams):
             return None
+        for name, existed in last.owners.items():
+            if await self._context.claims.owner_exists(name) != existed:
+                return None
         unserved = await self._unserved(clusters, last.kinds)
         inputs = self._inputs_of(clusters, names, unserved)
         changed = last.changed(inputs, self._upstreams.parts, clusters)
@@ -236,7 +253,9 @@ class UpstreamReading:
         last = self._last if result.desired.rest is not None else None
         if last is None:
             kinds = frozenset(source.target.kind for source in self.sources)
-            last = LastSelection(self._selected.sources, self._watches, kinds=kinds, older=self._older)
+            last = LastSelection(
+                self._selected.sources, self._watches, kinds=kinds, older=self._older, owners=self._owners
+            )
         return last if last.take(self._inputs, self._layout, result) else None
 
     def _inputs_of(
@@ -368,7 +387,7 @@ class UpstreamReading:
         granted = await self._context.rights.granted(owner, rights)
         mine = frozenset((places[target.cluster], target) for target in targets if right_of(target) in granted)
         writers.put(owner, self._lowered.sync.metadata.creation_timestamp, mine)
-        lost = writers.lost(owner)
+        self._lost = lost = writers.lost(owner)
         names = {older: await self._context.claims.name_for(older, by=owner) for older in set(lost.values())}
         return {target: names[older] for (_, target), older in lost.items()}
 

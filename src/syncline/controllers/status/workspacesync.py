@@ -27,7 +27,7 @@ from syncline.controllers.targets.own_namespaces import NOT_OURS
 from syncline.core.conditions import Finding, shorten, update_conditions
 from syncline.core.group_kind import GroupResource
 from syncline.core.objects import Target
-from syncline.core.outcome import Outcome, describe_changes
+from syncline.core.outcome import Outcome, describe_changes, worst_first
 
 UPSTREAM_READY = "UpstreamReady"
 STATUS_SYNCED = "StatusSynced"
@@ -87,7 +87,7 @@ def _status_synced(report: Report) -> Finding | None:
         return Finding(STATUS_SYNCED, "False", "UpstreamForbidden", forbidden)
     failed = [outcome for one in results for outcome in one.failed]
     if failed:
-        first = failed[0]
+        first = min(failed, key=worst_first)
         return Finding(STATUS_SYNCED, "False", first.reason, f"{first.target}: {first.message}")
     return Finding(STATUS_SYNCED, "True", "Synced", "the upstream has the status of the copies")
 
@@ -108,9 +108,11 @@ def _upstream(found: WorkspaceReport, before: UpstreamStatus | None, *, changed:
 
 def _namespaces(found: WorkspaceReport, outcomes: Sequence[Outcome]) -> list[MappedNamespace]:
     states: dict[str, Outcome] = {}
-    for outcome in outcomes:
-        if outcome.reason == NOT_OURS or (outcome.target.kind == "Namespace" and outcome.state != "Synced"):
-            states.setdefault(outcome.target.namespace or outcome.target.name, outcome)
+    unplaced = (
+        one for one in outcomes if one.reason == NOT_OURS or (one.target.kind == "Namespace" and one.state != "Synced")
+    )
+    for outcome in sorted(unplaced, key=worst_first):
+        states.setdefault(outcome.target.namespace or outcome.target.name, outcome)
     layout = found.layout
     listed = [
         MappedNamespace(
@@ -161,7 +163,9 @@ def _resource(one: ResourceReport, outcomes: Sequence[Outcome]) -> ResourceSyncS
     states = Counter(outcome.state for outcome in mine)
     reason, message, state = one.reason, one.message, _state_of(one, mine, states)
     if not reason and state not in ("Synced", "Pending"):
-        bad = next((outcome for outcome in mine if outcome.state not in ("Synced", "Skipped", "Pending")), None)
+        bad = min(
+            (one for one in mine if one.state not in ("Synced", "Skipped", "Pending")), key=worst_first, default=None
+        )
         reason, message = (bad.reason, f"{bad.target}: {bad.message}") if bad is not None else ("", "")
     return ResourceSyncStatus(
         group=one.spec.group,

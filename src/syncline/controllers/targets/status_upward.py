@@ -113,6 +113,8 @@ class UpwardResult(Struct, frozen=True, kw_only=True):
     """The objects as the server answered to our writes."""
     open: frozenset[Target] = frozenset()
     """The objects whose status is not up to date yet."""
+    incomplete: bool = False
+    """Whether some objects were not looked at, because the upstream did not say what it serves, or what is allowed."""
     requeue: Requeue = NO_REQUEUE
 
 
@@ -128,6 +130,7 @@ class _Pass:
         self.without_status: set[str] = set()
         self.written = 0
         self.updated: list[SourceObject] = []
+        self.incomplete = False
         self.requeue = NO_REQUEUE
 
         self._places: dict[str, str] = {}
@@ -207,7 +210,7 @@ class StatusUpward:
             await self._find_kinds(items, found)
         except KubeError as error:
             log.warning("cannot tell which kinds have a status upstream", error=str(error))
-            return UpwardResult(requeue=Requeue(backoff=True))
+            return UpwardResult(requeue=Requeue(backoff=True), incomplete=True)
         items = [item for item in items if _kind_at(item) in found.resources]
         if whole:
             memory.kept.keep(items)
@@ -261,6 +264,7 @@ class StatusUpward:
             forbidden=forbidden,
             without_status=frozenset(found.without_status),
             updated=tuple(found.updated),
+            incomplete=found.incomplete,
             requeue=found.requeue,
         )
 
@@ -280,6 +284,7 @@ class StatusUpward:
                 if not item.source.target.cluster:
                     raise
                 found.requeue |= Requeue(backoff=True)  # a workspace blocks no other
+                found.incomplete = True
                 continue
             if STATUS in served.subresources:
                 found.resources[_kind_at(item)] = served.resource
@@ -330,6 +335,7 @@ class StatusUpward:
         targets = [item.source.target for item in items if right_of(item.source.target) not in found.memory.refused]
         rights = {right_of(target): target for target in targets}
         granted = await self._rights.granted(one.sync, {right: found.right(target) for right, target in rights.items()})
+        found.incomplete = found.incomplete or self._rights.is_unsure(one.sync)
         writers.put(
             one.sync, one.created, frozenset((found.place(it), it) for it in targets if right_of(it) in granted)
         )

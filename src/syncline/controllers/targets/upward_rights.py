@@ -36,6 +36,7 @@ class UpwardRights:
 
     def __init__(self) -> None:
         self._reviews: dict[str, dict[_Identity, AccessReviews]] = {}
+        self._unsure: set[str] = set()
 
     async def granted(self, sync: str, rights: Mapping[T, UpwardRight]) -> set[T]:
         """Return the rights that a sync has.
@@ -48,16 +49,23 @@ class UpwardRights:
             who = (right.upstream.name, right.client.user)
             reviews[who] = known.get(who) or reviews.get(who) or AccessReviews(right.client, ttl=RIGHTS_TTL)
         self._reviews[sync] = reviews
+        self._unsure.discard(sync)
 
         async def has(right: UpwardRight) -> bool:
             try:
                 return await reviews[right.upstream.name, right.client.user].may(None, right.access, by=sync)
             except KubeError:
+                self._unsure.add(sync)
                 return False
 
         answers = await asyncio.gather(*map(has, rights.values()))
         return {name for name, allowed in zip(rights, answers, strict=True) if allowed}
 
+    def is_unsure(self, sync: str) -> bool:
+        """Whether an upstream did not answer for a right when the rights of a sync were last asked for."""
+        return sync in self._unsure
+
     def forget(self, sync: str) -> None:
         """Forget the answers for a sync."""
         self._reviews.pop(sync, None)
+        self._unsure.discard(sync)
