@@ -44,6 +44,7 @@ CONTAINERS = (dict, set, frozenset, list, tuple, deque)
 # They hold what was of use a while ago; their size is limited, whatever comes and goes.
 BOUNDED = frozenset(
     {
+        "AccessReviews._answers",  # the last 10,000
         "Cache._gone",  # the last 4096
         "ChangeLog._last",  # the last 256
         "EventRecorder._buckets",  # the last 4096

@@ -3,6 +3,7 @@
 from typing import Any
 from uuid import uuid4
 
+from tests.acting import account_of_tests, acting, empower
 from tests.configmapsync.world import Json, Thing, conditions, until
 from tests.fleet.world import Remote
 
@@ -231,7 +232,10 @@ class Round:
 
     def _sync(self, kind: str, name: str, **spec: Any) -> Thing:
         sync = Thing(self.hub, f"/apis/{API_VERSION}/namespaces/{self.home}/{kind.lower()}s", name)
-        sync.create({"apiVersion": API_VERSION, "kind": kind, "metadata": {"name": name}, "spec": spec})
+        if account := account_of_tests():
+            empower(self.hub, self.home, account)
+        acts = acting(account, spec)
+        sync.create({"apiVersion": API_VERSION, "kind": kind, "metadata": {"name": name}, "spec": acts})
         self.syncs.append(sync)
         return sync
 
