@@ -207,7 +207,7 @@ def _items(info: mi.ListType, value: Json, share: float, *, exact: bool, known: 
     same = known if isinstance(known, list) else ()
     fitted = (
         item if item == before else _value(info.item_type, item, share, exact=exact)
-        for item, before in zip(value, chain(same, repeat(None)), strict=False)
+        for item, before in zip(value, chain(same, repeat(_DROPPED)), strict=False)
     )
     return [item for item in fitted if item is not _DROPPED]
 
