@@ -37,7 +37,9 @@ def marks(place: tuple[str, str, str], ref: str = REF, uid: str = UID, **more: s
     }
 
 
-def sync(spec: Json, ready: tuple[str, str] = ("True", "Synced"), desired: int = 1, **status: Any) -> Json:
+def sync(
+    spec: Json, ready: tuple[str, str] = ("True", "Synced"), desired: int = 1, unwanted: int = 0, **status: Any
+) -> Json:
     name, uid = "plain", UID
     return {
         "metadata": {
@@ -52,7 +54,7 @@ def sync(spec: Json, ready: tuple[str, str] = ("True", "Synced"), desired: int =
         "status": {
             "observedGeneration": 3,
             "conditions": [{"type": "Ready", "status": ready[0], "reason": ready[1], "message": ""}],
-            "targets": {"desired": desired},
+            "targets": {"desired": desired, "unwanted": unwanted},
             **status,
         },
     }
@@ -156,7 +158,7 @@ def _delete_foreign(_: Snapshot, history: History) -> None:
 
 def _hold(scene: Snapshot, history: History) -> None:
     _leave_scope(scene, history)
-    scene.syncs[REF] = sync(SPEC, ("False", "DeletionHeld"), desired=0)
+    scene.syncs[REF] = sync(SPEC, ("False", "DeletionHeld"), desired=0, unwanted=1)
 
 
 def _drop_finalizer(scene: Snapshot, _: History) -> None:
@@ -191,6 +193,30 @@ def _ask(scene: Snapshot, _: History) -> None:
 def test_what_is_planted_is_found(scene: Snapshot, history: History, change: Change, what: set[str]) -> None:
     change(scene, history)
     assert found(scene, history) == what
+
+
+def _hold_many(scene: Snapshot, _: History) -> list[Json]:
+    """Take the label off more namespaces than the guard lets go, and return the entries of their copies."""
+    listed = []
+    for name in (f"t-{number}" for number in range(2, 14)):
+        scene.namespaces[name] = {"metadata": {"name": name, "labels": {}}}
+        place = ("ConfigMap", name, "plain")
+        scene.objects[place] = config_map(name, "plain", name, {"s0": "1"}, **marks(place))
+        listed.append({"namespace": name, "name": "plain", "status": "Pending", "reason": "DeletionHeld"})
+    scene.syncs[REF] = sync(SPEC, ("False", "DeletionHeld"), unwanted=len(listed), targetStatuses=listed)
+    return listed
+
+
+def test_copies_whose_removal_is_held_are_counted_and_listed(scene: Snapshot, history: History) -> None:
+    listed = _hold_many(scene, history)
+    assert judge(scene, history) == []
+    listed[0]["namespace"] = "t-1"  # where nothing is held
+    assert found(scene, history) == {"untrue target"}
+    listed[0] |= {"namespace": "t-2", "status": "Failed", "reason": "Forbidden"}
+    assert found(scene, history) == {"untrue target"}
+    listed.clear()
+    scene.syncs[REF]["status"]["targets"]["unwanted"] = 3
+    assert found(scene, history) == {"untrue status"}
 
 
 def _orphaned(scene: Snapshot, history: History) -> None:

@@ -13,7 +13,7 @@ from tests.churn.names import PRUNE, RECONCILE
 from tests.churn.oracle import content
 from tests.churn.oracle.deviation import Deviation
 from tests.churn.oracle.marks import Mark, mark_of, owner_of
-from tests.churn.oracle.status import judge_status, ready_of
+from tests.churn.oracle.status import HELD, judge_status, ready_of
 from tests.churn.oracle.wanted import Want, Wishes, closed, wishes_of
 from tests.churn.snapshot import Snapshot
 
@@ -46,8 +46,8 @@ class _Judge:
         unwanted = self._judge_marked()
         self._judge_foreign()
         for ref, wishes in self._wishes.items():
-            self._found += judge_status(wishes, states[ref], len(unwanted[ref]))
-            if ready_of(wishes.sync).get("reason") == "DeletionHeld":
+            self._found += judge_status(wishes, states[ref], unwanted[ref])
+            if ready_of(wishes.sync).get("reason") == HELD:
                 self._judge_hold(wishes, unwanted[ref])
         for name, namespace in self._snapshot.namespaces.items():
             if "deletionTimestamp" in namespace["metadata"]:
@@ -124,7 +124,7 @@ class _Judge:
             if wishes is not None and mark.owner == owner_of(wishes.uid):
                 if place not in wishes.wants and not self._may_stay(wishes, place, mark):
                     unwanted[mark.ref].add(place)
-                    if ready_of(wishes.sync).get("reason") != "DeletionHeld":
+                    if ready_of(wishes.sync).get("reason") != HELD:
                         self._add("unwanted", mark.ref, place, self._why_unwanted(wishes, mark))
             elif why := self._judge_orphan(place, mark):
                 self._add("orphan", mark.ref, place, why)

@@ -1,12 +1,13 @@
 """Whether a sync says what is so."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from tests.churn.api import FAR, Json, Place
 from tests.churn.names import FINALIZER, REQUESTED
 from tests.churn.oracle.deviation import Deviation
 from tests.churn.oracle.wanted import Wishes
 
+HELD = "DeletionHeld"
 _NOT_READY = frozenset({"Failed", "Conflict", "Pending"})
 
 
@@ -16,8 +17,8 @@ def ready_of(sync: Json) -> Json:
     return next((one for one in conditions if one["type"] == "Ready"), {})
 
 
-def judge_status(wishes: Wishes, states: Mapping[Place, set[str]], unwanted: int) -> Iterator[Deviation]:
-    """Yield what is wrong with the status of a sync, given in which states its targets may be."""
+def judge_status(wishes: Wishes, states: Mapping[Place, set[str]], unwanted: Collection[Place]) -> Iterator[Deviation]:
+    """Yield what is wrong with the status of a sync, by its unwanted copies and the states its targets may have."""
     sync, ref = wishes.sync, wishes.ref
     meta, status = sync["metadata"], sync.get("status") or {}
     ready = ready_of(sync)
@@ -38,7 +39,7 @@ def judge_status(wishes: Wishes, states: Mapping[Place, set[str]], unwanted: int
         yield Deviation("untrue status", ref, None, f"Ready must be {' or '.join(sorted(expected))}; {told}")
     if wishes.suspended or wishes.problem:
         return
-    yield from _judge_targets(wishes, states, status, told)
+    yield from _judge_targets(wishes, states, unwanted, told)
     conditions = {one["type"] for one in status.get("conditions", [])}
     if ready.get("status") == "True" and {"Reconciling", "Stalled", "Conflicted"} & conditions and not unwanted:
         yield Deviation("untrue status", ref, None, f"Ready, and also {sorted(conditions)}")
@@ -49,23 +50,31 @@ def judge_status(wishes: Wishes, states: Mapping[Place, set[str]], unwanted: int
 def _expected(wishes: Wishes, states: Mapping[Place, set[str]], ready: Json) -> set[str]:
     if wishes.suspended:
         return {"Unknown"} if ready.get("reason") == "Suspended" else {"Unknown (Suspended)"}
-    if wishes.problem or wishes.absent or ready.get("reason") == "DeletionHeld":
+    if wishes.problem or wishes.absent or ready.get("reason") == HELD:
         return {"False"}
     if any(allowed <= _NOT_READY for allowed in states.values()):
         return {"False"}
     return {"True", "False"} if any(allowed & _NOT_READY for allowed in states.values()) else {"True"}
 
 
-def _judge_targets(wishes: Wishes, states: Mapping[Place, set[str]], status: Json, told: str) -> Iterator[Deviation]:
+def _judge_targets(
+    wishes: Wishes, states: Mapping[Place, set[str]], unwanted: Collection[Place], told: str
+) -> Iterator[Deviation]:
+    status = wishes.sync["status"]
     counts = status.get("targets") or {}
     if counts.get("desired") != len(states):
         message = f"{counts.get('desired')} targets are told, and there are {len(states)}; {told}"
+        yield Deviation("untrue status", wishes.ref, None, message)
+    if ready_of(wishes.sync).get("reason") == HELD and counts.get("unwanted", 0) != len(unwanted):
+        message = f"{counts.get('unwanted', 0)} unwanted copies are told, and there are {len(unwanted)}; {told}"
         yield Deviation("untrue status", wishes.ref, None, message)
     for listed in status.get("targetStatuses") or []:
         kind = (listed.get("kind") or "ConfigMap").partition(".")[0]
         kind = f"{FAR}/{kind}" if listed.get("clusterName") else kind
         place = (kind, listed.get("namespace", ""), listed["name"])
         allowed = states.get(place)
+        if allowed is None and place in unwanted:
+            allowed = {"Pending"} if listed.get("reason") == HELD else set()
         if allowed is None:
             message = f"lists {listed['status']} {listed.get('reason', '')}, and wants nothing there"
             yield Deviation("untrue target", wishes.ref, place, message)
