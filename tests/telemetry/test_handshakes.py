@@ -25,6 +25,13 @@ ATTACKER, NEIGHBOUR, ELSEWHERE = "127.0.0.1", "127.0.0.2", "127.0.1.1"
 SCRAPER = "Bearer of-a-scraper"
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the endpoint wait for clients that a busy machine makes slow."""
+    for name in ("FIRST_REQUEST_SECONDS", "HANDSHAKE_SECONDS", "ANSWER_SECONDS"):
+        monkeypatch.setattr(http, name, 180.0)
+
+
 async def authorize(header: str, _address: str) -> ScrapeVerdict:
     return ScrapeVerdict.ALLOWED if header == SCRAPER else ScrapeVerdict.UNAUTHENTICATED
 
@@ -160,9 +167,9 @@ async def time_of_reconnects(certificate: ServingCertificate, rounds: int) -> tu
 async def test_an_address_that_reconnects_as_fast_as_it_can_takes_little_processor_time(
     monkeypatch: pytest.MonkeyPatch, costly: ServingCertificate
 ) -> None:
-    began = time.monotonic()
+    monkeypatch.setattr(handshakes, "ADDRESS_RATE", 0.001)  # on a slow machine, the real rate lets all of them in
     limited, few = await time_of_reconnects(costly, 20)
-    assert few <= handshakes.ADDRESS_BURST + handshakes.ADDRESS_RATE * (time.monotonic() - began) + 1
+    assert few <= handshakes.ADDRESS_BURST
     for name in ("RATE", "ADDRESS_RATE"):
         monkeypatch.setattr(handshakes, name, 1e9)
     unlimited, many = await time_of_reconnects(costly, 20)
