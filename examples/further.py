@@ -111,7 +111,7 @@ class Further:
             tell.you("kill the API server of lighthouse; then set another code in the source")
             await asyncio.to_thread(far.kill, "kube-apiserver")
             started = await stage.apply(_with(pick(example, "Secret"), stringData={"code": "new"}))
-            lost = await stage.until("the loss", lambda: stage.ready("coast", "beacon", SYNC)[0] == "Unknown")
+            lost = await stage.until("the loss", lambda: _is_lost(stage.ready("coast", "beacon", SYNC)))
             tell.syncline(f"Ready is Unknown: {stage.ready('coast', 'beacon', SYNC)[2]}", lost - started)
             tell.you("start it again")
             started = stage.now()
@@ -145,6 +145,11 @@ class Further:
         end = await stage.until("Ready", lambda: stage.ready(namespace, name, kind)[0] == "True", patience)
         self._tell.syncline(f"Ready is True: {stage.ready(namespace, name, kind)[2]}", end - started)
         return end
+
+
+def _is_lost(ready: tuple[str, str, str]) -> bool:
+    """Whether a sync reports a cluster as lost, and not only a write whose answer is missing."""
+    return ready[0] == "Unknown" and "last seen" in ready[2]
 
 
 def _having(stage: Stage, kind: str, place: tuple[str, str], wanted: dict[str, str]) -> Callable[[], bool]:
