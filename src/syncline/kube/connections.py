@@ -36,7 +36,7 @@ class HttpConnection(asyncio.Protocol):
         transport, handler = dialed.transport, dialed.protocol
         if transport is None or handler is None or handler.should_close or transport.is_closing():
             dialed.close()
-            raise ConnectionError("closed before a request")
+            raise aiohttp.ClientConnectionError("closed before a request")
         self._loop = asyncio.get_running_loop()
         self._dialed = dialed
         self._handler = handler
@@ -146,7 +146,7 @@ class HttpConnection(asyncio.Protocol):
         if self._most is None:
             self._bound()
             self._wake()
-        elif len(self._content) > self._most or _announced(reader) > self._most:
+        elif len(self._content) + reader.announced > self._most:
             self._failure = ContentTooLong()
             self.abort()
         elif reader.ended:
@@ -223,10 +223,6 @@ class HttpConnection(asyncio.Protocol):
         # Not at once: TLS may be in the middle of passing on the bytes that are the cause.
         self._loop.call_soon(self._transport.abort)
         self._wake()
-
-
-def _announced(reader: AnswerReader) -> int:
-    return int(reader.head.headers.get("content-length", 0)) if reader.head is not None else 0
 
 
 class Pool:
