@@ -63,7 +63,8 @@ class _NotSent(Exception):  # noqa: N818 - a state
     """A request that is not valid HTTP."""
 
 
-_NOT_CONNECTED = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.ClientHttpProxyError)
+# Where there is a cause.
+_REFUSED = (aiohttp.ClientConnectorError, aiohttp.ClientHttpProxyError)
 _FAILURES = (aiohttp.ClientError, OSError, _NotSent)
 
 
@@ -113,6 +114,7 @@ class Transport:
         try:
             url = URL(connection.server, encoded=True)
             proxy = URL(connection.proxy_url) if connection.proxy_url else None
+            (url.host or "").rstrip(".").encode("idna")  # as the lookup of its address does
         except ValueError:
             raise ConfigError(f"{connection.name}: {connection.server} is not the address of a server") from None
         if connection.tls_server_name is not None and not _is_host_name(connection.tls_server_name):
@@ -220,10 +222,9 @@ class Transport:
         """Return the error for a failure. Exceptions of aiohttp hold the token in the request headers: none is kept."""
         if isinstance(error, aiohttp.ClientConnectorCertificateError):
             return Untrusted(f"cannot connect to {self._server}: {_cause(error)}")
-        if isinstance(error, _NOT_CONNECTED):
-            late = isinstance(error, TimeoutError)
-            cause = "not in time" if late else _cause(error)
-            return Unreachable(f"cannot connect to {self._server}: {cause}", vague=late)
+        if isinstance(error, aiohttp.ClientError):  # aiohttp only connects, so nothing was sent
+            cause = "not in time" if isinstance(error, TimeoutError) else _cause(error)
+            return Unreachable(f"cannot connect to {self._server}: {cause}", vague=not isinstance(error, _REFUSED))
         if isinstance(error, _NotSent):
             return Unreachable(f"cannot send a request to {self._server}: {error}")
         if isinstance(error, TimeoutError):
@@ -269,6 +270,8 @@ def _cause(error: BaseException) -> str:
         return known or error.strerror or str(error.os_error) or type(error.os_error).__name__
     if isinstance(error, aiohttp.ClientHttpProxyError):
         return f"the proxy answered {error.status}"
+    if isinstance(error, aiohttp.ClientResponseError):  # its text has the address of the proxy, with the password
+        return "the proxy does not answer in HTTP"
     return str(error) or type(error).__name__
 
 
