@@ -1,6 +1,8 @@
 """Connections to servers that do not behave: what they send is bounded, and no connection is used after a doubt."""
 
 import asyncio
+import socket
+import struct
 import tracemalloc
 from typing import Any
 
@@ -8,7 +10,7 @@ import pytest
 from tests.kube.conftest import Until
 from tests.kube.raw import GET, HELLO, OK, says, says_and_closes, server, transport
 
-from syncline.kube import connections
+from syncline.kube import CONFIGMAPS, Client, Forbidden, connections, session
 from syncline.kube.config import Connection
 from syncline.kube.errors import Unreachable
 from syncline.kube.transport import AnswerTooLarge, Transport
@@ -64,6 +66,27 @@ async def test_a_connection_that_the_server_closed_is_not_used_again(until: Unti
 async def test_an_answer_may_end_with_its_connection() -> None:
     async with server(says_and_closes(OK + b"\r\nhello")) as seen, transport(seen.url) as line:
         assert (await line.send("GET", "/x", headers=GET)).body == b"hello"
+
+
+async def test_an_answer_does_not_end_with_a_connection_that_breaks() -> None:
+    go_on = asyncio.Event()
+
+    async def talk(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(OK + b"\r\nhello")
+        await go_on.wait()
+        # Without waiting for anything: this resets the connection.
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        writer.transport.abort()
+
+    async def read(line: Transport) -> None:
+        async with line.stream("/x", GET, 30.0) as (_, _, pieces):
+            assert await anext(pieces) == b"hello"
+            go_on.set()
+            await anext(pieces, None)
+
+    async with server(talk) as seen, transport(seen.url) as line:
+        with pytest.raises(Unreachable, match="reset"):
+            await read(line)
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
@@ -207,6 +230,18 @@ async def test_a_stream_that_falls_silent_fails() -> None:
         with pytest.raises(Unreachable, match="did not answer in time"):
             async with line.stream("/x", GET, 0.2) as (_, _, pieces):
                 assert [piece async for piece in pieces] == [b"x"]
+
+
+async def test_a_refused_watch_is_refused_although_its_answer_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "_REFUSAL_SECONDS", 0.1)
+
+    async def talk(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 9\r\n\r\n{")
+        await asyncio.Event().wait()
+
+    async with server(talk) as seen, Client(Connection(server=seen.url, name="test")) as client:
+        with pytest.raises(Forbidden):
+            await anext(client.watch(CONFIGMAPS, seconds=60, silence=60.0))
 
 
 async def test_a_stream_that_is_left_closes_its_connection(until: Until) -> None:

@@ -157,13 +157,15 @@ class HttpConnection(asyncio.Protocol):
         self._closed = True
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Let the request fail, except where an answer ends with its connection."""
+        """Let the request fail, except where an answer ends with its connection, and that without an error."""
         self._closed = True
         if self._failure is None and self._reader is not None and not self._reader.ended:
+            self._failure = error
             try:
-                self._reader.close()
+                if error is None:
+                    self._reader.close()
             except MalformedAnswer as unfinished:
-                self._failure = error or unfinished
+                self._failure = unfinished
         if self._timer is not None:
             self._timer.cancel()
         self._wake()
