@@ -12,7 +12,7 @@ from tests.kube.raw import GET, HELLO, OK, says, says_and_closes, server, transp
 
 from syncline.kube import CONFIGMAPS, Client, Forbidden, connections, session
 from syncline.kube.config import Connection
-from syncline.kube.errors import Unreachable
+from syncline.kube.errors import ConfigError, Unreachable
 from syncline.kube.transport import AnswerTooLarge, Transport
 
 
@@ -311,3 +311,10 @@ async def test_nothing_was_sent_if_a_proxy_fails_and_its_password_is_not_told(an
                 await line.send("POST", "/x", headers=GET, body=b"{}")
     assert not caught.value.ambiguous
     assert "pass" not in str(caught.value)
+
+
+@pytest.mark.parametrize("login", ["user:%E2%82%AC", "us%3Aer:pass"])
+@pytest.mark.parametrize("url", ["http://cluster.example.com", "https://cluster.example.com"])
+async def test_a_login_that_no_proxy_accepts_is_an_error_of_the_settings(url: str, login: str) -> None:
+    with pytest.raises(ConfigError, match="user and password of proxy-url"):
+        Transport(Connection(server=url, name="test", proxy_url=f"http://{login}@127.0.0.1:1"), timeout=1.0)

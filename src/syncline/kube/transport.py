@@ -119,6 +119,13 @@ class Transport:
             raise ConfigError(f"{connection.name}: {connection.server} is not the address of a server") from None
         if connection.tls_server_name is not None and not _is_host_name(connection.tls_server_name):
             raise ConfigError(f"{connection.name}: tls-server-name is not a host name")
+        try:
+            user, password = (proxy.user, proxy.password or "") if proxy else (None, "")
+            login = aiohttp.encode_basic_auth(user, password, "latin1") if user else None  # as aiohttp does for TLS
+        except ValueError:  # its text may have the password
+            raise ConfigError(
+                f"{connection.name}: user and password of proxy-url must be Latin-1, the user without :"
+            ) from None
         self._tls = tls_context(connection) if url.scheme == "https" else None
         self._server = connection.server
         self._url = url
@@ -127,10 +134,8 @@ class Transport:
         # A proxy tunnels TLS, and is asked for everything else itself.
         self._prefix = connection.server if self._proxy and not self._tls else self._url.raw_path.rstrip("/")
         self._headers = {"Host": self._url.host_port_subcomponent or "", **_HEADERS}
-        if self._proxy and self._proxy.user and not self._tls:
-            self._headers["Proxy-Authorization"] = aiohttp.encode_basic_auth(
-                self._proxy.user, self._proxy.password or ""
-            )
+        if login and not self._tls:
+            self._headers["Proxy-Authorization"] = login
 
     async def send(
         self,
