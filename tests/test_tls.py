@@ -25,6 +25,13 @@ def test_no_server_chooses_the_numbers_of_a_handshake() -> None:
         assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
 
 
+def test_no_server_negotiates_a_connection_again() -> None:
+    """Each time would take milliseconds, and with a client certificate a signature, without a limit of the rate."""
+    cluster = Connection(server="https://a.example", name="a", ca_pem=AUTHORITY.certificate)
+    for context in (client_context(), of_git_api(Remote("https://a.example/b")), of_cluster(cluster)):
+        assert context.options & ssl.OP_NO_RENEGOTIATION
+
+
 def test_a_cluster_of_a_tenant_is_not_signed_to_with_a_key_that_takes_minutes() -> None:
     certificate, key = AUTHORITY.client("somebody")
     assert of_cluster(Connection(server="https://a.example", name="a", client_cert_pem=certificate, client_key_pem=key))

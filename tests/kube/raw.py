@@ -25,24 +25,28 @@ class Lines(Struct):
     url: str = ""
     heads: list[list[str]] = field(default_factory=list)
     """By connection, the begin of each request."""
+    latest: str = ""
+    """The begin of the request that is answered next."""
     closed: int = 0
 
 
 @asynccontextmanager
 async def server(talk: Talk, authority: Authority | None = None) -> AsyncIterator[Lines]:
     """Serve each connection as told; with an authority, over TLS."""
-    seen, tasks = Lines(), set[asyncio.Task[None]]()
+    seen, tasks, transports = Lines(), set[asyncio.Task[None]](), set[asyncio.WriteTransport]()
     context = None if authority is None else _tls(authority)
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         tasks.add(task)
+        transports.add(writer.transport)
         heads: list[str] = []
         seen.heads.append(heads)
         try:
             while head := await _head(reader):
                 heads.append(head)
+                seen.latest = head
                 await talk(reader, writer)
         except ConnectionError:
             pass
@@ -60,6 +64,10 @@ async def server(talk: Talk, authority: Authority | None = None) -> AsyncIterato
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        for each in transports:
+            each.abort()  # a client that has gone does not answer the end of TLS
+        for _ in range(3):
+            await asyncio.sleep(0)
 
 
 def _tls(authority: Authority) -> ssl.SSLContext:
@@ -100,12 +108,17 @@ def says_and_closes(answer: bytes) -> Talk:
 
 @asynccontextmanager
 async def transport(
-    url: str, *, timeout: float = 30.0, proxy: str | None = None, authority: Authority | None = None
+    url: str,
+    *,
+    timeout: float = 30.0,
+    proxy: str | None = None,
+    authority: Authority | None = None,
+    most: int = 1000,
 ) -> AsyncIterator[Transport]:
     """Open one, for small answers."""
     ca = None if authority is None else authority.certificate
     connection = Connection(server=url, name="test", proxy_url=proxy, ca_pem=ca)
-    opened = Transport(connection, timeout=timeout, dialing=Dialing(max_answer=1000))
+    opened = Transport(connection, timeout=timeout, dialing=Dialing(max_answer=most))
     try:
         yield opened
     finally:

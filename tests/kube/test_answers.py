@@ -74,9 +74,33 @@ def test_the_headers_that_matter_are_kept() -> None:
     assert reader.ends_clean
 
 
+def test_of_headers_that_a_proxy_added_again_the_first_counts() -> None:
+    reader, _ = read(OK + b"Date: a\r\nRetry-After: 1\r\nDate: b\r\nRetry-After: 2\r\nContent-Length: 0\r\n\r\n", [])
+    assert reader.head is not None
+    assert reader.head.headers == {"date": "a", "retry-after": "1", "content-length": "0"}
+    assert reader.ends_clean
+
+
+@pytest.mark.parametrize("sizes", [[64] * 5000, [1] * 1000 + [1 << 16] + [1] * 1000, [1, 200] * 5000])
+def test_chunks_have_any_size_as_long_as_few_are_small(sizes: list[int]) -> None:
+    chunks = b"".join(b"%x\r\n%s\r\n" % (size, b"x" * size) for size in sizes)
+    reader, content = read(OK + b"Transfer-Encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n", [])
+    assert (len(content), reader.ends_clean) == (sum(sizes), True)
+
+
+@pytest.mark.parametrize("sizes", [[1] * 1020, [1 << 20] + [1] * 1020, [1, 100] * 5000])
+def test_many_small_chunks_are_an_error(sizes: list[int]) -> None:
+    """They take far more time of the event loop than the same content in fewer chunks."""
+    chunks = b"".join(b"%x\r\n%s\r\n" % (size, b"x" * size) for size in sizes)
+    with pytest.raises(MalformedAnswer, match="too many small chunks"):
+        read(OK + b"Transfer-Encoding: chunked\r\n\r\n" + chunks, [])
+
+
 @pytest.mark.parametrize("status", [b"204 No Content", b"304 Not Modified"])
-def test_some_answers_have_no_content(status: bytes) -> None:
-    reader, content = read(b"HTTP/1.1 " + status + b"\r\n\r\n", [])
+@pytest.mark.parametrize("length", [b"", b"Content-Length: 9\r\n", b"Content-Length: x\r\n"])
+def test_some_answers_have_no_content(status: bytes, length: bytes) -> None:
+    reader, content = read(b"HTTP/1.1 " + status + b"\r\n" + length + b"\r\n", [])
+    assert reader.announced == 0
     assert (content, reader.ends_clean) == (b"", True)
 
 

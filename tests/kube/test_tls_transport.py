@@ -114,7 +114,7 @@ async def test_the_scheme_of_a_server_is_the_same_in_capitals() -> None:
         assert line._tls is not None  # with the ciphers of ours
 
 
-@pytest.mark.parametrize("url", ["https://[::1]x", "https://[::1"])
+@pytest.mark.parametrize("url", ["https://[::1]x", "https://[::1", "https://a..b", f"https://{'a' * 64}.b"])
 async def test_an_address_that_is_none_is_an_error_of_the_settings(url: str) -> None:
     with pytest.raises(ConfigError, match="is not the address of a server"):
         Transport(Connection(server=url, name="test"), timeout=1.0)

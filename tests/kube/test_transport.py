@@ -1,15 +1,18 @@
 """Connections to servers that do not behave: what they send is bounded, and no connection is used after a doubt."""
 
 import asyncio
+import socket
+import struct
 import tracemalloc
+from typing import Any
 
 import pytest
 from tests.kube.conftest import Until
 from tests.kube.raw import GET, HELLO, OK, says, says_and_closes, server, transport
 
-from syncline.kube import connections
+from syncline.kube import CONFIGMAPS, Client, Forbidden, connections, session
 from syncline.kube.config import Connection
-from syncline.kube.errors import Unreachable
+from syncline.kube.errors import ConfigError, Unreachable
 from syncline.kube.transport import AnswerTooLarge, Transport
 
 
@@ -65,6 +68,27 @@ async def test_an_answer_may_end_with_its_connection() -> None:
         assert (await line.send("GET", "/x", headers=GET)).body == b"hello"
 
 
+async def test_an_answer_does_not_end_with_a_connection_that_breaks() -> None:
+    go_on = asyncio.Event()
+
+    async def talk(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(OK + b"\r\nhello")
+        await go_on.wait()
+        # Without waiting for anything: this resets the connection.
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        writer.transport.abort()
+
+    async def read(line: Transport) -> None:
+        async with line.stream("/x", GET, 30.0) as (_, _, pieces):
+            assert await anext(pieces) == b"hello"
+            go_on.set()
+            await anext(pieces, None)
+
+    async with server(talk) as seen, transport(seen.url) as line:
+        with pytest.raises(Unreachable, match="reset"):
+            await read(line)
+
+
 @pytest.mark.parametrize("method", ["GET", "POST"])
 @pytest.mark.parametrize(
     "answer",
@@ -101,18 +125,28 @@ async def test_an_answer_above_the_limit_is_left(answer: bytes) -> None:
         assert caught.value.ambiguous
 
 
-async def test_an_answer_in_pieces_of_one_byte_takes_no_more_memory() -> None:
-    answer = OK + b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 400_000 + b"0\r\n\r\n"
+async def test_an_answer_without_content_may_announce_any_length() -> None:
+    noises = list[dict[str, Any]]()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: noises.append(context))
+    for length in (b"1001", b"x", b"9" * 5000):
+        answer = b"HTTP/1.1 304 Not Modified\r\nContent-Length: " + length + b"\r\n\r\n"
+        async with server(says(answer)) as seen, transport(seen.url) as line:
+            assert (await line.send("GET", "/x", headers=GET)).status == 304
+    assert noises == []
+
+
+async def test_an_answer_in_pieces_takes_little_more_memory_than_its_content() -> None:
+    answer = OK + b"Transfer-Encoding: chunked\r\n\r\n" + (b"40\r\n" + b"x" * 64 + b"\r\n") * 40_000 + b"0\r\n\r\n"
     async with server(says(answer)) as seen:
         line = Transport(Connection(server=seen.url, name="test"), timeout=60.0)
         tracemalloc.start()
         try:
-            assert (await line.send("GET", "/x", headers=GET)).body == b"x" * 400_000
+            assert (await line.send("GET", "/x", headers=GET)).body == b"x" * 2_560_000
             _, most = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
             await line.close()
-    assert most < 9_000_000  # a list of pieces took 36 MB
+    assert most < 3.5 * 2_560_000  # the content twice, and what is read at once
 
 
 async def test_an_answer_that_never_ends_is_given_up() -> None:
@@ -198,6 +232,18 @@ async def test_a_stream_that_falls_silent_fails() -> None:
                 assert [piece async for piece in pieces] == [b"x"]
 
 
+async def test_a_refused_watch_is_refused_although_its_answer_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "_REFUSAL_SECONDS", 0.1)
+
+    async def talk(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 9\r\n\r\n{")
+        await asyncio.Event().wait()
+
+    async with server(talk) as seen, Client(Connection(server=seen.url, name="test")) as client:
+        with pytest.raises(Forbidden):
+            await anext(client.watch(CONFIGMAPS, seconds=60, silence=60.0))
+
+
 async def test_a_stream_that_is_left_closes_its_connection(until: Until) -> None:
     async with server(says(OK + b"Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n")) as seen, transport(seen.url) as line:
         async with line.stream("/x", GET, 30.0) as (_, _, pieces):
@@ -254,3 +300,21 @@ async def test_a_proxy_is_asked_for_the_whole_address() -> None:
     [[head]] = seen.heads
     assert head.startswith("GET http://cluster.example.com/base/x HTTP/1.1\r\nHost: cluster.example.com\r\n")
     assert "Proxy-Authorization: Basic dXNlcjpwYXNz\r\n" in head
+
+
+@pytest.mark.parametrize("answer", [b"", b"hello\r\n\r\n", b"HTTP/1.1 200 OK\r\nX\r\n\r\n", b"HTTP/1.1 407 No\r\n\r\n"])
+async def test_nothing_was_sent_if_a_proxy_fails_and_its_password_is_not_told(answer: bytes) -> None:
+    async with server(says_and_closes(answer)) as seen:
+        proxy = seen.url.replace("//", "//user:pass@")
+        async with transport("https://cluster.example.com", proxy=proxy) as line:
+            with pytest.raises(Unreachable, match=r"^cannot connect to https://cluster.example.com: ") as caught:
+                await line.send("POST", "/x", headers=GET, body=b"{}")
+    assert not caught.value.ambiguous
+    assert "pass" not in str(caught.value)
+
+
+@pytest.mark.parametrize("login", ["user:%E2%82%AC", "us%3Aer:pass"])
+@pytest.mark.parametrize("url", ["http://cluster.example.com", "https://cluster.example.com"])
+async def test_a_login_that_no_proxy_accepts_is_an_error_of_the_settings(url: str, login: str) -> None:
+    with pytest.raises(ConfigError, match="user and password of proxy-url"):
+        Transport(Connection(server=url, name="test", proxy_url=f"http://{login}@127.0.0.1:1"), timeout=1.0)

@@ -5,6 +5,10 @@ from typing import NamedTuple
 
 MAX_HEAD = 32 * 1024
 """The maximum size of a status line with its headers, of trailers, and of the line before a chunk, in bytes."""
+# Each chunk costs the event loop microseconds, however small it is. API servers send chunks of some KiB, and one for
+# each event of a watch. A thousand in a row may have less than this size.
+_CHUNK_SIZE = 64
+_CREDIT = 1000 * _CHUNK_SIZE
 # 100 Continue and the like, before the answer.
 _INTERIM_LIMIT = 8
 _UNTIL_CLOSE = 1 << 62
@@ -15,6 +19,8 @@ _READ = re.compile(
     rb"^(content-length|transfer-encoding|content-encoding|connection|retry-after|date):([^\r]*+)\r$",
     re.IGNORECASE | re.MULTILINE,
 )
+# Some proxies add their own to that of the server.
+_FIRST_COUNTS = frozenset({"date", "retry-after"})
 _LENGTH = re.compile(r"[0-9]{1,15}")
 _CHUNK = re.compile(rb"([0-9A-Fa-f]{1,12})[ \t]*+(?:;[^\x00-\x08\x0a-\x1f\x7f]*+)?+\r\n")
 
@@ -35,7 +41,7 @@ class AnswerHead(NamedTuple):
 class AnswerReader:
     """Reads one answer."""
 
-    __slots__ = ("_interim", "_left", "_partial", "_surplus", "_take", "ended", "head")
+    __slots__ = ("_credit", "_interim", "_left", "_partial", "_surplus", "_take", "ended", "head")
 
     def __init__(self) -> None:
         self.head: AnswerHead | None = None
@@ -44,11 +50,18 @@ class AnswerReader:
         self._surplus = False
         """Whether more bytes followed, which nobody asked for."""
         self._interim = 0
+        self._credit = _CREDIT
+        """The bytes by which the next chunks may be smaller than usual."""
         self._left = 0
         """The bytes of content that follow, before something else is read."""
         self._partial = b""
         self._take = self._take_head
         """Reads what follows the content, and returns where it ends; -1 if it is not complete."""
+
+    @property
+    def announced(self) -> int:
+        """The number of bytes of content that certainly follow."""
+        return 0 if self._is_open_ended else self._left
 
     @property
     def ends_clean(self) -> bool:
@@ -81,12 +94,16 @@ class AnswerReader:
 
     def close(self) -> None:
         """Note that the server closed the connection. Raises `MalformedAnswer` in the middle of an answer."""
-        if self.head is not None and self._left > _UNTIL_CLOSE >> 1:
+        if self._is_open_ended:
             self.ended = True
         if not self.ended:
             raise MalformedAnswer(
                 "closed before an answer" if self.head is None else "closed in the middle of an answer"
             )
+
+    @property
+    def _is_open_ended(self) -> bool:
+        return self._left > _UNTIL_CLOSE >> 1
 
     def _take_head(self, data: bytes, at: int) -> int:
         end = data.find(b"\r\n\r\n", at)
@@ -136,6 +153,9 @@ class AnswerReader:
             raise MalformedAnswer("a chunk of its answer has no length")
         self._left = int(line[1], 16)
         if self._left:
+            self._credit = min(self._credit + self._left - _CHUNK_SIZE, _CREDIT)
+            if self._credit < 0:
+                raise MalformedAnswer("its answer comes in too many small chunks")
             self._take = self._take_chunk_end
             return end
         self._take = self._take_trailers
@@ -169,6 +189,6 @@ def _headers(fields: bytes) -> dict[str, str]:
             headers[name] = value
         elif name == "connection":
             headers[name] += f",{value}"
-        else:
+        elif name not in _FIRST_COUNTS:
             raise MalformedAnswer(f"its answer has the header {name} twice")
     return headers

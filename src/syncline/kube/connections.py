@@ -36,7 +36,7 @@ class HttpConnection(asyncio.Protocol):
         transport, handler = dialed.transport, dialed.protocol
         if transport is None or handler is None or handler.should_close or transport.is_closing():
             dialed.close()
-            raise ConnectionError("closed before a request")
+            raise aiohttp.ClientConnectionError("closed before a request")
         self._loop = asyncio.get_running_loop()
         self._dialed = dialed
         self._handler = handler
@@ -146,7 +146,7 @@ class HttpConnection(asyncio.Protocol):
         if self._most is None:
             self._bound()
             self._wake()
-        elif len(self._content) > self._most or _announced(reader) > self._most:
+        elif len(self._content) + reader.announced > self._most:
             self._failure = ContentTooLong()
             self.abort()
         elif reader.ended:
@@ -157,13 +157,15 @@ class HttpConnection(asyncio.Protocol):
         self._closed = True
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Let the request fail, except where an answer ends with its connection."""
+        """Let the request fail, except where an answer ends with its connection, and that without an error."""
         self._closed = True
         if self._failure is None and self._reader is not None and not self._reader.ended:
+            self._failure = error
             try:
-                self._reader.close()
+                if error is None:
+                    self._reader.close()
             except MalformedAnswer as unfinished:
-                self._failure = error or unfinished
+                self._failure = unfinished
         if self._timer is not None:
             self._timer.cancel()
         self._wake()
@@ -223,10 +225,6 @@ class HttpConnection(asyncio.Protocol):
         # Not at once: TLS may be in the middle of passing on the bytes that are the cause.
         self._loop.call_soon(self._transport.abort)
         self._wake()
-
-
-def _announced(reader: AnswerReader) -> int:
-    return int(reader.head.headers.get("content-length", 0)) if reader.head is not None else 0
 
 
 class Pool:

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from email.utils import parsedate_to_datetime
 from functools import cache
 
@@ -19,6 +19,8 @@ from syncline.kube.transport import Answer, Transport
 
 _REFUSED = 300
 _REFUSAL_SIZE = 64 * 1024
+# A watch may be silent for minutes, but not its refusal.
+_REFUSAL_SECONDS = 5.0
 # How often the clock of the server is compared with ours.
 _CLOCK_CHECK = 60.0
 
@@ -155,10 +157,12 @@ def _headers(request: Request, token: str | None, user: str | None) -> dict[str,
 
 async def _head(chunks: AsyncIterator[bytes]) -> bytes:
     head = b""
-    async for chunk in chunks:
-        head += chunk
-        if len(head) > _REFUSAL_SIZE:
-            break
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_REFUSAL_SECONDS):
+            async for chunk in chunks:
+                head += chunk
+                if len(head) > _REFUSAL_SIZE:
+                    break
     return head
 
 

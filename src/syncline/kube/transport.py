@@ -63,7 +63,8 @@ class _NotSent(Exception):  # noqa: N818 - a state
     """A request that is not valid HTTP."""
 
 
-_NOT_CONNECTED = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.ClientHttpProxyError)
+# Where there is a cause.
+_REFUSED = (aiohttp.ClientConnectorError, aiohttp.ClientHttpProxyError)
 _FAILURES = (aiohttp.ClientError, OSError, _NotSent)
 
 
@@ -113,10 +114,18 @@ class Transport:
         try:
             url = URL(connection.server, encoded=True)
             proxy = URL(connection.proxy_url) if connection.proxy_url else None
+            (url.host or "").rstrip(".").encode("idna")  # as the lookup of its address does
         except ValueError:
             raise ConfigError(f"{connection.name}: {connection.server} is not the address of a server") from None
         if connection.tls_server_name is not None and not _is_host_name(connection.tls_server_name):
             raise ConfigError(f"{connection.name}: tls-server-name is not a host name")
+        try:
+            user, password = (proxy.user, proxy.password or "") if proxy else (None, "")
+            login = aiohttp.encode_basic_auth(user, password, "latin1") if user else None  # as aiohttp does for TLS
+        except ValueError:  # its text may have the password
+            raise ConfigError(
+                f"{connection.name}: user and password of proxy-url must be Latin-1, the user without :"
+            ) from None
         self._tls = tls_context(connection) if url.scheme == "https" else None
         self._server = connection.server
         self._url = url
@@ -125,10 +134,8 @@ class Transport:
         # A proxy tunnels TLS, and is asked for everything else itself.
         self._prefix = connection.server if self._proxy and not self._tls else self._url.raw_path.rstrip("/")
         self._headers = {"Host": self._url.host_port_subcomponent or "", **_HEADERS}
-        if self._proxy and self._proxy.user and not self._tls:
-            self._headers["Proxy-Authorization"] = aiohttp.encode_basic_auth(
-                self._proxy.user, self._proxy.password or ""
-            )
+        if login and not self._tls:
+            self._headers["Proxy-Authorization"] = login
 
     async def send(
         self,
@@ -220,10 +227,9 @@ class Transport:
         """Return the error for a failure. Exceptions of aiohttp hold the token in the request headers: none is kept."""
         if isinstance(error, aiohttp.ClientConnectorCertificateError):
             return Untrusted(f"cannot connect to {self._server}: {_cause(error)}")
-        if isinstance(error, _NOT_CONNECTED):
-            late = isinstance(error, TimeoutError)
-            cause = "not in time" if late else _cause(error)
-            return Unreachable(f"cannot connect to {self._server}: {cause}", vague=late)
+        if isinstance(error, aiohttp.ClientError):  # aiohttp only connects, so nothing was sent
+            cause = "not in time" if isinstance(error, TimeoutError) else _cause(error)
+            return Unreachable(f"cannot connect to {self._server}: {cause}", vague=not isinstance(error, _REFUSED))
         if isinstance(error, _NotSent):
             return Unreachable(f"cannot send a request to {self._server}: {error}")
         if isinstance(error, TimeoutError):
@@ -269,6 +275,8 @@ def _cause(error: BaseException) -> str:
         return known or error.strerror or str(error.os_error) or type(error.os_error).__name__
     if isinstance(error, aiohttp.ClientHttpProxyError):
         return f"the proxy answered {error.status}"
+    if isinstance(error, aiohttp.ClientResponseError):  # its text has the address of the proxy, with the password
+        return "the proxy does not answer in HTTP"
     return str(error) or type(error).__name__
 
 
