@@ -86,10 +86,12 @@ class Scene:
             thing.edit(lambda living: living.update(spec=body["spec"]))
         return thing
 
-    def target(self, name: str, *, namespace: str = "", allowed: Sequence[str] = (), **labels: str) -> Thing:
+    def target(
+        self, name: str, *, namespace: str = "", secret: str = "edge", allowed: Sequence[str] = (), **labels: str
+    ) -> Thing:
         """Declare the other cluster as a SyncTarget, which allows syncs of other namespaces where it says so."""
         folder = f"/apis/{API_VERSION}/namespaces/{namespace or self.home}/synctargets"
-        connection = {"type": "KubeconfigSecret", "kubeconfigSecretRef": {"name": "edge"}}
+        connection = {"type": "KubeconfigSecret", "kubeconfigSecretRef": {"name": secret}}
         thing = Thing(self.hub, folder, name)
         thing.create(
             {

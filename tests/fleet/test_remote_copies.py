@@ -405,3 +405,24 @@ def test_a_name_that_comes_to_mean_another_cluster_leaves_no_copy_behind(scene: 
     sync.annotate({REQUESTED_AT: "now"})
     recorded = until(lambda: sync.read()["status"]["clusters"], lambda seen: len(seen) == 1)
     assert recorded[0]["connection"]["kubeconfigSecretRef"]["name"] == "other"
+
+
+def test_a_sync_target_whose_secret_comes_to_mean_another_cluster_takes_its_syncs_along(
+    scene: Scene, sandbox: Sandbox
+) -> None:
+    """Also if another SyncTarget has the same credential, so that the connection to the first cluster stays."""
+    namespace = scene.there("a")
+    scene.namespace(scene.hub, "a")
+    same = scene.remote.secret()
+    scene.source(password="one")
+    for name in ("moves", "stays"):
+        scene.credential(name, wire=same)
+        scene.target(name, secret=name)
+        connection = {"type": "SyncTarget", "syncTargetRef": {"name": name}}
+        cluster = {"connection": connection, "namespaces": [namespace]}
+        turns(scene.sync(cluster, name=name, targetName=name), "True", "Synced")
+    here = Remote(sandbox)
+    here.allow("namespaces", "secrets")
+    scene.credential("moves", wire=here.secret())
+    becomes(Thing(sandbox, f"/api/v1/namespaces/{namespace}/secrets", "moves"), "one")
+    becomes(scene.copy(namespace, "stays"), "one")

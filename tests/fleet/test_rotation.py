@@ -11,7 +11,7 @@ from tests.fleet.forms import CANARY, encode, secret
 from tests.fleet.world import KEY, Remote, Vault, credentials_of, join, kubeconfig
 
 from syncline.api.common import ObjectMeta
-from syncline.fleet import ClusterDown, Credentials, Fleet, MemberKey, NotResolved, Timeouts
+from syncline.fleet import ClusterDown, Credentials, Fleet, MemberKey, NotResolved, RemoteCluster, Timeouts
 from syncline.kube import CONFIGMAPS, NAMESPACES, Client, Key, Reflector, Resource, Unauthorized
 from syncline.testing.faults import Fault
 from syncline.testing.proxy import FaultProxy
@@ -243,8 +243,11 @@ async def test_when_one_of_two_secrets_with_equal_content_changes_the_other_keep
     member = join(fleet, vault)
     assert join(fleet, Vault(wire), other_key) is member
     vault.wire = remote.secret()
+    changed: list[RemoteCluster] = []
+    fleet.listen(changed.append)
     moved = join(fleet, vault)
     assert moved is not member
+    assert member in changed, "users of the first key learn that it has another member"
     assert fleet.find(other_key) is member
     assert await moved.wait_probed()
     assert await member.wait_probed()

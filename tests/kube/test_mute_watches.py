@@ -18,7 +18,7 @@ from tests.kube.test_reflector_faults import Follower, initial
 from syncline.kube import CONFIGMAPS, NAMESPACES, Client, Connection, Timing, load_kubeconfig
 from syncline.testing.fixtures import SandboxFactory
 
-QUICK = Timing(watch_min=3, watch_max=3, grace=1, probe=1, settled=0.05, backoff_min=0.01, backoff_max=0.05)
+QUICK = Timing(watch_min=4, watch_max=4, grace=0.8, probe=1, settled=0.05, backoff_min=0.01, backoff_max=0.05)
 TOO_OLD = streams({"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired"}})
 NEVER = 3600.0
 
@@ -30,6 +30,8 @@ class Served:
         self.version = 10
         self.objects = {"one": "1"}
         self.probe: Step = TOO_OLD
+        self.state: Step | None = None
+        """The answer to a watch that begins with all objects; as to a probe if it is None."""
         self.watch: Step = _lasts
         self.probes = 0
         self.lists = 0
@@ -49,6 +51,8 @@ class Served:
         if request.query["resourceVersion"] == "1":
             self.probes += 1
             return await self.probe(request)
+        if request.query["resourceVersion"] == "0":
+            return await (self.state or self.probe)(request)
         return await self.watch(request)
 
 
@@ -123,6 +127,30 @@ async def test_a_mute_watch_is_trusted_again_once_it_brings_something(follower: 
     assert follower.held == {"one": "1", "new": "1"}
 
 
+async def test_a_server_that_sends_what_there_is_delivers(follower: Follower, served: Served) -> None:
+    """As the API server without its watch cache: it has all events since the first version, and no bookmarks."""
+    served.probe, served.state = _lasts, streams(event("ADDED", "one", 10, a="1"), end="hold")
+    await follower.until(lambda: served.probes == 2)
+    assert served.lists == 1
+    assert follower.reflector.healthy()
+
+
+async def test_without_an_object_no_answer_proves_nothing_but_what_appears_is_found_soon(
+    follower: Follower, served: Served
+) -> None:
+    served.watch = streams({"type": "DELETED", "object": config_map("one", 11, a="1")}, end="hold")
+    await follower.until(lambda: follower.held == {})
+    served.watch = served.probe = _lasts
+    served.version, served.objects = 11, {}
+    await follower.until(lambda: served.lists == 3)
+    assert follower.reflector.healthy()
+    assert follower.reflector.status().failure == ""
+    served.change(new="2")
+    await follower.until(lambda: follower.held == {"new": "2"})
+    assert [kind for kind, _ in follower.asked].count("list") >= 2, "a stream may be held back, too"
+    await follower.until(lambda: not follower.reflector.status().delivers)
+
+
 async def test_a_kind_at_rest_costs_few_probes_and_no_list(follower: Follower, served: Served) -> None:
     """As a real server does it whose version of the kind does not move on: a watch brings nothing at all."""
     await follower.until(lambda: served.probes == 2)
@@ -177,7 +205,7 @@ class Noting(Client):
     @property
     def watches(self) -> list[str]:
         """The watches, without the lists and the probes."""
-        return [version for version in self.versions if version not in (None, "1")]
+        return [version for version in self.versions if version not in (None, "0", "1")]
 
     @property
     def probes(self) -> int:
@@ -206,6 +234,25 @@ async def test_a_real_server_answers_probes_of_a_kind_at_rest(
         assert follower.reflector.healthy()
         await client.create(CONFIGMAPS, settings("new", "1", nobody="has-it"), "default")
         await until(lambda: follower.held == {"new": "1"})
+
+
+@pytest.mark.parametrize("objects", [0, 1])
+async def test_a_server_without_its_watch_cache_is_not_suspected(
+    sandbox_factory: SandboxFactory, until: Until, objects: int
+) -> None:
+    """Its watches bring nothing but events, and it has all of them since the first version until etcd is compacted."""
+    real = sandbox_factory(apiserver_args=["--watch-cache=false"])
+    async with Noting(load_kubeconfig(real.kubeconfig)) as client:
+        for number in range(objects):
+            await client.create(CONFIGMAPS, settings(f"old-{number}", "1", here="yes"), "default")
+        labels = {"here": "yes"} if objects else {"nobody": "has-it"}
+        selector = ",".join(f"{key}={value}" for key, value in labels.items())
+        async with following(client, labels=selector, timing=BRIEF) as follower:
+            await until(lambda: client.probes >= 2)
+            assert client.versions.count("0") >= 1 or objects
+            assert follower.reflector.healthy()
+            await client.create(CONFIGMAPS, settings("new", "1", **labels), "default")
+            await until(lambda: "new" in follower.held)
 
 
 async def test_a_server_whose_versions_move_on_is_not_probed(sandbox_factory: SandboxFactory, until: Until) -> None:

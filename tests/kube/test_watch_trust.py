@@ -67,3 +67,23 @@ def test_a_probe_that_is_refused_is_put_off() -> None:
     made.put_off(30)
     assert not made.needs_probe(89)
     assert made.needs_probe(90)
+
+
+def test_a_probe_in_vain_of_a_server_with_nothing_to_say_keeps_the_trust() -> None:
+    made = trust()
+    made.probed(30, answered=True)
+    made.probed_in_vain(90)
+    assert made.delivers
+    assert not made.is_clear
+    assert not made.needs_probe(119)
+    assert made.needs_probe(120)
+    made.heard(121)
+    assert made.is_clear
+
+
+def test_a_probe_in_vain_does_not_restore_the_trust() -> None:
+    made = trust()
+    made.probed(30, answered=False)
+    made.probed_in_vain(60)
+    assert not made.delivers
+    assert not made.is_clear

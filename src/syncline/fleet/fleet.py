@@ -61,7 +61,10 @@ class Fleet:
         return iter(tuple(dict.fromkeys(self._bound.values())))
 
     def listen(self, on_change: Callable[[RemoteCluster], None]) -> None:
-        """Register a callback for changes of a member: up, down, or another cause. The callback must be fast."""
+        """Register a callback for changes of a member: up, down, another cause, or a key that has another member now.
+
+        The callback must be fast.
+        """
         self._listeners.append(on_change)
 
     def find(self, key: MemberKey) -> RemoteCluster | None:
@@ -99,6 +102,7 @@ class Fleet:
         self._watch_idle(member)
         if held is not None and held is not member:
             self._watch_idle(held)
+            self._notify(held)  # users that name the key may not read its Secret, and would continue with this member
         return member
 
     def retain(self, user: Hashable, keys: Collection[MemberKey]) -> None:

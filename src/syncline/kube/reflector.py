@@ -34,8 +34,11 @@ T = TypeVar("T")
 
 # The objects of Python around the texts of an entry.
 _ENTRY_BYTES = 250
-# No server has kept the events since then: it says so. One that has them sends them, or a bookmark.
+# Hardly any server has kept the events since then: it says so. One that has them sends them, or a bookmark.
 _OLDEST_VERSION = "1"
+# A watch from here begins with all objects. Without its watch cache, the API server sends no bookmarks, and it has all
+# events until etcd is compacted for the first time: it says nothing of a kind without events.
+_ANY_VERSION = "0"
 
 log: FilteringBoundLogger = structlog.get_logger(__name__)
 
@@ -228,11 +231,11 @@ class Reflector(Generic[W, T]):
         self._listed_size = 0
         try:
             # A streamed list is a watch.
-            listed, version = await self._lister.list(streamed=self._health.trust.delivers)
+            listed, version = await self._lister.list(streamed=self._health.trust.is_clear)
             changes = self._cache.replace(listed, version)
         finally:
             self._charge()
-        self.gaps += self._version is None or self._doubt or self._overflowed
+        self.gaps += self._version is None or self._doubt or self._overflowed or not self._health.trust.is_clear
         self._former = self._version or self._former
         self._version, self._doubt, self._overflowed = version, False, False
         self._health.trust.listed(asyncio.get_running_loop().time())
@@ -277,24 +280,34 @@ class Reflector(Generic[W, T]):
 
     async def _probe(self) -> None:
         """Raise `NothingDelivered` if watches open, but bring nothing."""
-        answered = await self._is_probe_answered()
+        answered = await self._is_probe_answered(_OLDEST_VERSION)
+        if answered is False:
+            answered = await self._is_probe_answered(_ANY_VERSION)
         now, trust = asyncio.get_running_loop().time(), self._health.trust
         if answered is None:
             trust.put_off(now)
-        elif answered or trust.needs_probe(now):  # otherwise the watch has brought something meanwhile
-            self._health.probed(answered=answered)
-            if not answered:
-                raise NothingDelivered(self.resource.plural)
+        elif answered:
+            self._health.probed(answered=True)
+        elif trust.needs_probe(now):  # otherwise the watch has brought something meanwhile
+            self._probed_in_vain(now)
 
-    async def _is_probe_answered(self) -> bool | None:
-        """Whether a watch from an old version brings anything; None if it does not open.
+    def _probed_in_vain(self, now: float) -> None:
+        """Raise `NothingDelivered` if the server must have had something to say; otherwise list again soon."""
+        if len(self) or not self._health.trust.delivers:
+            self._health.probed(answered=False)
+            raise NothingDelivered(self.resource.plural)
+        self._health.trust.probed_in_vain(now)
+        self._relist_at = now
+
+    async def _is_probe_answered(self, version: str) -> bool | None:
+        """Whether a watch from a version brings anything; None if it does not open.
 
         A server sends an error at once, or the events since then, or a bookmark before the end of the watch.
         """
         patience = self._timing.probe + self._timing.grace
         lines = self._client.watch(
             self.resource,
-            version=_OLDEST_VERSION,
+            version=version,
             seconds=whole(self._timing.probe),
             silence=2 * patience,
             **self._selection,

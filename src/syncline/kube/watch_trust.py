@@ -2,7 +2,9 @@
 
 No news is usual: the API server sends a bookmark only if the version of the kind has moved on, and for a kind at rest
 it may move on every ten minutes. A proxy that holds all events back looks the same. So a watch that brought nothing
-is followed by a probe: a short watch from a version that is so old that every server has something to say.
+is followed by a probe: a short watch from a version that is so old that nearly every server has something to say, and
+else one that begins with all objects. If there are no objects, a server may be silent in both, and no answer proves
+nothing.
 
 Pure: the clock is an argument.
 """
@@ -14,7 +16,9 @@ class WatchTrust:
     def __init__(self, quiet: float, longest: float) -> None:
         """`quiet` is the time without a line before the first probe, `longest` the maximum time between two."""
         self.delivers = True
-        """False from the first probe without an answer to the next line of any watch."""
+        """False from the first probe that proves the contrary to the next line of any watch."""
+        self.is_clear = True
+        """False from the first probe without an answer, whatever it proves, to the next line of any watch."""
         self._quiet = quiet
         self._longest = longest
         self._pause = quiet
@@ -26,7 +30,7 @@ class WatchTrust:
 
     def heard(self, now: float) -> None:
         """Note a line of the watch."""
-        self._current_at, self._pause, self.delivers = now, self._quiet, True
+        self._current_at, self._pause, self.delivers, self.is_clear = now, self._quiet, True, True
 
     def needs_probe(self, now: float) -> bool:
         """Whether nothing has come for so long that the server should be probed."""
@@ -34,8 +38,12 @@ class WatchTrust:
 
     def probed(self, now: float, *, answered: bool) -> None:
         """Note the result of a probe."""
-        self._current_at, self.delivers = now, answered
+        self._current_at, self.delivers, self.is_clear = now, answered, answered
         self._pause = min(2 * self._pause, self._longest) if answered else self._quiet
+
+    def probed_in_vain(self, now: float) -> None:
+        """Note a probe without an answer, of a server that may have nothing to say."""
+        self._current_at, self._pause, self.is_clear = now, self._quiet, False
 
     def put_off(self, now: float) -> None:
         """Note that the server refused a probe, which tells nothing."""
