@@ -83,6 +83,11 @@ class Round:
         sync.annotate({REQUESTED_AT: "now"})
         until(lambda: sync.read()["status"]["written"], lambda written: written == ["ConfigMap"])
 
+    def request_and_wait(self, sync: Thing) -> None:
+        """Request a reconcile, and wait for its end."""
+        sync.annotate({REQUESTED_AT: "again"})
+        until(lambda: sync.read()["status"].get("lastHandledRequest"), lambda handled: handled == "again")
+
     def begin(self) -> None:
         """Make namespaces and a source."""
         self.targets = [f"{self.name}-{number}" for number in range(3)]
@@ -148,6 +153,18 @@ class Round:
         selected = {"connection": by_label, "namespaces": [self.there]}
         self._sync("ManifestSync", "remote", sourceRef=ref, targets={"remoteClusters": [there]}, targetName="one")
         self._sync("ManifestSync", "selected", sourceRef=ref, targets={"remoteClusters": [selected]}, targetName="two")
+
+    def build_for_missing_namespace(self) -> Thing:
+        """Have a sync whose only object belongs to a namespace that does not exist."""
+        manifest = f"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: built\n  namespace: {self.name}-missing\n"
+        self.hub.request(
+            "POST", f"/api/v1/namespaces/{self.home}/configmaps", config_map("files", **{"built.yaml": manifest})
+        )
+        account = self._builder()
+        empower(self.hub, self.home, account)
+        sync = self._sync("ConfigSync", "waits", source={"configMapRef": {"name": "files"}}, serviceAccountName=account)
+        ready(sync, "False", "NamespaceNotFound")
+        return sync
 
     def _build(self) -> None:
         manifest = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: built\ndata:\n  a: '1'\n"

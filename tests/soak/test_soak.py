@@ -17,6 +17,7 @@ from syncline.engine.sync_object import RawSync
 from syncline.operator import Operator
 from syncline.render.workers import pool
 from syncline.sandbox import Options, Sandbox
+from syncline.testing.audit import AuditLog
 from syncline.testing.operator import install
 
 ROUNDS = 2
@@ -67,6 +68,21 @@ async def test_a_kind_that_a_sync_no_longer_writes_leaves_its_inventory_and_is_w
         await asyncio.to_thread(round_.copy_config_map_only, sync)
         await until(lambda: not operator._hub.is_open(thing))
         assert operator._hub.is_open("ConfigMap")
+        await asyncio.to_thread(round_.end_syncs)
+
+
+async def test_a_kind_whose_only_object_waits_stays_in_the_inventory(
+    round_: Round, arena_kubeconfig: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise each attempt to write it would record the kind, and the next one drop it: two writes of the status."""
+    monkeypatch.setattr(clusters, "MAX_WRITE_SECONDS", 0.0)
+    audit = AuditLog(round_.hub)
+    async with running(arena_kubeconfig, tmp_path):
+        sync = await asyncio.to_thread(round_.build_for_missing_namespace)
+        before = await asyncio.to_thread(audit.mark)
+        await asyncio.to_thread(round_.request_and_wait, sync)
+        writes = [one for one in audit.writes(since=before) if (one.resource, one.name) == ("configsyncs", sync.name)]
+        assert sorted(one.subresource for one in writes if one.code < 300) == ["", "status"]  # the request, its answer
         await asyncio.to_thread(round_.end_syncs)
 
 

@@ -132,7 +132,8 @@ class Reconciler(BaseReconciler[Spec, Status], Generic[Spec, Status, Source]):
             return await self._dry_run(reading, clusters, desired)
         edit = await self._edits.judge(reading, lowered, clusters, desired)
         # Of staged objects the kinds follow, each before its first write: one that cannot be watched is never written.
-        await self._record_inventory(structs.replace(lowered, writes=()) if lowered.staged else lowered, clusters, edit)
+        first = structs.replace(lowered, writes=()) if lowered.staged else lowered
+        await self._record_inventory(first, clusters, edit, wanted=lowered)
         marks = KeepMarks(sync)
         units = [await self._apply_unit(lowered, one, state, edit, marks) for one in desired]
         removed = await self._prune_removed_units(lowered, clusters, units, state, edit)
@@ -195,10 +196,16 @@ class Reconciler(BaseReconciler[Spec, Status], Generic[Spec, Status, Source]):
         return failed_result(sync, error, outcomes, clusters.requeue)
 
     async def _record_inventory(
-        self, lowered: LoweredSpec[Spec, Status], clusters: ConnectedClusters, edit: ScopeEdit | None = None
+        self,
+        lowered: LoweredSpec[Spec, Status],
+        clusters: ConnectedClusters,
+        edit: ScopeEdit | None = None,
+        *,
+        wanted: LoweredSpec[Spec, Status],
     ) -> None:
         """Record kinds, clusters and units in the status before their first write, and the scope before a removal.
 
+        Kinds without objects leave the record, except those that `wanted` writes: their first object may still wait.
         Raises `SyncGone` if the sync does not exist any more: then nothing may be written.
         """
         latest = self._latest(lowered.sync)
@@ -207,7 +214,7 @@ class Reconciler(BaseReconciler[Spec, Status], Generic[Spec, Status, Source]):
             status = structs.replace(status, scope=edit.text)
         state = self._states.get(key_of(lowered.sync))
         if state is None or not state.fan_out.in_flight:
-            status = without_kinds(status, emptied_kinds(lowered, clusters))
+            status = without_kinds(status, emptied_kinds(wanted, clusters))
         if status != latest.status:
             await self._status.record(latest, status)
 
@@ -227,7 +234,8 @@ class Reconciler(BaseReconciler[Spec, Status], Generic[Spec, Status, Source]):
                 writes=tuple(ref for ref in lowered.writes if ref.kind_name in alike),
                 destinations=tuple(site.destination for site in sites),
             )
-            await self._record_inventory(about, structs.replace(clusters, sites=sites, former=(), renamed=()))
+            mine = structs.replace(clusters, sites=sites, former=(), renamed=())
+            await self._record_inventory(about, mine, wanted=lowered)
 
     async def _apply_unit(
         self,
