@@ -1,18 +1,25 @@
 """Transform: from a source object to the desired object of each target."""
 
 import asyncio
+import threading
+from typing import Any
 
 import pytest
+from msgspec import structs
 from tests.controllers.parts import MadeUpCluster, lowered, namespace, place, renderer, source
 
 from syncline.api.content import Keys
 from syncline.api.manifestsync import Patch
 from syncline.controllers.errors import SyncError
 from syncline.controllers.lowered import LoweredSpec, SourceObject
+from syncline.controllers.targets import transform
 from syncline.controllers.targets.clusters import TargetCluster
 from syncline.controllers.targets.select import PlannedCopy
-from syncline.controllers.targets.transform import MAX_VALUES, RenderedTargets, render_targets
+from syncline.controllers.targets.transform import MAX_VALUES, MOST_COMPARISONS, RenderedTargets, render_targets
+from syncline.core.content import select_keys
+from syncline.core.keypolicies import KeyPolicies, KeyPolicy
 from syncline.core.objects import PLAIN, Target
+from syncline.core.plan import Policy
 
 CLUSTER = MadeUpCluster(namespace("a"), namespace("b"))
 HERE = place(CLUSTER, "a", "b")
@@ -118,3 +125,33 @@ async def test_large_patches_of_one_sync_let_all_others_go_on() -> None:
     await running
     assert len(others) > len(targets)
     assert [desired.content.data["own"] for _, desired in found.desired] == targets
+
+
+async def test_many_globs_over_many_keys_are_compared_while_other_tasks_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    others_ran = threading.Event()
+
+    def slowly(*given: Any) -> Any:
+        assert others_ran.wait(60), "the event loop waited for the selection of keys"
+        return select_keys(*given)
+
+    monkeypatch.setattr(transform, "select_keys", slowly)
+    spec = lowered(keys=Keys(exclude=[f"*{number}*x" for number in range(100)]))
+    large = source(data={f"key-{number}": "" for number in range(1_000)})
+    running = asyncio.create_task(rendered(spec, large, to=("a",)))
+    asyncio.get_running_loop().call_soon(others_ran.set)
+    ((_, desired),) = (await running).desired
+    assert len(desired.content.data) == 1_000
+
+
+@pytest.mark.parametrize("two_way", [False, True])
+async def test_more_conflict_policies_of_keys_than_can_be_compared_in_time_are_refused(two_way: bool) -> None:
+    rules = (KeyPolicy(tuple(f"*{number}*x" for number in range(50)), "Skip"),) * 50
+    one_way = Policy() if two_way else Policy(key_policies=rules)
+    at = place(CLUSTER, "a")
+    at = structs.replace(at, destination=structs.replace(at.destination, policy=one_way))
+    spec = lowered(two_way=KeyPolicies("SourceWins", rules) if two_way else None)
+    found = await rendered(spec, source(data={"key": ""}), at=at, to=("a",))
+    assert found.failed == ()
+    large = source(data={f"key-{number}": "" for number in range(MOST_COMPARISONS // 2500 + 1)})
+    with pytest.raises(SyncError, match="keyPolicies has 2500 names and globs, and the copy has 201 keys"):
+        await rendered(spec, large, at=at, to=("a",))

@@ -1,6 +1,7 @@
 """What a tenant, the owner of an upstream, or somebody with rights in one namespace below would try, and bad luck."""
 
 import asyncio
+import threading
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any, cast
@@ -224,6 +225,33 @@ async def test_what_a_sync_has_taken_over_does_not_reach_the_upstream_when_its_s
     taken = _copy("ConfigMap", "ConfigMap/web/one", mode="Adopted")
     assert await edited.outcome(site, taken, resource, Key("web", "one")) is None
     assert not upstream.written
+
+
+async def test_a_large_copy_is_made_while_other_tasks_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its transforms and digests take long, and a tenant chooses how large it is, and how many there are."""
+    maker = CopyMaker(_rules(_spec(), _served(WorkspaceResource(resource="configmaps"), CONFIGMAPS)), 1, HeldObjects())
+    others_ran, makes, make = threading.Event(), 0, maker._make
+
+    def slowly(*given: Any) -> Any:
+        nonlocal makes
+        makes += 1
+        assert others_ran.wait(60), "the event loop waited for a copy"
+        return make(*given)
+
+    monkeypatch.setattr(maker, "_make", slowly)
+    source = _source("ConfigMap", CONFIGMAPS)
+    data = {f"k{number}": "" for number in range(5_000)}
+    place = (
+        _site("east"),
+        structs.replace(source, manifest={**source.manifest, "data": data}),
+        Target("web", "one", "ConfigMap", "east"),
+        ReplicaShare(),
+    )
+    preparing = asyncio.create_task(maker.prepare(*place))
+    asyncio.get_running_loop().call_soon(others_ran.set)
+    await preparing
+    assert isinstance(maker.make(*place), DesiredAt)
+    assert makes == 1
 
 
 def _made(rules: CopyRules, cluster: str, kind: str, resource: Resource) -> DesiredAt:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from syncline.core.documents import DocumentError, is_deep, read_document
+from syncline.core.documents import DocumentError, has_many_values, is_deep, read_document
 
 
 @pytest.mark.parametrize(
@@ -60,3 +60,17 @@ def test_a_number_to_the_base_of_sixty_is_not_computed() -> None:
     for tag in ("int", "float"):
         with pytest.raises(DocumentError, match="line 1: this is no number"):
             read_document(f"a: !!{tag} 1" + ":59" * 100_000)
+
+
+@pytest.mark.parametrize(
+    ("value", "many"),
+    [
+        ("text", False),
+        ({"a": [1, 2], "b": {"c": {}}}, False),
+        (dict.fromkeys(map(str, range(11))), True),
+        ([[[]] * 5, [[]] * 6], True),
+        ([[[[[[[[[[[[]]]]]]]]]]]], True),
+    ],
+)
+def test_many_values_are_noticed_however_they_are_nested(value: object, many: bool) -> None:
+    assert has_many_values(value, 10) is many

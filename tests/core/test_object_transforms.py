@@ -1,5 +1,6 @@
 """Transforms of objects on their way down."""
 
+import time
 from copy import deepcopy
 from typing import Any
 
@@ -218,6 +219,22 @@ def test_copies_of_copies_do_not_explode() -> None:
     steps = [TransformStep(index=index, patch=[copies[index]]) for index in range(40)]
     with pytest.raises(ObjectTransformError, match=r"too large|too deeply"):
         transformed(web(), steps, VARIABLES, SHAPE)
+
+
+def test_many_operations_on_a_large_object_take_no_longer_than_the_object_is_large() -> None:
+    large = {**web(), "data": {f"k{number}": "" for number in range(30_000)}}
+    copies = [
+        TransformStep(
+            index=index,
+            set={f"/data/s{index}-{number}": "v" for number in range(50)},
+            patch=[{"op": "copy", "from": "/data/k0", "path": f"/data/c{index}-{number}"} for number in range(30)],
+        )
+        for index in range(50)
+    ]
+    before = time.process_time()
+    found = transformed(large, copies, VARIABLES, SHAPE).manifest
+    assert time.process_time() - before < 5
+    assert len(found["data"]) == 30_000 + 50 * 80
 
 
 def test_a_message_holds_no_value() -> None:

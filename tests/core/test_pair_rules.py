@@ -1,6 +1,7 @@
 """The rules of pairs, the record of their base, and the patch that makes one object of another."""
 
 import copy
+import time
 from typing import Any
 
 import msgspec
@@ -151,3 +152,30 @@ def test_a_patch_makes_one_object_of_another(before: dict[str, Any], after: dict
     assert msgspec.json.encode(result, order="sorted") == msgspec.json.encode(after, order="sorted")
     assert before == untouched
     assert diff_patch(after, after) == []
+
+
+PARTS = st.lists(st.sampled_from(["a", "b", "0", "1", "-", "[a]", "[b]", ""]), min_size=1, max_size=4)
+
+
+def overlap(written: list[str], path: list[str]) -> bool:
+    """Whether one path is the other, or above or below it; a place in a list stands for any of its items."""
+    return all(
+        one == other or (other.startswith("[") and (one == "-" or one.isdecimal()))
+        for one, other in zip(written, path, strict=False)
+    )
+
+
+@given(st.lists(PARTS, max_size=5), PARTS)
+def test_of_many_written_paths_any_may_be_above_or_below(written: list[list[str]], path: list[str]) -> None:
+    rules = PairRules(two_way=True, one_way=tuple("/" + "/".join(one) for one in written))
+    is_one_way = any(overlap(one, path) for one in written)
+    assert rules.flowing_down(["/".join(path)]) == ({"/".join(path)} if is_one_way else set())
+
+
+@pytest.mark.parametrize("written", ["data/k{}", "spec/list/{}/x"])
+def test_many_written_paths_and_many_values_take_little_time(written: str) -> None:
+    rules = PairRules(two_way=True, one_way=tuple("/" + written.format(number) for number in range(4_000)))
+    paths = [path for number in range(15_000) for path in (f"data/v{number}", f"spec/list/[i{number}]/v{number}")]
+    before = time.process_time()
+    assert rules.flowing_down(paths) == set()
+    assert time.process_time() - before < 10

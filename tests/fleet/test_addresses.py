@@ -42,6 +42,20 @@ from syncline.kube.transport import Dialing, Transport
         ("fd00:ec2::23", "metadata"),
         ("169.254.170.23", "metadata"),
         ("fd20:ce::254", "metadata"),
+        ("fd00:a9fe:a9fe::1", "metadata"),
+        ("fd00:42::42", "metadata"),
+        ("fd00:c1::a9fe:a9fe", "metadata"),
+        ("fd00:100::100:200", "metadata"),
+        ("fe80::a9fe:a9fe", "metadata"),
+        ("fd00:ec2::254%1", "metadata"),
+        ("fd20:ce::254%eth0", "metadata"),
+        ("64:ff9b:1:a9fe:a9:fe00::", "metadata"),
+        ("64:ff9b:1:a9:fe:a9fe::", "metadata"),
+        ("64:ff9b:1:0:a9:fea9:fe00:0", "metadata"),
+        ("64:ff9b:1::6464:64c8", "metadata"),
+        ("64:ff9b:1:7f00:0:100::", "this machine"),
+        ("2001:db8::5efe:a9fe:a9fe", "metadata"),
+        ("2001:db8::200:5efe:7f00:1", "this machine"),
         ("100.100.100.200", "metadata"),
         ("168.63.129.16", "metadata"),
         ("0.0.0.0", "not the address of a server"),
@@ -57,7 +71,9 @@ def test_some_addresses_are_refused(address: str, said: str) -> None:
     assert said in (refusal(address, allow_loopback=False) or "")
 
 
-@pytest.mark.parametrize("address", ["10.0.0.1", "192.168.1.1", "172.16.0.1", "fd12::1", "203.0.113.7", "2001:db8::1"])
+@pytest.mark.parametrize(
+    "address", ["10.0.0.1", "192.168.1.1", "172.16.0.1", "fd12::1", "203.0.113.7", "2001:db8::1", "64:ff9b:1::a00:1"]
+)
 def test_private_and_public_addresses_are_not_refused(address: str) -> None:
     assert refusal(address, allow_loopback=False) is None
 
@@ -75,6 +91,7 @@ def test_for_development_this_machine_and_its_neighbours_may_be_allowed_but_noth
         *("127.0.0.1", "127.1", "0x7f000001", "2130706433", "017700000001", "0", "[::1]", "[::ffff:127.0.0.1]"),
         *("localhost", "LOCALHOST", "localhost.", "a.localhost", "localhost.localdomain"),
         *("169.254.169.254", "[fe80::1]", "0.0.0.0", "[::]"),
+        *("[fd00:ec2::254%1]", "[fd00:ec2::254%251]", "[fd00:42::42]"),
     ],
 )
 def test_a_server_is_refused_as_it_is_written(host: str) -> None:

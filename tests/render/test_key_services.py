@@ -138,6 +138,13 @@ async def test_a_file_does_not_say_where_a_credential_goes(
         (read_vault, {"vault-token": b"t", "vault-address": b"https://v:port"}, "https://HOST"),
         (read_vault, {"vault-token": b"t", "vault-address": b"https://v:70000"}, "https://HOST"),
         (read_vault, {"vault-token": b"t", "vault-address": b"https://v w"}, "https://HOST"),
+        (read_vault, {"vault-token": b"t", "vault-address": b"https://xn--.example"}, "https://HOST"),
+        (read_vault, {"vault-token": b"t\r\nHost: evil", "vault-address": b"https://v"}, "vault-token"),
+        (
+            read_vault,
+            {"vault-token": b"t", "vault-address": b"https://v", "vault-namespace": b"a\nb"},
+            "vault-namespace",
+        ),
     ],
 )
 def test_what_a_credential_names_beyond_known_fields_is_refused(
@@ -161,6 +168,18 @@ def test_a_request_to_aws_is_signed_as_its_own_library_signs_it(token: str, sign
     now = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
     headers = aws_headers(credential, "kms.eu-west-1.amazonaws.com", "eu-west-1", body, now)
     assert headers["Authorization"].endswith(f"Signature={signature}")
+
+
+@pytest.mark.parametrize(
+    "secret", [{"vault-token": b"t\r\nHost: evil"}, {"vault-namespace": b"a\nb"}, {"vault-address": b"https://xn--.v"}]
+)
+async def test_a_credential_that_no_request_can_carry_fails_the_build_and_nothing_else(
+    builder: BuildPool, doubles: Doubles, secret: dict[str, bytes], tmp_path: Path
+) -> None:
+    content = encrypted_for(doubles, "hc_vault", tmp_path, CONFIG)
+    with pytest.raises(BuildError, match=next(iter(secret))):
+        await build(builder, content, doubles.secret | secret)
+    assert not doubles.asked
 
 
 async def test_a_service_that_never_answers_is_given_up(

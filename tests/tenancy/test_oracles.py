@@ -150,6 +150,23 @@ def test_a_namespace_that_is_absent_closed_or_ending_is_told_like_any_other(
     assert "exist" not in answers.pop() or trouble == "missing"
 
 
+@pytest.mark.parametrize("rights", [(), ("get",)])
+def test_a_two_way_sync_that_names_an_absent_closed_or_ending_namespace_is_told_like_of_any_other(
+    mallory: Tenant, nobody: Account, namespaces: list[str], rights: tuple[str, ...]
+) -> None:
+    mallory.create("v1", "ConfigMap", "configmaps", "mine", data={"a": "b"})
+    nobody.may(mallory.namespace, "configmaps", *ALL)
+    if rights:
+        nobody.may("", "configmaps", *rights)
+    answers = set()
+    for name in namespaces:
+        source = {"sourceNamespace": mallory.namespace, "configMapName": "mine"}
+        sync = probe(mallory, "ConfigMapSync", name, destinationNamespace=name, direction="Bidirectional", **source)
+        sync.becomes("Forbidden")
+        answers.add(told(sync, name))
+    assert len(answers) == 1, answers
+
+
 def test_an_account_that_may_read_a_namespace_is_told_what_is_the_matter_with_it(
     world: Manifests, account: Account, namespaces: list[str]
 ) -> None:

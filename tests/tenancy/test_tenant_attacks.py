@@ -14,6 +14,7 @@ from tests.tenancy.accounts import ALL, Account
 from tests.tenancy.policies import NAME_LABEL, Govern, Policy
 from tests.tenancy.tenants import Tenant
 
+from syncline.core.ownership import RECONCILE
 from syncline.sandbox import RequestError
 
 __all__ = ["world"]
@@ -142,6 +143,53 @@ def test_build_seconds_are_not_forgotten_with_a_sync(
         message = mallory.sync("ConfigSync", name, **spec).becomes("NotAllowed")["message"]
         what = f"to build for more than 1 s an hour in namespace {mallory.namespace}"
         assert message.startswith(policy.refusal("quotas.buildSecondsPerHour", what))
+
+
+class TestCopiesThatAreLeft:
+    """A copy counts for the quota of targets while it is the sync's, also where the sync no longer wants it."""
+
+    @pytest.fixture
+    def targets(self, world: GitWorld, robot: Account) -> list[str]:
+        targets = world.namespaces("a", "b")
+        for target in targets:
+            robot.may(target, "configmaps", *ALL)
+        return targets
+
+    @pytest.fixture
+    def policy(self, mallory: Tenant, govern: Govern) -> Policy:
+        mallory.create("v1", "ConfigMap", "configmaps", "source", data={"a": "1"})
+        return govern(quotas={"targets": 3})
+
+    def sync(self, mallory: Tenant, robot: Account, targets: list[str], **spec: Any) -> Sync:
+        source = {"sourceNamespace": mallory.namespace, "configMapName": "source", "serviceAccountName": robot.name}
+        sync = mallory.sync("ConfigMapSync", "a", destinationNamespaces=targets, destinationName="x", **source, **spec)
+        sync.becomes("Synced", synced=2)
+        return sync
+
+    def is_refused(self, world: GitWorld, sync: Sync, policy: Policy, targets: list[str]) -> None:
+        what = f"to have 4 targets here and more than 3 in all of namespace {sync.namespace}"
+        assert sync.becomes("NotAllowed")["message"].startswith(policy.refusal("quotas.targets", what))
+        assert [world.config_map(target, "y").look() for target in targets] == [None, None]
+
+    def test_a_sync_that_prunes_nothing_has_no_more_copies_after_it_was_renamed(
+        self, world: GitWorld, mallory: Tenant, robot: Account, targets: list[str], policy: Policy
+    ) -> None:
+        sync = self.sync(mallory, robot, targets, prune=False)
+        sync.change(destinationName="y")
+        self.is_refused(world, sync, policy, targets)
+        sync.change(prune=True)
+        world.config_map(targets[0], "x").gone()
+        sync.becomes("Synced", synced=2)
+
+    def test_a_sync_whose_copies_are_annotated_to_stay_has_no_more_after_it_was_renamed(
+        self, world: GitWorld, mallory: Tenant, robot: Account, targets: list[str], policy: Policy
+    ) -> None:
+        sync = self.sync(mallory, robot, targets)
+        for target in targets:
+            world.config_map(target, "x").annotate({RECONCILE: "Disabled"})
+        until(lambda: sync.counts, lambda counts: counts.get("skipped") == len(targets))
+        sync.change(destinationName="y")
+        self.is_refused(world, sync, policy, targets)
 
 
 def test_no_spelling_leads_to_a_repository_that_is_not_listed(

@@ -42,7 +42,7 @@ from syncline.controllers.targets.keep_policy import KeepMarks
 from syncline.controllers.targets.managed_objects import managed_objects
 from syncline.controllers.targets.open_kind import describe_unwatched
 from syncline.controllers.targets.preview import Preview, merge
-from syncline.controllers.targets.prune import KEEP_NOTHING, Pruner, PruneResult
+from syncline.controllers.targets.prune import KEEP_NOTHING, Pruner, PruneResult, count_left
 from syncline.controllers.targets.stages import DesiredAt
 from syncline.controllers.targets.status_upward import UpwardResult
 from syncline.controllers.targets.visibility import Visibility
@@ -125,7 +125,7 @@ class Reconciler(BaseReconciler[Spec, Status], Generic[Spec, Status, Source]):
             finally:
                 self._watch(reading, clusters)
             lowered = reading.lowered
-            self._take_targets(lowered, desired)
+            self._take_targets(lowered, clusters, desired)
         except SyncError as error:
             return await self._failed(sync, clusters, error)
         if lowered.dry_run:
@@ -176,14 +176,21 @@ class Reconciler(BaseReconciler[Spec, Status], Generic[Spec, Status, Source]):
         if watches is not None:
             self.triggers.set_watches(key_of(reading.lowered.sync), *watches)
 
-    def _take_targets(self, lowered: LoweredSpec, desired: Sequence[DesiredSet], *, preview: bool = False) -> None:
+    def _take_targets(
+        self, lowered: LoweredSpec, clusters: ConnectedClusters, desired: Sequence[DesiredSet], *, preview: bool = False
+    ) -> None:
         """Raise `QuotaError` where the sync would have more targets than a TenantPolicy allows."""
         if not any(one.known for one in desired):
             return
+        wanted = sum(one.targets for one in desired)
+        if lowered.limits.quota("targets") is not None:  # copies that an author has left in place count too
+            wanted += sum(count_left(lowered, one.clusters, one.keep) for one in desired if one.known)
+            left = (for_unit(clusters, name) for name in lowered.removed_units)
+            wanted += sum(count_left(lowered, one, KEEP_NOTHING) for one in left)
         quotas = self._shared.quotas
         take = quotas.check_targets if preview or lowered.dry_run else quotas.take_targets
         whole = all(one.known for one in desired)
-        take(self.kind.name, lowered.sync, sum(one.targets for one in desired), whole=whole)
+        take(self.kind.name, lowered.sync, wanted, whole=whole)
 
     async def _failed(
         self, sync: Sync[Spec, Status], clusters: ConnectedClusters, error: SyncError
@@ -415,7 +422,7 @@ class Reconciler(BaseReconciler[Spec, Status], Generic[Spec, Status, Source]):
             reading = await self._source.read(lowered, SyncState(FanOut(lambda: None)), preview=True)
             clusters = await self._resolver.connect(reading.lowered, self.triggers)
             desired = await self._desired(reading, clusters)
-            self._take_targets(reading.lowered, desired, preview=True)
+            self._take_targets(reading.lowered, clusters, desired, preview=True)
         except SyncError as error:
             return Preview(problem=error)
         return await self._plan(reading, clusters, desired, access)

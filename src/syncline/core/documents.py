@@ -5,6 +5,7 @@ YAML is read as in Kubernetes: a date and a time of day are text. No message quo
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -37,6 +38,16 @@ def read_document(text: str) -> Any:
         raise DocumentError(f"it is nested more than {DEPTH_LIMIT} deep")
     _check(value)
     return value
+
+
+def has_many_values(value: Any, limit: int) -> bool:
+    """Whether a value holds more values than the limit, at any depth. It looks at hardly more than these."""
+    left = [value]
+    for _ in range(limit):
+        if not left:
+            return False
+        left.extend(islice(_values(left.pop()), limit))
+    return bool(left)
 
 
 def is_deep(value: Any) -> bool:

@@ -17,7 +17,7 @@ from syncline.core.documents import is_deep
 from syncline.core.namespace_mapping import NO_WORKSPACE, Workspace
 from syncline.core.object_paths import pointer_path
 from syncline.core.object_shapes import Shape
-from syncline.core.patching import SET, PatchError, lenient_patch
+from syncline.core.patching import SET, LenientPatch, PatchError
 from syncline.core.placeholders import TemplateError, fill_texts
 
 Json = dict[str, Any]
@@ -76,26 +76,33 @@ def transformed(
     manifest: Mapping[str, Any], steps: Sequence[TransformStep], variables: Mapping[str, str], shape: Shape
 ) -> TransformedObject:
     """Return the object after all steps. The manifest is not changed. Raises `ObjectTransformError`."""
-    result = dict(manifest)
     written: set[str] = set()
 
     def note(document: Json, pointer: Sequence[str]) -> None:
         written.add(pointer_path(document, pointer, shape))
 
-    for step in steps:
-        for part, operations in _operations(step):
-            where = f"transforms[{step.index}].{part}"
-            try:
-                filled = [_filled(operation, variables, where) for operation in operations]
-                result = lenient_patch(result, filled, note)
-            except PatchError as error:
-                raise ObjectTransformError(f"{where}: {error}") from None
-            except RecursionError:
-                raise ObjectTransformError(f"{where}: its value is nested too deeply: make it flatter") from None
-            _keep_marks(manifest, result, where)
-        if is_deep(result):
-            raise ObjectTransformError(f"transforms[{step.index}]: the object is nested too deeply: make it flatter")
-    return TransformedObject(manifest=result, written=frozenset(written))
+    where = "transforms"
+    try:
+        patch = LenientPatch(manifest, note)
+        for step in steps:
+            for part, operations in _operations(step):
+                where = f"transforms[{step.index}].{part}"
+                patch.apply([_filled(operation, variables, where) for operation in operations])
+                if any(_is_in_metadata(operation) for operation in operations):
+                    _keep_marks(manifest, patch.result, where)
+    except PatchError as error:
+        raise ObjectTransformError(f"{where}: {error}") from None
+    except RecursionError:
+        raise ObjectTransformError(f"{where}: its value is nested too deeply: make it flatter") from None
+    if is_deep(patch.result):
+        raise ObjectTransformError(f"{where}: the object is nested too deeply: make it flatter")
+    return TransformedObject(manifest=patch.result, written=frozenset(written))
+
+
+def _is_in_metadata(operation: Mapping[str, Any]) -> bool:
+    """Whether an operation may change labels or annotations."""
+    pointers = (operation.get("path"), operation.get("from"))
+    return any(isinstance(pointer, str) and pointer.startswith("/metadata") for pointer in pointers)
 
 
 def _operations(step: TransformStep) -> list[tuple[str, list[Mapping[str, Any]]]]:

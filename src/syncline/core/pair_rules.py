@@ -1,6 +1,6 @@
 """The rules for a pair, an upstream object and its copy: `PairRules`, and the form in which their base is recorded."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -42,8 +42,10 @@ class PairRules(Struct, frozen=True, kw_only=True):
 
     def flowing_down(self, paths: Iterable[str]) -> frozenset[str]:
         """Return the paths that flow down only, because a transform writes them, a part of them, or a parent."""
-        written = [_segments(path.removeprefix("/")) for path in self.one_way] if self.two_way else []
-        return frozenset(path for path in paths if any(_overlap(one, _segments(path)) for one in written))
+        if not self.two_way or not self.one_way:
+            return frozenset()
+        written = _WrittenPaths.of(path.removeprefix("/").split("/") for path in self.one_way)
+        return frozenset(path for path in paths if written.overlaps(path.split("/")))
 
 
 def packed(base: Base) -> dict[str, str]:
@@ -80,13 +82,58 @@ def is_too_large(entries: Mapping[str, str]) -> bool:
     return base_size(entries) > MAX_BASE
 
 
-def _segments(path: str) -> list[str]:
-    return path.split("/")
+class _Node:
+    """A place of written paths: the places below it, and whether a path ends here."""
+
+    def __init__(self) -> None:
+        self.below: dict[str, _Node] = {}
+        self.is_end = False
 
 
-def _overlap(written: list[str], path: list[str]) -> bool:
-    """Whether one is the other, or above or below it; a place in a list stands for any of its items."""
-    return all(
-        one == other or (other.startswith("[") and (one == "-" or one.isdecimal()))
-        for one, other in zip(written, path, strict=False)
-    )
+class _WrittenPaths:
+    """The paths that transforms write, from some places on. Each part of a path is looked up once."""
+
+    def __init__(self, nodes: Sequence[_Node]) -> None:
+        self.is_end = any(node.is_end for node in nodes)
+        self._below: dict[str, list[_Node]] = {}
+        for node in nodes:
+            for part, inside in node.below.items():
+                self._below.setdefault(part, []).append(inside)
+        self._known: dict[str, _WrittenPaths | None] = {}
+
+    @staticmethod
+    def of(paths: Iterable[Sequence[str]]) -> "_WrittenPaths":
+        """Return the place at which all of these paths begin."""
+        root = _Node()
+        for path in paths:
+            node = root
+            for part in path:
+                node = node.below.setdefault(part, _Node())
+            node.is_end = True
+        return _WrittenPaths([root])
+
+    def overlaps(self, path: Sequence[str]) -> bool:
+        """Whether a path is written, or is above or below a written one; a place in a list means any of its items."""
+        at = self
+        for part in path:
+            if at.is_end:
+                return True
+            found = at._next(part)
+            if found is None:
+                return False
+            at = found
+        return True
+
+    def _next(self, part: str) -> "_WrittenPaths | None":
+        is_item = part.startswith("[")
+        if part not in self._below and not is_item:
+            return None
+        # All items are alike, unless a written path has the very text of one.
+        name = part if part in self._below else "["
+        if name not in self._known:
+            nodes = list(self._below.get(part, ()))
+            if is_item:
+                places = (one for one in self._below if one == "-" or one.isdecimal())
+                nodes += [node for place in places for node in self._below[place]]
+            self._known[name] = _WrittenPaths(nodes) if nodes else None
+        return self._known[name]

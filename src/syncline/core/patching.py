@@ -10,6 +10,7 @@ message contains a value of the patch or of the object, because both may be secr
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
+from itertools import islice
 from typing import Any
 
 from msgspec import Struct
@@ -133,26 +134,6 @@ def json_patch(target: Any, operations: Sequence[Any]) -> Any:
     return document[""]
 
 
-def lenient_patch(target: Mapping[str, Any], operations: Sequence[Any], written: Written) -> Json:
-    """Return the target after all operations of a transform. If one fails, nothing is patched.
-
-    In addition to the operations of a JSON Patch there is `set`, which replaces an existing value. Missing parents are
-    created. The removal of an absent value is no error. `written` is called with the object and the parts of a pointer
-    for every value that an operation writes.
-    """
-    steps = [_read_operation(index, operation, (*OPERATIONS, SET)) for index, operation in enumerate(operations)]
-    document = {"": deepcopy(target)}
-    room = COPY_LIMIT
-    for step in steps:
-        try:
-            room -= _apply_leniently(document, step, room, written)
-            if step.op == "copy":
-                _size(document, COPY_LIMIT)
-        except _InvalidPatchError as wrong:
-            raise PatchError(f"{step}: {wrong}", f"operation {step.index} ({step.op}) cannot be executed") from None
-    return dict(document[""])
-
-
 class _Operation(Struct, frozen=True, kw_only=True):
     index: int
     op: str
@@ -166,6 +147,40 @@ class _Operation(Struct, frozen=True, kw_only=True):
 
 class _InvalidPatchError(Exception):
     """The error of an operation, before its index is known."""
+
+
+class LenientPatch:
+    """The operations of transforms on one object. After an error, the object is of no use.
+
+    In addition to the operations of a JSON Patch there is `set`, which replaces an existing value. Missing parents are
+    created. The removal of an absent value is no error. `written` is called with the object and the parts of a pointer
+    for every value that an operation writes. The size of all copies together is limited.
+    """
+
+    def __init__(self, target: Mapping[str, Any], written: Written) -> None:
+        self._document = {"": deepcopy(dict(target))}
+        self._written = written
+        self._room: int | None = None
+
+    @property
+    def result(self) -> Json:
+        """The object after the operations so far."""
+        return self._document[""]
+
+    def apply(self, operations: Sequence[Any]) -> None:
+        """Carry out these operations. Raises `PatchError`."""
+        for step in [_read_operation(index, one, (*OPERATIONS, SET)) for index, one in enumerate(operations)]:
+            try:
+                self._apply(step)
+            except _InvalidPatchError as wrong:
+                raise PatchError(f"{step}: {wrong}", f"operation {step.index} ({step.op}) cannot be executed") from None
+
+    def _apply(self, step: _Operation) -> None:
+        if step.op == "copy" and self._room is None:  # measured once: it takes as long as a copy of the whole object
+            self._room = COPY_LIMIT - _size(self._document, COPY_LIMIT)
+        copied = _apply_leniently(self._document, step, self._room or 0, self._written)
+        if self._room is not None:
+            self._room -= copied
 
 
 def _read_operation(index: int, raw: Any, operations: Sequence[str] = OPERATIONS) -> _Operation:
@@ -355,7 +370,7 @@ def _sizes(value: Any) -> Iterator[int]:
 
 
 def _missing(found: Mapping[str, Any], part: str, path: Sequence[str]) -> str:
-    shown = ", ".join([*found][:_SHOWN]) + (", ..." if len(found) > _SHOWN else "")
+    shown = ", ".join(islice(found, _SHOWN)) + (", ..." if len(found) > _SHOWN else "")
     return f"there is no {part} in {_pointer(path)}; there {f'are {shown}' if found else 'is nothing'}"
 
 

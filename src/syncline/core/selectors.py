@@ -1,6 +1,8 @@
 """Globs and label selectors."""
 
+import re
 from collections.abc import Mapping
+from functools import lru_cache
 
 from syncline.api.common import LabelSelector
 
@@ -14,21 +16,47 @@ def is_glob(pattern: str) -> bool:
 
 def glob_matches(pattern: str, text: str) -> bool:
     """Match `*` (any run) and `?` (any one character), case-sensitive, whole text, without backtracking blow-up."""
-    position = cursor = 0
-    star, resume = -1, 0
-    while cursor < len(text):
-        if position < len(pattern) and pattern[position] == "*":
-            star, resume = position, cursor
-            position += 1
-        elif position < len(pattern) and pattern[position] in ("?", text[cursor]):
-            position += 1
-            cursor += 1
-        elif star >= 0:
-            resume += 1
-            position, cursor = star + 1, resume
-        else:
+    if "*" not in pattern and "?" not in pattern:
+        return pattern == text
+    first, *rest = _parts(pattern)
+    if not rest:
+        return len(text) == first.length and first.is_at(text, 0)
+    *middle, last = rest
+    position, end = first.length, len(text) - last.length
+    if position > end or not first.is_at(text, 0) or not last.is_at(text, end):
+        return False
+    for part in middle:  # the first place of each part leaves the most text for the others
+        found = part.find(text, position, end)
+        if found < 0:
             return False
-    return all(character == "*" for character in pattern[position:])
+        position = found + part.length
+    return True
+
+
+class _Part:
+    """The text between two stars of a glob. The library of Python finds it: a glob is matched against many names."""
+
+    def __init__(self, text: str) -> None:
+        self.length = len(text)
+        self._text = text
+        expression = "".join("." if one == "?" else re.escape(one) for one in text)
+        self._expression = re.compile(expression, re.DOTALL) if "?" in text else None
+
+    def is_at(self, text: str, position: int) -> bool:
+        if self._expression is None:
+            return text.startswith(self._text, position)
+        return self._expression.match(text, position) is not None
+
+    def find(self, text: str, position: int, end: int) -> int:
+        if self._expression is None:
+            return text.find(self._text, position, end)
+        found = self._expression.search(text, position, end)
+        return found.start() if found is not None else -1
+
+
+@lru_cache(maxsize=4096)
+def _parts(pattern: str) -> tuple[_Part, ...]:
+    return tuple(map(_Part, pattern.split("*")))
 
 
 def selector_matches(selector: LabelSelector, labels: Mapping[str, str]) -> bool:

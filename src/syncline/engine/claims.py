@@ -26,7 +26,8 @@ Name = tuple[str, str, str]
 
 # Stands for a sync that must not be named.
 ANOTHER = "another sync"
-# The API server is asked about at most this many identities that claim one target: anybody can invent accounts.
+# The API server is asked about at most this many identities that claim one target, and about the oldest one of each
+# namespace: anybody can invent accounts, and an answer takes as long as the write that waits for it.
 MOST_REVIEWED = 8
 
 
@@ -251,18 +252,16 @@ class Claims:
 def reviewed(older: Iterable[Claim], user: str | None) -> list[Claim]:
     """Return the claims whose identities are reviewed for a sync that acts as `user`, the oldest first.
 
-    The oldest claim of an identity stands for all its claims. The sync's own identity and the operator are always
-    included. The number of others is limited, and they are chosen round-robin over their namespaces.
+    The sync's own identity and the operator are always included. Of the others, the oldest claim of a namespace stands
+    for the namespace, and their number is limited.
     """
     by_identity: dict[str | None, Claim] = {}
     for claim in older:
         by_identity.setdefault(claim.user, claim)
     chosen = [claim for claim in by_identity.values() if claim.user in (None, user)]
-    by_namespace: dict[str, list[Claim]] = {}
-    for claim in by_identity.values():
-        if claim.user not in (None, user):
-            by_namespace.setdefault(claim.ref.split("/")[1], []).append(claim)
-    rest = [(number, claim.age, claim) for claims in by_namespace.values() for number, claim in enumerate(claims)]
-    rest.sort(key=lambda entry: entry[:2])
-    chosen += [claim for *_, claim in rest[:MOST_REVIEWED]]
+    others = (claim for claim in by_identity.values() if claim.user not in (None, user))
+    by_namespace: dict[str, Claim] = {}
+    for claim in others:
+        by_namespace.setdefault(claim.ref.split("/")[1], claim)
+    chosen += list(by_namespace.values())[:MOST_REVIEWED]
     return sorted(chosen, key=lambda claim: claim.age)

@@ -1,6 +1,7 @@
 """Applies one target: plan, write, and plan again if the object differs from the observed one."""
 
 import time
+from contextlib import suppress
 from typing import Any
 
 import structlog
@@ -242,14 +243,27 @@ class Writer:
 
         For a target whose owner the sync must not know: the sync gets the answer of a create.
         """
-        object_id = object_id_of(self._cluster.uid, desired.target)
-        body = create_body(desired, self._owner, object_id, Change(digest=desired.digest), desired.content)
-        resource, namespace = self._applier.resource(desired), desired.target.namespace or None
         try:
-            await self._client.create(resource, body, namespace, dry_run=True, fair_key=self._owner.ref)
+            await self._create_nothing(desired)
         except KubeError as error:
             return self._failure(desired.target, error)
         return contended(desired.target)
+
+    async def ask_to_read_and_create(self, desired: Desired) -> Outcome:
+        """Return the answer of `ask_to_create` to a sync that reads each target before it writes."""
+        try:
+            with suppress(NotFound):
+                await self._cluster.read(desired.target, self._client)
+            await self._create_nothing(desired)
+        except KubeError as error:
+            return failure(desired.target, error)
+        return contended(desired.target)
+
+    async def _create_nothing(self, desired: Desired) -> None:
+        object_id = object_id_of(self._cluster.uid, desired.target)
+        body = create_body(desired, self._owner, object_id, Change(digest=desired.digest), desired.content)
+        resource, namespace = self._applier.resource(desired), desired.target.namespace or None
+        await self._client.create(resource, body, namespace, dry_run=True, fair_key=self._owner.ref)
 
     async def get_live(self, desired: Desired) -> Observed | None:
         """Read the target live, with its body."""

@@ -12,6 +12,7 @@ from ipaddress import ip_address
 from typing import Any
 
 from msgspec import Struct
+from yarl import URL
 
 from syncline.core.documents import DocumentError, read_document
 
@@ -149,8 +150,8 @@ def read_vault(keys: Mapping[str, bytes]) -> VaultCredential | None:
         )
     return VaultCredential(
         address=_address(VAULT_ADDRESS_KEY, address),
-        token=token.strip(),
-        namespace=(_text(keys, VAULT_NAMESPACE_KEY) or "").strip(),
+        token=_header(VAULT_TOKEN_KEY, token),
+        namespace=_header(VAULT_NAMESPACE_KEY, _text(keys, VAULT_NAMESPACE_KEY) or ""),
         ca=_text(keys, VAULT_CA_KEY, _MOST_AUTHORITIES) or "",
     )
 
@@ -213,6 +214,22 @@ def _known(name: str, fields: Mapping[str, Any], allowed: Sequence[str], *, requ
     return found
 
 
+def _header(name: str, text: str) -> str:
+    """Return the value of a header."""
+    value = text.strip()
+    if not value.isprintable():
+        raise KeyCredentialError(f"{name} has unprintable characters, such as the end of a line")
+    return value
+
+
+def _is_host(url: str) -> bool:
+    """Whether the host of a URL can be read: an encoded label of a name may stand for nothing."""
+    try:
+        return bool(URL(url).host)
+    except ValueError:
+        return False
+
+
 def _is_ip(text: str | None) -> bool:
     try:
         return text is None or bool(ip_address(text))
@@ -223,6 +240,7 @@ def _is_ip(text: str | None) -> bool:
 def _address(name: str, url: str) -> str:
     """Return the address of a server. Raises `CredentialError` if it has a path or is not an address."""
     found = _SERVER.fullmatch(url.strip().rstrip("/").lower())
-    if found is None or not _is_ip(found["ip"]) or int(found["port"] or 1) not in range(1, 65536):
+    is_server = found is not None and _is_ip(found["ip"]) and int(found["port"] or 1) in range(1, 65536)
+    if found is None or not is_server or not _is_host(found.string):
         raise KeyCredentialError(f"{name} must name a server as https://HOST or https://HOST:PORT, and nothing else")
     return found.string

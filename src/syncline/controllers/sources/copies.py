@@ -21,6 +21,7 @@ from syncline.controllers.targets.clusters import TargetCluster
 from syncline.controllers.targets.stages import DesiredAt, PairedObject
 from syncline.core.desired import DesiredError, from_manifest
 from syncline.core.digest import DigestKey, short_digest
+from syncline.core.documents import has_many_values
 from syncline.core.durations import seconds
 from syncline.core.group_kind import GroupResource
 from syncline.core.namespace_mapping import Workspace
@@ -44,6 +45,8 @@ from syncline.core.tenancy import NO_LIMITS, TenantLimits
 from syncline.core.upstream_objects import taken_down, why_left
 from syncline.engine.twoway import Upstream
 from syncline.engine.write_attempts import ConflictLimit
+from syncline.fairness import FairSemaphore, on_behalf_of
+from syncline.programs import in_thread
 
 Json = dict[str, Any]
 _SCALED = (Ignored(paths=["/spec/replicas"]),)
@@ -56,6 +59,12 @@ class ReplicaShare(Struct, frozen=True, kw_only=True):
     """None: the replicas of the upstream object."""
     scaled: bool = False
     """Whether another manager scales the copy (an autoscaler): then its replicas are left alone."""
+
+
+_MANY_VALUES = 1_000
+"""A copy with more values is made in a thread."""
+_slots = FairSemaphore(2, share=1)
+"""The large copies that are made at once: in total, and of one namespace."""
 
 
 class CopyRules(Struct, frozen=True, kw_only=True):
@@ -102,6 +111,7 @@ class CopyMaker:
         retry = rules.spec.retry
         self._limit = ConflictLimit(retries=retry.max_retries, delay=seconds(retry.delay))
         self._made: dict[tuple[str, Target], MadeCopy] = {}
+        self._prepared: dict[tuple[str, Target], DesiredAt | Outcome] = {}
         self.regressed: list[tuple[SourceObject, SourceVersion]] = []
         """Sources with an earlier version than the one their copies were made from."""
 
@@ -113,7 +123,42 @@ class CopyMaker:
         `own`: its namespace must be one that the sync has created.
         """
         place = (site.destination.cluster, source.target)
-        made_with = (
+        known = self._known(site, source, target, replicas)
+        if known is None:
+            prepared = self._prepared.pop(place, None)
+            made = prepared or self._make(site, source, target, replicas)
+            known = MadeCopy(source, self._inputs(site, source, target, replicas), made)
+            if (seen := _seen_later(site, source, target)) is not None:
+                self.regressed.append((source, seen))
+        if not self.regressed:  # otherwise all are checked again
+            self._made[place] = known
+        # The name may refer to another cluster than last time.
+        if isinstance(known.item, Outcome):
+            return known.item
+        return structs.replace(known.item, site=site, in_own_namespace=own)
+
+    async def prepare(self, site: TargetCluster, source: SourceObject, target: Target, replicas: ReplicaShare) -> None:
+        """Make a large copy in a thread, of which tenants have a fair share, so that `make` need not make it."""
+        if not has_many_values(source.manifest, _MANY_VALUES):
+            return
+        if self._known(site, source, target, replicas) is None:
+            async with _slots.slot(on_behalf_of.get()):
+                made = await in_thread(self._make, site, source, target, replicas)
+            self._prepared[site.destination.cluster, source.target] = made
+
+    def _known(
+        self, site: TargetCluster, source: SourceObject, target: Target, replicas: ReplicaShare
+    ) -> MadeCopy | None:
+        """Return the copy of an earlier reconcile, if its inputs are the same."""
+        known = self._held.copies.get((site.destination.cluster, source.target))
+        if known is None or known.source is not source:
+            return None
+        return known if known.made_with == self._inputs(site, source, target, replicas) else None
+
+    def _inputs(
+        self, site: TargetCluster, source: SourceObject, target: Target, replicas: ReplicaShare
+    ) -> tuple[object, ...]:
+        return (
             target,
             self._generation,
             self._rules.key.id,
@@ -123,17 +168,6 @@ class CopyMaker:
             self._rules.at.cluster.name,
             source.target in self._rules.yielded,
         )
-        known = self._held.copies.get(place)
-        if known is None or known.source is not source or known.made_with != made_with:
-            known = MadeCopy(source, made_with, self._make(site, source, target, replicas))
-            if (seen := _seen_later(site, source, target)) is not None:
-                self.regressed.append((source, seen))
-        if not self.regressed:  # otherwise all are checked again
-            self._made[place] = known
-        # The name may refer to another cluster than last time.
-        if isinstance(known.item, Outcome):
-            return known.item
-        return structs.replace(known.item, site=site, in_own_namespace=own)
 
     def writes_upward(self, site: TargetCluster, source: SourceObject) -> bool:
         """Whether the copy in a cluster is to be written to its source."""

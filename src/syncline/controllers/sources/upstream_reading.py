@@ -147,7 +147,7 @@ class UpstreamReading:
         await self._open_namespaces(clusters)
         yielded = await self._yielded()
         copies = self._copy_makers(yielded)
-        self._selected = selected = self._selector(layout, clusters).select(self.sources, copies, unserved)
+        self._selected = selected = await self._selector(layout, clusters).select(self.sources, copies, unserved)
         if await self._lose_regressed(copies):
             return await self.desired(unit, clusters)
         self._older = yielded
@@ -205,7 +205,7 @@ class UpstreamReading:
         if changed is None or report is None or (sources := await self._read_again(changed, names)) is None:
             return None
         copies = self._copy_makers(last.older)
-        selected = self._selector(report.layout, clusters).select(sources, copies, unserved, whole=False)
+        selected = await self._selector(report.layout, clusters).select(sources, copies, unserved, whole=False)
         outcomes = last.refused_again(selected)
         if outcomes is None or await self._lose_regressed(copies):
             return None

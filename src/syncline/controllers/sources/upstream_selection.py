@@ -1,5 +1,7 @@
 """Upstream selection: the targets of upstream objects, the desired copy at each, and the causes for missing copies."""
 
+import asyncio
+import time
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct, field
@@ -27,6 +29,8 @@ from syncline.engine.claims import ClaimedTarget
 DIVISIBLE = frozenset({"Deployment.apps", "StatefulSet.apps", "ReplicaSet.apps"})
 _MOST_REPLICAS = 2**31
 _WHOLE = ReplicaShare()
+_LONGEST = 0.02
+"""The seconds after which other tasks run."""
 
 
 class SelectedTargets(Struct, kw_only=True):
@@ -82,7 +86,7 @@ class UpstreamSelector:
         self._scopes: dict[str, Scope] = {}
         self.selected = SelectedTargets(outcomes=list(layout.outcomes))
 
-    def select(
+    async def select(
         self,
         sources: Sequence[SourceObject],
         copies: Mapping[str, CopyMaker],
@@ -92,9 +96,13 @@ class UpstreamSelector:
     ) -> SelectedTargets:
         """Find the targets of objects; `copies` are by workspace, `unserved` the kinds that a cluster lacks.
 
-        `whole`: these are all objects of the sync.
+        Other tasks run meanwhile. `whole`: these are all objects of the sync.
         """
+        began = time.monotonic()
         for source in sources:
+            if time.monotonic() - began > _LONGEST:
+                await asyncio.sleep(0)
+                began = time.monotonic()
             place = self._layout.place_of(source)
             if place is None:
                 continue  # its namespace has no name downstream, which is reported once
@@ -117,7 +125,9 @@ class UpstreamSelector:
                     target = _target(site, source, place.namespace)
                     copied.append((site, target))
                     self._select_namespace(site, source, place.namespace)
-                    self._select_copy(copies[source.target.cluster], site, source, target, replicas.get(name, _WHOLE))
+                    share = replicas.get(name, _WHOLE)
+                    await copies[source.target.cluster].prepare(site, source, target, share)
+                    self._select_copy(copies[source.target.cluster], site, source, target, share)
             self._select_report(UpwardItem(source=source, copies=tuple(copied), unreachable=tuple(away)))
         for one in copies.values():
             one.end(whole=whole)

@@ -131,17 +131,20 @@ class UnitApplier:
     async def _job(self, item: DesiredAt, writer: Writer, one: ApplyPass, own: OwnNamespaces) -> Job | Outcome:
         """Return the write of an item, or the outcome of an item that is not written."""
         target, site = item.desired.target, item.site
+        ask = partial(
+            writer.ask_to_create if one.lowered.two_way is None else writer.ask_to_read_and_create, item.desired
+        )
         namespace = site.cluster.namespace(target.namespace) if target.namespace and not item.hidden else None
         if namespace is not None and namespace.ignored:
             if await one.visibility.is_hidden(target):
-                return partial(writer.ask_to_create, item.desired)
+                return ask
             return ignored_namespace(target)
         if item.in_own_namespace and not own.has(site, target.namespace):
             return foreign_namespace(target)
         if not one.marks.take(site, target):
             return no_room_outcome(target)
         if item.hidden:
-            return partial(writer.ask_to_create, item.desired)
+            return ask
         return _settled(one, item) or _still_refused(one, item) or self._write(item, writer, one)
 
     def _write(self, item: DesiredAt, writer: Writer, one: ApplyPass) -> Job:

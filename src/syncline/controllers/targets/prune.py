@@ -405,6 +405,20 @@ def prune_candidates(lowered: LoweredSpec, connected: ConnectedClusters, keep: K
     ]
 
 
+def count_left(lowered: LoweredSpec, connected: ConnectedClusters, keep: KeepSet) -> int:
+    """Return the number of copies that are no longer wanted and that stay, because their author has requested it."""
+    return sum(
+        object_key(site, observed.target) not in keep.targets and _is_left(lowered, keep, site, observed)
+        for site, observed in observed_copies(connected)
+    )
+
+
+def _is_left(lowered: LoweredSpec, keep: KeepSet, site: TargetCluster, observed: Observed) -> bool:
+    if not lowered.prune or observed.prune_disabled or observed.reconcile_disabled:
+        return True
+    return lowered.source_deletion_policy == "Orphan" and keep.is_orphan(site, observed)
+
+
 def _is_unread(keep: KeepSet, observed: Observed) -> bool:
     """Whether an object may be wanted, because the sources of its kind could not be read."""
     kind = observed.target.kind

@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from syncline.api.content import Keys
 from syncline.api.manifestsync import Patch, PatchContentRef, Selection
 from syncline.controllers.errors import SyncError
 from syncline.controllers.lowered import LoweredSpec, SourceObject
@@ -32,6 +33,10 @@ MAX_VALUES = 500_000
 _PAUSE_AFTER = 1_000
 """After a copy with this many values, other tasks run."""
 
+MOST_COMPARISONS = 500_000
+"""The most globs of `keyPolicies`, times the keys of a copy."""
+_FEW_COMPARISONS = 20_000
+"""The most globs of `keys`, times the keys of a source, that are compared in the event loop."""
 _SMALL_PATCH = 1024
 """The longest text of a patch, in characters, that is read in the event loop."""
 _slots = FairSemaphore(2, share=1)
@@ -171,7 +176,8 @@ async def _render_group(
                 await budget.take(manifest)
             try:
                 job = _RenderJob(copy=copy, manifest=manifest, labels=labels, annotations=annotations, patch=patch)
-                known[which] = await _render(job, key)
+                rendered = known[which] = await _render(job, key)
+                _refuse_comparisons(lowered, copy, rendered)
             except (PatchError, ContentError) as error:
                 known[which] = _redacted(place.patch, error)
         forms.append(known[which])
@@ -258,7 +264,7 @@ async def _transformed(
     data, binary = manifest.get("data") or {}, manifest.get("binaryData") or {}
     if secret:
         data, binary = _texts(data)
-    data, binary = select_keys(lowered.keys, data, binary)
+    data, binary = await _selected(lowered.keys, data, binary)
     results: Sequence[Mapping[str, str] | TransformError] = [data] * len(copies)
     if lowered.transforms:
         source = copies[0].source.target
@@ -284,6 +290,28 @@ async def _transformed(
             known[id(result)] = {**manifest, **values}
         manifests.append(known[id(result)])
     return manifests
+
+
+async def _selected(
+    keys: Keys | None, data: Mapping[str, str], binary: Mapping[str, str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Select and rename keys; many keys by many globs in a thread, of which tenants have a fair share."""
+    if keys is None or (len(keys.include) + len(keys.exclude)) * (len(data) + len(binary)) <= _FEW_COMPARISONS:
+        return select_keys(keys, data, binary)
+    async with _slots.slot(on_behalf_of.get()):
+        return await in_thread(select_keys, keys, data, binary)
+
+
+def _refuse_comparisons(lowered: LoweredSpec, copy: PlannedCopy, rendered: _Rendered) -> None:
+    """Raise `ContentError` if the conflict policies of keys would take long: they are compared in the event loop."""
+    rules = lowered.two_way.rules if lowered.two_way is not None else copy.site.destination.policy.key_policies
+    globs = sum(len(rule.keys) for rule in rules)
+    keys = len(rendered.content.data) + len(rendered.content.binary_data)
+    if globs * keys > MOST_COMPARISONS:
+        raise ContentError(
+            f"keyPolicies has {globs} names and globs, and the copy has {keys} keys: more than {MOST_COMPARISONS} "
+            "comparisons. Write fewer globs, or split the source"
+        )
 
 
 def _texts(data: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
