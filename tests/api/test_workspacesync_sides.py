@@ -20,6 +20,11 @@ RULES: dict[str, Bad] = {
         "spec.upstream",
         ONE_UPSTREAM,
     ),
+    "a workspace of this cluster": (
+        spec(upstream={"workspace": "root:team"}),
+        "spec.upstream.connection",
+        "a workspace is in a kcp, and without connection the upstream is this cluster: write connection",
+    ),
     "every workspace": (upstream(workspace="*"), "spec.upstream.workspace", PATH),
     "a workspace as a URL": (upstream(workspace="/clusters/root"), "spec.upstream.workspace", PATH),
     "a workspace that leads elsewhere": (upstream(workspace="root:.."), "spec.upstream.workspace", PATH),

@@ -126,6 +126,7 @@ def test_the_operators_own_rights_never_stand_in_for_those_of_an_account_that_lo
     sync.delete()
     ready = sync.becomes("CleanupFailed")
     assert ready["message"].startswith("1 copies cannot be removed yet, they are left where they are after 5 minutes")
+    assert f": {target}/app: " in ready["message"]
     assert f": cannot delete configmaps 'app' in namespace '{target}'" in ready["message"]
     assert world.config_map(target).data == {"colour": "red"}
     account.may(target, *ALL)

@@ -69,6 +69,16 @@ async def test_the_highest_version_is_noted() -> None:
     assert found.identity.version == "100"
 
 
+async def test_another_upstream_with_an_earlier_version_is_told_as_another_one() -> None:
+    replaced = UpstreamIdentity(uid="uid", trusted=False, problem=SyncError("UpstreamReplaced", "it was replaced"))
+    one = UpstreamSet(identity=replaced, parts=(part(Server("100")),))
+    with pytest.raises(SyncError) as caught:
+        await with_version(sync(), UpstreamStatus(identity="uid", resource_version="200"), one)
+    assert caught.value.reason == WENT_BACK
+    assert "the upstream is another one than before" in caught.value.message
+    assert "if spec.upstream was changed, or the present state is right" in caught.value.message
+
+
 async def test_an_upstream_with_an_earlier_version_is_refused_until_a_person_confirms_it() -> None:
     recorded, one = UpstreamStatus(identity="uid", resource_version="200"), upstreams(part(Server("100")))
     with pytest.raises(SyncError) as caught:

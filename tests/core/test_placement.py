@@ -83,6 +83,12 @@ class TestAll:
         found = place(ALL, target("east", ready=False))
         assert (found.targets, found.reason) == ((), "NoTarget")
         assert "east is not ready" in found.message
+        assert "no SyncTarget can take it" in found.message
+
+    def test_a_sync_that_selects_no_target_is_told_so(self) -> None:
+        found = place(ALL)
+        assert (found.targets, found.reason) == ((), "NoTarget")
+        assert found.message == "the sync selects no SyncTarget: correct downstream, or add a SyncTarget"
 
 
 class TestSpread:
@@ -95,6 +101,7 @@ class TestSpread:
         found = place(TWO, EAST)
         assert (found.targets, found.reason) == (("east",), "TooFewTargets")
         assert "(1 of 2)" in found.message
+        assert "add SyncTargets, or reduce placement.count" in found.message
 
     def test_copies_stay_although_another_spread_would_be_better(self) -> None:
         found = place(TWO, EAST, NORTH, WEST, current="east north")

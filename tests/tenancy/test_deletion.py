@@ -60,7 +60,8 @@ async def test_after_five_minutes_the_copies_are_left_with_a_warning(monkeypatch
     now = time.monotonic()
     monkeypatch.setattr(removal, "time", SimpleNamespace(monotonic=lambda: now))
     stays = Outcome(target=Target("a", "app", "Secret"), state="Failed", reason="Forbidden", message="may not")
-    connected = ConnectedClusters(outcomes=(stays,))
+    going = Outcome(target=Target("a", "on-its-way", "Secret"), state="Pending", reason="Terminating", message="goes")
+    connected = ConnectedClusters(outcomes=(going, stays))
     nothing = cast("Any", SimpleNamespace())
     sync = cast("Any", SimpleNamespace(metadata=SimpleNamespace(annotations={}, namespace="home", name="sync")))
     lowered = cast("Any", SimpleNamespace(suspended=False, deletion_policy="Delete", staged=False))
@@ -78,7 +79,7 @@ async def test_after_five_minutes_the_copies_are_left_with_a_warning(monkeypatch
     now += 2
     last = await pruner.finalize(sync, lowered, state, connected)
     assert last.problem is None
-    assert "1 copies could not be removed and were left: may not" in last.warning
+    assert "2 copies could not be removed and were left: Secret a/app: may not" in last.warning
 
 
 def test_the_rights_of_an_account_are_looked_at_again_every_five_minutes() -> None:

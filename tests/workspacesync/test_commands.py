@@ -1,6 +1,7 @@
 """The command with WorkspaceSyncs: what it lists, plans, compares and waits for."""
 
 import json
+from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Command
@@ -50,6 +51,27 @@ def test_get_and_diff_show_the_paths_of_a_conflict_and_no_values(
         told = syncline(command, "wss/team", "-n", world.home, *LOCAL[command])
         assert "password" in told
         assert CANARY not in told
+
+
+def test_diff_shows_what_changes_in_a_two_way_copy_and_keeps_its_own_edits(
+    world: Workspaces,
+    syncline: Command,
+    tmp_path: Path,
+) -> None:
+    namespace = world.above("shop")
+    source = world.data(namespace, colour="red", size="small")
+    both = resource("configmaps", direction="Bidirectional")
+    sync = world.wsync("team", both, conflictStrategy="MergeChanges")
+    sync.is_ready()
+    with world.asleep(sync):
+        source.put("data", "colour", value="blue")
+        world.down("ConfigMap", namespace).put("data", "size", value="large")
+        file = tmp_path / "sync.json"
+        file.write_text(json.dumps(world.manifest("team", both, conflictStrategy="MergeChanges")))
+        lines = syncline("diff", "-f", str(file), *LOCAL["diff"], code=1).splitlines()
+        assert "-  colour: red" in lines
+        assert "+  colour: blue" in lines
+        assert "   size: large" in lines
 
 
 def test_plan_shows_what_a_sync_would_do_and_does_nothing(world: Workspaces, syncline: Command) -> None:

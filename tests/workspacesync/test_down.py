@@ -452,6 +452,32 @@ def test_the_same_names_in_the_same_cluster_are_refused_and_other_names_are_not(
     assert source.version == before
 
 
+@pytest.mark.parametrize("mapping", [{"template": "{{ namespace }}"}, {"fixed": ""}], ids=str)
+def test_a_mapping_that_gives_the_same_name_in_the_same_cluster_is_refused(
+    world: Workspaces, mapping: dict[str, str]
+) -> None:
+    world.target("self", secret="upstream")
+    namespace = world.above("shop")
+    source = world.data(namespace)
+    before = source.version
+    same = {kind: text or namespace for kind, text in mapping.items()}
+    followed = world.followed(mapping=same, existing="Use")
+    sync = world.wsync(to=["self"], namespaces=followed, resourceManagementPolicy="Adopt")
+    sync.fails("SameCluster", "its own copy")
+    assert source.version == before
+
+
+def test_a_cluster_scoped_object_is_never_its_own_copy(world: Workspaces) -> None:
+    world.target("self", secret="upstream")
+    world.define_widgets(world.upstream, scope="Cluster")
+    source = world.widget("", size=1)
+    before = source.version
+    mapped = world.followed(mapping={"prefix": f"{world.name}-copy-"})
+    sync = world.wsync("sync", world.widgets(), to=["self"], namespaces=mapped, resourceManagementPolicy="Adopt")
+    sync.fails("SameCluster", "its own copy")
+    assert source.version == before
+
+
 def test_labels_choose_the_clusters_below(wide: Workspaces) -> None:
     namespace = wide.above("shop")
     wide.data(namespace)

@@ -37,6 +37,18 @@ def test_without_a_selector_all_namespaces_but_those_of_the_cluster_are_followed
     world.up("ConfigMap", "kube-public", world.name).delete()
 
 
+def test_a_selector_never_matches_the_namespace_of_the_operator_upstream(world: Workspaces) -> None:
+    namespace = world.above("shop")
+    labels = {"metadata": {"labels": {"world": world.name}}}
+    world.data(namespace, **labels)
+    guarded = world.data(deploy.NAMESPACE, world.name, **labels)
+    chosen = resource("configmaps", selector={"matchLabels": {"world": world.name}})
+    sync = world.wsync("sync", chosen, namespaces={"mapping": {"prefix": f"{world.name}-"}})
+    sync.is_ready()
+    assert world.namespaces_at() == [f"{world.name}-{namespace}"]
+    guarded.delete()
+
+
 def test_a_namespace_that_somebody_else_has_made_is_refused_until_the_sync_may_use_it(world: Workspaces) -> None:
     namespace = world.above("shop")
     world.namespace_at(world.clusters["east"], namespace)

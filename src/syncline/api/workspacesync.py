@@ -65,6 +65,12 @@ class WorkspaceUpstream(Struct, frozen=True, kw_only=True, rename="camel"):
             "write at most one of workspace (one workspace) and apiExport (all workspaces that are bound to it)",
         ),
         ValidationRule(
+            "!has(self.workspace) || has(self.connection)",
+            "a workspace is in a kcp, and without connection the upstream is this cluster: write connection, such as a"
+            " kubeconfig of kcp, or remove workspace",
+            ".connection",
+        ),
+        ValidationRule(
             "!has(self.connection) || !has(self.connection.selector)",
             "an upstream is one cluster, and a selector can select several: write syncTargetRef",
             ".connection.selector",
@@ -255,7 +261,8 @@ class WorkspaceNamespaces(Struct, frozen=True, kw_only=True, rename="camel"):
     selector: Annotated[
         LabelSelector | None,
         Meta(
-            description="Selects the upstream namespaces by their labels. Default: all. Namespaces `kube-*` are never"
+            description="Selects the upstream namespaces by their labels. Default: all. Namespaces `kube-*`,"
+            " namespaces with the name of the operator's own and those with the label `syncline.dev/ignore` are never"
             " selected."
         ),
     ] = None

@@ -49,16 +49,28 @@ async def written(site: TargetCluster, desired: Desired, action: Action) -> Stat
     if live is None or action.verb is Verb.CREATE:
         return live, fresh
     observed = _to_observed(informer, live)
+    return live, await _updated(site, desired, observed, live, action) or fresh
+
+
+async def _updated(
+    site: TargetCluster, desired: Desired, observed: Observed, live: Json, action: Action
+) -> Json | None:
+    """Return the object after an update; None if it is deleted and created again."""
+    change = action.change
+    assert change is not None  # noqa: S101 - every write of the plan has one
+    if action.after is not None:
+        return {"apiVersion": live["apiVersion"], "kind": live["kind"], **action.after}
+    object_id = object_id_of(site.cluster.uid, desired.target)
     if desired.body is None:
         if action.verb is Verb.RECREATE:
-            return live, create_body(desired, site.owner, object_id, change, merged_content(desired, observed, change))
-        return live, _changed(live, update_patch(desired, observed, site.owner, object_id, change))
+            return create_body(desired, site.owner, object_id, change, merged_content(desired, observed, change))
+        return _changed(live, update_patch(desired, observed, site.owner, object_id, change))
     try:
-        return live, await _applied(site, desired, observed, live, action)
+        return await _applied(site, desired, observed, live, action)
     except Invalid:
         if site.destination.policy.management != "Overwrite":
             raise
-        return live, fresh  # an immutable field: the object is deleted and created again
+        return None  # an immutable field
 
 
 def is_same(states: States) -> bool:

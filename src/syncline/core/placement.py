@@ -177,8 +177,8 @@ def _decision(
 ) -> PlacementDecision:
     names = tuple(sorted(target.name for target in chosen))
     leaving = tuple(sorted(current - {*names}))
-    words = [f"{', '.join(names[:_NAMED])}{', ...' if len(names) > _NAMED else ''}" if names else "no target"]
-    if count is not None:
+    words = [f"{', '.join(names[:_NAMED])}{', ...' if len(names) > _NAMED else ''}" if names else _no_target(targets)]
+    if count is not None and targets:
         words[0] += f" ({len(names)} of {count})"
     if leaving:
         words.append(f"leaves {', '.join(leaving[:_NAMED])} when the copies are there")
@@ -190,7 +190,14 @@ def _decision(
         reason = "Moving"
     elif count is not None and len(names) < count:
         reason = "TooFewTargets"
+        words.append("add SyncTargets, or reduce placement.count")
     return PlacementDecision(targets=names, leaving=leaving, reason=reason, message="; ".join(words))
+
+
+def _no_target(targets: Sequence[PlacementTarget]) -> str:
+    if targets:
+        return "no SyncTarget can take it"
+    return "the sync selects no SyncTarget: correct downstream, or add a SyncTarget"
 
 
 def _obstacles(

@@ -7,6 +7,7 @@ again after a conflict.
 
 from collections.abc import Mapping
 from enum import Enum
+from typing import Any
 
 from msgspec import Struct, field, structs
 
@@ -90,6 +91,8 @@ class Action(Struct, frozen=True, kw_only=True):
     conflicts: tuple[str, ...] = field(default=())
     uid: str = ""
     """For a removal: the UID of the object."""
+    after: Mapping[str, Any] | None = None
+    """For a preview of a pair: the copy as the write would send it."""
 
 
 class Policy(Struct, frozen=True, kw_only=True):

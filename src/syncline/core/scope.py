@@ -89,6 +89,13 @@ class Scope(Struct, frozen=True, kw_only=True):
         )
 
 
+def selected_scope(selector: LabelSelector | None, guarded: frozenset[str]) -> Scope:
+    """Return the scope of a selector of namespaces; without one, all except `kube-*` and the guarded ones."""
+    if selector is None:
+        return Scope(globs=("*",), guarded=guarded)
+    return Scope(selector=selector, guarded=guarded)
+
+
 def scope_of(
     names: tuple[str, ...], patterns: tuple[str, ...], selector: LabelSelector | None, guarded: frozenset[str]
 ) -> Scope:

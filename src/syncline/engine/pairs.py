@@ -123,7 +123,9 @@ class Pairs:
         verb = Verb.ADOPT if planned.verb is Verb.ADOPT else Verb.UPDATE
         if not plan.agreement.up and _is_noop(plan, marked, change, copy.observed, planned):
             verb = Verb.LEAVE
-        return report(plan, verb, change, skips=self._rules.strategy == "Skip")
+        after = self._merged(plan, copy, reader)
+        self._mark(after, marked, change)
+        return structs.replace(report(plan, verb, change, skips=self._rules.strategy == "Skip"), after=after)
 
     async def is_edited(self, desired: Desired) -> bool:
         """Whether the copy was changed since the two sides last agreed. Raises what a read raises.
@@ -270,10 +272,7 @@ class Pairs:
             assert base is not None  # noqa: S101 - both sides are there
             return base
 
-        put = {path: plan.up.values[path] for path in flow.set}
-        after = reader.changed(copy.manifest, put, flow.unset, desired_manifest(plan.desired))
-        if plan.resolution.on_copy:
-            without_resolve(after)
+        after = self._merged(plan, copy, reader)
         try:
             answer, down = after, plan.down.stored
             if flow:
@@ -343,6 +342,15 @@ class Pairs:
             **desired.target.fields(),
         )
         await asyncio.sleep(self._rules.delay * random.uniform(0.5, 1.5))  # noqa: S311 - no secret
+
+    def _merged(self, plan: PairPlan, copy: Copy, reader: ValueReader) -> Json:
+        """Return the copy with the values that flow down to it."""
+        flow = plan.agreement.down
+        put = {path: plan.up.values[path] for path in flow.set}
+        after = reader.changed(copy.manifest, put, flow.unset, desired_manifest(plan.desired))
+        if plan.resolution.on_copy:
+            without_resolve(after)
+        return after
 
     def _mark(self, manifest: Json, desired: Desired, change: Change) -> None:
         """Put our marks on an object."""

@@ -169,6 +169,11 @@ class CopyMaker:
             source.target in self._rules.yielded,
         )
 
+    def is_source(self, site: TargetCluster, source: SourceObject, target: Target) -> bool:
+        """Whether a target is the upstream object itself."""
+        is_same_name = (target.namespace, target.name) == (source.target.namespace, source.target.name)
+        return is_same_name and site.cluster.uid == self._rules.at.cluster.uid
+
     def writes_upward(self, site: TargetCluster, source: SourceObject) -> bool:
         """Whether the copy in a cluster is to be written to its source."""
         return self._rules.is_writer(site.destination.cluster, source.target)

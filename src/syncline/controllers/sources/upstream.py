@@ -43,6 +43,10 @@ from syncline.kube.cache import Key
 from syncline.kube.errors import KubeError
 
 WorkspaceSyncObject = Sync[WorkspaceSyncSpec, WorkspaceSyncStatus]
+_NO_CONNECTION = (
+    "upstream.workspace needs upstream.connection, because this cluster has no workspaces: write a kubeconfig of kcp,"
+    " or remove workspace"
+)
 
 
 class UpstreamSource:
@@ -131,6 +135,8 @@ class UpstreamSource:
     ) -> tuple[SourceCluster, UpstreamIdentity]:
         status, upstream = lowered.sync.status, spec.upstream
         if upstream.connection is None:
+            if upstream.workspace:
+                raise SyncError("InvalidWorkspace", _NO_CONNECTION, stalled=True)
             at = SourceCluster(self._hub, self._hub.acting_as(lowered.user))
             return at, check_identity(lowered.sync, at, status.upstream, "")
         workspace = upstream.workspace or ""

@@ -25,7 +25,7 @@ from syncline.core.group_kind import GroupKind, GroupResource
 from syncline.core.objects import Target
 from syncline.core.ownership import OWNER_LABEL, Marks, read_marks
 from syncline.core.remedies import grant, grant_upstream, with_cause
-from syncline.core.scope import Scope
+from syncline.core.scope import selected_scope
 from syncline.core.selectors import selector_matches, selector_words
 from syncline.core.source_names import SourceName
 from syncline.core.spec_scope import SourceScope
@@ -318,7 +318,7 @@ class UpstreamReader:
         # that a sync never feeds on its own copies.
         return is_copy(self._hub, at.cluster, target, marks, own=sync if at.workspace else "")
 
-    async def selected(self, scope: SourceScope, at: SourceCluster) -> frozenset[str]:
+    async def selected(self, scope: SourceScope, at: SourceCluster, guarded: frozenset[str]) -> frozenset[str]:
         """Return the objects that a resource of a scope selects now, and their namespaces, as marks name them."""
         resource = next(
             (
@@ -330,7 +330,7 @@ class UpstreamReader:
         )
         if resource is None:
             return frozenset()
-        chosen = Scope(selector=scope.namespaces) if scope.namespaces is not None else Scope(globs=("*",))
+        chosen = selected_scope(scope.namespaces, guarded)
         names = {one.name for one in at.cluster.all_namespaces() if chosen.matches(one)}
         try:
             kind = GroupKind(resource.group, resource.kind)

@@ -49,7 +49,7 @@ from syncline.core.group_kind import GroupKind
 from syncline.core.objects import Target
 from syncline.core.outcome import Outcome
 from syncline.core.ownership import OWNER_LABEL
-from syncline.core.scope import Scope
+from syncline.core.scope import Scope, selected_scope
 from syncline.core.source_history import read_range
 from syncline.core.source_names import read_source_name
 from syncline.core.spec_scope import SourceScope
@@ -332,7 +332,7 @@ class UpstreamReading:
         return next((one for one in problems if one is not None), None)
 
     def _namespaces(self, part: UpstreamPart) -> frozenset[str]:
-        scope = upstream_scope(self._spec)
+        scope = upstream_scope(self._spec, self._lowered.guarded)
         return frozenset(one.name for one in part.at.cluster.all_namespaces() if scope.matches(one) and not one.ignored)
 
     async def _read(self, part: UpstreamPart, one: UpstreamResource, namespaces: frozenset[str]) -> ReadResource:
@@ -417,7 +417,7 @@ class UpstreamReading:
                 bound=part.bound,
                 spec=self._spec,
                 layout=layout,
-                namespaces=upstream_scope(self._spec),
+                namespaces=upstream_scope(self._spec, self._lowered.guarded),
                 edited=EditedCopies(rules=self._rules(part), writer=self._context.writer, memory=self._context.pairs),
                 history=UpstreamHistory(
                     reader=self._context.reader,
@@ -458,7 +458,7 @@ class UpstreamReading:
         """Watch the upstream and its namespaces, the clusters, and the places of the copies."""
         if self._watches is not None:
             return self._watches
-        scope, parts = upstream_scope(self._spec), self._upstreams.parts
+        scope, parts = upstream_scope(self._spec, self._lowered.guarded), self._upstreams.parts
         basic = self._lowered.watches()
         # Also for kinds that cannot be watched yet: the sync is enqueued when they can.
         upstream = self._upstreams.watches + tuple(
@@ -490,15 +490,15 @@ class UpstreamReading:
         """Return the objects that the resources of scopes select now, as marks name them, and their namespaces."""
         found: dict[str, frozenset[str]] = {}
         for scope in scopes:
-            each = [await self._context.reader.selected(scope, part.at) for part in self._upstreams.parts]
+            guarded = self._lowered.guarded
+            each = [await self._context.reader.selected(scope, part.at, guarded) for part in self._upstreams.parts]
             found[scope.key] = frozenset().union(*each)
         return found
 
 
-def upstream_scope(spec: WorkspaceSyncSpec) -> Scope:
-    """Return the upstream namespaces that a spec selects; never `kube-*`."""
-    selector = spec.namespaces.selector
-    return Scope(selector=selector) if selector is not None else Scope(globs=("*",))
+def upstream_scope(spec: WorkspaceSyncSpec, guarded: frozenset[str]) -> Scope:
+    """Return the upstream namespaces that a spec selects; never `kube-*` and the guarded namespaces."""
+    return selected_scope(spec.namespaces.selector, guarded)
 
 
 def refuse_same_cluster(spec: WorkspaceSyncSpec, at: SourceCluster, clusters: ConnectedClusters) -> None:

@@ -121,6 +121,8 @@ class UpstreamSelector:
                     target = _target(site, source, place.namespace)
                     self._want(site, target, source)
                     self.selected.outcomes.append(_incompatible(target))
+                elif copies[source.target.cluster].is_source(site, source, _target(site, source, place.namespace)):
+                    self.selected.outcomes.append(_itself(_target(site, source, place.namespace)))
                 else:
                     target = _target(site, source, place.namespace)
                     copied.append((site, target))
@@ -255,6 +257,14 @@ def _lost(source: SourceObject, namespace: str, cluster: str) -> Outcome:
 def _refused(source: SourceObject, namespace: str, why: str) -> Outcome:
     target = Target(namespace, source.target.name, source.target.kind)
     return Outcome(target=target, state="Conflict", reason="SameTarget", message=why)
+
+
+def _itself(target: Target) -> Outcome:
+    message = (
+        f"SyncTarget {target.cluster} is the upstream itself, and the object would be its own copy: write another"
+        " SyncTarget, or a mapping that gives another name; a cluster-scoped resource has no other name, so remove it"
+    )
+    return Outcome(target=target, state="Failed", reason="SameCluster", message=message)
 
 
 def _incompatible(target: Target) -> Outcome:

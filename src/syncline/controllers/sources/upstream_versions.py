@@ -34,7 +34,8 @@ async def with_version(sync: AnySync, recorded: UpstreamStatus | None, upstreams
     before = recorded.resource_version if recorded is not None else ""
     version = await _highest(_opened(upstreams.parts), before)
     if _is_earlier(version, before):
-        _refuse(sync, _state(recorded), f"resourceVersion {version} after {before}")
+        replaced = upstreams.identity.problem is not None
+        _refuse(sync, _state(recorded), f"resourceVersion {version} after {before}", replaced=replaced)
     return structs.replace(upstreams, identity=structs.replace(upstreams.identity, version=version))
 
 
@@ -141,13 +142,18 @@ def _state(recorded: UpstreamStatus | None, shard: str = "") -> str:
     return f"{recorded.identity} {recorded.resource_version}"
 
 
-def _refuse(sync: AnySync, state: str, why: str) -> None:
+def _refuse(sync: AnySync, state: str, why: str, *, replaced: bool = False) -> None:
+    """Raise `SyncError` unless a person has confirmed the state; `replaced`: the upstream has another identity."""
     digest = confirmation(state)
     if sync.metadata.annotations.get(CONFIRM_DELETION) == digest:
         return
+    what, right = "the upstream went back to an earlier state", "its present state is right"
+    if replaced:
+        what = "the upstream is another one than before, or went back to an earlier state"
+        right = "spec.upstream was changed, or the present state is right"
     message = (
-        f"the upstream went back to an earlier state ({why}), as after a restore from a backup, so nothing is written"
-        f" or removed; if its present state is right, annotate the sync with {CONFIRM_DELETION}={digest}"
+        f"{what} ({why}), as after a restore from a backup, so nothing is written"
+        f" or removed; if {right}, annotate the sync with {CONFIRM_DELETION}={digest}"
     )
     raise SyncError(WENT_BACK, message, status="Unknown", stalled=True)
 

@@ -4,7 +4,7 @@ Each of the three needs its own evidence. A missing answer is never evidence.
 """
 
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 
 from msgspec import Struct, structs
@@ -226,7 +226,7 @@ class Pruner:
         state.finalizing_since = state.finalizing_since or time.monotonic()
         if (failed or in_flight) and time.monotonic() - state.finalizing_since < FINALIZE_PATIENCE:
             message = (
-                f"{len(failed)} copies cannot be removed yet, {PATIENCE_ENDS}: {failed[0].message}"
+                f"{len(failed)} copies cannot be removed yet, {PATIENCE_ENDS}: {_first_cause(failed)}"
                 if failed
                 else f"{in_flight} writes are still in flight, and what they write must go too; {PATIENCE_ENDS}"
             )
@@ -235,7 +235,7 @@ class Pruner:
             problem = SyncError(CLEANUP_FAILED, message, again=again)
             return FinalizeResult(outcomes=tuple(removed), problem=problem)
         closed = sum(not is_writable(site, observed) for site, observed in managed_objects(connected))
-        words = [f"{len(failed)} copies could not be removed and were left: {failed[0].message}"] if failed else []
+        words = [f"{len(failed)} copies could not be removed and were left: {_first_cause(failed)}"] if failed else []
         explained = (HOLDS_UNMANAGED, UNPROVEN, MARK_UNPROVEN)
         words += [f"{one.target}: {one.message}" for one in removed if one.reason in explained][:1]
         words += [f"{closed} copies stay in namespaces that are ignored or being deleted"] if closed else []
@@ -454,6 +454,12 @@ async def _empty_for_long(unit: UnitState, site: TargetCluster, observed: Observ
         return None
     message = "it is empty, and is removed if it still is in a moment"
     return Outcome(target=observed.target, state="Pending", reason=EMPTY, message=message, gone=True)
+
+
+def _first_cause(failed: Sequence[Outcome]) -> str:
+    """Return a target that could not be removed and why; preferably one that is not already being deleted."""
+    cause = next((one for one in failed if one.state != "Pending"), failed[0])
+    return f"{cause.target}: {cause.message}"
 
 
 def _plan_removals(copies: Iterable[Managed], why: tuple[str, str], *, keep_edited: bool = False) -> list[Action]:
