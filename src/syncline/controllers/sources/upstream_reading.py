@@ -130,12 +130,15 @@ class UpstreamReading:
         if (again := await self._select_again(clusters, names)) is not None:
             return again
         inputs = self._inputs_of(clusters, names, {})
-        found = await asyncio.gather(
-            *(
-                self._read(part, one, names[part.at.workspace])
-                for part in self._upstreams.parts
-                for one in part.resources
-            )
+        found, _ = await asyncio.gather(
+            asyncio.gather(
+                *(
+                    self._read(part, one, names[part.at.workspace])
+                    for part in self._upstreams.parts
+                    for one in part.resources
+                )
+            ),
+            self._prepare(clusters),
         )
         self.sources = tuple(source for one in found for source in one.sources)
         self._doubtful = compare_all(found, clusters, self._lowered.sync.owner.ref, self._doubtful)
@@ -144,7 +147,6 @@ class UpstreamReading:
             if any(one.reason == "NotServed" for one in part.resources):
                 self._defines.append(await _watch_definitions(part.at.cluster))
         self._layout = layout = await self._lay_out(clusters, unserved)
-        await self._open_namespaces(clusters)
         yielded = await self._yielded()
         copies = self._copy_makers(yielded)
         self._selected = selected = self._selector(layout, clusters).select(self.sources, copies, unserved)
@@ -348,14 +350,15 @@ class UpstreamReading:
             return ReadResource(part=part, resource=failed, problem=error)
         return ReadResource(part=part, resource=one, objects=objects)
 
-    async def _open_namespaces(self, clusters: ConnectedClusters) -> None:
-        """Watch the namespaces that the sync has created in each cluster."""
-        for site in clusters.sites:
-            try:
+    async def _prepare(self, clusters: ConnectedClusters) -> None:
+        """Ask each cluster what it serves, and watch the namespaces that the sync has created there."""
+
+        async def prepare(site: TargetCluster) -> None:
+            with suppress(KindNotServed, NotWatchedError, KubeError):  # reported for its objects when they are applied
                 informer = await site.cluster.open_kind(GroupKind("", NAMESPACE))
                 await site.cluster.wait_synced(informer, 2.0)
-            except (KindNotServed, NotWatchedError, KubeError):
-                continue  # reported for its objects when they are applied
+
+        await asyncio.gather(*map(prepare, clusters.sites))
 
     def _rules(self, part: UpstreamPart) -> CopyRules:
         return copy_rules(

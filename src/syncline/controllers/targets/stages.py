@@ -62,7 +62,8 @@ class DesiredAt(Struct, frozen=True):
     """The retries after a conflict, for a copy that follows its source."""
 
 
-Write = Callable[[Sequence[DesiredAt]], Awaitable[list[Outcome]]]
+Write = Callable[[Sequence[DesiredAt], Sequence[DesiredAt]], Awaitable[list[Outcome]]]
+"""Writes objects, and gets those that follow once these are written."""
 
 
 async def apply_in_stages(
@@ -75,10 +76,11 @@ async def apply_in_stages(
     objects need only their namespaces: all others are one stage.
     """
     outcomes: list[Outcome] = []
-    for members in _members(items, independent=independent):
-        # One object of each kind is opened for all.
-        firsts = {_kind(item): item for item in reversed(members)}
-        refusals = dict(zip(firsts, await asyncio.gather(*map(refused_kind, firsts.values())), strict=True))
+    parts = _members(items, independent=independent)
+    # Kinds of later stages may be defined by earlier ones, except those of independent objects.
+    refusals = await _open_kinds(items) if independent else {}
+    for number, members in enumerate(parts):
+        refusals |= await _open_kinds([item for item in members if _kind(item) not in refusals])
         ready = [item for item in members if refusals[_kind(item)] is None]
         outcomes += [
             structs.replace(refusal, target=item.desired.target)
@@ -88,7 +90,8 @@ async def apply_in_stages(
         unanswered = {outcome.target.cluster for outcome in outcomes if outcome.reason == IN_PROGRESS}
         outcomes += [_waiting(one) for one in ready if one.site.destination.cluster in unanswered]
         ready = [one for one in ready if one.site.destination.cluster not in unanswered]
-        outcomes += await write(ready)
+        later = [one for part in parts[number + 1 :] for one in part] if independent else []
+        outcomes += await write(ready, [one for one in later if refusals[_kind(one)] is None])
         if stage_of(members[0].desired.target.kind) is Stage.DEFINITIONS:
             await _wait_for_crds(ready, is_wanted)
     return outcomes
@@ -103,6 +106,12 @@ def _members(items: Sequence[DesiredAt], *, independent: bool) -> list[list[Desi
     for item in items:
         by_target.setdefault(item.desired.target.local(), []).append(item)
     return [[item for target in stage for item in by_target[target]] for stage in stages(by_target)]
+
+
+async def _open_kinds(items: Sequence[DesiredAt]) -> dict[tuple[int, str, str], Outcome | None]:
+    """Open the kinds of objects at once, each with one of them. Return the outcomes of kinds that cannot be opened."""
+    firsts = {_kind(item): item for item in reversed(items)}
+    return dict(zip(firsts, await asyncio.gather(*map(refused_kind, firsts.values())), strict=True))
 
 
 def _kind(wanted: DesiredAt) -> tuple[int, str, str]:
