@@ -2,12 +2,15 @@
 
 from collections.abc import Sequence
 
+import pytest
 from tests.controllers.upward_world import UpwardWorld
 
 from syncline.controllers.targets.apply import namespaced_in
-from syncline.controllers.targets.stages import DesiredAt, apply_in_stages
+from syncline.controllers.targets.stages import DesiredAt, apply_in_stages, begin_kinds
 from syncline.core.objects import Body, Content, Desired, Target
 from syncline.core.outcome import Outcome
+
+CRD = "CustomResourceDefinition.apiextensions.k8s.io"
 
 
 def wanted(world: UpwardWorld, target: Target, body: Body | None) -> DesiredAt:
@@ -48,6 +51,33 @@ async def test_kinds_of_independent_objects_are_open_before_the_first_namespace_
         "ConfigMap": "Created",
         "Nothing.example.test": "KindNotServed",
     }
+
+
+async def test_kinds_begin_to_be_watched_without_a_wait_for_their_lists(world: UpwardWorld) -> None:
+    cluster = world.sites["east"].cluster
+    await begin_kinds([unserved(world, "first"), data(world, "first"), space(world, "first")])
+    assert cluster.is_open("ConfigMap")
+    assert not cluster.informer("ConfigMap").synced
+    assert cluster.is_open("Namespace")
+    assert not cluster.is_open("Nothing.example.test")
+
+
+@pytest.mark.parametrize("defines", [False, True])
+async def test_kinds_of_later_stages_are_watched_from_the_first_write_on_unless_the_objects_define_kinds(
+    world: UpwardWorld, *, defines: bool
+) -> None:
+    """A kind that an earlier stage defines is not served yet; to ask for it would only cost requests."""
+    cluster, opened = world.sites["east"].cluster, []
+
+    async def write(ready: Sequence[DesiredAt], _: Sequence[DesiredAt]) -> list[Outcome]:
+        opened.append(cluster.is_open("ConfigMap"))
+        return [Outcome(target=one.desired.target, state="Synced", reason="Created") for one in ready]
+
+    definition = [wanted(world, Target("", "a.b.c", CRD, "east"), Body("apiextensions.k8s.io/v1", "X", {}))]
+    items = [space(world, "first"), data(world, "first"), *(definition if defines else ())]
+    await apply_in_stages(items, write, lambda: False)
+    assert opened[0] is not defines
+    assert opened[-1]
 
 
 async def test_what_is_in_a_namespace_that_is_written_now_is_recorded_with_it(world: UpwardWorld) -> None:

@@ -43,6 +43,7 @@ from syncline.controllers.targets.cascade_guard import NAMESPACE
 from syncline.controllers.targets.clusters import ConnectedClusters, TargetCluster
 from syncline.controllers.targets.layout import Layout, WorkspaceLowered
 from syncline.controllers.targets.prune import KeepSet, RemovalRequest
+from syncline.controllers.targets.stages import begin_kinds
 from syncline.controllers.targets.upward_memory import RightKey, right_of
 from syncline.controllers.targets.upward_rights import UpwardRight
 from syncline.core.group_kind import GroupKind
@@ -152,6 +153,7 @@ class UpstreamReading:
         self._selected = selected = self._selector(layout, clusters).select(self.sources, copies, unserved)
         if await self._lose_regressed(copies):
             return await self.desired(unit, clusters)
+        await begin_kinds(selected.items)  # their lists run while the inventory is recorded
         self._older = yielded
         self._follow(inputs, found, unserved)
         problem = self._problem(found, selected, clusters)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 
 from msgspec import Struct, structs
 
@@ -77,8 +78,11 @@ async def apply_in_stages(
     """
     outcomes: list[Outcome] = []
     parts = _members(items, independent=independent)
-    # Kinds of later stages may be defined by earlier ones, except those of independent objects.
-    refusals = await _open_kinds(items) if independent else {}
+    refusals: dict[tuple[int, str, str], Outcome | None] = {}
+    if independent:
+        refusals = await _open_kinds(items)
+    elif not any(stage_of(part[0].desired.target.kind) is Stage.DEFINITIONS for part in parts):
+        await begin_kinds(items)  # none is defined by an earlier stage, so no stage waits for a first list
     for number, members in enumerate(parts):
         refusals |= await _open_kinds([item for item in members if _kind(item) not in refusals])
         ready = [item for item in members if refusals[_kind(item)] is None]
@@ -108,6 +112,13 @@ def _members(items: Sequence[DesiredAt], *, independent: bool) -> list[list[Desi
     return [[item for target in stage for item in by_target[target]] for stage in stages(by_target)]
 
 
+async def begin_kinds(items: Sequence[DesiredAt]) -> None:
+    """Begin to watch the kinds of objects in their clusters, without a wait for the first lists."""
+    for item in {_kind(item): item for item in reversed(items)}.values():
+        with suppress(KubeError):  # the outcome of the object when it is written
+            await item.site.cluster.open_kind(item.desired.target.group_kind, _version(item))
+
+
 async def _open_kinds(items: Sequence[DesiredAt]) -> dict[tuple[int, str, str], Outcome | None]:
     """Open the kinds of objects at once, each with one of them. Return the outcomes of kinds that cannot be opened."""
     firsts = {_kind(item): item for item in reversed(items)}
@@ -119,6 +130,11 @@ def _kind(wanted: DesiredAt) -> tuple[int, str, str]:
     return id(wanted.site), wanted.desired.target.kind, body.api_version if body is not None else ""
 
 
+def _version(wanted: DesiredAt) -> str | None:
+    body = wanted.desired.body
+    return body.api_version.rpartition("/")[2] if body is not None else None
+
+
 def for_cluster(site: TargetCluster, desired: Desired) -> Desired:
     """Return the desired object with the name that the sync has for the cluster."""
     cluster = site.destination.cluster
@@ -128,11 +144,9 @@ def for_cluster(site: TargetCluster, desired: Desired) -> Desired:
 async def refused_kind(wanted: DesiredAt) -> Outcome | None:
     """Open the kind of an object in its cluster. Return the outcome of the object if that fails."""
     target = wanted.desired.target
-    body = wanted.desired.body
-    version = body.api_version.rpartition("/")[2] if body is not None else None
     cluster, place = wanted.site.cluster, wanted.site.destination
     try:
-        informer = await open_kind(cluster, target.group_kind, version)
+        informer = await open_kind(cluster, target.group_kind, _version(wanted))
         if target.namespace and not informer.resource.namespaced:
             why = f"{target.kind} is cluster-scoped there, which the sync's own cluster does not know"
             return _refused(
