@@ -131,16 +131,7 @@ class UpstreamReading:
         if (again := await self._select_again(clusters, names)) is not None:
             return again
         inputs = self._inputs_of(clusters, names, {})
-        found, _ = await asyncio.gather(
-            asyncio.gather(
-                *(
-                    self._read(part, one, names[part.at.workspace])
-                    for part in self._upstreams.parts
-                    for one in part.resources
-                )
-            ),
-            self._prepare(clusters),
-        )
+        found = await self._read_all(names, clusters)
         self.sources = tuple(source for one in found for source in one.sources)
         self._doubtful = compare_all(found, clusters, self._lowered.sync.owner.ref, self._doubtful)
         unserved = await self._unserved(clusters, {source.target.kind for source in self.sources})
@@ -338,6 +329,15 @@ class UpstreamReading:
     def _namespaces(self, part: UpstreamPart) -> frozenset[str]:
         scope = upstream_scope(self._spec)
         return frozenset(one.name for one in part.at.cluster.all_namespaces() if scope.matches(one) and not one.ignored)
+
+    async def _read_all(
+        self, names: Mapping[str, frozenset[str]], clusters: ConnectedClusters
+    ) -> Sequence[ReadResource]:
+        """Read all resources, and prepare the clusters meanwhile."""
+        parts = self._upstreams.parts
+        reads = (self._read(part, one, names[part.at.workspace]) for part in parts for one in part.resources)
+        found, _ = await asyncio.gather(asyncio.gather(*reads), self._prepare(clusters))
+        return found
 
     async def _read(self, part: UpstreamPart, one: UpstreamResource, namespaces: frozenset[str]) -> ReadResource:
         """Read one resource. A problem is reported, and blocks no other resource."""
