@@ -64,8 +64,8 @@ def test_forgetting_a_sync_that_was_never_seen_is_fine() -> None:
 
 
 def test_writes_repairs_and_conflicts_are_counted() -> None:
-    metrics.count_write("KindF", "create")
-    metrics.count_write("KindF", "create")
+    metrics.count_writes("KindF", "create", 1)
+    metrics.count_writes("KindF", "create", 1)
     metrics.count_drift_repair("KindF")
     metrics.count_conflict("KindF")
     assert value("syncline_writes_total", kind="KindF", action="create") == 2

@@ -235,7 +235,9 @@ class Cluster:
                 resource = str(informer.resource.group_resource)
                 forbidden, full = informer.forbidden, informer.full
                 raise NotWatchedError(resource, informer.failure, forbidden=forbidden, full=full)
-            await asyncio.sleep(_POLL)
+            with suppress(TimeoutError):  # a refusal sets no event
+                async with asyncio.timeout(_POLL):
+                    await informer.wait_listed()
 
     async def wait_namespaces(self, patience: float) -> None:
         """Wait until the namespaces are known. Raises `NotWatchedError` if that takes too long."""

@@ -84,6 +84,11 @@ class KindInformer:
         """Whether both watches have listed all objects once."""
         return all(reflector.synced.is_set() for reflector in self.reflectors)
 
+    async def wait_listed(self) -> None:
+        """Wait until both watches have listed all objects once."""
+        for reflector in self.reflectors:
+            await reflector.synced.wait()
+
     @property
     def failure(self) -> str:
         """Why a watch fails, for a person; empty if none does."""

@@ -50,19 +50,21 @@ class CachedCount:
     def __init__(self, resource: str, part: str) -> None:
         self._series = resource, part
         self._number: int | None = None
+        self._child = cached  # with its labels from the first count on: the lookup costs more than the count
 
     def set(self, number: int) -> None:
         """Count this many objects."""
         if self._number is None:
             self._caches[self._series] += 1
-        cached.labels(*self._series).inc(number - (self._number or 0))
+            self._child = cached.labels(*self._series)
+        self._child.inc(number - (self._number or 0))
         self._number = number
 
     def end(self) -> None:
         """Count no objects of this cache any more."""
         if self._number is None:
             return
-        cached.labels(*self._series).dec(self._number)
+        self._child.dec(self._number)
         self._number = None
         self._caches[self._series] -= 1
         if not self._caches[self._series]:

@@ -149,9 +149,9 @@ def forget_sync(kind: str, namespace: str, name: str) -> None:
             _targets.remove(kind, namespace, name, state)
 
 
-def count_write(kind: str, action: str) -> None:
-    """Count an object that was created, updated, deleted or released at a target."""
-    _writes.labels(kind, action).inc()
+def count_writes(kind: str, action: str, number: int) -> None:
+    """Count objects that were created, updated, deleted or released at targets."""
+    _writes.labels(kind, action).inc(number)
 
 
 def count_status_write(target_kind: str, result: StatusResult) -> None:

@@ -43,6 +43,7 @@ from syncline.controllers.targets.cascade_guard import NAMESPACE
 from syncline.controllers.targets.clusters import ConnectedClusters, TargetCluster
 from syncline.controllers.targets.layout import Layout, WorkspaceLowered
 from syncline.controllers.targets.prune import KeepSet, RemovalRequest
+from syncline.controllers.targets.stages import begin_kinds
 from syncline.controllers.targets.upward_memory import RightKey, right_of
 from syncline.controllers.targets.upward_rights import UpwardRight
 from syncline.core.group_kind import GroupKind
@@ -130,13 +131,7 @@ class UpstreamReading:
         if (again := await self._select_again(clusters, names)) is not None:
             return again
         inputs = self._inputs_of(clusters, names, {})
-        found = await asyncio.gather(
-            *(
-                self._read(part, one, names[part.at.workspace])
-                for part in self._upstreams.parts
-                for one in part.resources
-            )
-        )
+        found = await self._read_all(names, clusters)
         self.sources = tuple(source for one in found for source in one.sources)
         self._doubtful = compare_all(found, clusters, self._lowered.sync.owner.ref, self._doubtful)
         unserved = await self._unserved(clusters, {source.target.kind for source in self.sources})
@@ -144,12 +139,12 @@ class UpstreamReading:
             if any(one.reason == "NotServed" for one in part.resources):
                 self._defines.append(await _watch_definitions(part.at.cluster))
         self._layout = layout = await self._lay_out(clusters, unserved)
-        await self._open_namespaces(clusters)
         yielded = await self._yielded()
         copies = self._copy_makers(yielded)
         self._selected = selected = await self._selector(layout, clusters).select(self.sources, copies, unserved)
         if await self._lose_regressed(copies):
             return await self.desired(unit, clusters)
+        await begin_kinds(selected.items)  # their lists run while the inventory is recorded
         self._older = yielded
         self._follow(inputs, found, unserved)
         problem = self._problem(found, selected, clusters)
@@ -335,6 +330,15 @@ class UpstreamReading:
         scope = upstream_scope(self._spec, self._lowered.guarded)
         return frozenset(one.name for one in part.at.cluster.all_namespaces() if scope.matches(one) and not one.ignored)
 
+    async def _read_all(
+        self, names: Mapping[str, frozenset[str]], clusters: ConnectedClusters
+    ) -> Sequence[ReadResource]:
+        """Read all resources, and prepare the clusters meanwhile."""
+        parts = self._upstreams.parts
+        reads = (self._read(part, one, names[part.at.workspace]) for part in parts for one in part.resources)
+        found, _ = await asyncio.gather(asyncio.gather(*reads), self._prepare(clusters))
+        return found
+
     async def _read(self, part: UpstreamPart, one: UpstreamResource, namespaces: frozenset[str]) -> ReadResource:
         """Read one resource. A problem is reported, and blocks no other resource."""
         if one.informer is None:
@@ -348,14 +352,15 @@ class UpstreamReading:
             return ReadResource(part=part, resource=failed, problem=error)
         return ReadResource(part=part, resource=one, objects=objects)
 
-    async def _open_namespaces(self, clusters: ConnectedClusters) -> None:
-        """Watch the namespaces that the sync has created in each cluster."""
-        for site in clusters.sites:
-            try:
+    async def _prepare(self, clusters: ConnectedClusters) -> None:
+        """Ask each cluster what it serves, and watch the namespaces that the sync has created there."""
+
+        async def prepare(site: TargetCluster) -> None:
+            with suppress(KindNotServed, NotWatchedError, KubeError):  # reported for its objects when they are applied
                 informer = await site.cluster.open_kind(GroupKind("", NAMESPACE))
                 await site.cluster.wait_synced(informer, 2.0)
-            except (KindNotServed, NotWatchedError, KubeError):
-                continue  # reported for its objects when they are applied
+
+        await asyncio.gather(*map(prepare, clusters.sites))
 
     def _rules(self, part: UpstreamPart) -> CopyRules:
         return copy_rules(

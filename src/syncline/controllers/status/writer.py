@@ -135,9 +135,9 @@ class StatusWriter(Generic[Spec, Status]):
         log.info("released its copies", changes=describe_changes(outcomes) or "none")
 
     def _count(self, before: SyncStatus, outcomes: Sequence[Outcome]) -> None:
+        for action, number in Counter(outcome.written for outcome in outcomes if outcome.written is not None).items():
+            metrics.count_writes(self._kind, action.value, number)
         for outcome in outcomes:
-            if outcome.written is not None:
-                metrics.count_write(self._kind, outcome.written.value)
             if outcome.drift:
                 metrics.count_drift_repair(self._kind)
         known = before.targets.conflicted if before.targets is not None else 0

@@ -15,6 +15,7 @@ from syncline.controllers.state import (
     UnitState,
     requested_by_user,
 )
+from syncline.controllers.targets.cascade_guard import NAMESPACE
 from syncline.controllers.targets.clusters import TargetCluster
 from syncline.controllers.targets.keep_policy import KeepMarks
 from syncline.controllers.targets.namespaces import ignored_namespace
@@ -85,7 +86,7 @@ class UnitApplier:
         async def progress(so_far: list[Outcome]) -> None:
             await one.progress([*before, *so_far])
 
-        async def write(stage: Sequence[DesiredAt]) -> list[Outcome]:
+        async def write(stage: Sequence[DesiredAt], later: Sequence[DesiredAt] = ()) -> list[Outcome]:
             jobs: list[ApplyJob] = []
             written: list[DesiredAt] = []
             looked_at: list[tuple[DesiredAt, Observed | None]] = []
@@ -101,7 +102,7 @@ class UnitApplier:
                     jobs.append((item.site, item.desired.target, job))
                     written.append(item)
                     looked_at.append((item, item.site.cluster.managed_at(item.desired.target)))
-            await one.record(written)
+            await one.record([*written, *namespaced_in(written, later)])
             outcomes = await self._run(one, jobs, progress)
             before.extend(outcomes)
             _settle(one, looked_at, outcomes)
@@ -192,6 +193,12 @@ class UnitApplier:
             retry = error.requeue.backoff
             return Outcome(target=target, state="Pending", reason=error.reason, message=str(error), retry=retry)
         return await job()
+
+
+def namespaced_in(written: Sequence[DesiredAt], later: Sequence[DesiredAt]) -> list[DesiredAt]:
+    """Return the objects in namespaces that are written now: they follow at once, so one record is for both."""
+    spaces = {(id(item.site), item.desired.target.name) for item in written if item.desired.target.kind == NAMESPACE}
+    return [item for item in later if (id(item.site), item.desired.target.namespace) in spaces] if spaces else []
 
 
 def _behind(outcome: Outcome) -> Outcome:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 
 from msgspec import Struct, structs
 
@@ -62,7 +63,8 @@ class DesiredAt(Struct, frozen=True):
     """The retries after a conflict, for a copy that follows its source."""
 
 
-Write = Callable[[Sequence[DesiredAt]], Awaitable[list[Outcome]]]
+Write = Callable[[Sequence[DesiredAt], Sequence[DesiredAt]], Awaitable[list[Outcome]]]
+"""Writes objects, and gets those that follow once these are written."""
 
 
 async def apply_in_stages(
@@ -75,10 +77,14 @@ async def apply_in_stages(
     objects need only their namespaces: all others are one stage.
     """
     outcomes: list[Outcome] = []
-    for members in _members(items, independent=independent):
-        # One object of each kind is opened for all.
-        firsts = {_kind(item): item for item in reversed(members)}
-        refusals = dict(zip(firsts, await asyncio.gather(*map(refused_kind, firsts.values())), strict=True))
+    parts = _members(items, independent=independent)
+    refusals: dict[tuple[int, str, str], Outcome | None] = {}
+    if independent:
+        refusals = await _open_kinds(items)
+    elif not any(stage_of(part[0].desired.target.kind) is Stage.DEFINITIONS for part in parts):
+        await begin_kinds(items)  # none is defined by an earlier stage, so no stage waits for a first list
+    for number, members in enumerate(parts):
+        refusals |= await _open_kinds([item for item in members if _kind(item) not in refusals])
         ready = [item for item in members if refusals[_kind(item)] is None]
         outcomes += [
             structs.replace(refusal, target=item.desired.target)
@@ -88,7 +94,8 @@ async def apply_in_stages(
         unanswered = {outcome.target.cluster for outcome in outcomes if outcome.reason == IN_PROGRESS}
         outcomes += [_waiting(one) for one in ready if one.site.destination.cluster in unanswered]
         ready = [one for one in ready if one.site.destination.cluster not in unanswered]
-        outcomes += await write(ready)
+        later = [one for part in parts[number + 1 :] for one in part] if independent else []
+        outcomes += await write(ready, [one for one in later if refusals[_kind(one)] is None])
         if stage_of(members[0].desired.target.kind) is Stage.DEFINITIONS:
             await _wait_for_crds(ready, is_wanted)
     return outcomes
@@ -105,9 +112,27 @@ def _members(items: Sequence[DesiredAt], *, independent: bool) -> list[list[Desi
     return [[item for target in stage for item in by_target[target]] for stage in stages(by_target)]
 
 
+async def begin_kinds(items: Sequence[DesiredAt]) -> None:
+    """Begin to watch the kinds of objects in their clusters, without a wait for the first lists."""
+    for item in {_kind(item): item for item in reversed(items)}.values():
+        with suppress(KubeError):  # the outcome of the object when it is written
+            await item.site.cluster.open_kind(item.desired.target.group_kind, _version(item))
+
+
+async def _open_kinds(items: Sequence[DesiredAt]) -> dict[tuple[int, str, str], Outcome | None]:
+    """Open the kinds of objects at once, each with one of them. Return the outcomes of kinds that cannot be opened."""
+    firsts = {_kind(item): item for item in reversed(items)}
+    return dict(zip(firsts, await asyncio.gather(*map(refused_kind, firsts.values())), strict=True))
+
+
 def _kind(wanted: DesiredAt) -> tuple[int, str, str]:
     body = wanted.desired.body
     return id(wanted.site), wanted.desired.target.kind, body.api_version if body is not None else ""
+
+
+def _version(wanted: DesiredAt) -> str | None:
+    body = wanted.desired.body
+    return body.api_version.rpartition("/")[2] if body is not None else None
 
 
 def for_cluster(site: TargetCluster, desired: Desired) -> Desired:
@@ -119,11 +144,9 @@ def for_cluster(site: TargetCluster, desired: Desired) -> Desired:
 async def refused_kind(wanted: DesiredAt) -> Outcome | None:
     """Open the kind of an object in its cluster. Return the outcome of the object if that fails."""
     target = wanted.desired.target
-    body = wanted.desired.body
-    version = body.api_version.rpartition("/")[2] if body is not None else None
     cluster, place = wanted.site.cluster, wanted.site.destination
     try:
-        informer = await open_kind(cluster, target.group_kind, version)
+        informer = await open_kind(cluster, target.group_kind, _version(wanted))
         if target.namespace and not informer.resource.namespaced:
             why = f"{target.kind} is cluster-scoped there, which the sync's own cluster does not know"
             return _refused(
