@@ -413,3 +413,30 @@ def test_a_strategy_that_does_not_exist_is_refused_with_the_list(world: Workspac
         world.wsync(conflictStrategy="CoinToss")
     assert refused.value.status == 422
     assert all(strategy in str(refused.value) for strategy in STRATEGIES)
+
+
+@pytest.mark.parametrize(("direction", "upstream"), [("Down", RED), ("Bidirectional", {**RED, "colour": "green"})])
+def test_the_first_edit_of_an_overwritten_object_is_no_conflict(
+    world: Workspaces, direction: str, upstream: dict[str, str]
+) -> None:
+    namespace = world.above("shop")
+    world.data(namespace, "other")
+    sync = world.wsync(
+        "sync",
+        resource("configmaps", direction=direction),
+        conflictStrategy="MergeChanges",
+        resourceManagementPolicy="Overwrite",
+    )
+    world.down("ConfigMap", namespace, "other").appears()
+    world.comes_to_rest(sync)
+    copy = world.down("ConfigMap", namespace)
+    copy.create({"metadata": {"name": "app"}, "data": {"colour": "theirs", "other": "theirs"}})
+    source = world.data(namespace, **RED)
+    copy.holds_data(**RED)
+    until(lambda: copy.read()["metadata"]["annotations"], lambda seen: "syncline.dev/base" in seen)
+    sync.is_ready()
+    copy.put("data", "colour", value="green")
+    source.holds_data(**upstream)
+    sync.now()
+    sync.is_ready()
+    assert copy.at("data") == {**RED, "colour": "green"}

@@ -28,6 +28,28 @@ def test_a_copy_upstream_whose_sync_is_gone_becomes_a_source_like_any_other(worl
     until(lambda: sync.status.get("copiesSkipped", 0), lambda seen: seen == 0)
 
 
+def test_the_end_of_a_sync_that_owns_a_copy_upstream_enqueues_a_sync_that_has_only_looked_at_changes_since(
+    world: Workspaces,
+) -> None:
+    shop, inner = world.above("shop"), world.above("inner")
+    world.put(world.home, colour="red")
+    writer = world.sync("writer", destinationNamespaces=[inner])
+    world.config_map(inner).appears()
+    other = world.data(shop, "other")
+    sync = world.wsync()
+    sync.is_ready()
+    until(lambda: sync.status.get("copiesSkipped"), lambda seen: seen == 1)
+    for colour in ("green", "blue", "white"):
+        other.put("data", "colour", value=colour)
+        world.down("ConfigMap", shop, "other").holds_data(colour=colour)
+    sync.is_ready()
+    writer.annotate({ABANDON: "true"})
+    writer.delete()
+    writer.gone()
+    world.down("ConfigMap", inner).holds_data(colour="red")
+    until(lambda: sync.status.get("copiesSkipped", 0), lambda seen: seen == 0)
+
+
 def test_a_sync_whose_first_reconcile_yields_to_an_older_one_writes_once_that_one_stops(wide: Workspaces) -> None:
     namespace = wide.above("shop")
     source = wide.data(namespace)

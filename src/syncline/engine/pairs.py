@@ -148,7 +148,10 @@ class Pairs:
         base = unpacked(observed.base)
         return base.down != reader.downstream(copy.manifest, {*base.up, *base.down}).digests
 
-    async def _apply_once(self, source: Upstream, desired: Desired, *, created_once: bool) -> Outcome:
+    async def _apply_once(
+        self, source: Upstream, desired: Desired, *, created_once: bool, overwritten: Outcome | None = None
+    ) -> Outcome:
+        """`overwritten`: the outcome of the write that has just made an unmanaged object the copy."""
         reader = await self._reader(desired)
         copy = await self._below.read(desired)
         planned = await self._writer.plan(desired, copy.observed if copy else None, created_once=created_once)
@@ -158,8 +161,8 @@ class Pairs:
             await self._writer.renew(copy.observed)
             return outcome_of(planned)
         if planned.verb is Verb.ADOPT and planned.change is not None and planned.change.exact:
-            # The copy becomes exactly the upstream object (Overwrite), so there is nothing to merge yet.
-            return await self._writer.execute(planned, desired, copy.observed)
+            # If it was overwritten just now, somebody has removed our marks at once.
+            return overwritten or await self._overwrite(source, desired, planned, copy, created_once=created_once)
         plan = await self._decide(source, desired, copy, planned, reader)
         if (refusal := _refusal(plan, copy.observed)) is not None:
             return outcome_of(refusal)
@@ -168,6 +171,19 @@ class Pairs:
         if plan.resolution.on_upstream and upward.problem is None:
             await self._remove_resolve(upward.source)
         return outcome
+
+    async def _overwrite(
+        self, source: Upstream, desired: Desired, planned: Action, copy: Copy, *, created_once: bool
+    ) -> Outcome:
+        """Make an unmanaged object exactly the upstream object, and record that as the base.
+
+        Without a base, the first edit of the copy would be a conflict.
+        """
+        outcome = await self._writer.execute(planned, desired, copy.observed)
+        if outcome.written is None or outcome.state != "Synced":
+            return outcome
+        agreed = await self._apply_once(source, desired, created_once=created_once, overwritten=outcome)
+        return outcome if agreed.state == "Synced" else agreed
 
     async def _reader(self, desired: Desired) -> ValueReader:
         cluster, body = self._writer.cluster, desired.body

@@ -52,6 +52,12 @@ class Waiters:
         """Begin a reconcile of a sync, which adds the waits of the sync again."""
         self._rounds[ref] = self._rounds.get(ref, 0) + 1
 
+    def keep(self, ref: str) -> None:
+        """Keep all waits of a sync in this reconcile, which does not look at all targets."""
+        now = self._rounds.get(ref, 0)
+        for wait in self._waits.get(ref, {}).values():
+            wait.pass_number = now
+
     def end(self, ref: str) -> None:
         """End a reconcile: waits that it has not added again are removed."""
         now = self._rounds.pop(ref, 0)

@@ -204,6 +204,8 @@ class UpstreamReading:
         outcomes = last.refused_again(selected)
         if outcomes is None or await self._lose_regressed(copies):
             return None
+        # Those of other targets, and those for the owners of copies upstream.
+        self._context.claims.waiters.keep(self._lowered.sync.owner.sync)
         self._layout, self._inputs, self._watches = report.layout, inputs, last.watches
         rest = dict(last.outcomes)
         for item in selected.items:
