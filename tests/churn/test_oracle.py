@@ -210,6 +210,9 @@ def _hold_many(scene: Snapshot, _: History) -> list[Json]:
 def test_copies_whose_removal_is_held_are_counted_and_listed(scene: Snapshot, history: History) -> None:
     listed = _hold_many(scene, history)
     assert judge(scene, history) == []
+    history.restored.add(("ConfigMap", "t-2", "plain"))  # it may stay, and may go
+    assert judge(scene, history) == []
+    history.restored.clear()
     listed[0]["namespace"] = "t-1"  # where nothing is held
     assert found(scene, history) == {"untrue target"}
     listed[0] |= {"namespace": "t-2", "status": "Failed", "reason": "Forbidden"}

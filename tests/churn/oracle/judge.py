@@ -43,10 +43,10 @@ class _Judge:
 
     def run(self) -> list[Deviation]:
         states = {ref: self._judge_targets(wishes) for ref, wishes in self._wishes.items()}
-        unwanted = self._judge_marked()
+        unwanted, spared = self._judge_marked()
         self._judge_foreign()
         for ref, wishes in self._wishes.items():
-            self._found += judge_status(wishes, states[ref], unwanted[ref])
+            self._found += judge_status(wishes, states[ref], unwanted[ref], spared[ref])
             if ready_of(wishes.sync).get("reason") == HELD:
                 self._judge_hold(wishes, unwanted[ref])
         for name, namespace in self._snapshot.namespaces.items():
@@ -116,19 +116,24 @@ class _Judge:
         """Whether a copy may hold an edit; one that was put back from a backup may hold an edit from before."""
         return place in self._history.restored or content.was_edited(self._history, place, uid)
 
-    def _judge_marked(self) -> dict[str, set[Place]]:
-        """Find copies that must not be there; return those of each living sync that it does not want."""
+    def _judge_marked(self) -> tuple[dict[str, set[Place]], dict[str, set[Place]]]:
+        """Find copies that must not be there; return those that a living sync must remove, and those that it may."""
         unwanted: dict[str, set[Place]] = defaultdict(set)
+        spared: dict[str, set[Place]] = defaultdict(set)
         for place, mark in self._marks.items():
             wishes = self._wishes.get(mark.ref)
             if wishes is not None and mark.owner == owner_of(wishes.uid):
-                if place not in wishes.wants and not self._may_stay(wishes, place, mark):
+                if place in wishes.wants:
+                    continue
+                if self._may_stay(wishes, place, mark):
+                    spared[mark.ref].add(place)
+                else:
                     unwanted[mark.ref].add(place)
                     if ready_of(wishes.sync).get("reason") != HELD:
                         self._add("unwanted", mark.ref, place, self._why_unwanted(wishes, mark))
             elif why := self._judge_orphan(place, mark):
                 self._add("orphan", mark.ref, place, why)
-        return unwanted
+        return unwanted, spared
 
     def _may_stay(self, wishes: Wishes, place: Place, mark: Mark) -> bool:
         body = self._snapshot.objects[place]

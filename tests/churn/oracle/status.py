@@ -17,8 +17,13 @@ def ready_of(sync: Json) -> Json:
     return next((one for one in conditions if one["type"] == "Ready"), {})
 
 
-def judge_status(wishes: Wishes, states: Mapping[Place, set[str]], unwanted: Collection[Place]) -> Iterator[Deviation]:
-    """Yield what is wrong with the status of a sync, by its unwanted copies and the states its targets may have."""
+def judge_status(
+    wishes: Wishes, states: Mapping[Place, set[str]], unwanted: Collection[Place], spared: Collection[Place] = ()
+) -> Iterator[Deviation]:
+    """Yield what is wrong with the status of a sync.
+
+    `states` are the states that its targets may have, `unwanted` its copies that must go, `spared` those that may.
+    """
     sync, ref = wishes.sync, wishes.ref
     meta, status = sync["metadata"], sync.get("status") or {}
     ready = ready_of(sync)
@@ -39,7 +44,7 @@ def judge_status(wishes: Wishes, states: Mapping[Place, set[str]], unwanted: Col
         yield Deviation("untrue status", ref, None, f"Ready must be {' or '.join(sorted(expected))}; {told}")
     if wishes.suspended or wishes.problem:
         return
-    yield from _judge_targets(wishes, states, unwanted, told)
+    yield from _judge_targets(wishes, states, unwanted, spared, told)
     conditions = {one["type"] for one in status.get("conditions", [])}
     if ready.get("status") == "True" and {"Reconciling", "Stalled", "Conflicted"} & conditions and not unwanted:
         yield Deviation("untrue status", ref, None, f"Ready, and also {sorted(conditions)}")
@@ -58,14 +63,15 @@ def _expected(wishes: Wishes, states: Mapping[Place, set[str]], ready: Json) -> 
 
 
 def _judge_targets(
-    wishes: Wishes, states: Mapping[Place, set[str]], unwanted: Collection[Place], told: str
+    wishes: Wishes, states: Mapping[Place, set[str]], unwanted: Collection[Place], spared: Collection[Place], told: str
 ) -> Iterator[Deviation]:
     status = wishes.sync["status"]
     counts = status.get("targets") or {}
     if counts.get("desired") != len(states):
         message = f"{counts.get('desired')} targets are told, and there are {len(states)}; {told}"
         yield Deviation("untrue status", wishes.ref, None, message)
-    if ready_of(wishes.sync).get("reason") == HELD and counts.get("unwanted", 0) != len(unwanted):
+    surplus = counts.get("unwanted", 0) - len(unwanted)
+    if ready_of(wishes.sync).get("reason") == HELD and not 0 <= surplus <= len(spared):
         message = f"{counts.get('unwanted', 0)} unwanted copies are told, and there are {len(unwanted)}; {told}"
         yield Deviation("untrue status", wishes.ref, None, message)
     for listed in status.get("targetStatuses") or []:
@@ -73,7 +79,7 @@ def _judge_targets(
         kind = f"{FAR}/{kind}" if listed.get("clusterName") else kind
         place = (kind, listed.get("namespace", ""), listed["name"])
         allowed = states.get(place)
-        if allowed is None and place in unwanted:
+        if allowed is None and (place in unwanted or place in spared):
             allowed = {"Pending"} if listed.get("reason") == HELD else set()
         if allowed is None:
             message = f"lists {listed['status']} {listed.get('reason', '')}, and wants nothing there"
