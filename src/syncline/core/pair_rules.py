@@ -82,20 +82,20 @@ def is_too_large(entries: Mapping[str, str]) -> bool:
     return base_size(entries) > MAX_BASE
 
 
-class _Node:
+class _PathNode:
     """A place of written paths: the places below it, and whether a path ends here."""
 
     def __init__(self) -> None:
-        self.below: dict[str, _Node] = {}
+        self.below: dict[str, _PathNode] = {}
         self.is_end = False
 
 
 class _WrittenPaths:
     """The paths that transforms write, from some places on. Each part of a path is looked up once."""
 
-    def __init__(self, nodes: Sequence[_Node]) -> None:
+    def __init__(self, nodes: Sequence[_PathNode]) -> None:
         self.is_end = any(node.is_end for node in nodes)
-        self._below: dict[str, list[_Node]] = {}
+        self._below: dict[str, list[_PathNode]] = {}
         for node in nodes:
             for part, inside in node.below.items():
                 self._below.setdefault(part, []).append(inside)
@@ -104,11 +104,11 @@ class _WrittenPaths:
     @staticmethod
     def of(paths: Iterable[Sequence[str]]) -> "_WrittenPaths":
         """Return the place at which all of these paths begin."""
-        root = _Node()
+        root = _PathNode()
         for path in paths:
             node = root
             for part in path:
-                node = node.below.setdefault(part, _Node())
+                node = node.below.setdefault(part, _PathNode())
             node.is_end = True
         return _WrittenPaths([root])
 
