@@ -11,14 +11,15 @@ from tests.pairs.world import CONFIG, MARK_KEYS, MERGE, Json, MakePair, PairWorl
 
 from syncline.core.keypolicies import KeyPolicies
 from syncline.core.outcome import Outcome
-from syncline.core.ownership import BASE, MARKER
+from syncline.core.ownership import BASE, MARKER, RESOLVE
 from syncline.core.pair_rules import PairRules
-from syncline.core.plan import MARK_UNPROVEN
+from syncline.core.plan import MARK_UNPROVEN, Verb
 from syncline.engine.twoway import TwoWay
 from syncline.kube import Forbidden, Invalid
-from syncline.kube.errors import ApiError
+from syncline.kube.errors import ApiError, Conflict, ServerError
 
 SECRET = {"apiVersion": "v1", "kind": "Secret", "data": {"password": base64.b64encode(b"canary-1").decode()}}
+REPORT = PairRules(strategy="MergeChanges", two_way=True, on_conflict="Report", delay=0.01)
 FORBIDDEN: dict[str, Any] = {"verb": "patch", "resource": "configmaps", "namespace": "up", "name": "sample"}
 
 
@@ -133,6 +134,54 @@ async def test_a_change_that_the_upstream_cannot_take_is_told_once_and_not_repea
     assert (outcome.state, outcome.reason) == ("Failed", "UpstreamRefused")
     assert "spec.size" in outcome.message
     assert world.above.sent == []
+
+
+async def decided(pair: MakePair) -> PairWorld:
+    """Make a pair with a conflict that a person has decided upstream."""
+    world = await configmap(pair, REPORT)
+    await world.up(lambda live: live["data"].update(a="2"))
+    await world.down(lambda live: live["data"].update(a="3"))
+    assert (await world.sync(REPORT)).state == "Conflict"
+    await world.up(lambda live: live["metadata"].setdefault("annotations", {}).update({RESOLVE: "Upstream"}))
+    return world
+
+
+@pytest.mark.parametrize(
+    "error",
+    [Conflict(409, "Conflict", "changed", **FORBIDDEN), ServerError(503, "ServiceUnavailable", "", **FORBIDDEN)],
+)
+async def test_an_annotation_that_could_not_be_removed_is_removed_later(pair: MakePair, error: ApiError) -> None:
+    world = await decided(pair)
+    world.above.before_write = raising(error)
+    outcome = await world.sync(REPORT)
+    assert (outcome.state, outcome.retry, outcome.written) == ("Synced", True, Verb.UPDATE)
+    world.above.before_write = None
+    outcome = await world.sync(REPORT)
+    assert (outcome.state, outcome.retry) == ("Synced", False)
+    assert RESOLVE not in (await world.live(world.source))["metadata"].get("annotations", {})
+    await world.quiet(REPORT)
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "words"),
+    [
+        (Forbidden(403, "Forbidden", "no", **FORBIDDEN), "UpstreamForbidden", "grant the right to patch configmaps"),
+        (Invalid(422, "Invalid", "annotations stay", **FORBIDDEN), "UpstreamRefused", "annotations stay"),
+    ],
+)
+async def test_an_annotation_that_may_not_be_removed_is_told(
+    pair: MakePair, error: ApiError, reason: str, words: str
+) -> None:
+    world = await decided(pair)
+    world.above.before_write = raising(error)
+    for _ in range(2):
+        outcome = await world.sync(REPORT)
+        assert (outcome.state, outcome.reason, outcome.retry) == ("Failed", reason, True)
+        assert words in outcome.message
+        assert RESOLVE in outcome.message
+    world.above.before_write = None
+    await world.up(lambda live: live["metadata"]["annotations"].pop(RESOLVE))
+    assert (await world.quiet(REPORT)).state == "Synced"
 
 
 async def test_a_record_that_is_too_large_is_refused_before_anything_is_written(pair: MakePair) -> None:

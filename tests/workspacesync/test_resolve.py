@@ -1,9 +1,13 @@
 """A person decides a conflict by an annotation on one of the two objects, once, and nobody else gets more by it."""
 
+import json
+
 import pytest
 from tests.configmapsync.world import until
 from tests.workspacesync.pairs import RED, Pair
 from tests.workspacesync.world import RESOLVE, Workspaces, resource
+
+from syncline.core.ownership import MARKER
 
 BOTH = ("east", "west")
 
@@ -132,6 +136,24 @@ def test_an_annotation_on_a_copy_that_may_not_write_upward_writes_nothing_upstre
     sync.is_ready()
     assert (source.at("data", "colour"), east.at("data", "colour")) == ("blue", "blue")
     assert RESOLVE not in west.annotations
+
+
+def test_both_ways_a_removed_annotation_leaves_no_write_for_a_later_reconcile(wide: Workspaces) -> None:
+    """The copies that do not write upward record that the annotation has counted, until it is removed."""
+    namespace = wide.above("shop")
+    source = wide.data(namespace)
+    both = resource("configmaps", direction="Bidirectional")
+    sync = wide.wsync("sync", both, downstream={"syncTargets": list(BOTH), "writer": "east"}, conflictStrategy="Skip")
+    sync.is_ready()
+    west = wide.down("ConfigMap", namespace, at="west")
+    west.put("data", "colour", value="green")
+    sync.is_conflicted("colour")
+    source.annotate({RESOLVE: "Upstream"})
+    west.holds_data(colour="red")
+    until(lambda: source.annotations, lambda seen: RESOLVE not in seen)
+    until(west.read, lambda seen: "resolved" not in json.loads(seen["metadata"]["annotations"][MARKER]))
+    sync.is_ready()
+    wide.comes_to_rest(sync)
 
 
 def test_a_wrong_annotation_upstream_is_told_and_decides_nothing(world: Workspaces) -> None:

@@ -71,6 +71,16 @@ class UpstreamSide:
 
     async def patch(self, source: Upstream, changes: list[Json]) -> Upstream:
         """Change an upstream object, if it is still the very one that was read, in the same version."""
+        return await self._patch(source, changes, by=self._sync)
+
+    async def remove_resolve(self, source: Upstream) -> Upstream:
+        """Remove the annotation that resolved the conflicts.
+
+        It enqueues this sync too: the other copies have recorded that the annotation has counted.
+        """
+        return await self._patch(source, [{"op": "remove", "path": f"/metadata/annotations/{escape(RESOLVE)}"}], by="")
+
+    async def _patch(self, source: Upstream, changes: list[Json], *, by: str) -> Upstream:
         target = source.target
         guards: list[Json] = [
             {"op": "test", "path": "/metadata/uid", "value": source.uid},
@@ -85,11 +95,7 @@ class UpstreamSide:
             type=msgspec.Raw,
             fair_key=self._sync,
         )
-        return self._upstream(target, raw, by=self._sync)
-
-    async def remove_resolve(self, source: Upstream) -> Upstream:
-        """Remove the annotation that resolved the conflicts."""
-        return await self.patch(source, [{"op": "remove", "path": f"/metadata/annotations/{escape(RESOLVE)}"}])
+        return self._upstream(target, raw, by=by)
 
     def _upstream(self, target: Target, raw: msgspec.Raw, *, by: str) -> Upstream:
         meta = msgspec.json.decode(raw, type=_Headed).metadata

@@ -9,7 +9,7 @@ from syncline.core.digest import combined_digest
 from syncline.core.json_diff import diff_patch
 from syncline.core.merge import ValueDigests
 from syncline.core.objects import Desired
-from syncline.core.ownership import object_id_of
+from syncline.core.ownership import RESOLVE, object_id_of
 from syncline.core.pair_plan import PairPlan
 from syncline.core.pair_values import ValueReader, shown_paths
 from syncline.engine.pair_sides import Copy, UpstreamSide
@@ -86,6 +86,30 @@ class UpwardWriter:
         self._loops.record(object_id, digest, written.version, time.monotonic())
         desired = self._desired_of(written) or plan.desired
         return Upward(source=written, desired=desired, digests=reader.upstream(desired).digests, written=True)
+
+    async def remove_resolve(self, source: Upstream) -> Problem | None:
+        """Remove the annotation that resolved the conflicts. Return why the upstream does not let us.
+
+        Raises `PairMoved`, and the errors of a server that does not answer.
+        """
+        try:
+            await self._side.remove_resolve(source)
+        except (BadRequest, Forbidden, Invalid) as error:
+            if not isinstance(error, Forbidden) and await self._side.has_moved(source):
+                raise PairMoved from error
+            right = (
+                f"grant the right to {error.verb} {error.resource} upstream, or "
+                if isinstance(error, Forbidden)
+                else ""
+            )
+            message = (
+                f"{right}remove the annotation {RESOLVE} from the upstream object: it has resolved the conflicts, and "
+                f"would resolve later ones too, but the upstream refuses its removal: {error}"
+            )
+            return Problem("UpstreamForbidden" if right else "UpstreamRefused", message)
+        except KubeError as error:
+            raise moved(error) from error
+        return None
 
     def _obstacle(self, source: Upstream, object_id: str, digest: str, paths: tuple[str, ...]) -> Problem | None:
         names = shown_paths(paths)

@@ -45,7 +45,7 @@ from syncline.core.twoway import Base, Side, changes
 from syncline.engine.cluster import Cluster
 from syncline.engine.pair_memory import PairMemory
 from syncline.engine.pair_sides import Copy, CopySide, UpstreamSide
-from syncline.engine.pair_upward import DesiredOf, PairMoved, Upward, UpwardWriter, moved
+from syncline.engine.pair_upward import DesiredOf, PairMoved, Problem, Upward, UpwardWriter, moved
 from syncline.engine.twoway import Upstream
 from syncline.engine.write_outcomes import failure
 from syncline.engine.writer import Writer
@@ -169,7 +169,7 @@ class Pairs:
         upward = await self._upward.write(source, plan, copy, reader)
         outcome = await self._write_down(plan, upward, copy, planned, reader)
         if plan.resolution.on_upstream and upward.problem is None:
-            await self._remove_resolve(upward.source)
+            return await self._remove_resolve(upward.source, outcome)
         return outcome
 
     async def _overwrite(
@@ -343,12 +343,14 @@ class Pairs:
             raise moved(error) from error
         return None if reader.downstream(again.manifest, known).digests == found else _altered(desired)
 
-    async def _remove_resolve(self, source: Upstream) -> None:
+    async def _remove_resolve(self, source: Upstream, outcome: Outcome) -> Outcome:
         """Remove the annotation upstream, last: before, a crash would lose what the person decided."""
         try:
-            await self._above.remove_resolve(source)
-        except KubeError as error:
+            problem = await self._upward.remove_resolve(source)
+        except (KubeError, PairMoved) as error:
             log.info("the annotation resolve stays upstream for now", error=str(error), **source.target.fields())
+            return structs.replace(outcome, retry=True)
+        return _with_problem(outcome, problem)
 
     async def _back_off(self, desired: Desired, attempt: int) -> None:
         log.info(
@@ -380,9 +382,7 @@ class Pairs:
         outcome = outcome_of(action, written=verb is not Verb.LEAVE)
         if upward.written:
             outcome = structs.replace(outcome, written=outcome.written or Verb.UPDATE, upward=True)
-        if (problem := upward.problem) is None:
-            return outcome
-        return structs.replace(outcome, state="Failed", reason=problem.reason, message=problem.message, retry=True)
+        return _with_problem(outcome, upward.problem)
 
     def _paused(self, desired: Desired, change: Change) -> Outcome | None:
         """Return the outcome of a write that others keep reverting, and that therefore waits."""
@@ -432,6 +432,12 @@ def _is_noop(plan: PairPlan, marked: Desired, change: Change, observed: Observed
         and marker.resolved == change.resolved
         and not is_another(marker.source_version, marked.source_version)
     )
+
+
+def _with_problem(outcome: Outcome, problem: Problem | None) -> Outcome:
+    if problem is None:
+        return outcome
+    return structs.replace(outcome, state="Failed", reason=problem.reason, message=problem.message, retry=True)
 
 
 def _given_up(desired: Desired, attempts: int) -> Outcome:
