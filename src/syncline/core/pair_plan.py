@@ -21,6 +21,7 @@ from syncline.core.twoway import Agreement, Base, Flow, Side, agree
 from syncline.core.wire import DATA_KINDS
 
 _SIDES: Mapping[str, Side] = {"Upstream": "Upstream", "Downstream": "Downstream"}
+IMMUTABLE = "Immutable"
 _CONTENT = ("data/", "binaryData/")
 # A plan with one of these reasons leaves our own copy unchanged, because it is in sync.
 _IN_ORDER = frozenset({"Synced", REVISION_TRACKED})
@@ -211,7 +212,17 @@ def immutable_copy(plan: PairPlan, observed: Observed) -> Action | None:
         return None
     what = f"of the unchangeable type {observed.type}" if retyped else "immutable"
     message = f"the copy is {what} and differs from the upstream object: delete the copy to have it created again"
-    return Action(verb=Verb.LEAVE, target=plan.desired.target, reason="Immutable", message=message, state="Conflict")
+    return Action(verb=Verb.LEAVE, target=plan.desired.target, reason=IMMUTABLE, message=message, state="Conflict")
+
+
+def is_recreated(refusal: Action, plan: PairPlan, planned: Action) -> bool:
+    """Whether a copy that cannot be changed is deleted and created again, like any other copy.
+
+    It stays if it has values that it keeps, because they would be lost.
+    """
+    agreement = plan.agreement
+    kept = (*agreement.conflicts, *agreement.deferred, *agreement.kept, *agreement.local_only)
+    return refusal.reason == IMMUTABLE and planned.verb is Verb.RECREATE and not kept
 
 
 def report(plan: PairPlan, verb: Verb, change: Change | None, *, skips: bool) -> Action:

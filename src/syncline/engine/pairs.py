@@ -26,6 +26,7 @@ from syncline.core.pair_plan import (
     base_of,
     decide,
     immutable_copy,
+    is_recreated,
     managed_entries,
     marker_digest,
     recorded,
@@ -116,7 +117,7 @@ class Pairs:
             return planned
         plan = await self._decide(source, desired, copy, planned, reader)
         if (refusal := _refusal(plan, copy.observed)) is not None:
-            return refusal
+            return planned if is_recreated(refusal, plan, planned) else refusal
         base = plan.agreement.base_after(down=plan.down.stored if not plan.agreement.down else None) or Base.same({})
         marked = recorded(plan, desired, copy.observed)
         change = _change(marked, copy, planned, base, reader, resolved=plan.resolution.counted)
@@ -151,7 +152,7 @@ class Pairs:
     async def _apply_once(
         self, source: Upstream, desired: Desired, *, created_once: bool, overwritten: Outcome | None = None
     ) -> Outcome:
-        """`overwritten`: the outcome of the write that has just made an unmanaged object the copy."""
+        """`overwritten`: the outcome of the write that has just made the copy exactly the upstream object."""
         reader = await self._reader(desired)
         copy = await self._below.read(desired)
         planned = await self._writer.plan(desired, copy.observed if copy else None, created_once=created_once)
@@ -165,7 +166,8 @@ class Pairs:
             return overwritten or await self._overwrite(source, desired, planned, copy, created_once=created_once)
         plan = await self._decide(source, desired, copy, planned, reader)
         if (refusal := _refusal(plan, copy.observed)) is not None:
-            return outcome_of(refusal)
+            stays = overwritten is not None or not is_recreated(refusal, plan, planned)
+            return outcome_of(refusal) if stays else await self._recreate(source, plan, copy, refusal, reader)
         upward = await self._upward.write(source, plan, copy, reader)
         outcome = await self._write_down(plan, upward, copy, planned, reader)
         if plan.resolution.on_upstream and upward.problem is None:
@@ -175,15 +177,32 @@ class Pairs:
     async def _overwrite(
         self, source: Upstream, desired: Desired, planned: Action, copy: Copy, *, created_once: bool
     ) -> Outcome:
-        """Make an unmanaged object exactly the upstream object, and record that as the base.
+        """Make an object exactly the upstream object, as planned, and record that as the base.
 
         Without a base, the first edit of the copy would be a conflict.
         """
-        outcome = await self._writer.execute(planned, desired, copy.observed)
+        try:
+            outcome = await self._writer.execute(planned, desired, copy.observed)
+        except KubeError as error:
+            raise moved(error) from error
         if outcome.written is None or outcome.state != "Synced":
             return outcome
         agreed = await self._apply_once(source, desired, created_once=created_once, overwritten=outcome)
         return outcome if agreed.state == "Synced" else agreed
+
+    async def _recreate(
+        self, source: Upstream, plan: PairPlan, copy: Copy, refusal: Action, reader: ValueReader
+    ) -> Outcome:
+        """Delete a copy that cannot be changed, and create it again from its upstream object.
+
+        The upstream object gets the edits of the copy first. If it does not take them, the copy stays.
+        """
+        upward = await self._upward.write(source, plan, copy, reader)
+        planned = await self._writer.plan(upward.desired, copy.observed)
+        if upward.problem is not None or planned.verb is not Verb.RECREATE:
+            return outcome_of(refusal)
+        outcome = await self._overwrite(upward.source, upward.desired, planned, copy, created_once=False)
+        return structs.replace(outcome, upward=upward.written)
 
     async def _reader(self, desired: Desired) -> ValueReader:
         cluster, body = self._writer.cluster, desired.body
