@@ -349,6 +349,7 @@ def test_only_the_writer_writes_upward(wide: Workspaces) -> None:
     east.put("data", "colour", value="green")
     source.holds_data(colour="green")
     west.holds_data(colour="green")
+    assert sync.tells("SourceMoved")["type"] == "Normal", "it ends by itself"
     west.put("data", "size", value="1")
     sync.now()
     assert source.at("data") == {"colour": "green"}

@@ -21,6 +21,8 @@ HOLDS_UNMANAGED = "HoldsUnmanaged"
 UNPROVEN = "Unproven"
 DELETION_HELD = "DeletionHeld"
 ORPHANED = "Orphaned"
+SOURCE_MOVED = "SourceMoved"
+"""The reason of a target that waits for the present state of its source, which is read again at once."""
 # The reasons of unwanted objects that stay until a user decides.
 _STAYS = frozenset({HOLDS_UNMANAGED, UNPROVEN})
 

@@ -17,7 +17,7 @@ from syncline.core.digest import combined_digest
 from syncline.core.keypolicies import KeyPolicies, agree_by_key
 from syncline.core.last_write import later_side, write_time_of
 from syncline.core.objects import Desired, Observed, Target
-from syncline.core.outcome import Outcome, outcome_of
+from syncline.core.outcome import SOURCE_MOVED, Outcome, outcome_of
 from syncline.core.plan import MARK_UNPROVEN, Action, Change, Verb, base_too_large, metadata_differs, names_of
 from syncline.core.selectors import glob_matches
 from syncline.core.twoway import Agreement, Base, Changes, Side, changes
@@ -212,9 +212,7 @@ class TwoWay:
             # A patch that no longer fits the source is invalid too.
             if not isinstance(error, Invalid) or await self._has_moved(upstream):
                 message = "the source changed while it was being written; it is tried again"
-                return Outcome(
-                    target=desired.target, state="Pending", reason="SourceMoved", message=message, retry=True
-                )
+                return Outcome(target=desired.target, state="Pending", reason=SOURCE_MOVED, message=message, retry=True)
             names = names_of((*agreement.up.set, *agreement.up.unset))
             message = f"undo the change of {names} in the copy, since the source {target} cannot take it: {error}"
             return Outcome(target=desired.target, state="Failed", reason="SourceRefused", message=message, retry=True)

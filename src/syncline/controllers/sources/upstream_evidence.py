@@ -21,7 +21,7 @@ from syncline.controllers.targets.layout import REFUSED, Layout, namespace_key
 from syncline.controllers.targets.prune import RemovalRequest
 from syncline.core.group_kind import GroupResource
 from syncline.core.objects import Observed, Target
-from syncline.core.outcome import ORPHANED, UNPROVEN, Outcome
+from syncline.core.outcome import ORPHANED, SOURCE_MOVED, UNPROVEN, Outcome
 from syncline.core.scope import Namespace, Scope
 from syncline.core.selectors import selector_matches
 from syncline.core.source_history import read_source_version
@@ -93,7 +93,7 @@ class Evidence(Struct, frozen=True, kw_only=True):
             return Outcome(target=observed.target, state="Skipped", reason=IS_COPY, message=message, gone=True)
         message = "its source is there after all; it is planned again"
         return Outcome(
-            target=observed.target, state="Pending", reason="SourceMoved", message=message, retry=True, gone=True
+            target=observed.target, state="Pending", reason=SOURCE_MOVED, message=message, retry=True, gone=True
         )
 
     def _is_unserved(self, site: TargetCluster, observed: Observed) -> Outcome | None:

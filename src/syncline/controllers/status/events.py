@@ -12,7 +12,7 @@ from syncline.api.common import API_VERSION, ObjectMeta, TargetState
 from syncline.api.status import SyncStatus
 from syncline.core.causes import causes
 from syncline.core.conditions import find
-from syncline.core.outcome import LISTED, Outcome, describe_changes
+from syncline.core.outcome import LISTED, SOURCE_MOVED, Outcome, describe_changes
 from syncline.core.sync_status import EXPIRING
 from syncline.kube.cache import Key
 from syncline.kube.events import EventRecorder
@@ -25,6 +25,8 @@ LOGGED = 10
 WINDOW = 600.0
 MOST = 5
 
+# The reasons of states that a user has asked for, or that end without anybody's help.
+_NO_WARNING = frozenset({"Suspended", SOURCE_MOVED})
 _NOT_WELL: frozenset[TargetState] = frozenset({"Failed", "Conflict", "Unknown"})
 
 
@@ -70,7 +72,7 @@ class EventReporter:
             return
         _log_targets(one)
         if self._is_news(one, turned=turned):
-            level: Literal["Normal", "Warning"] = "Normal" if ready.reason == "Suspended" else "Warning"
+            level: Literal["Normal", "Warning"] = "Normal" if ready.reason in _NO_WARNING else "Warning"
             log.warning("not ready", reason=ready.reason, message=ready.message, **_about(one, _bad(one)))
             await self.emit(one.sync, level, ready.reason, ready.message)
 

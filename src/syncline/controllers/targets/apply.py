@@ -28,7 +28,7 @@ from syncline.controllers.triggers import Triggers
 from syncline.core.keep_marks import no_room_outcome
 from syncline.core.keypolicies import KeyPolicies
 from syncline.core.objects import Observed, Target
-from syncline.core.outcome import Outcome
+from syncline.core.outcome import SOURCE_MOVED, Outcome
 from syncline.core.plan import Policy
 from syncline.engine.cluster import Cluster
 from syncline.engine.fanout import FanOut, Job, Progress
@@ -206,7 +206,7 @@ def _behind(outcome: Outcome) -> Outcome:
     if outcome.state != "Synced":
         return outcome
     message = "an edit in another cluster has just changed its source, which it follows in a moment"
-    return structs.replace(outcome, state="Pending", reason="SourceMoved", message=message, retry=True)
+    return structs.replace(outcome, state="Pending", reason=SOURCE_MOVED, message=message, retry=True)
 
 
 def _place(item: DesiredAt) -> tuple[str, Target]:

@@ -16,7 +16,7 @@ from syncline.controllers.state import PRUNE_WINDOW, UnitState
 from syncline.controllers.targets.stages import DesiredAt
 from syncline.core.group_kind import GroupKind
 from syncline.core.objects import Target
-from syncline.core.outcome import Outcome
+from syncline.core.outcome import SOURCE_MOVED, Outcome
 from syncline.core.plan import Action, Verb
 from syncline.core.prune_plan import GuardVerdict, deletion_guard
 from syncline.engine.write_outcomes import failure
@@ -96,7 +96,7 @@ async def _delete(unit: UnitState, item: DesiredAt, *, counts: bool) -> Outcome 
         await pair.client.delete(above.resource, *place, uid=source.meta.uid, version=source.meta.resource_version)
     except Conflict:  # an edit beats a deletion: the copy is created again from the edited object
         message = "the upstream object was changed after its copy was deleted, so it stays"
-        return Outcome(target=target, state="Pending", reason="SourceMoved", message=message, retry=True)
+        return Outcome(target=target, state="Pending", reason=SOURCE_MOVED, message=message, retry=True)
     except NotFound as error:
         return None if error.about == source.target.name else failure(target, error)
     except KubeError as error:
