@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Command, syncline
 from tests.configsync.test_adoption import brought, web
-from tests.configsync.world import GitWorld, config_map, definition, manifest
+from tests.configsync.world import GitWorld, config_map, definition, manifest, stateful_set
 
 from syncline.api.common import API_VERSION
 
@@ -116,6 +116,28 @@ def test_a_plan_counts_on_namespaces_and_kinds_that_the_same_commit_brings(
     assert told.splitlines()[-1] == "4 to create"
     shown = syncline("diff", "-f", "-", *flags, stdin=described(world), code=1)
     assert f"+kind: {kind}" in shown
+
+
+@pytest.mark.own_rights
+@pytest.mark.parametrize("existing", [True, False], ids=["changed", "new"])
+def test_without_validation_a_plan_names_the_fields_that_no_server_takes(
+    world: GitWorld, syncline: Command, flags: tuple[str, ...], existing: bool
+) -> None:
+    wrong = stateful_set()
+    wrong["spec"]["template"]["spec"]["containers"][0]["imagee"] = "example.com/app:2"
+    if existing:
+        commit = world.push({"set.yaml": stateful_set(), "map.yaml": config_map("map")})
+        (sync := world.csync(validation="None")).at(commit)
+    world.push({"set.yaml": wrong, "map.yaml": config_map("map", colour="blue")})
+    told = syncline("plan", "-f", "-", *flags, stdin=described(world, validation="None"), code=1)
+    rows = planned(told)
+    assert rows[f"{world.home}/app"][:3] == ["update" if existing else "create", "StatefulSet.apps", "Failed"]
+    assert "imagee" in rows[f"{world.home}/app"][3]
+    assert rows[f"{world.home}/map"][2] == "Synced"
+    if not existing:
+        sync = world.csync(validation="None")
+    sync.now()
+    assert "imagee" in sync.becomes("InvalidManifest")["message"]
 
 
 @pytest.mark.own_rights

@@ -188,6 +188,8 @@ class LoweredSpec(Struct, Generic[Spec_co, Status_co], frozen=True, kw_only=True
     record: WorkspaceRecord | None = None
     """The record of the upstream before the first write."""
     dry_run: bool = False
+    unvalidated: bool = False
+    """Whether manifests are written without a validation, so that a preview has to ask the servers about them."""
     health_timeout: float | None = None
     """The seconds in which objects must become healthy; None: their health is not checked."""
     prune_reason: str = "no longer a destination of this sync"

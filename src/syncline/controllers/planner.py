@@ -1,14 +1,17 @@
 """Planner: plans the writes and removals of one unit in the same way as a reconcile, without writes."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from syncline.controllers.errors import SyncError
 from syncline.controllers.lowered import LoweredSpec
 from syncline.controllers.sources.desired import DesiredSet
+from syncline.controllers.sources.validation import definitions_in
 from syncline.controllers.targets.apply import WriterOf, pair_of, two_way_of
 from syncline.controllers.targets.clusters import TargetCluster
+from syncline.controllers.targets.dry_run import DryRunner, Refusal
 from syncline.controllers.targets.keep_policy import mark_at
 from syncline.controllers.targets.namespaces import closed_namespace
 from syncline.controllers.targets.preview import Preview, plan_one, plan_pair
@@ -17,10 +20,13 @@ from syncline.controllers.targets.stages import DesiredAt, refused_kind
 from syncline.controllers.targets.visibility import Visibility
 from syncline.controllers.targets.write_access import WriteAccess, split_allowed
 from syncline.core.group_kind import GroupKind
-from syncline.core.objects import Desired
+from syncline.core.objects import Desired, Target
 from syncline.core.outcome import Outcome
-from syncline.core.plan import Action, Change, Verb
+from syncline.core.plan import WRITES, Action, Change, Verb
+from syncline.core.schema_errors import explain_schema_error
 from syncline.engine.pair_memory import PairMemory
+from syncline.engine.write_outcomes import INVALID_MANIFEST
+from syncline.kube.errors import KubeError
 
 # States of objects that do not block the pruning of others.
 _APPLIED = frozenset({"Synced", "Skipped", "Conflict"})
@@ -56,6 +62,8 @@ class UnitPlanner(Struct, frozen=True):
                 planned.append((item.site, item.desired))
             elif (refusal := outcome or action) is not None:
                 skipped.append(refusal)
+        if lowered.unvalidated:
+            actions = await self._dry_run(lowered, planned, actions)
         removals, held = self._prune(lowered, desired)
         states = {*(one.state for one in actions), *(one.state for one in skipped)}
         if states <= _APPLIED or not lowered.prunes_after_all:
@@ -72,6 +80,20 @@ class UnitPlanner(Struct, frozen=True):
             problem=desired.problem or held if lowered.staged else held or desired.problem,
             desired=tuple(planned),
         )
+
+    async def _dry_run(
+        self, lowered: LoweredSpec, planned: Sequence[tuple[TargetCluster, Desired]], actions: Sequence[Action]
+    ) -> list[Action]:
+        """Return the actions, as Failed where an API server does not know a field or refuses its value."""
+        runner = DryRunner(lambda site: self.writer(site, None))
+        writes = {one.target for one in actions if one.verb in WRITES}
+        refused: dict[Target, Refusal] = {}
+        for site in {id(site): site for site, _ in planned}.values():
+            wanted = [one for at, one in planned if at is site and one.target in writes]
+            with suppress(KubeError):  # without an answer, the plan is as good as it can be
+                found = await runner.run(site, wanted, definitions_in(wanted), frozenset(lowered.sync.status.kept))
+                refused |= {one.desired.target: one for one in found.refusals if one.is_manifest and one.field}
+        return [_failing(one, refused[one.target]) if one.target in refused else one for one in actions]
 
     def _prune(self, lowered: LoweredSpec, desired: DesiredSet) -> tuple[list[Action], SyncError | None]:
         if not desired.certain:
@@ -106,6 +128,13 @@ class UnitPlanner(Struct, frozen=True):
                 change=Change(digest=desired.digest),
             )
         return refusal
+
+
+def _failing(action: Action, refusal: Refusal) -> Action:
+    """Return an action that does not write all of the manifest. Its message names a field, and no value."""
+    unknown = f"{refusal.field}: the API server does not know this field, or refuses its value: correct or remove it"
+    message = explain_schema_error(refusal.error.message) or unknown
+    return structs.replace(action, state="Failed", reason=INVALID_MANIFEST, message=message)
 
 
 def _namespaces_first(items: Sequence[DesiredAt]) -> list[DesiredAt]:

@@ -112,6 +112,7 @@ class ConfigSyncKind(SyncKind[ConfigSyncSpec, ConfigSyncStatus]):
             removed_units=removed_environments(spec, sync.status),
             staged=True,
             dry_run=spec.dry_run,
+            unvalidated=spec.validation == "None",
             health_timeout=seconds(spec.timeout) if spec.wait else None,
             prune_reason="no longer in the source",
             shrink_reason="the source no longer has them",

@@ -134,7 +134,7 @@ class _RevisionCheck:
         self._inputs = prepared.artifact.inputs if prepared.artifact is not None else ""
         self._source_tree = prepared.source_tree
         self._desired = prepared.desired()
-        self._definitions = _definitions(self._desired)
+        self._definitions = definitions_in(self._desired)
         self._checks: dict[tuple[Digests, tuple[Target, ...]], asyncio.Task[list[InvalidObject]]] = {}
         """The results by schemas: clusters with the same schemas have the same result."""
 
@@ -354,7 +354,7 @@ async def _why_unserved(cluster: Cluster, group: str, kind: str, api_version: st
     return ""
 
 
-def _definitions(desired: Iterable[Desired]) -> dict[str, Desired]:
+def definitions_in(desired: Iterable[Desired]) -> dict[str, Desired]:
     """Return the CRDs among objects, by the kind that each defines."""
     found: dict[str, Desired] = {}
     for one in desired:
