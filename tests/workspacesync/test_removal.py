@@ -444,3 +444,25 @@ def test_a_sync_that_never_reached_its_upstream_can_be_deleted(world: Workspaces
     sync.has_trouble(UPSTREAM)
     sync.delete()
     sync.gone()
+
+
+@pytest.mark.parametrize("propagation", ["Down", "Both"])
+def test_both_ways_an_immutable_object_that_is_created_again_is_followed_and_stays(
+    world: Workspaces, propagation: str
+) -> None:
+    namespace = world.above("shop")
+    source = world.up("ConfigMap", namespace, "app")
+    source.create({"metadata": {"name": "app"}, "data": {"colour": "red"}, "immutable": True})
+    both = resource("configmaps", direction="Bidirectional")
+    sync = world.wsync("sync", both, conflictStrategy="MergeChanges", deletePropagation=propagation)
+    copy = world.down("ConfigMap", namespace)
+    copy.holds_data(colour="red")
+    sync.is_ready()
+    with world.asleep(sync):
+        source.delete()
+        source.create({"metadata": {"name": "app"}, "data": {"colour": "blue"}, "immutable": True})
+    copy.holds_data(colour="blue")
+    sync.is_ready()
+    world.comes_to_rest(sync)
+    assert source.at("data") == {"colour": "blue"}
+    assert copy.read()["immutable"] is True
