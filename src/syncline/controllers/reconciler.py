@@ -9,7 +9,7 @@ only saves requests. Its writes are safe against a second operator, a crash at a
 """
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial, reduce
 from operator import or_
 from typing import Any, Generic, TypeVar
@@ -23,12 +23,10 @@ from syncline.controllers.planner import UnitPlanner
 from syncline.controllers.requeue import NO_REQUEUE, Requeue
 from syncline.controllers.result import ReconcileResult, failed_result
 from syncline.controllers.scope_edits import ScopeEdit, ScopeEditJudge
-from syncline.controllers.sources.dependencies import DEPENDENCY_NOT_READY
 from syncline.controllers.sources.desired import DesiredSet, DesiredSource, SourceReading, UnitResult
 from syncline.controllers.state import SyncState
 from syncline.controllers.sync_kind import SyncKind
 from syncline.controllers.targets.apply import ApplyPass, UnitApplier
-from syncline.controllers.targets.cascade_guard import NAMESPACE
 from syncline.controllers.targets.clusters import (
     ClusterResolver,
     ConnectedClusters,
@@ -44,15 +42,27 @@ from syncline.controllers.targets.open_kind import describe_unwatched
 from syncline.controllers.targets.preview import Preview, merge
 from syncline.controllers.targets.prune import KEEP_NOTHING, Pruner, PruneResult, count_left
 from syncline.controllers.targets.stages import DesiredAt
-from syncline.controllers.targets.status_upward import UpwardResult
 from syncline.controllers.targets.visibility import Visibility
 from syncline.controllers.targets.write_access import UNCHECKED, WriteAccess
+from syncline.controllers.unit_results import (
+    APPLIED,
+    GOOD,
+    as_means,
+    is_applied,
+    is_open,
+    is_pruned,
+    released_for_other_unit,
+    requeue_of,
+    rollback_condition,
+    unmatched_selectors,
+    upward_problem,
+)
 from syncline.core.inventory import without_kinds
-from syncline.core.outcome import Outcome, worst_first
+from syncline.core.outcome import Outcome
 from syncline.core.plan import Policy
 from syncline.core.tenancy import NOT_ALLOWED
 from syncline.engine.claims import Claim
-from syncline.engine.fanout import IN_PROGRESS, FanOut
+from syncline.engine.fanout import FanOut
 from syncline.engine.pair_memory import PairMemory
 from syncline.engine.sync_object import RawSync, Sync
 from syncline.engine.watch_index import WatchSet
@@ -63,8 +73,6 @@ from syncline.kube.cache import Key
 LOOK_AGAIN = 1.0
 # The rights of a service account may change without an event: its syncs are reconciled this often, at least.
 RIGHTS_INTERVAL = 300.0
-_GOOD = frozenset({"Synced", "Skipped"})
-_APPLIED = frozenset({"Synced", "Skipped", "Conflict"})
 
 Source = TypeVar("Source", bound=DesiredSource[Any, Any])
 
@@ -139,9 +147,9 @@ class Reconciler(BaseReconciler[Spec, Status], Generic[Spec, Status, Source]):
         removed = await self._prune_removed_units(lowered, clusters, units, state, edit)
         state.keep_units(lowered.owners)
         result = self._result(lowered, clusters, units, removed, edit, marks=marks)
-        waits = result.requeue.backoff or result.requeue.pending or any(map(_is_open, result.outcomes or ()))
+        waits = result.requeue.backoff or result.requeue.pending or any(map(is_open, result.outcomes or ()))
         state.finished(sync, None if waits else lowered.interval, time.monotonic())
-        if lowered.staged and _released_for_other_unit(result):
+        if lowered.staged and released_for_other_unit(result):
             self.queue.add(key)
         self._source.finished(lowered, units, settled=result.is_settled)
         return result
@@ -255,15 +263,15 @@ class Reconciler(BaseReconciler[Spec, Status], Generic[Spec, Status, Source]):
         """Apply the desired objects of a unit, prune the others, and check its health."""
         unit = state.unit(desired.unit)
         if not desired.known:
-            requeue = _requeue_of(desired.problem)
+            requeue = requeue_of(desired.problem)
             return UnitResult(desired=desired, problem=desired.problem, requeue=requeue)
         mine = desired.clusters
         written = await self._apply(lowered, desired, state, marks)
         if lowered.independent:
-            written = [_as_means(outcome) for outcome in written]
+            written = [as_means(outcome) for outcome in written]
         outcomes = (*written, *(desired.rest or ()), *desired.outcomes)
         pruned = orphaned = PruneResult()
-        applied = desired.certain and all(outcome.state in _APPLIED for outcome in outcomes)
+        applied = desired.certain and all(outcome.state in APPLIED for outcome in outcomes)
         if desired.rest is None and (applied or not lowered.prunes_after_all):
             self.kind.tenancy.confirm(lowered.sync.metadata.namespace, lowered.limits)
             pruned = await self._pruner.prune(lowered, unit, mine, desired.keep, edit.requested)
@@ -278,7 +286,7 @@ class Reconciler(BaseReconciler[Spec, Status], Generic[Spec, Status, Source]):
         ):
             inputs = desired.prepared.artifact.inputs
             health = check_health(inputs, desired.items, outcomes, unit, lowered.health_timeout)
-        problem = pruned.held or desired.problem or health.problem or _upward_problem(upward)
+        problem = pruned.held or desired.problem or health.problem or upward_problem(upward)
         result = UnitResult(
             desired=desired,
             outcomes=(*outcomes, *removed),
@@ -290,10 +298,10 @@ class Reconciler(BaseReconciler[Spec, Status], Generic[Spec, Status, Source]):
             problem=problem,
             requeue=reduce(
                 or_,
-                (pruned.requeue, orphaned.requeue, health.requeue, desired.requeue, _requeue_of(problem)),
+                (pruned.requeue, orphaned.requeue, health.requeue, desired.requeue, requeue_of(problem)),
                 upward.requeue if upward is not None else NO_REQUEUE,
             ),
-            complete=applied and _is_complete(pruned),
+            complete=applied and is_pruned(pruned),
         )
         if lowered.health_timeout is not None and self._source.observe_health(lowered, state, result):
             self.queue.add(key_of(lowered.sync))
@@ -335,7 +343,7 @@ class Reconciler(BaseReconciler[Spec, Status], Generic[Spec, Status, Source]):
             if not has_objects(theirs):
                 continue
             named = (name,) if name else ()
-            if not all(map(_is_applied, units)):
+            if not all(map(is_applied, units)):
                 removed = structs.replace(removed, names=(*removed.names, *named), complete=False)
                 continue
             self.kind.tenancy.confirm(lowered.sync.metadata.namespace, lowered.limits)
@@ -345,7 +353,7 @@ class Reconciler(BaseReconciler[Spec, Status], Generic[Spec, Status, Source]):
                 outcomes=(*removed.outcomes, *pruned.outcomes),
                 problem=removed.problem or pruned.held,
                 requeue=removed.requeue | Requeue(after=pruned.requeue.after),
-                complete=removed.complete and _is_complete(pruned),
+                complete=removed.complete and is_pruned(pruned),
             )
         return removed
 
@@ -362,8 +370,8 @@ class Reconciler(BaseReconciler[Spec, Status], Generic[Spec, Status, Source]):
         outcomes = [outcome for one in units for outcome in one.outcomes]
         outcomes += [*clusters.outcomes, *removed.outcomes]
         problem = next((one.problem for one in units if one.problem is not None), removed.problem)
-        if problem is None and all(outcome.state in _GOOD for outcome in outcomes):
-            problem = self._unnoticed(lowered, clusters) or _rollback_condition(units)
+        if problem is None and all(outcome.state in GOOD for outcome in outcomes):
+            problem = self._unnoticed(lowered, clusters) or rollback_condition(units)
         requeue = reduce(or_, (one.requeue for one in units), clusters.requeue | removed.requeue)
         requeue |= Requeue(after=next_resync(lowered), backoff=any(outcome.retry for outcome in outcomes))
         first = units[0].desired if len(units) == 1 and not units[0].desired.unit else DesiredSet()
@@ -382,7 +390,7 @@ class Reconciler(BaseReconciler[Spec, Status], Generic[Spec, Status, Source]):
             ),
             requeue=requeue,
             warnings=clusters.warnings,
-            unmatched=_unmatched(clusters, [one.desired for one in units]),
+            unmatched=unmatched_selectors(clusters, [one.desired for one in units]),
             units=tuple(units),
             removed_units=removed.names,
             complete=all(one.complete for one in units) and not clusters.incomplete and removed.complete,
@@ -439,7 +447,7 @@ class Reconciler(BaseReconciler[Spec, Status], Generic[Spec, Status, Source]):
         edit = await self._edits.judge(reading, lowered, clusters, desired)
         planner = UnitPlanner(self.writer, self._pruner, access, edit.requested, self.pairs, visibility)
         plans = [await planner.plan(lowered, one) for one in desired]
-        return merge([Preview(skipped=clusters.outcomes, unmatched=_unmatched(clusters, desired)), *plans])
+        return merge([Preview(skipped=clusters.outcomes, unmatched=unmatched_selectors(clusters, desired)), *plans])
 
     async def _finalize(self, sync: Sync[Spec, Status], state: SyncState) -> ReconcileResult[Spec, Status] | None:
         """Delete or release all objects, as the policy says. It never blocks the deletion of the sync forever."""
@@ -460,7 +468,7 @@ class Reconciler(BaseReconciler[Spec, Status], Generic[Spec, Status, Source]):
         problem = next((end.problem for end in ends if end.problem is not None), None)
         if problem is None:
             return None
-        failed = [outcome for outcome in outcomes if outcome.state not in _GOOD]
+        failed = [outcome for outcome in outcomes if outcome.state not in GOOD]
         requeue = Requeue(backoff=True) | clusters.requeue | Requeue(after=problem.requeue.after)
         return ReconcileResult(sync=sync, problem=problem, outcomes=failed, requeue=requeue)
 
@@ -520,67 +528,3 @@ def next_resync(lowered: LoweredSpec) -> float | None:
     if lowered.interval is not None:
         return lowered.interval
     return RIGHTS_INTERVAL if lowered.user is not None else None
-
-
-def _upward_problem(upward: UpwardResult | None) -> SyncError | None:
-    """Return the problem with the upstream statuses. Statuses that an older sync writes are not a problem."""
-    if upward is None:
-        return None
-    failed = min((one for one in upward.failed if one.state not in _GOOD), key=worst_first, default=None)
-    if upward.forbidden:
-        return SyncError("UpstreamForbidden", upward.forbidden)
-    return SyncError(failed.reason, f"{failed.target}: {failed.message}") if failed is not None else None
-
-
-def _as_means(outcome: Outcome) -> Outcome:
-    """Return the outcome of a namespace that only holds copies. It counts as a change, not as a target."""
-    is_means = outcome.target.kind == NAMESPACE and outcome.state == "Synced"
-    return structs.replace(outcome, gone=True) if is_means else outcome
-
-
-def _unmatched(clusters: ConnectedClusters, desired: Iterable[DesiredSet]) -> tuple[str, ...]:
-    """Describe the selectors of a sync that match nothing."""
-    return (*clusters.unmatched, *(words for one in desired for words in one.unmatched))
-
-
-def _is_open(outcome: Outcome) -> bool:
-    """Whether the outcome of a target is not known yet: its end is reported when it comes, whatever the interval."""
-    return outcome.state == "Unknown" or outcome.reason == IN_PROGRESS
-
-
-def _requeue_of(problem: SyncError | None) -> Requeue:
-    """Return the requeue after a problem. A problem that can end by itself is pending."""
-    if problem is None:
-        return NO_REQUEUE
-    requeue = problem.requeue
-    pending = requeue.backoff or requeue.after is not None or problem.reason == DEPENDENCY_NOT_READY
-    return Requeue(after=requeue.after, backoff=requeue.backoff, pending=pending)
-
-
-def _is_applied(one: UnitResult) -> bool:
-    """Whether all desired objects of a unit are written, or belong to others."""
-    return one.desired.certain and all(outcome.state in _APPLIED or outcome.gone for outcome in one.outcomes)
-
-
-def _is_complete(pruned: PruneResult) -> bool:
-    unfinished = any(outcome.retry or outcome.state == "Pending" for outcome in pruned.outcomes)
-    return pruned.held is None and not pruned.requeue.pending and not unfinished
-
-
-def _released_for_other_unit(result: ReconcileResult) -> bool:
-    """Whether a unit has released an object, and another unit lacks an object that is owned by others."""
-    outcomes = result.outcomes or ()
-    return any(one.gone and one.written is not None for one in outcomes) and any(
-        one.reason == "OwnedByOther" for one in outcomes
-    )
-
-
-def _rollback_condition(units: Sequence[UnitResult]) -> SyncError | None:
-    """Return the condition of a healthy sync that is rolled back."""
-    for one in units:
-        decision = one.desired.prepared.decision if one.desired.prepared is not None else None
-        if decision is not None and decision.reason == "RolledBackOnFailure":
-            return SyncError(decision.reason, decision.why)
-        if decision is not None and decision.reason == "RolledBack":
-            return SyncError(decision.reason, decision.why, status="True")
-    return None
