@@ -56,7 +56,7 @@ def test_many_items_are_set_and_removed(backwards: bool) -> None:
 
 
 def test_many_values_are_removed_next_to_many_that_say_nothing() -> None:
-    blank = {f"a{number}": [] for number in range(MANY)}
+    blank: dict[str, Any] = {f"a{number}": [] for number in range(MANY)}
     values = {f"b{number}": 1 for number in range(MANY)}
     with at_most(5):
         gone = [f"spec/{name}" for name in values]
@@ -82,7 +82,7 @@ def test_values_below_a_long_name_are_refused() -> None:
 
 
 def test_the_last_write_of_many_items_is_found() -> None:
-    items = {f'k:{{"name":"{name}"}}': {"f:value": {}} for name in NAMES}
+    items: dict[str, Any] = {f'k:{{"name":"{name}"}}': {"f:value": {}} for name in NAMES}
     entry = {"manager": "them", "time": "1970-01-01T00:10:00Z", "fieldsV1": {"f:spec": {"f:items": items}}}
     absent = [f"spec/items/[name=x{name}]/value" for name in NAMES]
     with at_most(5):

@@ -78,10 +78,7 @@ def _owns(fields: object, way: Sequence[Segment], items: "_Items") -> bool:
             return False
         if not fields:
             return True
-        if isinstance(segment, str):
-            fields = fields.get(f"f:{segment}")
-        else:
-            fields = items.below(fields, segment)
+        fields = fields.get(f"f:{segment}") if isinstance(segment, str) else items.below(fields, segment)
     return fields is not None
 
 

@@ -127,6 +127,7 @@ def read_segment(text: str) -> Segment:
 
 
 def write_segment(segment: Segment) -> str:
+    """Write one segment of a path."""
     match segment:
         case KeyedItem(keys):
             text = f"[{','.join(f'{_scalar(name)}={_scalar(value)}' for name, value in keys)}]"
@@ -267,6 +268,7 @@ def _items(items: Sequence[Any], shape: Shape) -> list[tuple[KeyedItem | SetMemb
 
 
 def keyed_item(item: Any, shape: Shape) -> KeyedItem | None:
+    """Return the segment of an item of a list; None if it does not have all keys."""
     if not isinstance(item, Mapping):
         return None
     keys = tuple((name, key_value(item, name, shape)) for name in shape.keys)
@@ -274,6 +276,7 @@ def keyed_item(item: Any, shape: Shape) -> KeyedItem | None:
 
 
 def key_value(item: Mapping[str, Any], name: str, shape: Shape) -> Any:
+    """Return the value of a key of an item, or its default."""
     found = item.get(name)
     return shape.defaults.get(name) if found is None else found
 
