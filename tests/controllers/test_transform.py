@@ -15,9 +15,9 @@ from syncline.controllers.lowered import LoweredSpec, SourceObject
 from syncline.controllers.targets import transform
 from syncline.controllers.targets.clusters import TargetCluster
 from syncline.controllers.targets.select import PlannedCopy
-from syncline.controllers.targets.transform import MAX_VALUES, MOST_COMPARISONS, RenderedTargets, render_targets
+from syncline.controllers.targets.transform import MAX_VALUES, RenderedTargets, render_targets
 from syncline.core.content import select_keys
-from syncline.core.keypolicies import KeyPolicies, KeyPolicy
+from syncline.core.keypolicies import MOST_COMPARISONS, KeyPolicies, KeyPolicy
 from syncline.core.objects import PLAIN, Target
 from syncline.core.plan import Policy
 

@@ -1,5 +1,6 @@
 """What of an object is left to others."""
 
+import time
 from copy import deepcopy
 from typing import Any
 
@@ -9,7 +10,8 @@ from hypothesis import strategies as st
 from tests.sampling import quick
 
 from syncline.api.configsync import Ignored
-from syncline.core.ignored_fields import PointerError, ignored, parse_pointer, remove_paths
+from syncline.core.ignored_fields import PointerError, compared_values, ignored, parse_pointer, remove_paths
+from syncline.core.live_fields import keep_live_fields
 
 REPLICAS = ("spec", "replicas")
 DEPLOYMENT: dict[str, Any] = {
@@ -148,3 +150,25 @@ def test_any_paths_leave_the_identity(raw: list[list[str]]) -> None:
     assert (once["apiVersion"], once["kind"]) == ("apps/v1", "Deployment")
     assert (once["metadata"]["name"], once["metadata"]["namespace"]) == ("web", "team")
     assert all(key in DEPLOYMENT for key in once)
+
+
+def test_many_pointers_and_many_fields_take_little_time() -> None:
+    """50 entries with 50 paths each are 2,500 pointers, and an object can have 30,000 fields."""
+    pointers = [parse_pointer(f"/data/v{number}") for number in range(1_250)]
+    pointers += [parse_pointer(f"/data/*/v{number}") for number in range(1_250)]
+    fields = {f"k{number}": {"a": 1} for number in range(30_000)}
+    before = time.thread_time()
+    assert remove_paths({"data": fields}, pointers) == {"data": fields}
+    digests = {f"data/{name}": "" for name in fields}
+    assert compared_values(digests, pointers[:1_250]) == digests
+    assert compared_values(digests, pointers) == {}
+    assert time.thread_time() - before < 3
+
+
+def test_live_values_of_many_items_are_found_in_little_time() -> None:
+    sent = [{"name": f"n{number}", "value": 1} for number in range(20_000)]
+    live = [{"name": f"n{number}", "value": 2} for number in reversed(range(20_000))]
+    before = time.thread_time()
+    kept = keep_live_fields({"spec": {"items": sent}}, {"spec": {"items": live}}, [("spec", "items", "*", "value")])
+    assert kept == {"spec": {"items": live[::-1]}}
+    assert time.thread_time() - before < 2

@@ -6,12 +6,13 @@ from typing import ClassVar
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from tests.core.server import ApiServer
 from tests.core.strategies import Edit, Story, desireds, happen, key_policies, managements, play, stories
 from tests.core.world import HOME, Sync, want
 from tests.sampling import quick, thorough
 
-from syncline.core.keypolicies import KeyPolicies, KeyPolicy, agree_by_key, merge_by_key
+from syncline.core.keypolicies import MOST_COMPARISONS, KeyPolicies, KeyPolicy, agree_by_key, merge_by_key
 from syncline.core.objects import Desired
 from syncline.core.plan import Policy, Verb
 from syncline.core.twoway import Base, Side, Strategy, agree
@@ -153,6 +154,17 @@ class TestOneWay:
         action = sync.reconcile(want({"ours": "1", "theirs": "1", "note": "1"}))
         assert (action.verb, action.conflicts) == (Verb.ADOPT, ("data/theirs",))
         assert self.data(sync) == {"ours": "1", "theirs": "theirs", "theirs-too": "1", "note": "1"}
+
+    def test_keys_that_others_add_are_not_compared_with_many_globs(self) -> None:
+        """Anybody who can edit the copy can add 90,000 keys to it."""
+        rules = (KeyPolicy(tuple(f"*{number}*x" for number in range(50)), "Skip"),) * 50
+        sync = structs.replace(self.copied(ours="1"), policy=Policy(key_policies=rules))
+        sync.server.objects[HOME]["data"] = {f"k{number}": "" for number in range(MOST_COMPARISONS // 2500 + 1)}
+        before = self.data(sync)
+        action = sync.reconcile(want({"ours": "1"}))
+        assert (action.verb, action.state, action.reason) == (Verb.LEAVE, "Failed", "InvalidContent")
+        assert "which has 201, or write fewer globs than 2500" in action.message
+        assert self.data(sync) == before
 
     def test_a_lost_record_is_told_as_that(self) -> None:
         sync = self.copied(ours="1", note="1")

@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 from tests.sampling import quick, thorough
 
 from syncline.core.digest import DigestKey, value_digests
+from syncline.core.leaf_edits import apply_leaves, canonical
 from syncline.core.object_paths import (
     KeyedItem,
     PathError,
     SetMember,
-    apply_leaves,
-    canonical,
     join_path,
     leaf_digests,
     leaves,

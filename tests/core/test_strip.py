@@ -3,6 +3,7 @@
 import asyncio
 import copy
 import secrets
+import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -497,3 +498,13 @@ def test_kinds_that_grant_rights_need_an_account() -> None:
         assert needs_service_account(RBAC, kind)
     assert not needs_service_account("", "Secret")
     assert not needs_service_account("example.com", "Role")
+
+
+def test_many_pull_secrets_of_an_account_are_kept_in_little_time() -> None:
+    own = [{"name": f"own-{number}"} for number in range(10_000)]
+    made = [{"name": f"web-dockercfg-{number}"} for number in range(10_000)]
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "web"}}
+    before = time.thread_time()
+    result = preserve_allocated({**account, "imagePullSecrets": made}, {**account, "imagePullSecrets": own})
+    assert result["imagePullSecrets"] == [*own, *made]
+    assert time.thread_time() - before < 2

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from tests.core.samples import BY_KIND
 from tests.pairs.world import CONFIG, MARK_KEYS, MERGE, Json, MakePair, PairWorld, StoppedError, configmap, marks, said
 
-from syncline.core.keypolicies import KeyPolicies
+from syncline.core.keypolicies import KeyPolicies, KeyPolicy
 from syncline.core.outcome import Outcome
 from syncline.core.ownership import BASE, MARKER, RESOLVE
 from syncline.core.pair_rules import PairRules
@@ -296,6 +296,18 @@ async def test_a_mark_of_a_key_that_was_lost_keeps_everybody_away(pair: MakePair
     two_way = TwoWay(world.cluster, world.below, world.writer(), KeyPolicies("MergeChanges"), keys=None, transforms=())
     outcome = await two_way.apply(source, world.desired_of(source), created_once=False)
     assert (outcome.reason, world.below.sent) == (MARK_UNPROVEN, [])
+
+
+async def test_a_copy_with_more_keys_than_can_be_compared_with_globs_is_left(pair: MakePair) -> None:
+    world = await configmap(pair)
+    await world.down(lambda live: live["data"].update({f"k{number}": "" for number in range(200)}))
+    source = await world.read()
+    rules = (KeyPolicy(tuple(f"*{number}*x" for number in range(50)), "Skip"),) * 50
+    policies = KeyPolicies("MergeChanges", rules)
+    two_way = TwoWay(world.cluster, world.below, world.writer(), policies, keys=None, transforms=())
+    sent = len(world.below.sent)
+    outcome = await two_way.apply(source, world.desired_of(source), created_once=False)
+    assert (outcome.state, outcome.reason, len(world.below.sent)) == ("Failed", "InvalidContent", sent)
 
 
 async def test_the_clock_of_a_server_is_compared_with_ours(pair: MakePair) -> None:

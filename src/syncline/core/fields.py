@@ -16,13 +16,14 @@ Limit: a field with a value that the server does not keep at all was never ours,
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
 from syncline.core.digest import short_digest
+from syncline.core.keyed_elements import KeyedElements
 
 Json = dict[str, Any]
 Tree = dict[str, Any]
@@ -48,6 +49,8 @@ _WHOLE = "="
 _ITEMS = "+"
 _BARE_LIST = "-"
 _DIGEST = "#"
+_LONGEST_PATH = 1000
+"""The maximum length of a path: below one long name, there can be many thousands of fields."""
 CUSTOM_RECORD = _WHOLE
 """In the record of a custom kind: the record also names the maps that are owned whole."""
 MAX_UNKEPT = 4096
@@ -196,7 +199,9 @@ def unkept(body: Mapping[str, Any], fields: bytes | Mapping[str, Any]) -> tuple[
 
 def recordable_fields(body: Mapping[str, Any]) -> set[str]:
     """Return all names that `unkept` can have for an object, except fields of others."""
-    return {name for field, value in _fields_in(body, ()) for name in _record_names(".".join(field), value)}
+    names: set[str] = set()
+    _add_recordable(body, "", names)
+    return names
 
 
 def is_ours(fields: bytes, *way: str) -> bool:
@@ -213,7 +218,7 @@ def extra_paths(fields: bytes) -> tuple[str, ...]:
     `fields` is the result of `owned`.
     """
     tree = {element: below for element, below in _decode_tree(fields).items() if element not in _ELSEWHERE}
-    return tuple(path.removeprefix(".") for path in _others(tree))
+    return tuple(path.removeprefix(".") for path in _others(tree, ""))
 
 
 def manager_of(entries: Iterable[ManagedFieldsEntry], path: str, manager: str = MANAGER) -> str:
@@ -322,14 +327,49 @@ def _plain(text: str) -> str:
     return msgspec.json.encode(msgspec.json.decode(text)).decode()
 
 
-def _others(tree: Mapping[str, Any]) -> Iterator[str]:
+def _others(tree: Mapping[str, Any], here: str) -> list[str]:
+    found: list[str] = []
     for element, below in tree.items():
         if element == _SELF:
             continue
+        path = _extended(here, _step(element))
         if below is None:
-            yield _step(element)
+            found.append(path)
         else:
-            yield from (_step(element) + rest for rest in _others(below))
+            found += _others(below, path)
+    return found
+
+
+def _extended(path: str, step: str) -> str:
+    """Return a readable path with one more step; a path that is too long to read is cut off."""
+    if len(path) > _LONGEST_PATH:
+        return path
+    longer = path + step
+    return longer if len(longer) <= _LONGEST_PATH else f"{longer[:_LONGEST_PATH]}…"
+
+
+def _field_below(field: str, name: str) -> str:
+    """Return the path in the schema of a field; a digest stands for one that is too long to be recorded."""
+    longer = f"{field}.{name}" if field else name
+    return longer if len(longer) <= _LONGEST_PATH else f"{_DIGEST}{short_digest(longer)}"
+
+
+class _Place(NamedTuple):
+    """A value of the sent object."""
+
+    path: str = ""
+    """The readable path."""
+    field: str = ""
+    """The path in the schema: the same for all items of a list."""
+
+    def below(self, name: str) -> "_Place":
+        return _Place(_extended(self.path, _named(name)), _field_below(self.field, name))
+
+    def item(self, step: str) -> "_Place":
+        return _Place(_extended(self.path, step), self.field)
+
+    def finding(self, sign: str = "", value: Any = None, *, is_empty: bool = False) -> "_Finding":
+        return _Finding(_extended(self.path, _only_way(value)), self.field, sign, is_empty)
 
 
 class _Finding(NamedTuple):
@@ -337,8 +377,8 @@ class _Finding(NamedTuple):
 
     path: str
     """The readable path."""
-    field: tuple[str, ...]
-    """The path in the schema: the same for all items of a list."""
+    field: str
+    """The path in the schema."""
     sign: str = ""
     """No manager has the field (empty), or another one has it (`!`). Or it is ours: a map without its content (`=`), a
     list without its items (`-`) or a list by its items (`+`)."""
@@ -346,7 +386,7 @@ class _Finding(NamedTuple):
 
     @property
     def name(self) -> str:
-        return f"{self.sign}{'.'.join(self.field)}"
+        return f"{self.sign}{self.field}"
 
     @property
     def is_recorded(self) -> bool:
@@ -357,14 +397,11 @@ class _Finding(NamedTuple):
             case "=":
                 return CUSTOM_RECORD in known and self.name not in known
             case "-":
-                return f"{_ITEMS}{'.'.join(self.field)}" in known
+                return f"{_ITEMS}{self.field}" in known
             case "+":
                 return False
             case _:
-                return not (self.is_empty and (self.name in known or f"{_TAKEN}{'.'.join(self.field)}" in known))
-
-    def below(self, step: str, *field: str) -> "_Finding":
-        return self._replace(path=step + self.path, field=(*field, *self.field))
+                return not (self.is_empty and (self.name in known or f"{_TAKEN}{self.field}" in known))
 
 
 def _findings(body: Mapping[str, Any], fields: bytes | Mapping[str, Any]) -> list[_Finding]:
@@ -373,8 +410,9 @@ def _findings(body: Mapping[str, Any], fields: bytes | Mapping[str, Any]) -> lis
     if metadata := sent.pop("metadata", None):
         sent["metadata"] = {name: metadata[name] for name in _SENT_METADATA if name in metadata}
     hollow = next((flag for flag in (_HOLLOW, _CUSTOM) if flag in tree), "")
-    findings = [finding._replace(path=finding.path.removeprefix(".")) for finding in _in_map(sent, tree, hollow=hollow)]
-    return [_Finding("", (), _WHOLE), *findings] if hollow == _CUSTOM else findings
+    found = _in_map(sent, tree, _Place(), hollow=hollow)
+    findings = [finding._replace(path=finding.path.removeprefix(".")) for finding in found]
+    return [_Finding("", "", _WHOLE), *findings] if hollow == _CUSTOM else findings
 
 
 def _names(findings: Iterable[_Finding]) -> tuple[str, ...]:
@@ -385,38 +423,40 @@ def _folded(names: tuple[str, ...]) -> tuple[str, ...]:
     return names if sum(map(len, names)) <= MAX_UNKEPT else (f"{_DIGEST}{short_digest(*names)}",)
 
 
-def _in_map(sent: Mapping[str, Any], tree: Mapping[str, Any], *, hollow: str) -> list[_Finding]:
-    """Return the paths from here to the found fields."""
+def _in_map(sent: Mapping[str, Any], tree: Mapping[str, Any], here: _Place, *, hollow: str) -> list[_Finding]:
     found: list[_Finding] = []
     for name, value in sent.items():
         below = tree.get(f"f:{name}", False)
         if value is None:
             continue
+        place = here.below(name)
         if not below and below != {}:
             sign = _TAKEN if below is None else ""
-            found.append(_Finding(_named(name) + _only_way(value), (name,), sign, _is_empty(value)))
+            found.append(place.finding(sign, value, is_empty=_is_empty(value)))
         elif isinstance(value, dict):
             if below or (hollow == _HOLLOW and name not in WHOLE_MAPS):
-                found += [finding.below(_named(name), name) for finding in _in_map(value, below, hollow=hollow)]
+                found += _in_map(value, below, place, hollow=hollow)
             elif value and hollow == _CUSTOM:
-                found.append(_Finding(_named(name) + _only_way(value), (name,), _WHOLE))
+                found.append(place.finding(_WHOLE, value))
         elif value and isinstance(value, list):
             if hollow == _CUSTOM:
-                found.append(_Finding(_named(name), (name,), _ITEMS if below else _BARE_LIST))
+                found.append(place.finding(_ITEMS if below else _BARE_LIST))
             if below:
-                found += [finding.below(_named(name), name) for finding in _in_list(value, below, hollow=hollow)]
+                found += _in_list(value, below, place, hollow=hollow)
     return found
 
 
-def _in_list(items: Sequence[Any], tree: Mapping[str, Any], *, hollow: str) -> list[_Finding]:
+def _in_list(items: Sequence[Any], tree: Mapping[str, Any], here: _Place, *, hollow: str) -> list[_Finding]:
     elements = elements_of(items, tree)
+    neighbour = next((element for element in tree if element[0] in "kv"), "i")
     found: list[_Finding] = []
     for index, element in enumerate(elements):
         below = tree[element] if element else None
+        step = _step(element) if element else _step_to(items[index], index, neighbour)
         if below is None:
-            found.append(_Finding(_step(element) if element else _step_to(items[index], index, tree), ()))
+            found.append(here.item(step).finding())
         elif below and isinstance(items[index], dict):
-            found += [finding.below(_step(element)) for finding in _in_map(items[index], below, hollow=hollow)]
+            found += _in_map(items[index], below, here.item(step), hollow=hollow)
     return found
 
 
@@ -440,30 +480,19 @@ def _by_key(items: Sequence[Any], keyed: Sequence[tuple[str, Mapping[str, Any]]]
 
     The server adds keys that have a default; in Kubernetes itself only the protocol has one.
     """
-    found = [next((element for element, keys in keyed if _fits(item, keys)), "") for item in items]
+    known = KeyedElements(keyed)
+    found = [known.fitting(item) for item in items]
     if not all(found):
         taken = set(found)
         for index, item in enumerate(items):
             if not found[index]:
-                fitting = (element for element, keys in keyed if element not in taken and _fits_filled(item, keys))
-                found[index] = next(fitting, "")
+                found[index] = known.fitting_filled(item, taken)
                 taken.add(found[index])
     return found
 
 
-def _fits(item: Any, keys: Mapping[str, Any]) -> bool:
-    return isinstance(item, dict) and keys.items() <= item.items()
-
-
-def _fits_filled(item: Any, keys: Mapping[str, Any]) -> bool:
-    if not isinstance(item, dict) or keys.keys().isdisjoint(item):
-        return False
-    return _fits({**keys, **({"protocol": "TCP"} if "protocol" in keys else {}), **item}, keys)
-
-
-def _step_to(item: Any, index: int, tree: Mapping[str, Any]) -> str:
-    """Return a name for an item without element: by the keys of its neighbours, its value, or its index."""
-    neighbour = next((element for element in tree if element[0] in "kv"), "i")
+def _step_to(item: Any, index: int, neighbour: str) -> str:
+    """Return a name for an item without element: by the keys of a neighbour, its value, or its index."""
     if neighbour[0] == "v":
         return f"[{msgspec.json.encode(item).decode()}]"
     keys = msgspec.json.decode(neighbour[2:]) if neighbour[0] == "k" and isinstance(item, dict) else {}
@@ -485,32 +514,26 @@ def _only_way(value: Any) -> str:
 
 def _is_empty(value: Any) -> bool:
     """Whether the value is empty, so that the server may drop it."""
-    return not any(_leaves(value))
-
-
-def _fields_in(value: Any, field: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
     if isinstance(value, dict):
-        for name, item in value.items():
-            yield (*field, name), item
-            yield from _fields_in(item, (*field, name))
-    elif isinstance(value, list):
-        for item in value:
-            yield from _fields_in(item, field)
+        return all(map(_is_empty, value.values()))
+    return all(map(_is_empty, value)) if isinstance(value, list) else not value
 
 
-def _record_names(name: str, value: Any) -> Iterator[str]:
-    if value is not None and _is_empty(value):
-        yield name
-    if value and isinstance(value, dict | list):
-        yield f"{_WHOLE if isinstance(value, dict) else _ITEMS}{name}"
-
-
-def _leaves(value: Any) -> Iterator[Any]:
+def _add_recordable(value: Any, field: str, names: set[str]) -> bool:
+    """Add the names of the fields in a value; return whether the value is empty."""
+    is_empty = not value
     if isinstance(value, dict):
-        for item in value.values():
-            yield from _leaves(item)
+        is_empty = True
+        for name, inside in value.items():
+            below = _field_below(field, name)
+            is_empty_below = _add_recordable(inside, below, names)
+            if inside is not None and is_empty_below:
+                names.add(below)
+            if inside and isinstance(inside, dict | list):
+                names.add(f"{_WHOLE if isinstance(inside, dict) else _ITEMS}{below}")
+            is_empty &= is_empty_below
     elif isinstance(value, list):
-        for item in value:
-            yield from _leaves(item)
-    else:
-        yield value
+        is_empty = True
+        for inside in value:
+            is_empty &= _add_recordable(inside, field, names)
+    return is_empty

@@ -18,6 +18,7 @@ Path = tuple[str, ...]
 """The parts of a JSON pointer; `*` is any item of a list, or any key of a map."""
 
 ANY = "*"
+_FEW = 4
 
 _BAD_ESCAPE = re.compile(r"~(?![01])").search
 _IDENTITY: frozenset[Path] = frozenset(
@@ -61,36 +62,77 @@ def remove_paths(fields: Mapping[str, Any], paths: Sequence[Path]) -> dict[str, 
     """Return a copy of an object without the fields at the paths; its identity stays."""
     if not paths:
         return dict(fields)
-    result = _pruned(fields, paths, ())
+    result = _pruned(fields, _Paths.of(paths), ())
     assert isinstance(result, dict)  # noqa: S101 - no path is empty
     return result
 
 
 def compared_values(digests: Mapping[str, str], paths: Sequence[Path]) -> dict[str, str]:
     """Return the values of a ConfigMap or Secret (`data/KEY`, `binaryData/KEY`) that the paths do not match."""
-    return {name: digest for name, digest in digests.items() if not any(_covers(path, name) for path in paths)}
+    known = _Paths.of(paths)
+    return {name: digest for name, digest in digests.items() if not known.cover(name)}
 
 
-def _covers(path: Path, value_path: str) -> bool:
-    return all(part in (ANY, name) for part, name in zip(path, value_path.split("/", 1), strict=False))
+class _PointerNode:
+    """A place in a tree of paths: the places below it, and whether a path ends here."""
+
+    def __init__(self) -> None:
+        self.below: dict[str, _PointerNode] = {}
+        self.is_end = False
 
 
-def _pruned(value: Any, paths: Sequence[Path], here: Path) -> Any:
+class _Paths:
+    """Paths from some place on. Each part of an object is looked up once, however many paths there are."""
+
+    def __init__(self, nodes: Sequence[_PointerNode]) -> None:
+        self.is_end = any(node.is_end for node in nodes)
+        self._nodes = nodes
+        # Of many nodes, the parts are put together once; of a few, they are looked up in each.
+        self._parts = [frozenset(part for node in nodes for part in node.below)] if len(nodes) > _FEW else None
+        self._known: dict[str, _Paths | None] = {}
+
+    @staticmethod
+    def of(paths: Iterable[Path]) -> "_Paths":
+        """Return the place at which all of these paths begin."""
+        root = _PointerNode()
+        for path in paths:
+            node = root
+            for part in path:
+                node = node.below.setdefault(part, _PointerNode())
+            node.is_end = True
+        return _Paths([root])
+
+    def below(self, part: str) -> "_Paths | None":
+        """Return the paths below a part; None if there are none."""
+        if not any(part in parts for parts in self._parts or (node.below for node in self._nodes)):
+            part = ANY  # all of these are alike
+        if part not in self._known:
+            found = [node.below[name] for node in self._nodes for name in {part, ANY} if name in node.below]
+            self._known[part] = _Paths(found) if found else None
+        return self._known[part]
+
+    def cover(self, value_path: str) -> bool:
+        """Whether a path is that of a value, or above or below it."""
+        at: _Paths | None = self
+        for part in value_path.split("/", 1):
+            at = at.below(part) if at is not None else None
+            if at is None or at.is_end:
+                return at is not None
+        return True
+
+
+def _pruned(value: Any, paths: _Paths, here: Path) -> Any:
     """Return a value without the fields at the paths from here. All are removed at once, so that indices stay valid."""
     if isinstance(value, Mapping):
         return {
-            name: _pruned(inside, below, (*here, name)) if below else inside
+            name: _pruned(inside, below, (*here, name)) if below is not None else inside
             for name, inside in value.items()
-            if () not in (below := _below(paths, str(name))) or (*here, name) in _IDENTITY
+            if (below := paths.below(str(name))) is None or not below.is_end or (*here, name) in _IDENTITY
         }
     if isinstance(value, list):
         return [
-            _pruned(item, below, (*here, str(index))) if below else item
+            _pruned(item, below, (*here, str(index))) if below is not None else item
             for index, item in enumerate(value)
-            if () not in (below := _below(paths, str(index)))
+            if (below := paths.below(str(index))) is None or not below.is_end
         ]
     return value
-
-
-def _below(paths: Sequence[Path], part: str) -> list[Path]:
-    return [path[1:] for path in paths if path and path[0] in (ANY, part)]

@@ -12,6 +12,9 @@ from syncline.core.merge import Merge, ValueDigests, merge_one_way
 from syncline.core.selectors import glob_matches
 from syncline.core.twoway import STRATEGIES, Agreement, Base, Flow, Side, agree
 
+MOST_COMPARISONS = 500_000
+"""The most globs of `keyPolicies`, times the keys of a source or a copy."""
+
 
 class KeyPolicy(Struct, frozen=True):
     """The conflict policy of the keys that match one of some globs; keys are named as the destination names them."""
@@ -25,6 +28,11 @@ class KeyPolicies(Struct, frozen=True):
 
     default: str
     rules: tuple[KeyPolicy, ...] = ()
+
+    @property
+    def globs(self) -> int:
+        """The number of globs that a key may be compared with."""
+        return sum(len(rule.keys) for rule in self.rules)
 
     def of(self, path: str) -> str:
         """Return the policy of the key at a path."""

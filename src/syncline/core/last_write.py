@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from syncline.core.fields import MANAGER
-from syncline.core.object_paths import KeyedItem, Segment, split_path
+from syncline.core.object_paths import KeyedItem, Segment, SetMember, split_path
 from syncline.core.twoway import Side
 
 # Whole seconds, and small differences of synchronised clocks.
@@ -35,13 +35,14 @@ def write_time_of(
     owner any more.
     """
     ways = [split_path(path) for path in paths]
+    items = _Items()
     times = [
         WriteTime(time, str(entry.get("manager", "")))
         for entry in managed_fields
         if entry.get("manager") != ours
         and not entry.get("subresource")
         and (time := _seconds(entry.get("time"))) is not None
-        and any(_owns(entry.get("fieldsV1"), way) for way in ways)
+        and any(_owns(entry.get("fieldsV1"), way, items) for way in ways)
     ]
     return max(times, default=None)
 
@@ -70,30 +71,47 @@ def later_side(
     return seen_order[-1] if seen_order else "Upstream"
 
 
-def _owns(fields: object, way: Sequence[Segment]) -> bool:
+def _owns(fields: object, way: Sequence[Segment], items: "_Items") -> bool:
     """Whether a set of managed fields holds the path; one that ends above it holds a value as a whole."""
     for segment in way:
         if not isinstance(fields, Mapping):
             return False
         if not fields:
             return True
-        if isinstance(segment, str):
-            fields = fields.get(f"f:{segment}")
-        else:
-            fields = next((below for element, below in fields.items() if _names(element, segment)), None)
+        fields = fields.get(f"f:{segment}") if isinstance(segment, str) else items.below(fields, segment)
     return fields is not None
 
 
-def _names(element: str, segment: Segment) -> bool:
-    """Whether an element of managed fields names this item of a list."""
-    prefix, wanted = ("k:", dict(segment.keys)) if isinstance(segment, KeyedItem) else ("v:", segment[0])
-    if not element.startswith(prefix):
-        return False
+class _Items:
+    """The items of lists in managed fields. The elements of a list are read once."""
+
+    def __init__(self) -> None:
+        self._lists: dict[int, tuple[Mapping[str, object], dict[bytes, object]]] = {}
+
+    def below(self, fields: Mapping[str, object], segment: KeyedItem | SetMember) -> object:
+        """Return the fields of an item of a list; None if it is not among them."""
+        if id(fields) not in self._lists:
+            found: dict[bytes, object] = {}
+            for element, below in fields.items():
+                if (text := _text(element)) is not None:
+                    found.setdefault(text, below)
+            self._lists[id(fields)] = fields, found
+        wanted = dict(segment.keys) if isinstance(segment, KeyedItem) else segment.value
+        return self._lists[id(fields)][1].get(_prefixed("k" if isinstance(segment, KeyedItem) else "v", wanted))
+
+
+def _text(element: str) -> bytes | None:
+    """Return one text for an element, however it is written; None for one that names no item."""
+    if not element.startswith(("k:", "v:")):
+        return None
     try:
-        found = msgspec.json.decode(element[len(prefix) :])
+        return _prefixed(element[0], msgspec.json.decode(element[2:]))
     except msgspec.DecodeError:
-        return False
-    return bool(found == wanted)
+        return None
+
+
+def _prefixed(prefix: str, value: object) -> bytes:
+    return prefix.encode() + msgspec.json.encode(value, order="sorted")
 
 
 def _seconds(text: object) -> float | None:

@@ -7,6 +7,8 @@ values: they do not change, and they are not removed.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from syncline.core.ignored_fields import ANY, Path
 
 Json = dict[str, Any]
@@ -26,10 +28,7 @@ def keep_live_fields(sent: Mapping[str, Any], live: Mapping[str, Any], paths: Se
 def _with_live(sent: Any, live: Any, path: Path) -> Any:
     step, rest = path[0], path[1:]
     if isinstance(sent, list):
-        return [
-            _item_with_live(item, index, sent, live, rest) if step in (ANY, str(index)) else item
-            for index, item in enumerate(sent)
-        ]
+        return _items_with_live(sent, live, step, rest)
     if not isinstance(sent, Mapping):
         return sent
     there = live if isinstance(live, Mapping) else {}
@@ -46,16 +45,24 @@ def _with_live(sent: Any, live: Any, path: Path) -> Any:
     return {**sent, step: _with_live(sent[step], there.get(step), rest)}
 
 
-def _item_with_live(item: Any, index: int, sent: Sequence[Any], live: Any, rest: Path) -> Any:
-    match = _counterpart(item, index, sent, live)
-    if rest:
-        return _with_live(item, match, rest)
-    return match if match is not None else item
+def _items_with_live(sent: Sequence[Any], live: Any, step: str, rest: Path) -> list[Any]:
+    items: Sequence[Any] = live if isinstance(live, list) else ()
+    named: dict[Any, Any] = {}
+    for one in items:
+        if isinstance(one, Mapping):
+            named.setdefault(_name(one), one)
+    result = list(sent)
+    for index, item in enumerate(sent):
+        if step not in (ANY, str(index)):
+            continue
+        if isinstance(item, Mapping) and "name" in item:
+            match = named.get(_name(item))
+        else:
+            match = items[index] if len(items) == len(sent) else None
+        result[index] = _with_live(item, match, rest) if rest else item if match is None else match
+    return result
 
 
-def _counterpart(item: Any, index: int, sent: Sequence[Any], live: Any) -> Any:
-    if not isinstance(live, list):
-        return None
-    if isinstance(item, Mapping) and "name" in item:
-        return next((one for one in live if isinstance(one, Mapping) and one.get("name") == item["name"]), None)
-    return live[index] if len(live) == len(sent) else None
+def _name(item: Mapping[str, Any]) -> Any:
+    name = item.get("name")
+    return msgspec.json.encode(name, order="sorted") if isinstance(name, dict | list) else name

@@ -1,4 +1,6 @@
-"""An object as leaves, by their paths, and back: `leaves`, `leaf_digests`, `apply_leaves`. For merges of any kind.
+"""An object as leaves, by their paths: `leaves`, `leaf_digests`. For merges of any kind.
+
+`leaf_edits` makes an object of leaves again.
 
 A path is segments joined by `/`, escaped as in a JSON pointer. An item of a list with keys is a segment such as
 `[name=web]` or `[containerPort=80,protocol=TCP]`, a member of a set one such as `[=ReadWriteOnce]`. A path below
@@ -11,13 +13,12 @@ A leaf is a single value, a list without keys, a map that is one value as a whol
 The keys of an item are no leaves: its path has them. The identity of the object, its status and Syncline's marks are no
 leaves either.
 
-The order of a list with keys is no leaf. Items that `apply_leaves` adds get their order from another object.
+The order of a list with keys is no leaf.
 """
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from copy import deepcopy
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from syncline.api.common import GROUP
@@ -27,12 +28,14 @@ from syncline.core.quantities import parse_quantity
 
 Json = dict[str, Any]
 
+PATHS_LIMIT = 16 * 1024 * 1024
+"""The most characters of all paths of an object: below a long name, each path is long."""
 DEPTH_LIMIT = 64
 """A value that is nested more deeply is one leaf."""
 
 _METADATA = ("labels", "annotations")
-_NO_LEAVES = frozenset({"apiVersion", "kind", "metadata", "status"})
-_MARKS = f"{GROUP}/"
+NO_LEAVES = frozenset({"apiVersion", "kind", "metadata", "status"})
+OWN_MARKS = f"{GROUP}/"
 _is_bare = re.compile(r"(?!(?:true|false|null)$)[A-Za-z_][-A-Za-z0-9_.]*").fullmatch
 _bare_text = re.compile(r"[A-Za-z_][-A-Za-z0-9_.]*")
 _is_index = re.compile(r"[0-9]{1,9}").fullmatch
@@ -41,6 +44,10 @@ _decoder = json.JSONDecoder()
 
 class PathError(Exception):
     """A text is not a path."""
+
+
+class PathsTooLongError(Exception):
+    """All paths of an object together are too long. The message has the remedy."""
 
 
 class KeyedItem(NamedTuple):
@@ -66,52 +73,18 @@ class _Leaf(NamedTuple):
 
 
 def leaves(manifest: Mapping[str, Any], shape: Shape) -> dict[str, Any]:
-    """Return the leaves of an object, in its order."""
-    return {join_path(leaf.segments): leaf.value for leaf in _object_leaves(manifest, shape)}
+    """Return the leaves of an object, in its order. Raises `PathsTooLongError`."""
+    return {path: leaf.value for path, leaf in _named_leaves(manifest, shape)}
 
 
 def leaf_digests(manifest: Mapping[str, Any], shape: Shape, key: DigestKey) -> dict[str, str]:
-    """Return the digest of each leaf, by its path; equal quantities have equal digests, however they are written."""
-    return {
-        join_path(leaf.segments): leaf_digest(_comparable(leaf.value, leaf.shape), key)
-        for leaf in _object_leaves(manifest, shape)
-    }
+    """Return the digest of each leaf, by its path; equal quantities have equal digests, however they are written.
 
-
-def canonical(manifest: Mapping[str, Any], shape: Shape) -> Json:
-    """Return an object without values that count as absent, with the keys of items filled in and sets sorted."""
-    result = {name: manifest[name] for name in manifest if name in _NO_LEAVES}
-    if isinstance(metadata := manifest.get("metadata"), Mapping):
-        marks = {
-            part: kept
-            for part in _METADATA
-            if (kept := {name: value for name, value in _map(metadata.get(part)).items() if name.startswith(_MARKS)})
-        }
-        result["metadata"] = {name: metadata[name] for name in metadata if name not in _METADATA} | marks
-    return apply_leaves(result, leaves(manifest, shape), (), shape)
-
-
-def apply_leaves(
-    manifest: Mapping[str, Any],
-    put: Mapping[str, Any],
-    unset: Iterable[str],
-    shape: Shape,
-    *,
-    order: Mapping[str, Any] | None = None,
-) -> Json:
-    """Return the object with some leaves removed and then others set. The manifest is not changed.
-
-    Parents and items are made as needed; a parent without any leaf left is removed. `order`: an object whose lists
-    tell where new items go; without it they go to the end. Apply leaves to an object in the form that its leaves were
-    taken from (`upstream_objects.taken_down`): fields that are no leaves there would keep their parents. Raises
-    `PathError`.
+    Raises `PathsTooLongError`.
     """
-    result = deepcopy(dict(manifest))
-    for path in unset:
-        _remove(result, split_path(path), shape)
-    for path, value in put.items():
-        _put(result, split_path(path), deepcopy(value), shape, order)
-    return result
+    return {
+        path: leaf_digest(_comparable(leaf.value, leaf.shape), key) for path, leaf in _named_leaves(manifest, shape)
+    }
 
 
 def pointer_path(manifest: Mapping[str, Any], pointer: Sequence[str], shape: Shape) -> str:
@@ -138,7 +111,7 @@ def pointer_path(manifest: Mapping[str, Any], pointer: Sequence[str], shape: Sha
 
 def join_path(segments: Sequence[Segment]) -> str:
     """Write a path."""
-    return "/".join(map(_write_segment, segments))
+    return "/".join(map(write_segment, segments))
 
 
 def split_path(path: str) -> Segments:
@@ -153,7 +126,8 @@ def read_segment(text: str) -> Segment:
     return _read_item(plain) if is_item else plain
 
 
-def _write_segment(segment: Segment) -> str:
+def write_segment(segment: Segment) -> str:
+    """Write one segment of a path."""
     match segment:
         case KeyedItem(keys):
             text = f"[{','.join(f'{_scalar(name)}={_scalar(value)}' for name, value in keys)}]"
@@ -208,15 +182,25 @@ def _read_scalar(text: str, at: int) -> tuple[Any, int]:
     return _decoder.raw_decode(text, at)
 
 
+def _named_leaves(manifest: Mapping[str, Any], shape: Shape) -> Iterator[tuple[str, _Leaf]]:
+    room = PATHS_LIMIT
+    for leaf in _object_leaves(manifest, shape):
+        path = join_path(leaf.segments)
+        room -= len(path)
+        if room < 0:
+            raise PathsTooLongError("it has many values below very long names: shorten the names")
+        yield path, leaf
+
+
 def _object_leaves(manifest: Mapping[str, Any], shape: Shape) -> Iterator[_Leaf]:
     metadata = shape.field("metadata")
     for part in _METADATA:
         entries = _map(_map(manifest.get("metadata")).get(part))
         for name, value in entries.items():
-            if not name.startswith(_MARKS):
+            if not name.startswith(OWN_MARKS):
                 yield from _leaves(value, ("metadata", part, name), metadata.field(part).field(name))
     for name, value in manifest.items():
-        if name not in _NO_LEAVES and not _is_blank(value, name, shape):
+        if name not in NO_LEAVES and not is_blank(value, name, shape):
             yield from _leaves(value, (name,), shape.field(name))
 
 
@@ -242,21 +226,21 @@ def _leaves(value: Any, segments: Segments, shape: Shape) -> Iterator[_Leaf]:
 def _leaves_of_map(value: Mapping[str, Any], segments: Segments, shape: Shape) -> Iterator[_Leaf]:
     is_empty = True
     for name, inside in value.items():
-        if not _is_blank(inside, name, shape):
+        if not is_blank(inside, name, shape):
             is_empty = False
             yield from _leaves(inside, (*segments, name), shape.field(name))
     if is_empty:
         yield _Leaf(segments, {}, shape)
 
 
-def _is_blank(value: Any, name: str, shape: Shape) -> bool:
+def is_blank(value: Any, name: str, shape: Shape) -> bool:
     """Whether a field of a map counts as absent."""
     if value is None or value == []:
         return True
     return (
         isinstance(value, Mapping)
         and shape.empty_is_absent(name)
-        and all(_is_blank(inside, below, shape.field(name)) for below, inside in value.items())
+        and all(is_blank(inside, below, shape.field(name)) for below, inside in value.items())
     )
 
 
@@ -276,21 +260,23 @@ def _items(items: Sequence[Any], shape: Shape) -> list[tuple[KeyedItem | SetMemb
         return [(SetMember(members[text]), members[text]) for text in sorted(members)]
     if not shape.keys:
         return None
-    found = [(_keyed(item, shape), item) for item in items]
+    found = [(keyed_item(item, shape), item) for item in items]
     segments = [segment for segment, _ in found if segment is not None]
-    if len({_write_segment(segment) for segment in segments}) < len(items):
+    if len({write_segment(segment) for segment in segments}) < len(items):
         return None
     return [(segment, item) for segment, item in found if segment is not None]
 
 
-def _keyed(item: Any, shape: Shape) -> KeyedItem | None:
+def keyed_item(item: Any, shape: Shape) -> KeyedItem | None:
+    """Return the segment of an item of a list; None if it does not have all keys."""
     if not isinstance(item, Mapping):
         return None
-    keys = tuple((name, _key_value(item, name, shape)) for name in shape.keys)
+    keys = tuple((name, key_value(item, name, shape)) for name in shape.keys)
     return KeyedItem(keys) if all(isinstance(value, str | int) for _, value in keys) else None
 
 
-def _key_value(item: Mapping[str, Any], name: str, shape: Shape) -> Any:
+def key_value(item: Mapping[str, Any], name: str, shape: Shape) -> Any:
+    """Return the value of a key of an item, or its default."""
     found = item.get(name)
     return shape.defaults.get(name) if found is None else found
 
@@ -303,7 +289,7 @@ def _comparable(value: Any, shape: Shape) -> Any:
         return {
             name: _comparable(inside, shape.field(name))
             for name, inside in value.items()
-            if not _is_blank(inside, name, shape)
+            if not is_blank(inside, name, shape)
         }
     if isinstance(value, list):
         return [_comparable(inside, shape.item()) for inside in value]
@@ -316,87 +302,8 @@ def _item_at(items: Sequence[Any], part: str, shape: Shape) -> tuple[Segment, An
     if _items(items, shape) is None or not 0 <= index < len(items):
         return None
     item = items[index]
-    segment = SetMember(item) if shape.form == "Set" else _keyed(item, shape)
+    segment = SetMember(item) if shape.form == "Set" else keyed_item(item, shape)
     return None if segment is None else (segment, item)
-
-
-def _remove(container: Any, segments: Segments, shape: Shape, keys: Sequence[str] = ()) -> bool:
-    """Remove a leaf below a map or list; return whether nothing is left in it but the keys of an item."""
-    segment = segments[0]
-    at = _find(container, segment, shape)
-    if at is None:
-        return False
-    if len(segments) > 1:
-        is_item = isinstance(segment, KeyedItem)
-        below = shape.field(segment) if isinstance(segment, str) else shape.item()
-        if not _remove(container[at], segments[1:], below, shape.keys if is_item else ()):
-            return False
-    del container[at]
-    if isinstance(container, list):
-        return not container
-    return all(name in keys or _is_blank(inside, name, shape) for name, inside in container.items())
-
-
-def _put(container: Any, segments: Segments, value: Any, shape: Shape, order: Any) -> None:
-    """Set a leaf below a map or list."""
-    segment, rest = segments[0], segments[1:]
-    if isinstance(segment, str):
-        if rest:
-            wanted = dict if isinstance(rest[0], str) else list
-            if not isinstance(container.get(segment), wanted):
-                container[segment] = wanted()
-            _put(container[segment], rest, value, shape.field(segment), _map(order).get(segment))
-        else:
-            container[segment] = value
-        return
-    at = _find(container, segment, shape)
-    if isinstance(segment, SetMember):
-        if at is None:
-            container.append(segment.value)
-        return
-    if at is None:
-        at = _place(container, segment, shape, order)
-        container.insert(at, dict(segment.keys))
-    if not rest and shape.item().form == "Atomic":
-        container[at] = {**dict(segment.keys), **_map(value)}
-    elif rest and isinstance(rest[0], str):
-        like = order[there] if (there := _find_item(order, segment, shape)) is not None else None
-        _put(container[at], rest, value, shape.item(), like)
-
-
-def _place(items: Sequence[Any], segment: KeyedItem, shape: Shape, order: Any) -> int:
-    """Return where a new item goes: after the item that it follows in the other list, or else to the end."""
-    there = _find_item(order, segment, shape)
-    if there is None:
-        return len(items)
-    for before in reversed(order[:there]):
-        known = _keyed(before, shape)
-        at = None if known is None else _find_item(items, known, shape)
-        if at is not None:
-            return at + 1
-    return 0
-
-
-def _find(container: Any, segment: Segment, shape: Shape) -> Any:
-    """Return the key or index of what a segment names in a map or list; None where it is absent."""
-    if isinstance(segment, str):
-        return segment if isinstance(container, Mapping) and segment in container else None
-    return _find_item(container, segment, shape)
-
-
-def _find_item(container: Any, segment: KeyedItem | SetMember, shape: Shape) -> int | None:
-    if not isinstance(container, list):
-        return None
-    wanted = _write_segment(segment)
-    for index, item in enumerate(container):
-        found: Segment | None = None
-        if isinstance(segment, SetMember):
-            found = SetMember(item)
-        elif isinstance(item, Mapping):
-            found = KeyedItem(tuple((name, _key_value(item, name, shape)) for name, _ in segment.keys))
-        if found is not None and _write_segment(found) == wanted:
-            return index
-    return None
 
 
 def _map(value: Any) -> Mapping[str, Any]:

@@ -79,12 +79,12 @@ def _clear_map(
 def _clear_items(
     sent: Sequence[Any], live: Sequence[Any], tree: Mapping[str, Any], here: _FieldPosition
 ) -> Iterator[Json]:
+    places: dict[str, int] = {}
+    for at, element in enumerate(elements_of(live, tree)):
+        places.setdefault(element, at)
     for item, element in zip(sent, elements_of(sent, tree), strict=False):
-        if element[:2] != "k:" or not isinstance(item, dict):
-            continue
-        keys = msgspec.json.decode(element[2:]).items()
-        index = next((at for at, one in enumerate(live) if isinstance(one, dict) and keys <= one.items()), None)
-        if index is None:
+        index = places.get(element)
+        if element[:2] != "k:" or not isinstance(item, dict) or index is None:
             continue
         if tree[element]:
             yield from _clear_map(item, live[index], tree[element], here.item(index))

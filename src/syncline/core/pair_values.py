@@ -5,18 +5,20 @@ annotations of deployment tools are no values: they belong to one side.
 """
 
 from collections.abc import Collection, Iterable, Mapping
+from heapq import nsmallest
 from typing import Any
 
 from msgspec import Struct
 
 from syncline.core.digest import DigestKey, leaf_digest
 from syncline.core.ignored_fields import Path, remove_paths
-from syncline.core.object_paths import apply_leaves, leaf_digests, leaves, split_path
+from syncline.core.leaf_edits import apply_leaves
+from syncline.core.object_paths import PathsTooLongError, leaf_digests, leaves, split_path
 from syncline.core.object_shapes import Shape
 from syncline.core.objects import Desired
 from syncline.core.request_bodies import Json
 from syncline.core.sanitize import copied_metadata
-from syncline.core.strip import strip_cluster_fields
+from syncline.core.strip import NotCopyable, strip_cluster_fields
 from syncline.core.twoway import items_of
 
 # A Secret cannot change its type.
@@ -53,7 +55,7 @@ class ValueReader(Struct, frozen=True):
         return leaf_digest({}, self.key)
 
     def upstream(self, desired: Desired) -> PairSide:
-        """Return the upstream side, as it is sent down."""
+        """Return the upstream side, as it is sent down. Raises `NotCopyable` for one with paths that are too long."""
         return self._read(desired_manifest(desired))
 
     def downstream(self, manifest: Mapping[str, Any], known: Collection[str]) -> PairSide:
@@ -65,7 +67,7 @@ class ValueReader(Struct, frozen=True):
         flowing: Json = {name: value for name, value in manifest.items() if name not in fixed}
         if self.ignored:
             flowing = remove_paths(flowing, self.ignored)
-        return PairSide(leaves(flowing, self.shape), leaf_digests(flowing, self.shape, self.key))
+        return PairSide(_leaves(flowing, self.shape), leaf_digests(flowing, self.shape, self.key))
 
     def changed(
         self, manifest: Mapping[str, Any], put: Mapping[str, Any], unset: Iterable[str], order: Mapping[str, Any]
@@ -114,8 +116,8 @@ def shown(path: str) -> str:
 
 def shown_paths(paths: Collection[str], limit: int = 10) -> str:
     """Write paths for a person."""
-    names = [shown(path) for path in sorted(paths)]
-    return ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")
+    names = [shown(path) for path in nsmallest(limit, paths)]
+    return ", ".join(names) + (f" and {len(paths) - limit} more" if len(paths) > limit else "")
 
 
 def _flowing(manifest: Mapping[str, Any], known: Collection[str]) -> Json:
@@ -143,6 +145,14 @@ def _emptied(
     """
     if not any("/[" in path for path in unset):
         return []
-    there = leaves(_flowing(manifest, unset), reader.shape).keys()
-    left = items_of((there - set(unset)) | put.keys())
+    gone = set(unset)
+    there = _leaves(_flowing(manifest, gone), reader.shape).keys()
+    left = items_of((there - gone) | put.keys())
     return sorted(items_of(unset) - left)
+
+
+def _leaves(manifest: Mapping[str, Any], shape: Shape) -> dict[str, Any]:
+    try:
+        return leaves(manifest, shape)
+    except PathsTooLongError as error:
+        raise NotCopyable(f"{manifest.get('kind') or 'the object'}: {error}") from None

@@ -16,7 +16,7 @@ from syncline.core.digest import brief, combined_digest
 from syncline.core.extra_values import extras_unknown, without_extras
 from syncline.core.fields import extra_paths, is_ours, lost_paths
 from syncline.core.ignored_fields import compared_values, remove_paths
-from syncline.core.keypolicies import KeyedMerge, KeyPolicies, KeyPolicy, merge_by_key
+from syncline.core.keypolicies import MOST_COMPARISONS, KeyedMerge, KeyPolicies, KeyPolicy, merge_by_key
 from syncline.core.objects import Content, Desired, Marker, Observed, Target
 from syncline.core.ownership import MARKER, Owner, Ownership, ownership_of, recognise
 from syncline.core.sanitize import is_controller_state
@@ -366,22 +366,10 @@ def _plan_update(
     extras = policy.is_exact
     merged: KeyedMerge | None = None
     if policy.merges:
-        digests = (
-            observed.value_digests
-            if observed.value_digests is not None
-            else (observed.content.value_digests() if observed.content is not None else None)
-        )
-        if digests is None:
-            return _read(desired, "a merge needs the object's values")
-        merged = merge_by_key(
-            _base(desired, observed, digests),
-            desired.digests_by_path(),
-            digests,
-            KeyPolicies(policy.conflict, policy.key_policies),
-            adopting=verb is Verb.ADOPT,
-        )
-        if refusal := base_too_large(desired, merged.base):
-            return refusal
+        found = _merge(desired, observed, policy, adopting=verb is Verb.ADOPT)
+        if isinstance(found, Action):
+            return found
+        merged = found
         change = Change(
             replace_all=False,
             set=merged.set,
@@ -415,6 +403,20 @@ def _plan_update(
         lost_fields=observed.lost_fields if drift else (),
         conflicts=conflicts,
     )
+
+
+def _merge(desired: Desired, observed: Observed, policy: Policy, *, adopting: bool) -> KeyedMerge | Action:
+    """Merge key by key; return an action if that needs the body, or is refused."""
+    digests = observed.value_digests
+    if digests is None and observed.content is not None:
+        digests = observed.content.value_digests()
+    if digests is None:
+        return _read(desired, "a merge needs the object's values")
+    policies, wanted = KeyPolicies(policy.conflict, policy.key_policies), desired.digests_by_path()
+    if refusal := too_many_comparisons(desired, policies.globs, len(digests)):
+        return refusal
+    merged = merge_by_key(_base(desired, observed, digests), wanted, digests, policies, adopting=adopting)
+    return base_too_large(desired, merged.base) or merged
 
 
 def _merge_report(why: tuple[str, str], merged: KeyedMerge, desired: Desired, observed: Observed) -> tuple[str, str]:
@@ -506,6 +508,17 @@ def base_too_large(desired: Desired, base: Mapping[str, str]) -> Action | None:
         f" record that a merge needs would have {size} bytes, more than {MAX_BASE}"
     )
     return _leave(desired, "BaseTooLarge", message, "Failed")
+
+
+def too_many_comparisons(desired: Desired, globs: int, keys: int) -> Action | None:
+    """Return the refusal of a copy with too many keys, which others may have added, for its globs; None if it fits."""
+    if globs * keys <= MOST_COMPARISONS:
+        return None
+    message = (
+        f"remove keys from the copy, which has {keys}, or write fewer globs than {globs}: together these are more than"
+        f" {MOST_COMPARISONS} comparisons"
+    )
+    return _leave(desired, "InvalidContent", message, "Failed")
 
 
 def metadata_differs(desired: Desired, observed: Observed, *, exact: bool) -> bool:

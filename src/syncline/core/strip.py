@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
+import msgspec
+
 from syncline.api.common import GROUP
 from syncline.core.group_kind import GroupKind
 from syncline.core.sanitize import is_controller_state
@@ -322,7 +324,8 @@ def _keep_account(live: Mapping[str, Any], result: Json) -> None:
     made = [pull for pull in live.get("imagePullSecrets") or () if _is_made_for(metadata, pull)]
     if made:
         wanted: Sequence[Any] = result.get("imagePullSecrets") or []
-        result["imagePullSecrets"] = [*wanted, *(pull for pull in made if pull not in wanted)]
+        known = set(map(_text, wanted))
+        result["imagePullSecrets"] = [*wanted, *(pull for pull in made if _text(pull) not in known)]
 
 
 def _keep_claim(live: Mapping[str, Any], result: Json) -> None:
@@ -363,6 +366,10 @@ _KEEPERS: dict[GroupKind, Callable[[Mapping[str, Any], Json], None]] = {
     GroupKind("batch", "Job"): _keep_job,
     **{GroupKind(group, "ClusterRole"): _keep_cluster_role for group in RBAC_GROUPS},
 }
+
+
+def _text(value: Any) -> bytes:
+    return msgspec.json.encode(value, order="sorted")
 
 
 def _drop(fields: Json | None, *names: str) -> None:

@@ -132,7 +132,7 @@ class Agreement(Struct, frozen=True, kw_only=True):
         if up is None or down is None:
             return self.previous_base
         old = self.previous_base or Base.same({})
-        undecided = (*self.conflicts, *self.deferred, *self.local_only, *self.kept, *unwritten)
+        undecided = {*self.conflicts, *self.deferred, *self.local_only, *self.kept, *unwritten}
         groups = _group_paths((*undecided, *old.up, *old.down, *up, *down))
         kept = {path for paths in groups if not paths.isdisjoint(undecided) for path in paths}
         unknown = dict.fromkeys(self.unknown, _UNKNOWN)
@@ -349,11 +349,19 @@ def _group_paths(paths: Iterable[str], whole: AbstractSet[str] = frozenset()) ->
     # Sorted by segments, not as texts: the paths below a path follow it directly.
     for name, path in sorted((tuple(_name(path).split("/")), path) for path in set(paths)):
         if root is None or name[: len(root)] != root:
-            ends = range(1, len(name)) if whole else ()
-            root = next((name[:end] for end in ends if "/".join(name[:end]) in whole), name)
+            root = _whole_root(name, whole)
             groups.append(set())
         groups[-1].add(path)
     return groups
+
+
+def _whole_root(name: tuple[str, ...], whole: AbstractSet[str]) -> tuple[str, ...]:
+    """Return the first item in `whole` that a path is below; else the path."""
+    for end in range(1, len(name)) if whole else ():
+        # Only items are decided as a whole.
+        if name[end - 1].startswith("[") and "/".join(name[:end]) in whole:
+            return name[:end]
+    return name
 
 
 def _name(path: str) -> str:

@@ -18,7 +18,16 @@ from syncline.core.keypolicies import KeyPolicies, agree_by_key
 from syncline.core.last_write import later_side, write_time_of
 from syncline.core.objects import Desired, Observed, Target
 from syncline.core.outcome import SOURCE_MOVED, Outcome, outcome_of
-from syncline.core.plan import MARK_UNPROVEN, Action, Change, Verb, base_too_large, metadata_differs, names_of
+from syncline.core.plan import (
+    MARK_UNPROVEN,
+    Action,
+    Change,
+    Verb,
+    base_too_large,
+    metadata_differs,
+    names_of,
+    too_many_comparisons,
+)
 from syncline.core.selectors import glob_matches
 from syncline.core.twoway import Agreement, Base, Changes, Side, changes
 from syncline.core.wire import DataWire, ManagedMeta
@@ -74,6 +83,9 @@ class TwoWay:
         self._strategies = strategies
         self._keys = keys
         self._transforms = transforms
+        names = len(keys.include) + len(keys.exclude) + len(keys.rename) if keys is not None else 0
+        self._globs = strategies.globs + len(transforms) + names
+        """The names and globs that each key is compared with."""
 
     async def apply(self, upstream: Upstream, desired: Desired, *, created_once: bool) -> Outcome:
         """Apply both sides. An error of the API server becomes the outcome. Raises nothing."""
@@ -145,6 +157,8 @@ class TwoWay:
         """Decide value by value, without writes. Return also whether the downstream object needs no write."""
         base = _base(desired, observed, planned)
         up, everything = desired.digests_by_path(), observed.value_digests or {}
+        if (refusal := too_many_comparisons(desired, self._globs, len(up) + len(everything))) is not None:
+            return Agreement(), refusal, True
         down = {path: digest for path, digest in everything.items() if self._flows(path)}
         oneway = frozenset(path for path in (*up, *down) if self._is_transformed(path))
         changed = changes(base, up, down, oneway=oneway)

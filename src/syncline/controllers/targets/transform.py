@@ -13,6 +13,7 @@ from syncline.controllers.lowered import LoweredSpec, SourceObject
 from syncline.controllers.targets.select import PlannedCopy
 from syncline.core.content import ContentError, exact_content, select_keys
 from syncline.core.digest import DigestKey
+from syncline.core.keypolicies import MOST_COMPARISONS
 from syncline.core.objects import Body, Content, Desired
 from syncline.core.outcome import Outcome
 from syncline.core.patching import PatchError, parse_patch, patched
@@ -33,8 +34,6 @@ MAX_VALUES = 500_000
 _PAUSE_AFTER = 1_000
 """After a copy with this many values, other tasks run."""
 
-MOST_COMPARISONS = 500_000
-"""The most globs of `keyPolicies`, times the keys of a copy."""
 _FEW_COMPARISONS = 20_000
 """The most globs of `keys`, times the keys of a source, that are compared in the event loop."""
 _SMALL_PATCH = 1024
