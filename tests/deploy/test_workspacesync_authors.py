@@ -116,7 +116,6 @@ HERE = [
     ("all-here", sync(None), NOT_EVERYTHING),
     ("reads-all", sync(None), NOT_EVERYTHING),
     ("reads-all", {**sync(None), "upstream": {}}, NOT_EVERYTHING),
-    ("reads-all", {**sync(None), "upstream": {"workspace": "root:team"}}, NOT_EVERYTHING),
     ("admin", sync(None), MAY),
     ("impersonator", sync(None, serviceAccountName="robot"), MAY),
     (

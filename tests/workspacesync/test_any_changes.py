@@ -27,7 +27,7 @@ from syncline.sandbox import RequestError
 __all__ = ["inside"]
 
 KINDS = ("ConfigMap", "Widget")
-STEPS = 9
+STEPS = 6
 # With each seed, another strategy.
 STRATEGIES = {1: ("MergeChanges", "Report"), 2: ("LastWriteWins", "UpstreamWins")}
 APP = "app"
