@@ -293,7 +293,7 @@ class TestPointers:
         ],
     )
     def test_a_pointer_has_a_path(self, pointer: str, path: str) -> None:
-        assert pointer_path(self.MANIFEST, pointer.split("/"), DEPLOYMENT) == path
+        assert pointer_path(self.MANIFEST, pointer.split("/"), DEPLOYMENT)[0] == path
 
 
 class TestApplying:

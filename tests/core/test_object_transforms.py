@@ -237,6 +237,19 @@ def test_many_operations_on_a_large_object_take_no_longer_than_the_object_is_lar
     assert len(found["data"]) == 30_000 + 50 * 80
 
 
+def test_many_operations_on_a_long_list_are_refused_before_they_take_long() -> None:
+    large = web()
+    large["spec"]["template"]["spec"]["containers"] = [{"name": f"c{number}"} for number in range(4_000)]
+    patch = [{"op": "add", "path": f"{POD}/containers/{number}/image", "value": "a:1"} for number in range(50)]
+    steps = [TransformStep(index=index, patch=patch) for index in range(50)]
+    before = time.process_time()
+    with pytest.raises(ObjectTransformError, match=r"transforms\[0\]\.patch: .* use fewer, or set the list"):
+        transformed(large, steps, VARIABLES, SHAPE)
+    assert time.process_time() - before < 5
+    found = transformed(large, [TransformStep(index=0, set={f"{POD}/containers": []}, patch=())], VARIABLES, SHAPE)
+    assert found.written == {f"{PATH}/containers"}
+
+
 def test_a_message_holds_no_value() -> None:
     secret = {**web(), "data": {"password": "hunter2"}}
     step = TransformStep(index=0, patch=[{"op": "test", "path": "/data/password", "value": "letmein"}])

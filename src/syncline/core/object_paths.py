@@ -87,17 +87,19 @@ def leaf_digests(manifest: Mapping[str, Any], shape: Shape, key: DigestKey) -> d
     }
 
 
-def pointer_path(manifest: Mapping[str, Any], pointer: Sequence[str], shape: Shape) -> str:
-    """Return the path in an object for a JSON pointer (its parts, unescaped).
+def pointer_path(manifest: Mapping[str, Any], pointer: Sequence[str], shape: Shape) -> tuple[str, int]:
+    """Return the path in an object for a JSON pointer (its parts, unescaped), and how many list items were read for it.
 
     Inside a value that is a leaf as a whole, it is the path of that value. `-` is the last item of a list.
     """
     segments: list[Segment] = []
     value: Any = manifest
+    read = 0
     for part in pointer:
         if shape.form in ("Atomic", "Quantity"):
             break
         if isinstance(value, list) or (value is None and (shape.keys or shape.form == "Set")):
+            read += len(value or [])
             item = _item_at(value or [], part, shape)
             if item is None:
                 break
@@ -106,7 +108,7 @@ def pointer_path(manifest: Mapping[str, Any], pointer: Sequence[str], shape: Sha
         else:
             segments.append(part)
             value, shape = (value.get(part) if isinstance(value, Mapping) else None), shape.field(part)
-    return join_path(tuple(segments))
+    return join_path(tuple(segments)), read
 
 
 def join_path(segments: Sequence[Segment]) -> str:

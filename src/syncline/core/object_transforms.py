@@ -22,6 +22,9 @@ from syncline.core.placeholders import TemplateError, fill_texts
 
 Json = dict[str, Any]
 
+ITEMS_LIMIT = 100_000
+"""The most items of lists that the operations of an object may pass, all together: they are read for each operation."""
+
 _MARKS = f"{GROUP}/"
 _TEXTS = ("labels", "annotations")
 _FIXED = frozenset({"apiVersion", "kind", "metadata", "status"})
@@ -77,9 +80,15 @@ def transformed(
 ) -> TransformedObject:
     """Return the object after all steps. The manifest is not changed. Raises `ObjectTransformError`."""
     written: set[str] = set()
+    room = ITEMS_LIMIT
 
     def note(document: Json, pointer: Sequence[str]) -> None:
-        written.add(pointer_path(document, pointer, shape))
+        nonlocal room
+        path, read = pointer_path(document, pointer, shape)
+        written.add(path)
+        room -= read
+        if room < 0:
+            raise ObjectTransformError(f"{where}: it has many operations on a long list: use fewer, or set the list")
 
     where = "transforms"
     try:
