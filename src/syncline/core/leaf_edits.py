@@ -73,7 +73,7 @@ class _Edit:
 
     def __init__(self) -> None:
         self._lists: dict[int, _OpenList] = {}
-        self._orders: dict[int, _Items] = {}
+        self._orders: dict[int, _ItemOrder] = {}
         self._left: dict[int, tuple[Json, deque[str]]] = {}
 
     def close(self) -> None:
@@ -152,15 +152,15 @@ class _Edit:
             self._lists[id(items)] = _OpenList(items, shape)
         return self._lists[id(items)]
 
-    def _order(self, items: Any, shape: Shape) -> "_Items | None":
+    def _order(self, items: Any, shape: Shape) -> "_ItemOrder | None":
         if not isinstance(items, list):
             return None
         if id(items) not in self._orders:
-            self._orders[id(items)] = _Items(items, shape)
+            self._orders[id(items)] = _ItemOrder(items, shape)
         return self._orders[id(items)]
 
 
-class _Items:
+class _ItemOrder:
     """The items of a list by their places, which are found by segments."""
 
     def __init__(self, items: list[Any], shape: Shape) -> None:
@@ -203,7 +203,7 @@ class _Items:
                 found.setdefault(text, []).append(place)
 
 
-class _OpenList(_Items):
+class _OpenList(_ItemOrder):
     """A list that is edited. A place is the name of an item: it stays while others come and go."""
 
     def __init__(self, items: list[Any], shape: Shape) -> None:
@@ -211,7 +211,7 @@ class _OpenList(_Items):
         self._end = len(items)
         self._after = {place: place + 1 for place in range(_START, self._end)}
         self._last = self._end - 1
-        self._present: tuple[_Items, list[int]] | None = None
+        self._present: tuple[_ItemOrder, list[int]] | None = None
 
     def find(self, segment: Segment) -> int | None:
         """Return the place of the first item with a segment."""
@@ -228,7 +228,7 @@ class _OpenList(_Items):
         """Add an item at the end."""
         return self._insert_after(self._last, value)
 
-    def insert(self, value: Any, segment: KeyedItem, order: _Items | None) -> int:
+    def insert(self, value: Any, segment: KeyedItem, order: _ItemOrder | None) -> int:
         """Add an item after the one that it follows in another list, or else at the end."""
         there = order.first(segment) if order is not None else None
         if order is None or there is None:
@@ -241,7 +241,7 @@ class _OpenList(_Items):
             insort(present, each)
         return self._insert_after(_START if found is None else found, value)
 
-    def _present_in(self, order: _Items) -> list[int]:
+    def _present_in(self, order: _ItemOrder) -> list[int]:
         """Return the places in another list of the items that are in this one, in their order."""
         if self._present is None or self._present[0] is not order:
             known = ((place, order.segment_at(place)) for place in order.values)
