@@ -14,6 +14,7 @@ from syncline.core.outcome import Outcome
 from syncline.core.ownership import BASE, MARKER, RESOLVE
 from syncline.core.pair_rules import PairRules
 from syncline.core.plan import MARK_UNPROVEN, Verb
+from syncline.engine.sent_values import SentValues
 from syncline.engine.twoway import TwoWay
 from syncline.kube import Forbidden, Invalid
 from syncline.kube.errors import ApiError, Conflict, ServerError
@@ -293,7 +294,15 @@ async def test_a_mark_of_a_key_that_was_lost_keeps_everybody_away(pair: MakePair
     await world.down(lambda live: live["data"].update(a="theirs"))
     assert (await world.quiet(MERGE)).reason == MARK_UNPROVEN
     source = await world.read()
-    two_way = TwoWay(world.cluster, world.below, world.writer(), KeyPolicies("MergeChanges"), keys=None, transforms=())
+    two_way = TwoWay(
+        world.cluster,
+        world.below,
+        world.writer(),
+        KeyPolicies("MergeChanges"),
+        keys=None,
+        transforms=(),
+        sent=SentValues(),
+    )
     outcome = await two_way.apply(source, world.desired_of(source), created_once=False)
     assert (outcome.reason, world.below.sent) == (MARK_UNPROVEN, [])
 
@@ -304,7 +313,7 @@ async def test_a_copy_with_more_keys_than_can_be_compared_with_globs_is_left(pai
     source = await world.read()
     rules = (KeyPolicy(tuple(f"*{number}*x" for number in range(50)), "Skip"),) * 50
     policies = KeyPolicies("MergeChanges", rules)
-    two_way = TwoWay(world.cluster, world.below, world.writer(), policies, keys=None, transforms=())
+    two_way = TwoWay(world.cluster, world.below, world.writer(), policies, keys=None, transforms=(), sent=SentValues())
     sent = len(world.below.sent)
     outcome = await two_way.apply(source, world.desired_of(source), created_once=False)
     assert (outcome.state, outcome.reason, len(world.below.sent)) == ("Failed", "InvalidContent", sent)

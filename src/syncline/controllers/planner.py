@@ -117,7 +117,7 @@ class UnitPlanner(Struct, frozen=True):
                 return await plan_pair(pairs.preview(source, desired, created_once=kept), desired)
             if lowered.two_way is None:
                 return await plan_one(writer, desired, kept=kept)
-            pair, upstream = two_way_of(lowered.two_way, lowered, writer, item)
+            pair, upstream = two_way_of(lowered.two_way, lowered, writer, item, self.memory)
             return await plan_pair(pair.preview(upstream, desired, created_once=kept), desired)
         if refusal.reason == "KindNotServed" and desired.target.kind in defined:
             return Action(

@@ -14,6 +14,7 @@ from syncline.core.object_shapes import Shape, shape_from_schema, shape_of_kind
 from syncline.core.openapi_schemas import OpenApiSchemas
 from syncline.core.twoway import Side
 from syncline.engine.cluster import Cluster
+from syncline.engine.sent_values import SentValues
 from syncline.kube.errors import NotFound
 
 MAX_SHAPE_PARTS = 300_000
@@ -38,6 +39,7 @@ class PairMemory:
     """Shared by all pairs of a process."""
 
     def __init__(self) -> None:
+        self.sent = SentValues()
         self._shapes: dict[tuple[bytes, str, str], _KnownShape] = {}
         self._pairs: dict[str, _KnownPair] = {}
 

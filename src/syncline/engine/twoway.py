@@ -32,6 +32,7 @@ from syncline.core.selectors import glob_matches
 from syncline.core.twoway import Agreement, Base, Changes, Side, changes
 from syncline.core.wire import DataWire, ManagedMeta
 from syncline.engine.cluster import Cluster
+from syncline.engine.sent_values import SentValues
 from syncline.engine.write_attempts import TRIES
 from syncline.engine.write_outcomes import contended, failure, is_stale
 from syncline.engine.writer import Writer
@@ -76,7 +77,9 @@ class TwoWay:
         *,
         keys: Keys | None,
         transforms: Sequence[Transform],
+        sent: SentValues,
     ) -> None:
+        self._sent = sent
         self._cluster = cluster
         self._client = client
         self._writer = writer
@@ -143,20 +146,29 @@ class TwoWay:
         agreement, action, is_noop = self._plan(upstream, desired, observed, meta, planned)
         if action.change is None:
             return outcome_of(action)
-        if agreement.up and (outcome := await self._write_up(upstream, desired, observed, agreement)) is not None:
-            return outcome
+        if agreement.up:
+            if (base := _base(desired, observed, planned)) is not None:
+                digests = observed.value_digests or {}
+                sent = {path: digests.get(path, "") for path in (*agreement.up.set, *agreement.up.unset)}
+                self._sent.note(_pair_of(upstream, observed), base, sent)
+            if (outcome := await self._write_up(upstream, desired, observed, agreement)) is not None:
+                return outcome
         if is_noop:
             await self._writer.renew(observed)
+            self._sent.forget(_pair_of(upstream, observed))
             outcome = outcome_of(structs.replace(action, verb=Verb.LEAVE))
             return structs.replace(outcome, written=Verb.UPDATE) if agreement.up else outcome
-        return await self._writer.execute(action, desired, observed)
+        outcome = await self._writer.execute(action, desired, observed)
+        if outcome.written is not None:
+            self._sent.forget(_pair_of(upstream, observed))
+        return outcome
 
     def _plan(
         self, upstream: Upstream, desired: Desired, observed: Observed, meta: ManagedMeta, planned: Action
     ) -> tuple[Agreement, Action, bool]:
         """Decide value by value, without writes. Return also whether the downstream object needs no write."""
-        base = _base(desired, observed, planned)
         up, everything = desired.digests_by_path(), observed.value_digests or {}
+        base = self._sent.added_to(_base(desired, observed, planned), _pair_of(upstream, observed), up)
         if (refusal := too_many_comparisons(desired, self._globs, len(up) + len(everything))) is not None:
             return Agreement(), refusal, True
         down = {path: digest for path, digest in everything.items() if self._flows(path)}
@@ -273,6 +285,10 @@ class TwoWay:
         part, _, name = path.partition("/")
         key = source_name(self._keys, name) or name
         return f"/{part}/{key.replace('~', '~0').replace('/', '~1')}"
+
+
+def _pair_of(upstream: Upstream, observed: Observed) -> str:
+    return f"{upstream.uid}/{observed.uid}"
 
 
 def _base(desired: Desired, observed: Observed, planned: Action) -> Base | None:

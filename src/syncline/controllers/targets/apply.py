@@ -155,7 +155,7 @@ class UnitApplier:
             pairs, source = pair_of(item.pair, self._memory, writer, item)
             return partial(pairs.apply, source, desired, created_once=kept)
         if one.lowered.two_way is not None:
-            pair, upstream = two_way_of(one.lowered.two_way, one.lowered, writer, item)
+            pair, upstream = two_way_of(one.lowered.two_way, one.lowered, writer, item, self._memory)
             return partial(pair.apply, upstream, desired, created_once=kept)
         return partial(writer.apply, desired, created_once=kept, limit=item.limit)
 
@@ -297,9 +297,14 @@ def _upstream_of(item: DesiredAt) -> Upstream:
 
 
 def two_way_of(
-    strategies: KeyPolicies, lowered: LoweredSpec, writer: Writer, item: DesiredAt
+    strategies: KeyPolicies, lowered: LoweredSpec, writer: Writer, item: DesiredAt, memory: PairMemory
 ) -> tuple[TwoWay, Upstream]:
     """Return the `TwoWay` for a source and its copy, and the source that was read."""
     site, upstream = item.site, _upstream_of(item)
-    pair = TwoWay(site.cluster, site.client, writer, strategies, keys=lowered.keys, transforms=lowered.transforms)
+    pair = TwoWay(
+        *(site.cluster, site.client, writer, strategies),
+        keys=lowered.keys,
+        transforms=lowered.transforms,
+        sent=memory.sent,
+    )
     return pair, upstream
