@@ -10,12 +10,10 @@ from typing import NamedTuple
 from syncline.core.digest import combined_digest
 from syncline.core.twoway import Base
 
-MAX_PAIRS = 10_000
-"""The maximum number of pairs. Each is here only between its two writes, or while the second one fails."""
+MAX_VALUES = 20_000
+"""The maximum number of values of all pairs. A tenant can have the second write of many pairs fail for ever."""
 MAX_TRIES = 8
 """The maximum number of writes of a value that are remembered."""
-MAX_PATHS = 1_000
-"""The maximum number of values of a pair."""
 
 
 class _Sent(NamedTuple):
@@ -30,18 +28,24 @@ class SentValues:
 
     def __init__(self) -> None:
         self._pairs: dict[str, _Sent] = {}
+        """The last noted one at the end."""
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
 
     def note(self, pair: str, base: Base, digests: Mapping[str, str]) -> None:
         """Note what is about to be written to the source of a pair."""
         at = combined_digest(base.up)
-        known = self._pairs.pop(pair, None)
+        known = self._pairs.get(pair)
         merged = dict(known.digests) if known is not None and known.base == at else {}
         for path, digest in digests.items():
             merged[path] = (digest, *merged.get(path, ()))[:MAX_TRIES]
-        if len(merged) <= MAX_PATHS:
-            self._pairs[pair] = _Sent(at, merged)
-        if len(self._pairs) > MAX_PAIRS:
-            del self._pairs[next(iter(self._pairs))]
+        self.forget(pair)
+        self._pairs[pair] = _Sent(at, merged)
+        self._size += _size(merged)
+        while self._size > MAX_VALUES:
+            self.forget(next(iter(self._pairs)))
 
     def added_to(self, base: Base | None, pair: str, up: Mapping[str, str]) -> Base | None:
         """Return the base with the values that the source still has as we wrote them."""
@@ -49,7 +53,7 @@ class SentValues:
         if base is None or known is None:
             return base
         if known.base != combined_digest(base.up):
-            del self._pairs[pair]
+            self.forget(pair)
             return base
         kept = {path: up.get(path, "") for path, digests in known.digests.items() if up.get(path, "") in digests}
         after = {path: digest for path, digest in {**base.up, **kept}.items() if digest}
@@ -57,4 +61,10 @@ class SentValues:
 
     def forget(self, pair: str) -> None:
         """Forget a pair whose copy has recorded its base."""
-        self._pairs.pop(pair, None)
+        known = self._pairs.pop(pair, None)
+        if known is not None:
+            self._size -= _size(known.digests)
+
+
+def _size(digests: Mapping[str, tuple[str, ...]]) -> int:
+    return sum(map(len, digests.values()))
