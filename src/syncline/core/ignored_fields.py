@@ -12,6 +12,7 @@ from typing import Any
 
 from syncline.api.configsync import Ignored
 from syncline.core.group_kind import GroupKind
+from syncline.core.path_tree import PathNode, path_tree
 from syncline.core.selectors import glob_matches
 
 Path = tuple[str, ...]
@@ -73,18 +74,10 @@ def compared_values(digests: Mapping[str, str], paths: Sequence[Path]) -> dict[s
     return {name: digest for name, digest in digests.items() if not known.cover(name)}
 
 
-class _PointerNode:
-    """A place in a tree of paths: the places below it, and whether a path ends here."""
-
-    def __init__(self) -> None:
-        self.below: dict[str, _PointerNode] = {}
-        self.is_end = False
-
-
 class _Paths:
     """Paths from some place on. Each part of an object is looked up once, however many paths there are."""
 
-    def __init__(self, nodes: Sequence[_PointerNode]) -> None:
+    def __init__(self, nodes: Sequence[PathNode]) -> None:
         self.is_end = any(node.is_end for node in nodes)
         self._nodes = nodes
         # Of many nodes, the parts are put together once; of a few, they are looked up in each.
@@ -94,13 +87,7 @@ class _Paths:
     @staticmethod
     def of(paths: Iterable[Path]) -> "_Paths":
         """Return the place at which all of these paths begin."""
-        root = _PointerNode()
-        for path in paths:
-            node = root
-            for part in path:
-                node = node.below.setdefault(part, _PointerNode())
-            node.is_end = True
-        return _Paths([root])
+        return _Paths([path_tree(paths)])
 
     def below(self, part: str) -> "_Paths | None":
         """Return the paths below a part; None if there are none."""

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct
 
 from syncline.api.workspacesync import ConflictStrategy
+from syncline.core.path_tree import PathNode, path_tree
 from syncline.core.plan import MAX_BASE
 from syncline.core.twoway import STRATEGIES, AgreementOptions, Base, OnConflict, Side, Strategy
 
@@ -82,20 +83,12 @@ def is_too_large(entries: Mapping[str, str]) -> bool:
     return base_size(entries) > MAX_BASE
 
 
-class _PathNode:
-    """A place of written paths: the places below it, and whether a path ends here."""
-
-    def __init__(self) -> None:
-        self.below: dict[str, _PathNode] = {}
-        self.is_end = False
-
-
 class _WrittenPaths:
     """The paths that transforms write, from some places on. Each part of a path is looked up once."""
 
-    def __init__(self, nodes: Sequence[_PathNode]) -> None:
+    def __init__(self, nodes: Sequence[PathNode]) -> None:
         self.is_end = any(node.is_end for node in nodes)
-        self._below: dict[str, list[_PathNode]] = {}
+        self._below: dict[str, list[PathNode]] = {}
         for node in nodes:
             for part, inside in node.below.items():
                 self._below.setdefault(part, []).append(inside)
@@ -104,13 +97,7 @@ class _WrittenPaths:
     @staticmethod
     def of(paths: Iterable[Sequence[str]]) -> "_WrittenPaths":
         """Return the place at which all of these paths begin."""
-        root = _PathNode()
-        for path in paths:
-            node = root
-            for part in path:
-                node = node.below.setdefault(part, _PathNode())
-            node.is_end = True
-        return _WrittenPaths([root])
+        return _WrittenPaths([path_tree(paths)])
 
     def overlaps(self, path: Sequence[str]) -> bool:
         """Whether a path is written, or is above or below a written one; a place in a list means any of its items."""
